@@ -85,8 +85,8 @@ class TokenTransport(Transport):
     def _rule(self, request: collector_pb2.SubmitReportsRequest, end: float) -> TokenRule | None:
         """Return what a token must be of the campaign that reports are for."""
         if request.campaign_digest not in self._rules:
-            asked = collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
-            campaign = self._transport.get_campaign(asked, _left(end)).envelope.campaign
+            wanted = collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
+            campaign = self._transport.get_campaign(wanted, _left(end)).envelope.campaign
             if digest(campaign) != request.campaign_digest:
                 raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
             self._rules[request.campaign_digest] = TokenRule.of(decode(campaign))

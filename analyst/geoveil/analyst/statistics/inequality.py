@@ -62,11 +62,13 @@ class _OfValues(Statistic[Quantity]):
         soft, attribute = band_width(campaign, self.width), campaign.attribute
         at, above = yield from everywhere(campaign, soft)
         low, high = self.within or (attribute.least, attribute.most)
-        ends, known = None, ""
+        ends, range_text = None, ""
         if low is not None and high is not None:
             ends = float(attribute.point(low, 1)), float(attribute.point(high, 1))
-            known = f"The interval holds for all people with values from {low:,.6g} to {high:,.6g}."
-        return _Found(at, replace(above, confidence=confidence), soft, ends, known)
+            range_text = (
+                f"The interval holds for all people with values from {low:,.6g} to {high:,.6g}."
+            )
+        return _Found(at, replace(above, confidence=confidence), soft, ends, range_text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class MeanValue(_OfValues):
         curve = yield from self.asked(campaign, confidence)
         made = curve.mean_value("mean")
         if curve.ends is not None:
-            return replace(made, about=(*made.about, curve.known))
+            return replace(made, about=(*made.about, curve.range_text))
         n = made.n
         far = made.value + n * made.standard_error
         assumed = (
@@ -180,7 +182,7 @@ class _Found(NamedTuple):
     width: float
     ends: tuple[float, float] | None
     """Between which everybody is, a public fact."""
-    known: str
+    range_text: str
     """The same in words."""
 
     @property
@@ -293,7 +295,7 @@ class _Found(NamedTuple):
             return replace(quantity, about=tuple(sentences), assumed=assumed)
         most = 1.0 if self.ends[0] >= 0 else math.inf
         low, high = kept_within(quantity.ci_low, quantity.ci_high, (least, most))
-        return replace(quantity, ci_low=low, ci_high=high, about=(*sentences, self.known))
+        return replace(quantity, ci_low=low, ci_high=high, about=(*sentences, self.range_text))
 
 
 def _integral(at: Array, start: float) -> Array:
