@@ -68,7 +68,7 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
     assert hostile.Found(**(sound | changes)).faults == [fault]
 
 
-@pytest.mark.deep(rest=1)
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize(
     "attack", ["empty reports", "pages not read", "web: requests without an end"]
 )

@@ -99,6 +99,7 @@ async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(
     await page.wait_for_selector(".chip.closed")
 
 
+@pytest.mark.deep(rest=0)
 async def test_each_question_has_its_fields_and_its_forecast(console: Served, page: Page) -> None:
     await page.goto(f"{console.base}/console/plan")
     await forecast(page)
@@ -218,6 +219,7 @@ async def test_a_file_of_people_is_added_and_planned_with(
     assert "30000" not in await page.inner_text("#forecast")
 
 
+@pytest.mark.deep(rest=0)
 async def test_without_scripts_everything_but_pictures_that_move_is_there(
     console: Served, browser: Browser, tmp_path: Path
 ) -> None:

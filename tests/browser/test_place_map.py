@@ -174,6 +174,7 @@ async def test_near_a_pole_there_is_the_picture(survey: Survey, page: Page) -> N
     assert await page.locator(".place-map").count() == 0
 
 
+@pytest.mark.deep(rest=0)
 async def test_narrow_and_with_forced_colours(survey: Survey, browser: Browser) -> None:
     context: BrowserContext = await browser.new_context(forced_colors="active", color_scheme="dark")
     page = await context.new_page()

@@ -581,6 +581,7 @@ _UNTIL_DRAWN = f"""(given) => new Promise((resolve) => {{
 _RACES = 3
 
 
+@pytest.mark.deep(rest=0)
 async def test_tabs_that_race_share_one_point_an_epoch(
     survey: Survey, context: BrowserContext
 ) -> None:

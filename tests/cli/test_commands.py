@@ -41,7 +41,7 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert row["interval"]["method"] == "sequence"
     table = " ".join(geoveil("estimate", "income-above-100k").output.split())
-    assert f"95 % interval (sequence): {row['interval']['promise']}." in table
+    assert f"95 % interval for all looks: it {row['interval']['promise']}." in table
     least = row["price_of_privacy"]["variance_ratio_at_least"]
     assert f"Price of privacy: at least {least:.3g} × the variance" in table
     assert "bounded by what the mechanism's noise can be" in table

@@ -114,7 +114,7 @@ async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(
         assert "above 1,000" in unescape(problem_in(page))
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 async def test_periods_and_doubts_are_asked_too(console: Served) -> None:
     campaign = numbers(opens=NOW - timedelta(days=15), period=timedelta(days=7))
     await console.publish(campaign)
@@ -199,7 +199,7 @@ async def test_what_can_t_be_asked_is_told_and_inert(console: Served) -> None:
             assert saved.status_code in (400, 404), said
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> None:
     campaign = places()
     await console.publish(campaign)

@@ -23,7 +23,7 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     assert result.exit_code == 0
     rows = json.loads(result.stdout)["campaigns"]
     fields = {
-        "name", "truth", "hard_truth", "estimate", "standard_error", "ci_low", "ci_high",
+        "name", "truth", "hard_truth", "estimate", "uncut", "standard_error", "ci_low", "ci_high",
         "interval", "n", "one_report", "median_of_means", "epsilon", "per", "unit", "targets",
         "price_of_privacy", "forged_share_at_least",
     }  # fmt: skip

@@ -40,7 +40,7 @@ def missed_and_widths(case, drawn, method):
     return int(missed.sum()), widths
 
 
-@pytest.mark.deep(keep=0, rest=1)
+@pytest.mark.deep(keep=0, rest=0)
 @pytest.mark.parametrize("share", [0.003, 0.05, 0.0005, 0.5])
 def test_all_looks_are_right_at_once(share):
     """Half of the people above are just in the band, the others far; as many near as above."""

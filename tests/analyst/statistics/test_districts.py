@@ -72,7 +72,7 @@ def test_shares_of_districts_are_those_of_the_people_in_them(found: DistrictShar
     assert "1,000 m" in found.notes[-1]
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_liars_widen_every_share(reports: Reports, found: DistrictShares) -> None:
     doubted = reports.ask(Contaminated(Districts(new_york_boroughs(), bandwidth=1_000.0), 0.01))
     assert isinstance(doubted, DistrictShares)

@@ -61,7 +61,7 @@ def test_students_interval_misses_whom_nobody_met():
     assert held(rich, 50, None) < stats.binom.ppf(ALPHA, CAMPAIGNS, 0.945)
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(keep=0, rest=0)
 @pytest.mark.parametrize("asked", [Gini, TopShare])
 def test_inequality_holds_whoever_is_within(asked):
     """The control: without a range the intervals miss the rich whom nobody met."""

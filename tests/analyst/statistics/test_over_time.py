@@ -221,7 +221,7 @@ def test_no_change_has_a_larger_error_than_is_stated() -> None:
     assert stated**2 == pytest.approx(one**2 + other**2 + 2 * one * other / np.sqrt(5))
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("noise", [0.0, NOISE])
 def test_calm_curves_of_rare_shares_are_not_flagged(noise: float) -> None:
     """60 fleets, cohorts of 50, 2 in 1,000: at most 6 are flagged, of 1.5 % at α = 1e-4.
