@@ -34,7 +34,7 @@ class Cell:
     """How often intervals of a statistic held what is true."""
 
     name: str
-    """Of the statistic."""
+    """The name of the statistic."""
     held: int = 0
     campaigns: int = 0
     empty: int = 0

@@ -236,7 +236,7 @@ class Campaign:
     truth: Truth = field(repr=False)
     rng: np.random.Generator = field(repr=False)
     weights: Array | None = field(default=None, repr=False)
-    """Of people; None: all count the same."""
+    """The weight of each person; None: all count the same."""
 
     @cached_property
     def numbers(self) -> Reports:

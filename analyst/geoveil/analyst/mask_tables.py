@@ -14,7 +14,7 @@ from typing import Any
 from geoveil.gp import ParameterError
 
 _DIGITS = 9
-"""Of degrees, after the point: a tenth of a millimetre."""
+"""Decimals of longitudes and latitudes: the last is a tenth of a millimetre."""
 _SPLIT = (
     ("{0}{1}-Longitude", "{0}{1}-Latitude", ("{0}{1}-Altitude", "{0}{1}-Accuracy")),
     ("{0}_{1}_longitude", "{0}_{1}_latitude", ("{0}_{1}_altitude", "{0}_{1}_precision")),
@@ -22,7 +22,7 @@ _SPLIT = (
 """The columns into which ODK Central and KoboToolbox split a place, and what else they tell."""
 _WGS84, _POINT = 4326, 1
 _HEADER = b"GP\x00\x01" + struct.pack("<i", _WGS84)
-"""Of a geometry in a GeoPackage: little-endian, without an envelope."""
+"""The header of a geometry in a GeoPackage: little-endian, without an envelope."""
 _ENVELOPE_BYTES = (0, 32, 48, 48, 64)
 
 

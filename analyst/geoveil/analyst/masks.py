@@ -40,7 +40,7 @@ _FORM, _COLUMNS = "form", "columns"
 _WIDEST_M = 5e6
 """Radius of the largest area."""
 _SCALES = 64
-"""So far beyond its area noise takes a place: one in 10²⁵ lies farther."""
+"""How far beyond its area noise takes a place: one in 10²⁵ lies farther."""
 
 
 def sidecar_of(file: Path) -> Path:

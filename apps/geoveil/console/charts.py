@@ -41,7 +41,7 @@ _LETTER = 7.0
 """Width of a letter, about."""
 _MOST_LINES = 200
 _MOST_LETTERS, _HEAD = 40, 96
-"""Of a label, and of what stands above a picture."""
+"""The most letters of a label, and of the sentence above a picture."""
 _FITS = 'class="fits"'
 """Marks a picture that narrow pages shrink, with larger letters: it has room for them."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geoveil.campaign.model import Campaign
 
 TOKEN_KEY_BYTES = 256
-"""Of the modulus of a key, and of a signature."""
+"""The length of a key's modulus, and of a signature."""
 EXPONENT = 65_537
 SALT_BYTES = 48
 _TYPE = 2

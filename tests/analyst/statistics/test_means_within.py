@@ -74,7 +74,7 @@ def test_inequality_holds_whoever_is_within(asked):
 
 @pytest.mark.deep
 def test_inequality_counts_whom_nobody_met():
-    """Of 50 people none is the one in 1,000 with whom the coefficient is .2 and the share .28."""
+    """50 people rarely include the one in 1,000 who makes the coefficient .2, the share .28."""
     rng = np.random.default_rng(2)
     points = np.full(50, 40_000.0) + rng.laplace(0.0, 1 / PRIVACY.rate, 50)
     for asked, truth in ((Gini, 0.2), (TopShare, 0.28)):

@@ -36,7 +36,7 @@ class Report(NamedTuple):
     period: int = 0
     """The period of a recurring campaign, from 0."""
     token: bytes = b""
-    """Of a campaign that asks for one."""
+    """The proof of one report a person; empty where the campaign asks for none."""
 
     def __repr__(self) -> str:
         return "Report(not shown)"
