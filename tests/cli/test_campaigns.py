@@ -19,6 +19,7 @@ from geoveil.campaign import (
     SigningKey,
     SmoothSpec,
     StatisticCampaign,
+    token_key_id,
 )
 from geoveil.campaign.saying import to_one
 from geoveil.cli.connection import Connection, analyst_at
@@ -27,6 +28,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 from geoveil.proto.v1.report_pb2 import Answer, Report
+from geoveil.relay import IssuerKey
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -316,3 +318,22 @@ def test_the_list_of_mechanisms_is_what_campaigns_are_made_of(geoveil):
     )
     # Var = (B/η)²·3, B = 1/3, ε = 3β + η·2/√3, β = 1/9: η = 1/√3 [MATH §3].
     assert published["variance"] == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_campaign_that_recurs_has_a_key_for_each_period(geoveil, tmp_path):
+    pem, ids = tmp_path / "keys.pem", tmp_path / "keys.ids"
+    printed = geoveil("relay", "key", str(pem), "--periods", "2", to_server=False).output
+    keys = IssuerKey.all_from_pem(pem.read_bytes())
+    assert printed.split() == [token_key_id(key.public).hex() for key in keys]
+    assert len(keys) == 2
+    ids.write_text(printed)
+
+    def create(days):
+        recurs = ["--every", "1d", "--days", days, "--token-key", str(ids)]
+        return geoveil("campaign", "create", f"Income for {days}", *INCOME, *recurs)
+
+    assert create("2").exit_code == 0
+    shown = geoveil("campaign", "show", "income-for-2").output
+    assert "token of the issuer with a key for each of 2 periods" in " ".join(shown.split())
+    with pytest.raises(ParameterError, match=r"token_key must be the 32 .* each of 3 periods"):
+        create("3")

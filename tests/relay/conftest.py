@@ -15,7 +15,7 @@ import pytest
 from geoveil.campaign import SigningKey
 from geoveil.client import Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy
-from geoveil.relay import PATH, GatewayKeys, Relay, RelayTransport
+from geoveil.relay import PATH, GatewayKeys, Issuer, IssuerKey, IssuerServer, Relay, RelayTransport
 from geoveil.relay.web import WebAddress
 from tests.aggregator.conftest import Clock, Published
 from tests.gateway.conftest import (  # noqa: F401 - fixtures
@@ -48,6 +48,18 @@ def running(server: Any) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def issuing(
+    keys: list[IssuerKey], folder: Path, attester: Any, kind: type[Issuer] = Issuer
+) -> Iterator[str]:
+    """Yield an issuer's URL."""
+    issuer = kind(keys, attester, folder / "given.sqlite")
+    server = IssuerServer(("127.0.0.1", 0), issuer)
+    with running(server):
+        yield f"http://127.0.0.1:{server.server_port}/tokens"
+    issuer.close()
 
 
 @dataclass
@@ -143,15 +155,18 @@ class Way:
         }
         return DeviceTransport(**(given | changes))
 
+    @property
+    def timing(self) -> Timing:
+        return Timing(now=self.now, sleep=lambda _: None, jitter=lambda: 0.0)
+
     def client(self, name: str, transport: Any = None) -> Client:
-        timing = Timing(now=self.now, sleep=lambda _: None, jitter=lambda: 0.0)
         return Client(
             policy=POLICY,
             state_dir=self.tmp_path / name,
             transport=transport or self.transport(),
             background=False,
             release_floor_s=0,
-            timing=timing,
+            timing=self.timing,
         )
 
     async def counted(self, campaign: Published) -> int:
@@ -185,4 +200,4 @@ async def way(
         await asyncio.sleep(0)
 
 
-__all__ = ["DEVICE", "OPERATOR", "PATH", "Tap", "Way", "running"]
+__all__ = ["DEVICE", "OPERATOR", "PATH", "Tap", "Way", "issuing", "running"]

@@ -2,10 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,12 @@ from geoveil.relay import (
     InvitationCodes,
     Issuer,
     IssuerKey,
-    IssuerServer,
     TokenTransport,
     WebAttester,
 )
 from geoveil.relay.blind_rsa import blind, unblind
 from tests.aggregator.conftest import Published
-from tests.relay.conftest import OPERATOR, Way, running
+from tests.relay.conftest import OPERATOR, Way, issuing, running
 
 Start = Callable[..., Awaitable[Way]]
 KEY = IssuerKey.generate()
@@ -38,16 +35,6 @@ def campaign(publish: Callable[..., Published]) -> Published:
     made = replace(plain, token_key=KEY.public, relay_operator=OPERATOR.public)
     assert decode(made.encoded) == made
     return Published(made, made.encoded, digest(made.encoded))
-
-
-@contextmanager
-def issuing(folder: Path, attester: Any) -> Iterator[str]:
-    """An issuer's URL."""
-    issuer = Issuer([KEY], attester, folder / "given.sqlite")
-    server = IssuerServer(("127.0.0.1", 0), issuer)
-    with running(server):
-        yield f"http://127.0.0.1:{server.server_port}/tokens"
-    issuer.close()
 
 
 def device(way: Way, name: str, issuer: str, code: str) -> TokenTransport:
@@ -72,7 +59,7 @@ async def test_a_person_who_tries_often_is_counted_once(
                 client.contribute("income", 90_000.0)
                 outcomes.append(client.flush().acknowledged)
                 if not outcomes[-1]:
-                    assert "status 409" in str(client.history()[0].failure)
+                    assert "for another report" in str(client.history()[0].rejection)
                 client.close(0)
         other = device(started, "other", url, codes[1])
         with started.client("other", other) as client:
@@ -87,7 +74,7 @@ async def test_a_person_who_tries_often_is_counted_once(
             assert "PERMISSION_DENIED" in str(client.history()[0].failure)
             client.close(0)
 
-    with issuing(tmp_path, InvitationCodes(tmp_path / "codes")) as url:
+    with issuing([KEY], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
         await asyncio.to_thread(tries, url)
     assert outcomes == [1, *9 * [0], 1]
     assert await started.counted(campaign) == 2
@@ -147,7 +134,7 @@ async def test_a_device_that_ends_at_any_step_goes_on_and_is_counted_once(
             with started.client(f"device-{number}", again) as client:
                 assert client.flush().acknowledged == 1, step
 
-    with issuing(tmp_path, InvitationCodes(tmp_path / "codes")) as url:
+    with issuing([KEY], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
         await asyncio.to_thread(lives, url)
     assert await started.counted(campaign) == 4
 
@@ -198,15 +185,19 @@ async def test_a_client_that_gets_no_tokens_refuses_before_it_draws(
     await asyncio.to_thread(fetch)
 
 
-def test_a_campaign_that_recurs_has_no_token_key_and_a_key_is_one(
+def test_a_token_key_is_a_modulus_and_with_periods_an_id_for_each(
     publish: Callable[..., Published],
 ) -> None:
     plain = publish(queries=1).campaign
-    with pytest.raises(ParameterError, match=r"period must be None with a token_key"):
-        replace(plain, period=timedelta(days=1), token_key=KEY.public)
     for key in (b"", bytes(256), KEY.public[:-1] + b"\0", "ab"):
         with pytest.raises(ParameterError, match="token_key must be the 256 bytes of an RSA mod"):
             replace(plain, token_key=key)  # type: ignore[arg-type]
+    recurs = replace(plain, period=(plain.closes - plain.opens) / 3)
+    ids = bytes(range(96))
+    assert decode(replace(recurs, token_key=ids).encoded).token_key == ids
+    for key in (b"", ids[:64], ids + bytes(32), ids[:64] + ids[:32], KEY.public, "ab"):
+        with pytest.raises(ParameterError, match="for each of 3 periods, all different"):
+            replace(recurs, token_key=key)  # type: ignore[arg-type]
 
 
 class AccountsHandler(BaseHTTPRequestHandler):
@@ -272,4 +263,4 @@ def test_what_can_not_serve_is_refused(tmp_path: Path) -> None:
         thread.join()
     assert len(made) == 8
     assert len(set(made)) == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["token.secret"]
+    assert [file.name for file in tmp_path.iterdir()] == ["tokens.sqlite"]

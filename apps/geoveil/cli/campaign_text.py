@@ -86,8 +86,10 @@ def _print_when_and_how(campaign: Campaign) -> None:
     if campaign.relay_operator is not None:
         out.tell(f"reports come through a relay, to the gateway of {campaign.relay_operator}")
     if campaign.token_key is not None:
-        name = token_key_id(campaign.token_key).hex()
-        out.tell(f"each report needs a token of the issuer with the key {name}")
+        named = f"the key {token_key_id(campaign.token_key).hex()}"
+        if campaign.period is not None:
+            named = f"a key for each of {campaign.periods:,} periods"
+        out.tell(f"each report needs a token of the issuer with {named}")
 
 
 def weight_text(campaign: AttributeCampaign) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import SigningKey
+from geoveil.campaign import SigningKey, token_key_id
 from geoveil.cli.console import err, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.token import lasting
@@ -89,6 +89,15 @@ def rotate(
 @app.command()
 def key(
     file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
+    periods: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=4_000,
+            help="For a campaign that recurs: make a key for each of so many periods, and print the"
+            " ids of all of them.",
+        ),
+    ] = None,
 ) -> None:
     """Make the key of an issuer for one campaign, and print its public half for the campaign.
 
@@ -97,9 +106,10 @@ def key(
 
     Example: geoveil relay key income.pem > income.key
     """
-    made = IssuerKey.generate()
-    write_new(file, made.to_pem(), mode=0o600)
-    typer.echo(made.public.hex())
+    made = [IssuerKey.generate() for _ in range(periods or 1)]
+    write_new(file, b"".join(key.to_pem() for key in made), mode=0o600)
+    for key in made:
+        typer.echo((key.public if periods is None else token_key_id(key.public)).hex())
 
 
 @app.command()
@@ -109,7 +119,7 @@ def invite(
     ],
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many codes.")] = 1,
 ) -> None:
-    """Make invitation codes, and print them: each lets one person send one report."""
+    """Make invitation codes, and print them: each lets a person send one report (a period)."""
     for code in InvitationCodes.invite(file, count):
         typer.echo(code)
 
@@ -147,7 +157,8 @@ def issue(
     if (codes is None) == (ask is None):
         raise ParameterError("codes", None if codes is None else str(codes), "given, or else --ask")
     attester = InvitationCodes(codes) if codes is not None else WebAttester(str(ask))
-    issuer = Issuer([IssuerKey.from_pem(file.read_bytes()) for file in keys], attester, given)
+    every = [key for file in keys for key in IssuerKey.all_from_pem(file.read_bytes())]
+    issuer = Issuer(every, attester, given)
     with IssuerServer(_address(listen), issuer) as running:
         err.print(f"issuer at http://{running.server_name}:{running.server_port}", soft_wrap=True)
         running.serve_forever()

@@ -24,7 +24,7 @@ from geoveil.relay.keys import (
     KeyUnknown as KeyUnknown,
     PublishedKey,
 )
-from geoveil.relay.tokens import TokenTransport
+from geoveil.relay.tokens import AsyncTokenTransport, TokenTransport
 from geoveil.relay.transport import (
     KEYS_TYPE as KEYS_TYPE,
     REQUEST_TYPE as REQUEST_TYPE,
@@ -37,6 +37,7 @@ __all__ = [
     "PATH",
     "SIZES",
     "AsyncRelayTransport",
+    "AsyncTokenTransport",
     "Attester",
     "GatewayKeys",
     "InvitationCodes",

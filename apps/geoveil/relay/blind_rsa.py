@@ -5,6 +5,7 @@ library verifies. The name says that messages are signed as they are; the salt i
 """
 
 import os
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha384
@@ -27,6 +28,7 @@ from geoveil.relay.binary_http import MessageInvalid
 EXPONENT = 65_537
 SALT_BYTES = 48
 _HASH_BYTES = 48
+_BLOCK = re.compile(rb"-----BEGIN [^-]+-----[^-]+-----END [^-]+-----")
 
 
 def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
@@ -68,7 +70,7 @@ def unblind(key: bytes, signed: bytes, factor: int) -> bytes:
 
 @dataclass(frozen=True)
 class IssuerKey:
-    """A private key that signs blindly, for one campaign.
+    """A private key that signs blindly, for one campaign, and one period of it if it recurs.
 
     Example:
         >>> IssuerKey.generate()
@@ -97,11 +99,16 @@ class IssuerKey:
             raise ParameterError("issuer key", "(not shown)", "an RSA private key in PEM")
         return cls(key)
 
+    @classmethod
+    def all_from_pem(cls, pem: bytes) -> list[Self]:
+        """Return the keys of a PEM file, one or more; ParameterError as `from_pem`."""
+        return [cls.from_pem(block) for block in _BLOCK.findall(pem) or [pem]]
+
     def to_pem(self) -> bytes:
         """Return the key as PEM (PKCS #8, not encrypted)."""
         return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
-    @property
+    @cached_property
     def public(self) -> bytes:
         """The modulus, for the campaign."""
         modulus = self._private.public_key().public_numbers().n

@@ -95,7 +95,7 @@ class Issuer:
     """Gives each person one token of each key. Shared by threads, and processes on one file.
 
     Args:
-        keys: one for each campaign.
+        keys: one for each campaign, and for each period of a campaign that has periods.
         attester: says who asks.
         path: SQLite file of who was given what.
 
@@ -116,6 +116,11 @@ class Issuer:
             )
         except sqlite3.Error:
             raise ParameterError("given", str(path), "a file of SQLite, or none") from None
+
+    def key(self, name: str) -> bytes:
+        """Return the public half of a key that has this name; empty if there is none."""
+        key = self._keys.get(name)
+        return b"" if key is None else key.public
 
     def answer(self, name: str, credential: str, request: bytes) -> tuple[int, bytes]:
         """Return the status and content of the answer to a request: RFC 9578, 6.1.
@@ -188,9 +193,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif size == str(_HEAD + TOKEN_KEY_BYTES):
             name = self.path.rpartition("/")[2]
             status, content = server.issuer.answer(name, credential, self.rfile.read(int(size)))
+        self._answer(status, content, RESPONSE_TYPE)
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        content = server.issuer.key(self.path.rpartition("/")[2])
+        self._answer(200 if content else 404, content, "application/octet-stream")
+
+    def _answer(self, status: int, content: bytes, kind: str) -> None:
         self.send_response_only(status)
         if content:
-            self.send_header("content-type", RESPONSE_TYPE)
+            self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
         self.send_header("connection", "close")
         self.end_headers()

@@ -1,54 +1,69 @@
 """Tokens by which a person has one report, as a device gets them and sends them.
 
-Nothing of a token has to be kept. What blinds it is made of a secret of the device and the id of
-the report, which the journal has before anything is sent: a device that crashes asks its issuer the
-very same again, and gets the very same answer.
+What blinds a token is made of a secret of the device and the id of the report, which the journal
+has before anything is sent: a device that crashes asks its issuer the very same again, and gets the
+very same answer. A report is kept with its token, in one transaction, before it is first sent: from
+then on it needs no issuer.
 """
 
+import asyncio
 import hashlib
 import hmac
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from geoveil.campaign import TokenRule, decode, digest
-from geoveil.client import Transport, TransportError
+from geoveil.campaign import TokenRule, decode, digest, token_key_id
+from geoveil.client import AsyncTransport, JournalError, Transport, TransportError
 from geoveil.gp import ParameterError
-from geoveil.proto.v1 import collector_pb2
+from geoveil.proto.v1 import collector_pb2, report_pb2
 from geoveil.relay.binary_http import MessageInvalid
 from geoveil.relay.blind_rsa import SALT_BYTES, blind, unblind
 from geoveil.relay.web import WebAddress
 
-SECRET = "token.secret"  # noqa: S105 - the name of its file
+_Inner = TypeVar("_Inner")
+FILE = "tokens.sqlite"
 REQUEST_TYPE, RESPONSE_TYPE = (
     "application/private-token-request",
     "application/private-token-response",
 )
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, secret BLOB)",
+    "CREATE TABLE IF NOT EXISTS reports (id BLOB PRIMARY KEY, report BLOB) WITHOUT ROWID",
+)
 _SECRET_BYTES = 32
-_REFUSALS = (401, 403, 404, 409)
-"""What no other try mends."""
+_REFUSALS = (401, 403, 404)
+"""What no other try mends, but the person or the issuer may."""
+_GIVEN = 409
 
 
-class TokenTransport(Transport):
-    """Gets a token for each report whose campaign asks for one, and sends it along.
+_REJECTED = collector_pb2.SubmitReportsResponse(
+    results=[
+        report_pb2.ReportResult(
+            status=report_pb2.REPORT_STATUS_REJECTED,
+            reason=report_pb2.REJECTION_REASON_WRONG_TOKEN,
+            detail="token must be the person's first: the issuer gave one for another report",
+        )
+    ]
+)
+"""Stands for the server's answer, so that the report does not keep later ones waiting."""
 
-    Args:
-        transport: carries reports, and fetches campaigns.
-        issuer: URL of the campaign's issuer; https:// unless it is on this machine.
-        credential: what the issuer knows this person by, such as an invitation code.
-        state_dir: the directory of the client, where the secret is kept, or made.
-        root_certificates: PEM of the authorities to trust of the issuer; None: the system's.
 
-    Raises:
-        ParameterError: if the issuer is no URL, or the secret can't be kept.
-        PlaintextRefused: if it is elsewhere and has no TLS.
-    """
+class _GivenError(Exception):
+    """The issuer has given this person a token for another report."""
+
+
+class _Tokens(Generic[_Inner]):
+    """Gets tokens and keeps them; `TokenTransport` explains the arguments."""
 
     gives_tokens = True
 
     def __init__(
         self,
-        transport: Transport,
+        transport: _Inner,
         *,
         issuer: str,
         credential: str,
@@ -58,11 +73,143 @@ class TokenTransport(Transport):
         if not (isinstance(credential, str) and credential.isascii() and credential.isprintable()):
             raise ParameterError("credential", "(not shown)", "printable characters of ASCII")
         self._transport = transport
+        self.operator = getattr(transport, "operator", None)
         self._credential = credential
         self._issuer = WebAddress("issuer", issuer, root_certificates)
-        self._secret = _secret_in(Path(state_dir))
+        self._path = Path(state_dir) / FILE
         self._rules: dict[bytes, TokenRule | None] = {}
-        self.operator = getattr(transport, "operator", None)
+        self._keys: dict[bytes, bytes] = {}
+        """Of periods, by their ids."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            for table in _SCHEMA:
+                self._execute(table)
+            drawn = os.urandom(_SECRET_BYTES)
+            self._execute("INSERT OR IGNORE INTO secret VALUES (0, ?)", drawn)
+            ((self._secret,),) = self._execute("SELECT secret FROM secret")
+        except (OSError, sqlite3.Error, ValueError) as error:
+            usable = f"usable ({type(error).__name__})"
+            raise ParameterError("state_dir", str(state_dir), usable) from error
+
+    def _unknown(
+        self, request: collector_pb2.SubmitReportsRequest
+    ) -> collector_pb2.GetCampaignRequest | None:
+        """Return how to ask for the campaign that reports are for; None: it is at hand."""
+        if request.campaign_digest in self._rules:
+            return None
+        return collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
+
+    def _learn(
+        self,
+        request: collector_pb2.SubmitReportsRequest,
+        response: collector_pb2.GetCampaignResponse,
+    ) -> None:
+        """Take in what a token must be of a campaign, if it is that of the request."""
+        campaign = response.envelope.campaign
+        if digest(campaign) != request.campaign_digest:
+            raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
+        self._rules[request.campaign_digest] = TokenRule.of(decode(campaign))
+
+    def _complete(
+        self, request: collector_pb2.SubmitReportsRequest, end: float
+    ) -> collector_pb2.SubmitReportsRequest:
+        """Return a request whose report has a token, if its campaign asks for one.
+
+        Raises:
+            _GivenError: if the person has that of another report.
+        """
+        if len(request.reports) != 1:
+            raise ParameterError("reports", len(request.reports), "one in a request")
+        rule = self._rules[request.campaign_digest]
+        if rule is None:
+            return request
+        completed = collector_pb2.SubmitReportsRequest()
+        completed.CopyFrom(request)
+        (report,) = completed.reports
+        report_id = report.report_id
+        try:
+            kept = self._execute("SELECT report FROM reports WHERE id = ?", report_id)
+            if kept:
+                report.ParseFromString(kept[0][0])
+            else:
+                report.token = self._token(rule, report, end)
+                encoded = report.SerializeToString()
+                self._execute("INSERT OR IGNORE INTO reports VALUES (?, ?)", report_id, encoded)
+        except sqlite3.Error as error:
+            raise JournalError(str(self._path), str(error)) from error
+        return completed
+
+    def _execute(self, statement: str, *values: bytes) -> list[Any]:
+        # A connection each time, as threads and forked children go on with this.
+        with closing(sqlite3.connect(self._path)) as database, database:
+            return database.execute(statement, values).fetchall()
+
+    def _token(self, rule: TokenRule, report: report_pb2.Report, end: float) -> bytes:
+        """Return the token for a report."""
+        key_id, before = rule.key_id(report.period), b""
+        key = rule.key
+        if rule.recurs:
+            key = before = self._key(key_id, end)
+        message = rule.message(report.report_id, report.period)
+        salt = self._made(b"salt", message, SALT_BYTES)
+        # So many bits more than the modulus has that what is left is uniform, but for 2^-128.
+        modulus = int.from_bytes(key, "big")
+        factor = int.from_bytes(self._made(b"blind", message, len(key) + 16), "big") % modulus
+        try:
+            content = blind(key, message, salt, factor)
+        except MessageInvalid as error:
+            raise TransportError("FAILED_PRECONDITION", str(error)) from None
+        head = {"Content-Type": REQUEST_TYPE, "Authorization": f"Bearer {self._credential}"}
+        truncated = bytes([0, 2]) + key_id[-1:]
+        signed = self._ask("POST", truncated + content, head, end, key_id)
+        token = before + unblind(key, signed, factor)
+        if len(signed) != len(key) or not rule.is_sound(report.report_id, token, report.period):
+            raise TransportError("DATA_LOSS", "the issuer answered with no token")
+        return token
+
+    def _key(self, key_id: bytes, end: float) -> bytes:
+        """Return the key of a period."""
+        if key_id not in self._keys:
+            key = self._ask("GET", b"", {}, end, key_id)
+            if token_key_id(key) != key_id:
+                raise TransportError("DATA_LOSS", "the issuer answered with another key")
+            self._keys[key_id] = key
+        return self._keys[key_id]
+
+    def _ask(
+        self, method: str, content: bytes, head: dict[str, str], end: float, key_id: bytes
+    ) -> bytes:
+        """Return what the issuer answers about a key."""
+        answer = self._issuer.ask(method, content, head, end, f"/{key_id.hex()}")
+        if answer.status == _GIVEN:
+            raise _GivenError
+        if answer.status != 200:
+            code = "PERMISSION_DENIED" if answer.status in _REFUSALS else "UNAVAILABLE"
+            text = f"the issuer gives no token: status {answer.status}"
+            raise TransportError(code, text, retry_after_s=answer.retry_after_s)
+        return answer.content
+
+    def _made(self, label: bytes, message: bytes, size: int) -> bytes:
+        """Return bytes that are random to whoever has not the secret, always the same."""
+        keyed = hmac.digest(self._secret, label + message, "sha256")
+        return hashlib.shake_256(keyed).digest(size)
+
+
+class TokenTransport(_Tokens[Transport], Transport):
+    """Gets a token for each report whose campaign asks for one, and sends it along.
+
+    Args:
+        transport: carries reports, and fetches campaigns.
+        issuer: URL of the campaign's issuer; https:// unless it is on this machine.
+        credential: what the issuer knows this person by, such as an invitation code.
+        state_dir: the directory of the client, where a secret and the tokens are kept.
+        root_certificates: PEM of the authorities to trust of the issuer; None: the system's.
+
+    Raises:
+        ParameterError: if the issuer is no URL, or the directory can't be used.
+        PlaintextRefused: if it is elsewhere and has no TLS.
+    """
 
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
@@ -73,53 +220,35 @@ class TokenTransport(Transport):
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         end = time.monotonic() + timeout_s
-        rule = self._rule(request, end)
-        if rule is not None:
-            with_tokens = collector_pb2.SubmitReportsRequest()
-            with_tokens.CopyFrom(request)
-            for report in with_tokens.reports:
-                report.token = self._token(rule, report.report_id, end)
-            request = with_tokens
-        return self._transport.submit_reports(request, _left(end))
-
-    def _rule(self, request: collector_pb2.SubmitReportsRequest, end: float) -> TokenRule | None:
-        """Return what a token must be of the campaign that reports are for."""
-        if request.campaign_digest not in self._rules:
-            wanted = collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
-            campaign = self._transport.get_campaign(wanted, _left(end)).envelope.campaign
-            if digest(campaign) != request.campaign_digest:
-                raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
-            self._rules[request.campaign_digest] = TokenRule.of(decode(campaign))
-        return self._rules[request.campaign_digest]
-
-    def _token(self, rule: TokenRule, report_id: bytes, end: float) -> bytes:
-        """Return the token for a report."""
-        key, message = rule.key, rule.message(report_id)
-        salt = self._made(b"salt", message, SALT_BYTES)
-        # So many bits more than the modulus has that what is left is uniform, but for 2^-128.
-        modulus = int.from_bytes(key, "big")
-        factor = int.from_bytes(self._made(b"blind", message, len(key) + 16), "big") % modulus
+        if asking := self._unknown(request):
+            self._learn(request, self._transport.get_campaign(asking, _left(end)))
         try:
-            content = blind(key, message, salt, factor)
-        except MessageInvalid as error:
-            raise TransportError("FAILED_PRECONDITION", str(error)) from None
-        head = {"Content-Type": REQUEST_TYPE, "Authorization": f"Bearer {self._credential}"}
-        named = message[-32:].hex()
-        truncated = bytes([0, 2]) + message[-1:]
-        answer = self._issuer.ask("POST", truncated + content, head, end, f"/{named}")
-        if answer.status != 200:
-            code = "PERMISSION_DENIED" if answer.status in _REFUSALS else "UNAVAILABLE"
-            text = f"the issuer gives no token: status {answer.status}"
-            raise TransportError(code, text, retry_after_s=answer.retry_after_s)
-        token = unblind(key, answer.content, factor)
-        if len(answer.content) != len(key) or not rule.is_sound(report_id, token):
-            raise TransportError("DATA_LOSS", "the issuer answered with no token")
-        return token
+            completed = self._complete(request, end)
+        except _GivenError:
+            return _REJECTED
+        return self._transport.submit_reports(completed, _left(end))
 
-    def _made(self, label: bytes, message: bytes, size: int) -> bytes:
-        """Return bytes that are random to whoever has not the secret, always the same."""
-        keyed = hmac.digest(self._secret, label + message, "sha256")
-        return hashlib.shake_256(keyed).digest(size)
+
+class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
+    """`TokenTransport` for asyncio: the issuer is asked on a thread."""
+
+    async def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        return await self._transport.get_campaign(request, timeout_s)
+
+    async def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        end = time.monotonic() + timeout_s
+        if asking := self._unknown(request):
+            response = await self._transport.get_campaign(asking, _left(end))
+            self._learn(request, response)
+        try:
+            completed = await asyncio.to_thread(self._complete, request, end)
+        except _GivenError:
+            return _REJECTED
+        return await self._transport.submit_reports(completed, _left(end))
 
 
 def _left(end: float) -> float:
@@ -127,32 +256,3 @@ def _left(end: float) -> float:
     if left_s <= 0:
         raise TransportError("DEADLINE_EXCEEDED", "no time is left")
     return left_s
-
-
-def _secret_in(folder: Path) -> bytes:
-    """Return the secret of a device, made and on the disk if there was none."""
-    path = folder / SECRET
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            beside = folder / f"{SECRET}.{os.getpid()}.{os.urandom(4).hex()}"
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(_SECRET_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(beside, path)  # unless another process was faster
-            except FileExistsError:
-                pass
-            finally:
-                beside.unlink()
-            directory = os.open(folder, os.O_RDONLY)
-            os.fsync(directory)
-            os.close(directory)
-        secret = path.read_bytes()
-    except OSError as error:
-        raise ParameterError("state_dir", str(folder), f"usable ({error.strerror})") from error
-    if len(secret) != _SECRET_BYTES:
-        raise ParameterError("state_dir", str(folder), f"with {SECRET} as it was made")
-    return secret

@@ -93,13 +93,13 @@ class Admission:
                 len(report_id),
                 f"{REPORT_ID_BYTES} bytes",
             )
-        if self._tokens is not None and not self._tokens.is_sound(report_id, token):
-            expected = "one that the campaign's issuer made for this report_id"
-            return _fault(Reason.WRONG_TOKEN, "token", f"{len(token)} bytes", expected)
         if not 0 <= period < self._periods:
             return _fault(
                 Reason.WRONG_PERIOD, "period", period, f"an integer from 0 to {self._periods - 1}"
             )
+        if self._tokens is not None and not self._tokens.is_sound(report_id, token, period):
+            expected = "one that the campaign's issuer made for this report_id and period"
+            return _fault(Reason.WRONG_TOKEN, "token", f"{len(token)} bytes", expected)
         indices = [index for index, _ in answers]
         first, many = indices[0] if indices else -1, self._many
         of_group = 0 <= first < len(self._ranges) and first % many == 0

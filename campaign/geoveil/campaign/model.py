@@ -85,8 +85,9 @@ class Campaign(ABC):
     """Reports come only through a relay, sealed for a gateway whose keys this one signs. None: by
     any way."""
     token_key: bytes | None = None
-    """Each report needs a token of the issuer with this key, the 256 bytes of its modulus: see
-    `geoveil.campaign.tokens`. None: anybody may send any number of reports."""
+    """Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with
+    periods: of the keys with these ids, 32 bytes for each period. See `geoveil.campaign.tokens`.
+    None: anybody may send any number of reports."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -94,6 +95,8 @@ class Campaign(ABC):
         self._check_content()
         self._check_dates()
         self._check_periods()
+        if self.token_key is not None:
+            check_token_key(self.token_key, None if self.period is None else self.periods)
         self._check_minimum()
         self._complete()
         _ = self.encoded  # refuses what can't travel
@@ -223,10 +226,6 @@ class Campaign(ABC):
                 raise ParameterError(name, getattr(self, name), "a datetime")
         if not isinstance(self.relay_operator, PublicKey | None):
             raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
-        if self.token_key is not None:
-            check_token_key(self.token_key)
-            if self.period is not None:
-                raise ParameterError("period", str(self.period), "None with a token_key")
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

@@ -1,12 +1,13 @@
 """Tokens by which each person has one report: Privacy Pass (RFC 9578), type 2.
 
-An issuer signs blindly, with a key of the campaign alone, once for each person: it can't know its
-signature again when a report comes with it. The nonce of a token is made from the id of the report:
-a token serves one report, and a report that comes twice is counted once.
+An issuer signs blindly, with a key of the campaign and period alone, once for each person: it can't
+know its signature again when a report comes with it. The nonce of a token is made from the id of
+the report: a token serves one report, and a report that comes twice is counted once.
 """
 
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from geoveil.gp import ParameterError, lazy, sha256
@@ -20,6 +21,7 @@ TOKEN_KEY_BYTES = 256
 """The length of a key's modulus, and of a signature."""
 EXPONENT = 65_537
 SALT_BYTES = 48
+_ID_BYTES = 32
 _TYPE = 2
 _NONCE = b"geoveil report v1\n"
 _ISSUER = b"geoveil"
@@ -31,16 +33,25 @@ _INFO = bytes.fromhex(
 _AFTER = bytes.fromhex("0203010001")
 
 
-def check_token_key(key: object) -> None:
-    """Refuse what is no modulus of a key.
+def check_token_key(key: object, periods: int | None) -> None:
+    """Refuse what is no modulus of a key, or of a campaign with periods no ids of keys.
 
     Raises:
         ParameterError: saying what is.
     """
-    sound = isinstance(key, bytes) and len(key) == TOKEN_KEY_BYTES and key[0] >> 7 and key[-1] & 1
-    if not sound:
-        shown = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise ParameterError("token_key", shown, f"the {TOKEN_KEY_BYTES} bytes of an RSA modulus")
+    if isinstance(key, bytes):
+        ids = {key[at : at + _ID_BYTES] for at in range(0, len(key), _ID_BYTES)}
+        modulus = len(key) == TOKEN_KEY_BYTES and key[0] >> 7 and key[-1] & 1
+        several = len(key) == _ID_BYTES * len(ids) and len(ids) == periods
+        if modulus if periods is None else several:
+            return
+    shown = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+    expected = f"the {TOKEN_KEY_BYTES} bytes of an RSA modulus"
+    if periods is not None:
+        expected = (
+            f"the {_ID_BYTES} bytes of a key's id for each of {periods:,} periods, all different"
+        )
+    raise ParameterError("token_key", shown, expected)
 
 
 def token_key_id(key: bytes) -> bytes:
@@ -55,36 +66,53 @@ class TokenRule:
     Args:
         campaign_id: of the campaign.
         campaign: its bytes.
-        key: modulus of its issuer's key.
+        key: modulus of its issuer's key; of a campaign with periods the ids of one for each.
+        recurs: whether it has periods.
     """
 
     campaign_id: str
     campaign: bytes = field(repr=False)
     key: bytes = field(repr=False)
+    recurs: bool = False
 
     @classmethod
     def of(cls, campaign: "Campaign") -> Self | None:
         """Return the rule of a campaign; None if it asks for no tokens."""
         key = campaign.token_key
-        return None if key is None else cls(campaign.campaign_id, campaign.encoded, key)
+        recurs = campaign.period is not None
+        return None if key is None else cls(campaign.campaign_id, campaign.encoded, key, recurs)
 
-    def message(self, report_id: bytes) -> bytes:
+    def key_id(self, period: int) -> bytes:
+        """Return the id of the key of a period; empty if there is no such period."""
+        if not self.recurs:
+            return token_key_id(self.key)
+        return self.key[_ID_BYTES * period :][:_ID_BYTES]
+
+    def message(self, report_id: bytes, period: int = 0) -> bytes:
         """Return what an issuer signs for a report: RFC 9578, 6.2."""
         nonce = sha256(_NONCE + report_id).digest()
-        return struct.pack(">H", _TYPE) + nonce + self._challenge + token_key_id(self.key)
+        return struct.pack(">H", _TYPE) + nonce + self._challenge + self.key_id(period)
 
-    def is_sound(self, report_id: bytes, token: bytes) -> bool:
-        """Return whether a token is one that the issuer made for a report."""
+    def is_sound(self, report_id: bytes, token: bytes, period: int = 0) -> bool:
+        """Return whether a token is one that the issuer made for a report.
+
+        Of a campaign with periods the modulus of the period's key stands before it.
+        """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
         from cryptography.hazmat.primitives.hashes import SHA384
 
+        key = self.key
+        if self.recurs:
+            key, token = token[:TOKEN_KEY_BYTES], token[TOKEN_KEY_BYTES:]
+            if token_key_id(key) != self.key_id(period):
+                return False
         if len(token) != TOKEN_KEY_BYTES:
             return False
         padding = PSS(MGF1(SHA384()), SALT_BYTES)
         try:
-            self._public.verify(token, self.message(report_id), padding, SHA384())
-        except InvalidSignature:
+            _public(key).verify(token, self.message(report_id, period), padding, SHA384())
+        except (InvalidSignature, ValueError):  # ValueError: an id names what is no key
             return False
         return True
 
@@ -96,8 +124,9 @@ class TokenRule:
         context = bytes([len(digest)]) + digest
         return sha256(issuer + context + struct.pack(">H", len(origin)) + origin).digest()
 
-    @lazy
-    def _public(self) -> "RSAPublicKey":
-        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
-        return RSAPublicNumbers(EXPONENT, int.from_bytes(self.key, "big")).public_key()
+@lru_cache(maxsize=64)
+def _public(key: bytes) -> "RSAPublicKey":
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+
+    return RSAPublicNumbers(EXPONENT, int.from_bytes(key, "big")).public_key()

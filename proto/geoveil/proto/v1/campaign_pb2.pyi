@@ -200,8 +200,8 @@ class Campaign(google.protobuf.message.Message):
     """
     token_key: builtins.bytes
     """Absent: a report needs no token. 256 bytes: the modulus of the RSA key (e = 65537) of
-    an issuer that gives each person one token; see Report. Only where everybody answers
-    once.
+    an issuer that gives each person one token; see Report. With a period: 32 bytes for each
+    period in order, the id of its key, all different: SHA-256 of it as SubjectPublicKeyInfo.
     """
     @property
     def attribute(self) -> global___Attribute:

@@ -147,8 +147,8 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
 
   /**
    * Absent: a report needs no token. 256 bytes: the modulus of the RSA key (e = 65537) of
-   * an issuer that gives each person one token; see Report. Only where everybody answers
-   * once.
+   * an issuer that gives each person one token; see Report. With a period: 32 bytes for each
+   * period in order, the id of its key, all different: SHA-256 of it as SubjectPublicKeyInfo.
    *
    * @generated from field: bytes token_key = 18;
    */

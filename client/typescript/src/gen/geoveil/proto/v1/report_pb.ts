@@ -45,6 +45,7 @@ export type Report = Message<"geoveil.proto.v1.Report"> & {
    * Of a campaign with a token_key: the authenticator, 256 bytes, of a Privacy Pass token
    * of type 2 (RFC 9578). Its nonce is SHA-256 of "geoveil report v1\n" and report_id, its
    * challenge has the issuer "geoveil", as context the campaign's digest, as origin its id.
+   * Of a recurring campaign 256 bytes stand before it: the modulus of the period's key.
    *
    * @generated from field: bytes token = 4;
    */
