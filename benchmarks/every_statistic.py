@@ -5,7 +5,7 @@ that do not depend on the people, with logarithms of a spread of 1.5.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -109,7 +109,7 @@ FORM = FormCampaign(
     campaign_id="form",
     title="Incomes",
     fields=(
-        NumberField(attribute=_INCOME, privacy=_PRIVACY),
+        NumberField(attribute=replace(_INCOME, least=LEAST, most=MOST), privacy=_PRIVACY),
         ChoiceField(name="group", options=("a", "b"), epsilon=1.0),
     ),
     **_OPEN,

@@ -132,16 +132,16 @@ def test_on_values_in_the_clear_it_is_statsmodels(model: Model, weighted: bool) 
     if model == "linear":
         peer = sm.WLS(y, x, weights=weights)
         errors = peer.fit(cov_type="HC3").bse
-        assert np.sqrt(np.diag(fit(clear, weights, model).root.covariance)) == pytest.approx(
+        assert np.sqrt(np.diag(fit(clear, weights, model).errors.covariance)) == pytest.approx(
             errors, rel=1e-9
         )
         theirs = peer.fit(cov_type="HC0")
     else:
         peer = sm.GLM(y, x, family=FAMILIES[model], var_weights=weights)
         theirs = peer.fit(cov_type="HC0", tol=1e-14)
-    root = fit(clear, weights, model, plain=True).root
-    assert root.theta == pytest.approx(theirs.params, rel=1e-9)
-    assert np.sqrt(np.diag(root.covariance)) == pytest.approx(theirs.bse, rel=1e-9)
+    made = fit(clear, weights, model, plain=True)
+    assert made.theta == pytest.approx(theirs.params, rel=1e-9)
+    assert np.sqrt(np.diag(made.errors.covariance)) == pytest.approx(theirs.bse, rel=1e-9)
 
 
 @pytest.mark.deep(keep=0)
@@ -153,7 +153,7 @@ def test_a_median_regression_is_that_of_statsmodels_up_to_its_smoothing() -> Non
     design = Design(y, x, np.zeros(1), np.zeros(1))
     theirs = sm.QuantReg(y, np.column_stack([np.ones(n), x])).fit(0.5).params
     off = [
-        fit(design, np.ones(n), "median", width).root.theta - theirs
+        fit(design, np.ones(n), "median", width).theta - theirs
         for width in (0.1, 0.1 * math.sqrt(2), 0.4)
     ]
     smoothing = off[1] - off[0]
@@ -174,9 +174,9 @@ def test_many_reports_have_the_root_of_few(model: Model) -> None:
         y.get(model, x[:, 0] + rng.normal(size=n)), x + b * rng.laplace(size=(n, 2)), b, 2 * b**2,
         (Category(weights, CODES),),
     )  # fmt: skip
-    made = fit(design, np.ones(n), model, 1.0).root
+    made = fit(design, np.ones(n), model, 1.0)
     score = IndexScore(design, np.ones(n), model, 1.0)
-    errors = np.sqrt(np.diag(made.covariance))
+    errors = np.sqrt(np.diag(made.errors.covariance))
     exact = made.theta
     for _ in range(3):
         value, slope = score(exact)
@@ -185,8 +185,8 @@ def test_many_reports_have_the_root_of_few(model: Model) -> None:
     _, slope = score(exact)
     influence = score.each(exact) @ np.linalg.inv(slope)
     assert np.sqrt((influence**2).sum(axis=0)) == pytest.approx(errors, rel=1e-3)
-    short = fit(design.every(40), np.ones(n // 40), model, 1.0).root
-    assert (np.abs(short.theta - exact) < 5 * np.sqrt(np.diag(short.covariance))).all()
+    short = fit(design.every(40), np.ones(n // 40), model, 1.0)
+    assert (np.abs(short.theta - exact) < 5 * np.sqrt(np.diag(short.errors.covariance))).all()
 
 
 def test_a_regression_without_a_root_is_refused() -> None:
@@ -283,14 +283,15 @@ def test_intervals_of_coefficients_cover(people: Callable[..., Any], n: int) -> 
     for _ in range(campaigns):
         design, truth, width = people(rng, n)
         model: Model = people.__name__  # type: ignore[assignment]
-        root = fit(design, np.ones(n), model, width).root
-        reach = t.ppf(0.975, root.degrees) * np.sqrt(np.diag(root.covariance))
-        hits = hits + (np.abs(root.theta - truth) <= reach)
+        made = fit(design, np.ones(n), model, width)
+        errors = np.sqrt(np.diag(made.errors.covariance))
+        reach = t.ppf(0.975, made.errors.degrees) * errors
+        hits = hits + (np.abs(made.theta - truth) <= reach)
         noiseless = Design(design.response, design.numbers, 0 * design.noise, 0 * design.noise,
                            design.categories)  # fmt: skip
-        root = fit(noiseless, np.ones(n), model, width).root
-        reach = 1.96 * np.sqrt(np.diag(root.covariance))
-        naive = naive + (np.abs(root.theta - truth) <= reach)
+        made = fit(noiseless, np.ones(n), model, width)
+        reach = 1.96 * np.sqrt(np.diag(made.errors.covariance))
+        naive = naive + (np.abs(made.theta - truth) <= reach)
     least = 0.95 - 2.5 * math.sqrt(0.95 * 0.05 / campaigns)
     assert (hits / campaigns).min() >= least
     if n == 3_000:

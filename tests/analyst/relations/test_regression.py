@@ -210,3 +210,54 @@ def test_a_wrong_argument_is_refused(wrong: Any) -> None:
         made.predict({"rents": "o1"})
     with pytest.raises(ParameterError, match="one or more"):
         made.predict()
+
+
+@pytest.mark.deep(keep=0)
+def test_intervals_hold_for_people_whom_nobody_met() -> None:
+    """One in 1,000 is far off. 200 campaigns: 95 % or more by a one-sided test, α = 1e-4, is 174.
+
+    Without a range, as control, intervals know of nobody but those who answered.
+    """
+    rng = np.random.default_rng(37)
+    held = {"range": 0, "none": 0}
+    ends = {"range": {"least": 0.0, "most": 10_000.0}, "none": {}}
+    for _ in range(200):
+        group, far = rng.integers(0, 2, 200), rng.random(200) < 1e-3
+        y = np.where(far, 9_000.0, rng.normal(40.0, 5.0, 200) + 10 * group)
+        for name, stated in ends.items():
+            campaign = form(choice("group", 2, 2.0), number("pay", 4.0, "euro", **stated))
+            made = reported(campaign, [group, y], rng).ask(Regression("pay", ["group"]))
+            row = made.rows()[0]
+            held[name] += row["ci_low"] <= 0.999 * 40 + 9 <= row["ci_high"]
+    assert held["range"] >= 174
+    assert held["none"] < 100
+
+
+def test_nobody_pulls_further_than_the_ends_say() -> None:
+    """The score of any person moves a coefficient at most so far, and of one at least a third."""
+    rng = np.random.default_rng(3)
+    n = 2_000
+    campaign = form(
+        choice("rents", 3, 2.0),
+        number("age", 4.0, least=18.0, most=90.0),
+        number("pay", 4.0, "euro", least=-50.0, most=200.0),
+    )
+    people = rng.integers(0, 3, n), rng.uniform(18, 90, n), rng.normal(60.0, 20.0, n)
+    made = reported(campaign, list(people), rng).ask(Regression("pay", ["rents", "age"]))
+    corners = [
+        (*np.eye(3)[option][1:], age, pay)
+        for option in range(3)
+        for age in (18.0, 90.0, *rng.uniform(18, 90, 8))
+        for pay in (-50.0, 200.0)
+    ]
+    options, ages, pays = np.hsplit(np.array(corners), [2, 3])
+    x = np.column_stack([np.ones(len(corners)), options, ages])
+    # In the clear, with as many people as can be: E[xx'] of the people asked.
+    clear = np.column_stack([np.ones(n), people[0] == 1, people[0] == 2, people[1]])
+    pull = (x * (pays - x @ made.values[:, None])) @ np.linalg.inv(clear.T @ clear / n).T
+    assert made.farthest is not None
+    down, up = made.farthest(np.eye(4))
+    assert (pull.max(axis=0) <= 1.1 * up).all()
+    assert (-pull.min(axis=0) <= 1.1 * down).all()
+    assert (pull.max(axis=0) >= up / 3).all()
+    assert (-pull.min(axis=0) >= down / 3).all()

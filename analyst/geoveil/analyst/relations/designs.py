@@ -60,6 +60,9 @@ def design_of(
         ((columns, operator),) = operators(campaign, [term])
         return operator.value(reports.columns[:, columns])
 
+    def ends(term: Term) -> tuple[float, float]:
+        return term.limits(campaign).means
+
     numbers, groups = [], dict[Any, list[int]]()
     for i, term in enumerate(terms):
         if isinstance(term, NumberOf | Coordinate):
@@ -83,6 +86,8 @@ def design_of(
         variances=np.array([squares[type(field)] for field in fields]) * noise**2,
         categories=categories,
         response_noise=own.noise_scale if isinstance(y, NumberOf) else 0.0,
+        ends=np.array([ends(terms[i]) for i in numbers]).reshape(-1, 2),
+        response_ends=np.zeros(2) if y is None else np.array(ends(y)),
     )
     order = [i for of in groups.values() for i in of] + numbers
     return design, [0, *(1 + order.index(i) for i in range(len(terms)))]

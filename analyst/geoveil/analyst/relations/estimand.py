@@ -11,7 +11,7 @@ from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, w
 from geoveil.analyst.relations.own_score import OwnScore, ScoreFunction
 from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate
-from geoveil.analyst.relations.solving import solve
+from geoveil.analyst.relations.solving import sandwich, solve
 from geoveil.analyst.relations.terms import Term
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
@@ -75,12 +75,16 @@ class Estimand(FormStatistic[ParameterEstimates]):
         score = OwnScore(design, names, self.score, w, len(region))
         score.check(region)
         root = solve(score, start, inside, w, "state another region or start, or use more reports")
+        errors = sandwich(root.influence, w)
         return ParameterEstimates(
             label=f"Root of {self.text}",
             names=tuple(self.region),
             values=root.theta,
-            covariance=root.covariance,
-            degrees=root.degrees,
+            covariance=errors.covariance,
+            degrees=errors.degrees,
+            skewness=errors.skewness,
+            farthest=None,
+            largest=float(w.max() / w.sum()),
             confidence=confidence,
             n=reports.n,
             about=(

@@ -4,8 +4,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoveil.analyst.relations.scores import Design, IndexScore, LinearScore, Model
-from geoveil.analyst.relations.solving import LARGE, EstimatingEquation, Root, solve
+from geoveil.analyst.relations.scores import Design, Farthest, IndexScore, LinearScore, Model
+from geoveil.analyst.relations.solving import (
+    LARGE,
+    Errors,
+    EstimatingEquation,
+    Root,
+    sandwich,
+    solve,
+)
 from geoveil.gp import Array
 
 LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
@@ -21,7 +28,10 @@ _PILOT = 50_000
 class Fit:
     """Coefficients in the units of the design."""
 
-    root: Root
+    theta: Array
+    errors: Errors
+    farthest: Farthest | None
+    """Known of linear models."""
     growth: float
     """The largest |β|b of a number."""
 
@@ -52,10 +62,12 @@ def fit(
         response=design.response / unit,
         response_noise=design.response_noise / unit,
         numbers=(design.numbers - center) / scale,
+        ends=(design.ends - center[:, None]) / scale[:, None],
+        response_ends=design.response_ends / unit,
         noise=design.noise / scale,
         variances=design.variances / scale**2,
     )
-    root = _root(scaled, weights, model, width / unit, plain=plain)
+    root = _root(scaled, weights, model, width / unit)
     # Coefficients of numbers in their own units, and the constant where they are 0.
     turn = np.eye(len(root.theta))
     turn[len(turn) - m :, len(turn) - m :] = np.diag(1 / scale)
@@ -63,13 +75,15 @@ def fit(
     turn *= unit
     theta = turn @ root.theta
     growth = np.abs(theta[len(theta) - m :]) * design.noise
-    covariance = turn @ root.covariance @ turn.T
-    return Fit(root._replace(theta=theta, covariance=covariance), growth.max(initial=0.0))
+    errors = sandwich(root.influence @ turn.T, weights, None if plain else design.pseudo)
+    farthest = None
+    if model == "linear":
+        pull, codes = weights.sum() * turn @ root.pull, [c.codes for c in design.categories]
+        farthest = Farthest(root.theta, pull, codes, scaled.ends, scaled.response_ends)
+    return Fit(theta, errors, farthest, growth.max(initial=0.0))
 
 
-def _root(
-    design: Design, weights: Array, model: Model, width: float, *, plain: bool = True
-) -> Root:
+def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
     score: EstimatingEquation
     linear = LinearScore(design, weights) if model in ("linear", "median") else None
     start = np.zeros(design.pseudo.shape[1])
@@ -93,7 +107,7 @@ def _root(
         return bool((np.abs(theta[numbers]) < most).all())
 
     region = inside if model != "linear" else _anywhere
-    return solve(score, start, region, weights, _ASK[model], None if plain else design.pseudo)
+    return solve(score, start, region, weights, _ASK[model])
 
 
 def _anywhere(_: Array) -> bool:

@@ -1,13 +1,14 @@
 """Estimates of the parameters of an equation, with their errors: the summary of a regression."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from geoveil.analyst.results import Result, rows_of
-from geoveil.gp import Array
+from geoveil.analyst.statistics.simultaneous import two_sided
+from geoveil.gp import UNLIMITED, Array, Limits, interval_of_weighted_mean
 
 __all__ = ["ParameterEstimates"]
 
@@ -22,6 +23,13 @@ class ParameterEstimates(Result):
     covariance: Array
     degrees: Array
     """Degrees of freedom of the standard errors, after Satterthwaite."""
+    skewness: Array
+    """Of the errors."""
+    farthest: Callable[[Array], Array] | None
+    """Sums of parameters, (sums, parameters) → how far down and up a person whom nobody met would
+    move them, if all were alike, (2, sums); None: nothing is known of it."""
+    largest: float
+    """What one report counts for at most, as a part of all."""
     confidence: float
     n: int
     about: tuple[str, ...]
@@ -39,25 +47,40 @@ class ParameterEstimates(Result):
     def notes(self) -> Sequence[str]:
         return (*self.about, f"Each interval covers at {100 * self.confidence:.4g} %, by itself.")
 
-    def reach(self, errors: Array, degrees: Array | float) -> Array:
-        """Return half the width of intervals."""
-        from scipy.stats import t
+    def margins(self, confidence: float) -> Array:
+        """Return how far the ends of intervals are below and above each, (2, parameters)."""
+        return self.margins_of(np.eye(len(self.names)), self.degrees, self.skewness, confidence)
 
-        return np.asarray(t.ppf((1 + self.confidence) / 2, degrees) * errors)
+    def margins_of(self, sums: Array, degrees: Array, skewness: Array, confidence: float) -> Array:
+        """Return how far ends are below and above sums of parameters, (2, sums)."""
+        squares = np.einsum("np,pq,nq->n", sums, self.covariance, sums)
+        jumps = np.full((2, len(sums)), np.inf) if self.farthest is None else self.farthest(sums)
+        made = [
+            interval_of_weighted_mean(
+                0.0,
+                square,
+                confidence,
+                Limits(means=(-down, up)) if down or up else UNLIMITED,
+                largest=self.largest,
+                skewness=skew,
+                freedom=freedom,
+            )
+            for square, freedom, skew, (down, up) in zip(
+                squares, degrees, skewness, jumps.T, strict=True
+            )
+        ]
+        return np.array([(-of.low, of.high) for of in made]).T
 
     def rows(self) -> list[dict[str, Any]]:
-        from scipy.stats import t
-
-        errors = self.standard_errors
-        reach = self.reach(errors, self.degrees)
+        errors, (below, above) = self.standard_errors, self.margins(self.confidence)
         return rows_of(
             {
                 "name": self.names,
                 "estimate": self.values,
                 "standard_error": errors,
                 "z": self.values / errors,
-                "p_value": 2 * t.sf(np.abs(self.values) / errors, self.degrees),
-                "ci_low": self.values - reach,
-                "ci_high": self.values + reach,
+                "p_value": two_sided(self.values, self.margins),
+                "ci_low": self.values - below,
+                "ci_high": self.values + above,
             }
         )

@@ -6,7 +6,7 @@ the correction, noise of a covariate draws its coefficient towards 0.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ _RESPONSES: dict[Model, tuple[type[Term], ...]] = {
     "median": (NumberOf,),
 }
 CONSTANT = "constant"
+_BOUNDED = (
+    "The intervals count a person whom nobody met, as far off as the ranges of the fields permit."
+)
+_UNBOUNDED = (
+    "No public range says what people hold of {}: the intervals are right if nobody is so far off"
+    " that one person moves a coefficient by its standard error."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,21 +109,22 @@ class RegressionEstimates(ParameterEstimates):
         design = np.stack([self._covariates(person) for person in people])
         index = design @ self.values
         errors = np.sqrt(np.einsum("np,pq,nq->n", design, self.covariance, design))
-        reach = self.reach(errors, self.degrees.min())
-        ends = [index - reach, index, index + reach]
+        degrees = np.full(len(design), self.degrees.min())
+        below, above = self.margins_of(design, degrees, 0 * degrees, self.confidence)
+        low, value, high = index - below, index, index + above
         if self.model == "logistic":
-            ends = [expit(end) for end in ends]
-            errors = errors * ends[1] * (1 - ends[1])
+            low, value, high = expit(low), expit(value), expit(high)
+            errors = errors * value * (1 - value)
         elif self.model == "poisson":
-            ends = [np.exp(end) for end in ends]
-            errors = errors * ends[1]
+            low, value, high = np.exp(low), np.exp(value), np.exp(high)
+            errors = errors * value
         return Predictions(
             of=self,
             labels=tuple(", ".join(f"{k} {v}" for k, v in person.items()) for person in people),
-            values=ends[1],
+            values=value,
             standard_errors=errors,
-            ci_low=ends[0],
-            ci_high=ends[2],
+            ci_low=low,
+            ci_high=high,
         )
 
     def _covariates(self, person: Mapping[str, object]) -> Array:
@@ -189,9 +197,14 @@ class Regression(FormStatistic[RegressionEstimates]):
             "Scores are corrected exactly for the noise of every field; errors are"
             + (" HC0." if plain else " HC3, with Student's quantiles."),
         ]
+        if made.farthest is not None:
+            unbounded = [
+                t.text for t in (y, *terms) if not np.isfinite(t.limits(campaign).means).all()
+            ]
+            about.append(_UNBOUNDED.format(" and ".join(unbounded)) if unbounded else _BOUNDED)
         if self.model == "median":
             wider = fit(design, w, self.model, math.sqrt(2) * width, plain=plain)
-            smoothing = (wider.root.theta - made.root.theta)[places]
+            smoothing = (wider.theta - made.theta)[places]
             about.append(
                 f"The median is of the response smoothed by a logistic step of width {width:.4g};"
                 " smoothing_bias is about how far that moves a coefficient, by doubling its square."
@@ -201,14 +214,17 @@ class Regression(FormStatistic[RegressionEstimates]):
                 f"A coefficient times the noise scale of its number is {made.growth:.2f}: above"
                 f" {DOUBTFUL_GROWTH} errors are known badly, and intervals cover less."
             )
-        root = made.root
+        errors, farthest = made.errors, made.farthest
         return RegressionEstimates(
             model=self.model,
             label=f"{self.model.capitalize()} regression of {y.text}",
             names=(CONSTANT, *(term.text for term in terms)),
-            values=root.theta[places],
-            covariance=root.covariance[np.ix_(places, places)],
-            degrees=root.degrees[places],
+            values=made.theta[places],
+            covariance=errors.covariance[np.ix_(places, places)],
+            degrees=errors.degrees[places],
+            skewness=errors.skewness[places],
+            farthest=farthest and replace(farthest, pull=farthest.pull[places]),
+            largest=float(w.max() / w.sum()),
             confidence=confidence,
             n=reports.n,
             about=tuple(about),
@@ -229,7 +245,7 @@ class Regression(FormStatistic[RegressionEstimates]):
     def _width(self, design: Design, weights: Array) -> float:
         if self.width is not None:
             return validation.positive("width", self.width)
-        theta = fit(design, weights, "linear").root.theta
+        theta = fit(design, weights, "linear").theta
         slopes = theta[len(theta) - len(design.noise) :]
         noise = design.response_noise**2 + float(((slopes * design.noise) ** 2).sum())
         spread = float(np.var(design.response - design.pseudo @ theta)) - 2 * noise

@@ -8,7 +8,7 @@ their options, each with its unbiased weight.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise, product
 from typing import Literal, NamedTuple, TypeAlias
@@ -22,6 +22,7 @@ MOST_COMBINATIONS = 1_000
 """The most combinations of options in a model that is not linear; every report weighs each."""
 MOST_NUMBERS = 8
 """Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
+_NO_ENDS = np.array([-np.inf, np.inf])
 _AT_ONCE = 1 << 12
 _FLAT = 350.0
 """An index at which a step is level, times its rate: twice this is no overflow."""
@@ -51,6 +52,9 @@ class Design:
     """(m,): of the noise; 2b² of a number, 3b² of a coordinate of a place."""
     categories: Sequence[Category] = ()
     response_noise: float = 0.0
+    ends: Array = field(default_factory=lambda: _NO_ENDS[None])
+    """(m, 2): between which each number of a person lies."""
+    response_ends: Array = field(default_factory=lambda: _NO_ENDS)
 
     @cached_property
     def units(self) -> Array:
@@ -92,6 +96,36 @@ class Design:
             lift[1 + sum(widths) :, 1:] = np.eye(m)
             made.append((options, lift))
         return made
+
+
+@dataclass(frozen=True, eq=False)
+class Farthest:
+    """How far one person pulls sums of the coefficients of a linear model, as far as fields say."""
+
+    theta: Array
+    pull: Array
+    """How far a sum of scores, of as many people, moves each coefficient."""
+    codes: Sequence[Array]
+    """Of each category."""
+    ends: Array
+    response_ends: Array
+
+    def __call__(self, sums: Array) -> Array:
+        """Return how far down and up, (2, sums), for (sums, coefficients); infinite if unknown."""
+        with np.errstate(invalid="ignore"):
+            residuals = self.response_ends - self._spans(self.theta[None])[::-1, 0]
+            corners = (self._spans(sums @ self.pull)[:, None] * residuals[:, None]).reshape(4, -1)
+        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
+        return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
+
+    def _spans(self, rows: Array) -> Array:
+        """Return the ends of sums of a person's covariates, (2, sums)."""
+        ends, at = np.stack([rows[:, 0], rows[:, 0]]), 1
+        for codes in self.codes:
+            block = rows[:, at : (at := at + codes.shape[1])] @ codes.T
+            ends += [block.min(axis=1), block.max(axis=1)]
+        ends += np.sort(rows[:, at:, None] * self.ends, axis=2).sum(axis=1).T
+        return ends
 
 
 class Equation(NamedTuple):

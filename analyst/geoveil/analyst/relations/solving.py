@@ -31,9 +31,20 @@ class Root(NamedTuple):
     """Where an estimating equation is 0."""
 
     theta: Array
+    influence: Array
+    """How far each report moves each parameter, (n, parameters)."""
+    pull: Array
+    """How far a sum of scores moves each parameter, (parameters, parameters)."""
+
+
+class Errors(NamedTuple):
+    """What is known of the errors of parameters."""
+
     covariance: Array
     degrees: Array
     """Degrees of freedom of each parameter's variance, after Satterthwaite."""
+    skewness: Array
+    """Of each parameter's error."""
 
 
 def solve(
@@ -42,9 +53,8 @@ def solve(
     inside: Callable[[Array], bool],
     weights: Array,
     ask: str,
-    design: Array | None = None,
 ) -> Root:
-    """Return the root that Newton's method reaches from a start, and its sandwich covariance.
+    """Return the root that Newton's method reaches from a start.
 
     Args:
         score: the equation.
@@ -52,7 +62,6 @@ def solve(
         inside: whether parameters are in the region where the equation may be used.
         weights: of reports.
         ask: what an analyst can do where there is no root.
-        design: covariates of reports, whose leverages make errors those of HC3; None: HC0.
 
     Raises:
         UnsupportedError: if there is no root inside, or the scores' derivative is not negative
@@ -68,9 +77,9 @@ def solve(
         if np.abs(step).max() <= close * (1 + np.abs(theta).max()):
             if np.linalg.eigvalsh(slope + slope.T).max() >= 0:
                 break
-            each = score.each(theta) * weights[:, None]
-            influence = np.asarray(-np.linalg.inv(slope) @ each.T, np.float64).T
-            return Root(theta + step, *_sandwich(influence, weights, design))
+            pull = np.asarray(-np.linalg.inv(slope), np.float64)
+            influence = (score.each(theta) * weights[:, None]) @ pull.T
+            return Root(theta + step, influence, pull)
         for _ in range(_MOST_HALVED):
             if inside(theta + step):
                 tried, steeper = score(theta + step)
@@ -86,8 +95,14 @@ def solve(
     )
 
 
-def _sandwich(influence: Array, weights: Array, design: Array | None) -> tuple[Array, Array]:
-    """Return the covariance, and Satterthwaite's degrees of freedom of each variance."""
+def sandwich(influence: Array, weights: Array, design: Array | None = None) -> Errors:
+    """Return what influences say of the errors of parameters.
+
+    Args:
+        influence: of reports, (n, parameters).
+        weights: of reports.
+        design: covariates of reports, whose leverages make errors those of HC3; None: HC0.
+    """
     if design is not None:
         inverse = np.linalg.inv((design * weights[:, None]).T @ design)
         leverage = weights * ((design @ inverse) * design).sum(axis=1)
@@ -95,5 +110,7 @@ def _sandwich(influence: Array, weights: Array, design: Array | None) -> tuple[A
     square = np.square(influence)
     total = square.sum(axis=0)
     spread = np.maximum(np.square(square).sum(axis=0) - total**2 / len(square), 0.0)
-    with np.errstate(divide="ignore"):
-        return influence.T @ influence, np.maximum(2 * total**2 / spread, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        degrees = np.maximum(2 * total**2 / spread, 1.0)
+        skewness = np.nan_to_num((square * influence).sum(axis=0) / total**1.5)
+    return Errors(influence.T @ influence, degrees, skewness)
