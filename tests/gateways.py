@@ -23,6 +23,7 @@ async def gateway_of(aggregator: Aggregator, **changes: Any) -> AsyncIterator[Ga
         "console": settings.console,
         "results_token_file": settings.results_token_file,
         "results_frames": settings.results_frames,
+        "relay_keys": settings.relay_keys,
         "streets": settings.web_streets,
         "shown": f"localhost:{aggregator.address.rpartition(':')[2]}",
         "longest": settings.max_message_bytes,

@@ -337,3 +337,8 @@ def test_a_campaign_that_recurs_has_a_key_for_each_period(geoveil, tmp_path):
     assert "token of the issuer with a key for each of 2 periods" in " ".join(shown.split())
     with pytest.raises(ParameterError, match=r"token_key must be the 32 .* each of 3 periods"):
         create("3")
+    ids.write_text("".join(f"{n:064x}\n" for n in range(125)))
+    operator = ["--relay-operator", str(SigningKey.generate().public)]
+    recurs = ["--every", "1d", "--days", "125", "--token-key", str(ids)]
+    with pytest.raises(ParameterError, match=r"fewer periods, as a relay .*, not .* with --force"):
+        geoveil("campaign", "create", "Too long for a relay", *INCOME, *recurs, *operator)

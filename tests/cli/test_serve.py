@@ -75,6 +75,8 @@ def test_what_check_prints_is_a_configuration(check, tmp_path):
             "--tls-certificate must be a file",
         ),
         (["--tokens-file", "absent.json"], "--tokens-file must be a file to read"),
+        (["--web", "127.0.0.1:0", "--relay-keys", "absent"], "relay-keys must be"),
+        (["--relay-keys", "absent"], "--web must be given, as relay_keys is"),
         (["--trusted-key", "ed25519:1"], "ed25519"),
         (["--config", "absent.toml"], "config must be a file to read"),
         (["--database", "postgresql://a:b@c/d"], "without a password"),

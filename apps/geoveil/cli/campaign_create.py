@@ -31,6 +31,7 @@ from geoveil.campaign import (
     MOST_COHORTS,
     Allocation,
     AttributeCampaign,
+    Campaign,
     FormCampaign,
     PublicKey,
     Readings,
@@ -246,6 +247,7 @@ def create(
         said["readings"] = later.pop("readings")
         options.left_out(said, "left out: the form says it")
         published = FormCampaign(fields=fields_in(form), **later)
+        _require_room(published, force=force)
         with analyst_at(connection) as analyst, explains_taken_id(published):
             digest = analyst.create(published, key)
         print_form(published)
@@ -264,6 +266,7 @@ def create(
         campaign = replace(campaign, attribute=held)
     if cap is not None:
         campaign = _with_cap(campaign, cap)
+    _require_room(campaign, force=force)
     participants = _PARTICIPANTS if participants is None else participants
     validation.between("participants", participants, 1, 10**12)
     if not force:
@@ -293,6 +296,18 @@ def create(
         err.tell(("warning:", "bold yellow"), f" no browser can answer it: {refused}")
     if key is not None:
         out.tell(f"signed by {key.public}")
+
+
+def _require_room(campaign: Campaign, *, force: bool) -> None:
+    """Refuse what asks for a relay, and does not come through one."""
+    if campaign.relay_operator is not None and not force:
+        from geoveil.relay import require_room  # loaded where there is a relay
+
+        try:
+            require_room(campaign)
+        except ParameterError as error:
+            expected = f"{error.expected}. Publish it all the same with --force"
+            raise ParameterError(error.name, error.value, expected) from None
 
 
 def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Readings | None:

@@ -74,7 +74,7 @@ def rotate(
 ) -> None:
     """Make a new key for a gateway, signed, and keep the one before it: devices may have that.
 
-    The file goes to 'geoveil web --relay-keys', which reads it again when it changes; the
+    The file goes to 'geoveil serve --relay-keys', which reads it again when it changes; the
     operator's key stays where it is. Whoever has the file reads what comes through the relay.
 
     Example: geoveil relay rotate relay.keys --sign-key operator.pem

@@ -23,6 +23,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "port": "Port; 0 takes a free one",
             "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
             "web_streets": "PMTiles file of streets, which maps of the gateway's pages draw",
+            "relay_keys": "Keys of 'geoveil relay rotate': --web then answers relays, too",
             "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
             "database": "SQLite file, or postgresql:// URL",
             "database_url_file": "File with the URL, which holds a password",
@@ -157,6 +158,7 @@ def serve(
         from geoveil.aggregator import check_files
 
         check_files(settings)
+        _check_relay_keys(settings)
         typer.echo(effective.to_toml(), nl=False)
         return
     in_json = configure(settings.log_level, settings.log_format)
@@ -174,6 +176,14 @@ def serve(
             if settings.log_format == "json":  # asked for, and nothing else
                 raise typer.Exit(1) from None
             raise
+
+
+def _check_relay_keys(settings: Settings) -> None:
+    """Refuse a file that the gateway could not read."""
+    if settings.relay_keys is not None:
+        with needed_for("relays"):
+            from geoveil.relay import GatewayKeys  # loaded where there are relays
+        GatewayKeys(settings.relay_keys)
 
 
 def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
@@ -200,10 +210,12 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         ("--tls-client-ca", settings.tls_client_ca),
         ("--results-token-file", settings.results_token_file),
         ("--web-streets", settings.web_streets),
+        ("--relay-keys", settings.relay_keys),
     ):
         said += [] if path is None else [option, str(path)]
 
     def beside(aggregator: Any) -> Supervisor:
+        _check_relay_keys(settings)
         port = aggregator.address.rpartition(":")[2]
         shown = f"localhost:{port}" if settings.on_loopback else f"COLLECTOR:{port}"
         own = ["--server", aggregator.local_address, "--shown", shown]

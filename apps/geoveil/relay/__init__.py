@@ -24,6 +24,7 @@ from geoveil.relay.keys import (
     KeyUnknown as KeyUnknown,
     PublishedKey,
 )
+from geoveil.relay.room import require_room as require_room
 from geoveil.relay.tokens import AsyncTokenTransport, TokenTransport
 from geoveil.relay.transport import (
     KEYS_TYPE as KEYS_TYPE,

@@ -72,6 +72,9 @@ class Settings:
     """Addresses of proxies before the gateway, whose header X-Forwarded-For is believed."""
     web_streets: Path | None = None
     """PMTiles file of streets, which maps of the gateway's pages draw. None: towns and borders."""
+    relay_keys: Path | None = None
+    """File of `geoveil relay rotate`, by which the gateway answers what comes through relays. None:
+    nothing does."""
     console: bool = False
     """Serve the console, for analysts and operators, by the gateway under /console/; without an
     address of its own, it is then at 127.0.0.1:7718."""
@@ -189,7 +192,7 @@ class Settings:
 
     def _check_tls(self) -> None:
         paths = ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file", "results_token_file")
-        for name in paths:
+        for name in (*paths, "relay_keys"):
             path = getattr(self, name)
             if path is not None:
                 _file(name, path, "a Path to a file, or None")
@@ -208,7 +211,7 @@ class Settings:
             if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
                 raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
         else:
-            for which in ("web_origins", "web_proxies", "results_token_file"):
+            for which in ("web_origins", "web_proxies", "results_token_file", "relay_keys"):
                 if getattr(self, which):
                     raise ParameterError("web", None, f"given, as {which} is")
         if self.results_frames and self.results_token_file is None:
