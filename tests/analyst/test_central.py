@@ -1,6 +1,7 @@
 """The central ε of a campaign: where it is stated, and in which words."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -24,8 +25,15 @@ def test_three_scales_and_a_hundred_thousand_people_are_said():
     assert record["epsilon"] == central_privacy(6.0, 100_000, 1.0, 1e-6).epsilon
     assert central_text(record, CAPPED.report_privacy) == (
         "If 100,000 honest reports reach the analyst in uniformly random order with no sender,"
-        " which geoveil does not provide, their central ε is 0.185 between two values 8,000 dollar"
-        " apart and 0.358 between any two, at δ = 1e-06."
+        " which takes a relay and a campaign with a window, their central ε is 0.185 between two"
+        " values 8,000 dollar apart and 0.358 between any two, at δ = 1e-06."
+    )
+    windowed = replace(CAPPED, window=timedelta(days=2))
+    assert central_text(central_record(windowed, 100_000, 1e-6), CAPPED.report_privacy) == (
+        "If 100,000 honest reports reach the analyst in uniformly random order with no sender, as"
+        " the campaign's window has it behind a relay for devices connected all through it, their"
+        " central ε is 0.185 between two values 8,000 dollar apart and 0.358 between any two, at"
+        " δ = 1e-06."
     )
     assert central_record(CAPPED, 100_000)["delta"] == 1e-7
 
@@ -71,4 +79,5 @@ def test_people_of_a_partition_are_shared_out():
 def test_a_pair_by_ratio_is_a_factor_apart():
     privacy = GeoPrivacy.per_factor(1.0, 2, "dollar")
     record = {"honest": 9, "delta": 1e-6, "epsilon": 0.12341, "any_two_epsilon": 0.4, "per": 0.69}
+    record["in_window"] = False
     assert "0.124 between two values a factor 2 apart and 0.4" in central_text(record, privacy)

@@ -254,9 +254,9 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         near, most = (up(central(alone.far, e, least, 1e-6), 3) for e in (alone.epsilon, alone.far))
         told = (
             f"If {least:,} honest reports reach the analyst in uniformly random order with no"
-            f" sender, which geoveil does not provide, their central ε is {near:g} between two"
-            f" values {shown(alone.per)} {alone.unit} apart and {most:g} between any two, at δ ="
-            " 1e-06."
+            " sender, which takes a relay and a campaign with a window, their central ε is"
+            f" {near:g} between two values {shown(alone.per)} {alone.unit} apart and {most:g}"
+            " between any two, at δ = 1e-06."
         )
     key = None
     if envelope.HasField("signature"):

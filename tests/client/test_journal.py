@@ -272,6 +272,7 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
     assert tables == {
         "state": ["commits", "rows"],
         "campaign": ["campaign_id", "digest", "envelope", "seen", "checksum"],
+        "departure": ["campaign_id", "period", "departs", "checksum"],
         "report": [
             *("campaign_id", "period", "digest", "report", "step_exponent", "closes", "drawn"),
             *("status", "sent", "settled", "reason", "detail", "failure", "checksum"),

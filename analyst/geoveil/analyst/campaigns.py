@@ -308,6 +308,8 @@ def browsers_refuse(campaign: AttributeCampaign) -> str | None:
         >>> SmoothSpec(noise="student-t", nu=2.5).unserved(())
         'they have Student-t noise for whole ν from 3 to 30'
     """
+    if campaign.window is not None:
+        return "they do not wait for a window"
     if not isinstance(campaign, StatisticCampaign):
         return None
     queries = [question.query for question in campaign.questions]

@@ -200,6 +200,14 @@ def create(
             " relay key' prints it.",
         ),
     ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            help="Reports leave at random times in so long, as 2d, before the end of each period or"
+            " of the campaign, and answers are taken before: behind a relay nothing then says in"
+            " which order people answered."
+        ),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -230,6 +238,7 @@ def create(
         "closes": now + timedelta(days=days),
         "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
+        "window": None if window is None else options.parse_period("window", window),
         "token_key": None if token_key is None else _hexadecimal(token_key),
         "relay_operator": None if relay_operator is None else PublicKey.parse(relay_operator),
         "readings": _readings(read_every, extrapolated, cohorts),

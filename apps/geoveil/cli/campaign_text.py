@@ -22,6 +22,7 @@ from geoveil.campaign import (
 )
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, privacy_text, table_80
+from geoveil.cli.options import period_text
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
@@ -83,6 +84,11 @@ def print_form(form: FormCampaign) -> None:
 
 def _print_when_and_how(campaign: Campaign) -> None:
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    if campaign.window is not None:
+        out.tell(
+            f"reports leave at random times in the last {period_text(campaign.window)} of"
+            f" {'it' if campaign.period is None else 'each period'}, and answers are taken before"
+        )
     if campaign.relay_operator is not None:
         out.tell(f"reports come through a relay, to the gateway of {campaign.relay_operator}")
     if campaign.token_key is not None:

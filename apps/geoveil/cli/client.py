@@ -4,18 +4,22 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from geoveil.campaign import Charge, of_far_values
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, print_whole, table_80
-from geoveil.cli.contribute import default_state
+from geoveil.cli.contribute import TIMEOUT_S, default_state, waits_until
+from geoveil.cli.device_ways import Way, by_ways
+from geoveil.cli.options import parse_period
 from geoveil.client import (
     FILE_NAME,
     Client,
+    DeliveryStatus,
     InMemoryCollector,
     InMemoryTransport,
     Policy,
@@ -66,11 +70,61 @@ def history(
         out.tell(f"spent of {attribute!r} in all: {spent}{of_far_values(far)}")
 
 
+@app.command()
+@connects
+@by_ways
+def send(
+    *,
+    state_dir: StateDir = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            help="Stay so long, as 12h, for reports that leave later in a campaign's window; at"
+            " most 1d. By default all that may leave now is sent."
+        ),
+    ] = None,
+    way: Way,
+    connection: Connection,
+) -> None:
+    """Send the reports that wait: for the network, or for their time in a campaign's window."""
+    seconds = TIMEOUT_S
+    if wait is not None:
+        seconds = parse_period("wait", wait, timedelta(days=1)).total_seconds()
+    directory = state_dir or default_state()
+    if not _is_used(directory, state_dir):
+        out.tell("nothing waits")
+        return
+    with (
+        way.transport(connection, directory) as transport,
+        Client(
+            policy=Policy({}), state_dir=directory, transport=transport, background=False
+        ) as client,
+    ):
+        client.flush(seconds)
+        receipts, counts = client.history(), client.counts()
+        client.close(0.0)
+    out.print(_summary(counts))
+    stuck = False
+    for receipt in receipts:
+        if receipt.status is DeliveryStatus.PENDING:
+            leaves = waits_until(receipt)
+            out.tell(f"{receipt.campaign_id}: {leaves or _status(receipt)}")
+            stuck |= not leaves
+    if stuck:
+        raise typer.Exit(1)
+
+
+def _is_used(directory: Path, state_dir: Path | None) -> bool:
+    """Return whether a device keeps its reports there, as opening it would make it."""
+    used = (directory / FILE_NAME).exists()
+    if not used and state_dir is not None:
+        raise ParameterError("--state-dir", str(state_dir), "the state directory of a device")
+    return used
+
+
 def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
     directory = state_dir or default_state()
-    if not (directory / FILE_NAME).exists():  # opening it would make one
-        if state_dir is not None:
-            raise ParameterError("--state-dir", str(state_dir), "the state directory of a device")
+    if not _is_used(directory, state_dir):
         return (), ReportCounts(
             pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, undeliverable=0,
             refused=0,
@@ -130,7 +184,7 @@ def _status(receipt: Receipt) -> str:
         return f"rejected: {receipt.rejection.reason}"
     if receipt.failure is not None:
         return f"pending: {receipt.failure}"
-    return receipt.status.name.lower()
+    return waits_until(receipt) or receipt.status.name.lower()
 
 
 def _summary(counts: ReportCounts) -> str:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +36,7 @@ from geoveil.campaign import (
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out, privacy_text
-from geoveil.cli.device_ways import way_of, with_tokens
+from geoveil.cli.device_ways import Way, by_ways
 from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
     LONGEST,
@@ -50,7 +51,7 @@ from geoveil.client import (
 from geoveil.gp import Area, GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
-_TIMEOUT_S = 15.0
+TIMEOUT_S = 15.0
 """Seconds that the server may take to give the campaign, and again to take the report."""
 _OUTCOMES = {
     DeliveryStatus.PENDING: "kept",
@@ -65,7 +66,9 @@ _ZEROS = re.compile(r"[+-]?0\d.*")
 
 
 @connects
+@by_ways
 def contribute(
+    *,
     campaign_id: options.CampaignId,
     yes: Annotated[
         bool,
@@ -94,29 +97,7 @@ def contribute(
             " next one no campaign may ask for more. The campaign's own ε by default."
         ),
     ] = None,
-    relay: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask through the relay at this URL, in place of --server: it learns your address"
-            " and nothing else, the server all but your address. Needs --relay-operator."
-        ),
-    ] = None,
-    relay_operator: Annotated[
-        str | None,
-        typer.Option(help="Key ed25519:... of whoever runs the server behind the relay."),
-    ] = None,
-    issuer: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask the issuer at this URL for a token, if the campaign asks for one. Needs"
-            " --invitation."
-        ),
-    ] = None,
-    invitation: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A file with the code for the issuer."),
-    ] = None,
-    *,
+    way: Way,
     connection: Connection,
 ) -> None:
     """Perturb a value on this machine and send the result, once per campaign.
@@ -128,9 +109,8 @@ def contribute(
     """
     of_campaign = partial(_epoch, read_every, reading_epsilon)
     folder = state_dir or default_state()
-    with way_of(connection, relay, relay_operator) as transport:
-        asking = with_tokens(transport, issuer, invitation, folder, connection)
-        _take_part(asking, campaign_id, yes, folder, of_campaign)
+    with way.transport(connection, folder) as transport:
+        _take_part(transport, campaign_id, yes, folder, of_campaign)
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
@@ -164,7 +144,7 @@ def _take_part(
     epoch_of: Callable[[AttributeCampaign], Epoch | None],
 ) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    response = transport.get_campaign(request, _TIMEOUT_S)
+    response = transport.get_campaign(request, TIMEOUT_S)
     envelope = response.envelope
     said = decode(envelope.campaign)
     if isinstance(said, FormCampaign):
@@ -191,8 +171,7 @@ def _take_part(
         err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
     if campaign.readings is not None and campaign.cohorts > 1:
         err.tell(campaign.readings.telling)
-    if not yes:
-        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
+    _agree_to_take_part(shown.campaign, yes)
 
     def given() -> float | list[float]:
         value = read_value(campaign, _ask_unseen)
@@ -219,8 +198,7 @@ def _fill_in(
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     for sentence in what_a_form_tells(form):
         err.tell(sentence)
-    if not yes:
-        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
+    _agree_to_take_part(shown.campaign, yes)
 
     given = partial(read_answers, form, _ask_unseen)
     _send(form, policy, state_dir, _AsShown(response, transport), given)
@@ -239,7 +217,7 @@ def _send(
     ) as client:
         client.fetch(campaign.campaign_id)
         drawn = client.contribute(campaign.campaign_id, given())
-        client.flush(_TIMEOUT_S)
+        client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
 
@@ -269,6 +247,15 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
         return "You answer longitude {}, latitude {}.".format(*map(digits, numbers))
     shown = " and ".join(f"{digits(x)} ({spelled(x)})".replace(" ()", "") for x in numbers)
     return f"You answer {shown} {campaign.attribute.unit}."
+
+
+def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
+    if campaign.window is not None:
+        length = options.period_text(campaign.window)
+        of = "survey" if campaign.period is None else "period"
+        err.tell(f"The report leaves at a random time in the last {length} of the {of}.")
+    if not yes:
+        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
 
 
 def _agree(question: str, unsaid: str) -> None:
@@ -320,8 +307,20 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
         err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:
         err.tell(f"It could not be sent ({receipt.failure}): run this again to send it.")
-    if not receipt.acknowledged:
+    if leaves := waits_until(receipt):
+        out.tell(f"{leaves}: 'geoveil client send' sends it then")
+    elif not receipt.acknowledged:
         raise typer.Exit(1)
+
+
+def waits_until(receipt: Receipt) -> str:
+    """Return when a report leaves that waits for its time in a window; "" if it does not wait."""
+    departs = receipt.departs
+    if receipt.status is not DeliveryStatus.PENDING or departs is None:
+        return ""
+    if departs <= datetime.now(UTC):
+        return ""
+    return f"it leaves at {departs:%Y-%m-%d %H:%M:%S} UTC, a random time of the campaign's window"
 
 
 def _ask_unseen(prompt: str) -> str:

@@ -1,57 +1,86 @@
 """By which way a device's reports leave: straight, through a relay, with tokens."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from geoveil.campaign import PublicKey
 from geoveil.cli.connection import Connection, device_at
+from geoveil.cli.options import options_of, takes
 from geoveil.client import PlaintextRefused, Transport
 from geoveil.gp import ParameterError
 
 
-def with_tokens(
-    transport: Transport,
-    issuer: str | None,
-    invitation: Path | None,
-    state_dir: Path,
-    connection: Connection,
-) -> Transport:
-    """Return a transport that gets tokens, if there is an issuer."""
-    if issuer is None and invitation is None:
-        return transport
-    if issuer is None or invitation is None:
-        names = ("issuer", "invitation")
-        missing, given = names if issuer is None else names[::-1]
-        raise ParameterError(missing, None, f"given together with {given}")
-    from geoveil.relay import TokenTransport  # loaded where there is an issuer
+@dataclass(frozen=True)
+class Way:
+    """The options that say it."""
 
-    tls = connection.security()
-    return TokenTransport(
-        transport,
-        issuer=issuer,
-        credential=invitation.read_text(encoding="utf-8").strip(),
-        state_dir=state_dir,
-        root_certificates=None if tls is None else tls.root_certificates,
-    )
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask through the relay at this URL, in place of --server: it learns your address"
+            " and nothing else, the server all but your address. Needs --relay-operator."
+        ),
+    ] = None
+    relay_operator: Annotated[
+        str | None,
+        typer.Option(help="Key ed25519:... of whoever runs the server behind the relay."),
+    ] = None
+    issuer: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask the issuer at this URL for a token, if the campaign asks for one. Needs"
+            " --invitation."
+        ),
+    ] = None
+    invitation: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A file with the code for the issuer."),
+    ] = None
+
+    @contextmanager
+    def transport(self, connection: Connection, state_dir: Path) -> Iterator[Transport]:
+        """Yield what takes a device's calls to the server."""
+        _both("relay", self.relay, "relay-operator", self.relay_operator)
+        _both("issuer", self.issuer, "invitation", self.invitation)
+        tls = connection.security()
+        roots = None if tls is None else tls.root_certificates
+        if self.relay is None or self.relay_operator is None:
+            with device_at(connection) as straight:
+                yield self._with_tokens(straight, roots, state_dir)
+            return
+        from geoveil.relay import RelayTransport  # loaded where there is a relay
+
+        key = PublicKey.parse(self.relay_operator)
+        try:
+            through = RelayTransport(self.relay, operator=key, root_certificates=roots)
+        except PlaintextRefused:
+            expected = "a URL with https://, unless it is of this machine"
+            raise ParameterError("relay", self.relay, expected) from None
+        yield self._with_tokens(through, roots, state_dir)
+
+    def _with_tokens(self, transport: Transport, roots: bytes | None, state_dir: Path) -> Transport:
+        if self.issuer is None or self.invitation is None:
+            return transport
+        from geoveil.relay import TokenTransport  # loaded where there is an issuer
+
+        return TokenTransport(
+            transport,
+            issuer=self.issuer,
+            credential=self.invitation.read_text(encoding="utf-8").strip(),
+            state_dir=state_dir,
+            root_certificates=roots,
+        )
 
 
-def way_of(
-    connection: Connection, relay: str | None, operator: str | None
-) -> AbstractContextManager[Transport]:
-    """Return the transport to the server, through a relay if one is named."""
-    if relay is None and operator is None:
-        return device_at(connection)
-    if relay is None or operator is None:
-        names = ("relay", "relay-operator")
-        missing, given = names if relay is None else names[::-1]
-        raise ParameterError(missing, None, f"given together with {given}")
-    from geoveil.relay import RelayTransport  # loaded where there is a relay
+by_ways = takes("way", options_of(Way), Way)
 
-    tls = connection.security()
-    roots = None if tls is None else tls.root_certificates
-    key = PublicKey.parse(operator)
-    try:
-        return nullcontext(RelayTransport(relay, operator=key, root_certificates=roots))
-    except PlaintextRefused:
-        expected = "a URL with https://, unless it is of this machine"
-        raise ParameterError("relay", relay, expected) from None
+
+def _both(name: str, given: object, other: str, beside: object) -> None:
+    if (given is None) != (beside is None):
+        names = (name, other) if given is None else (other, name)
+        raise ParameterError(names[0], None, f"given together with {names[1]}")

@@ -82,6 +82,8 @@ def encode(campaign: Campaign) -> bytes:
     message.token_key = campaign.token_key or b""
     if campaign.period is not None:
         message.period.FromTimedelta(campaign.period)
+    if campaign.window is not None:
+        message.window.FromTimedelta(campaign.window)
     if isinstance(campaign, FormCampaign):
         message.fields.extend(map(encode_field, campaign.fields))
     else:
@@ -174,13 +176,15 @@ def decode(campaign: bytes) -> Campaign:
             raise ParameterError(name, "none", "in every campaign")
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
-    recurs = message.HasField("period")
     common: dict[str, Any] = {
         "campaign_id": message.campaign_id,
         "title": message.title,
         "opens": _decode_date("opens", message.opens),
         "closes": _decode_date("closes", message.closes),
-        "period": _decode_duration("period", message.period) if recurs else None,
+        **{
+            name: _decode_duration(name, getattr(message, name)) if message.HasField(name) else None
+            for name in ("period", "window")
+        },
         "minimum_participants": message.minimum_participants,
         "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
         "token_key": message.token_key or None,

@@ -22,6 +22,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, la
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
+_LEAST = timedelta(minutes=1)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -88,6 +89,9 @@ class Campaign(ABC):
     """Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with
     periods: of the keys with these ids, 32 bytes for each period. See `geoveil.campaign.tokens`.
     None: anybody may send any number of reports."""
+    window: timedelta | None = None
+    """The last part of each period, or of the campaign, in which a report leaves at a uniform time;
+    answers are taken before. None: reports leave at once."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -97,6 +101,7 @@ class Campaign(ABC):
         self._check_periods()
         if self.token_key is not None:
             check_token_key(self.token_key, None if self.period is None else self.periods)
+        self._check_window()
         self._check_minimum()
         self._complete()
         _ = self.encoded  # refuses what can't travel
@@ -203,6 +208,13 @@ class Campaign(ABC):
             return 0
         return min(max((now - self.opens) // self.period, 0), self.periods - 1)
 
+    def answered_until(self, period: int) -> datetime:
+        """Return when a period's answers end: where its window begins, or else with the period."""
+        end = self.closes
+        if self.period is not None and period + 1 < self.periods:
+            end = self.opens + (period + 1) * self.period
+        return end - (self.window or timedelta())
+
     @property
     def slots(self) -> int:
         """How many sums the answers make: one per column, cohort and period."""
@@ -254,7 +266,7 @@ class Campaign(ABC):
                 few = f"so few that queries times cohorts are at most {MOST_SLOTS:,}"
                 raise ParameterError("readings.cohorts", self.cohorts, few)
             return
-        if not isinstance(self.period, timedelta) or self.period < timedelta(minutes=1):
+        if not isinstance(self.period, timedelta) or self.period < _LEAST:
             raise ParameterError("period", str(self.period), "at least a minute, or None")
         if self.slots > MOST_SLOTS:
             raise ParameterError(
@@ -263,6 +275,15 @@ class Campaign(ABC):
                 f"so long that queries times {'cohorts times ' if self.cohorts > 1 else ''}periods,"
                 f" {self.slots:,}, are at most {MOST_SLOTS:,}",
             )
+
+    def _check_window(self) -> None:
+        if self.window is None:
+            return
+        last = self.closes - self.opens - (self.periods - 1) * (self.period or timedelta())
+        shortest = min(self.period or last, last)
+        if not isinstance(self.window, timedelta) or not _LEAST <= self.window < shortest:
+            expected = f"a minute or more, less than the shortest period, {shortest}; or None"
+            raise ParameterError("window", str(self.window), expected)
 
     def _check_minimum(self) -> None:
         least = self.minimum_participants

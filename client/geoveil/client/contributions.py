@@ -92,6 +92,8 @@ class Receipt:
     epoch: datetime | None = None
     """When the epoch began whose one perturbed value answered: its answers cost `privacy` together.
     None: the report has noise of its own."""
+    departs: datetime | None = None
+    """When it leaves at the earliest, uniform in its campaign's window; None: at once."""
     fresh: bool = field(default=False, compare=False)
     """Whether this call of `contribute` drew it; else the period had been answered, and the
     given value has no effect. Receipts of one report are equal either way."""
@@ -110,6 +112,7 @@ class Receipt:
             ],
             "epoch": self.epoch and self.epoch.isoformat(),
             "drawn": self.drawn.isoformat(),
+            "departs": self.departs and self.departs.isoformat(),
             "sent": self.sent and self.sent.isoformat(),
             "settled": self.settled and self.settled.isoformat(),
             "status": self.status.name.lower(),
@@ -226,6 +229,8 @@ class Contribution:
     """When the epoch of its reading began, paid once; None: it has noise of its own."""
     before: datetime | None = None
     """When the epoch began from whose reading it goes on; None: it does not."""
+    departs: datetime | None = None
+    """Before when it must not be sent: uniform in the campaign's window; None: it may at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,4 +276,5 @@ class Entry:
             failure=self.failure if self.status is DeliveryStatus.PENDING else None,
             fresh=self.fresh,
             epoch=made.epoch,
+            departs=made.departs,
         )

@@ -174,10 +174,11 @@ class DeviceSession:
         now = self.timing.now()
         period = campaign.period_at(now)
         state = campaign.state(now)
-        if state is not State.OPEN:
+        if state is not State.OPEN or now >= campaign.answered_until(period):
             kept = self.journal.find(campaign_id, period)
             if kept is None:
-                raise CampaignNotOpen(campaign_id, state.value)
+                in_window = state is State.OPEN
+                raise CampaignNotOpen(campaign_id, "in its window" if in_window else state.value)
             return kept.receipt()
         try:
             entry = None

@@ -172,13 +172,14 @@ class CampaignNotFetched(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class CampaignNotOpen(CampaignError):
-    """The campaign takes no reports at the moment."""
+    """The campaign takes no answers at the moment."""
 
     state: str
-    """Its state: "pending" before its opening date, "closed" afterwards."""
+    """Its state: "pending" before its opening date, "closed" afterwards; "in its window" while
+    reports leave that were drawn before."""
 
     def __str__(self) -> str:
-        return f"campaign {self.campaign_id!r} is {self.state}: it takes no reports now"
+        return f"campaign {self.campaign_id!r} is {self.state}: it takes no answers now"
 
 
 @dataclass(eq=False, repr=False)

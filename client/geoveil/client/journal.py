@@ -50,6 +50,10 @@ from geoveil.client.journal_schema import (
     CHARGED_AS,
     CHARGED_PENDING,
     COARSEN,
+    DELAY,
+    DELAYED,
+    DELAYED_AS,
+    DEPARTURES,
     FIND,
     HISTORY,
     PENDING,
@@ -67,7 +71,7 @@ from geoveil.client.journal_schema import (
     WRITTEN_ONCE,
 )
 from geoveil.client.ledger import HistoryOf, SpendingHistory
-from geoveil.client.state_file import StateFile, commits_of
+from geoveil.client.state_file import StateFile, commits_of, run
 
 FILE_NAME = "journal.sqlite3"
 Permit: TypeAlias = Callable[[HistoryOf], None]
@@ -115,6 +119,7 @@ class Journal:
             FILE_NAME,
             SCHEMA,
             VERSION,
+            upgrades={11: lambda connection: run(connection, DEPARTURES)},
             check=_check,
         )
         self.durable = self._file.durable
@@ -209,15 +214,13 @@ class Journal:
                 of = (made.campaign_id, made.period)
                 links = [(*of, microseconds(began)) for began in (made.before, made.epoch) if began]
                 connection.executemany(ANSWER, map(checked_row, links))
+                if made.departs is not None:
+                    connection.execute(DELAY, checked_row((*of, microseconds(made.departs))))
         return entry
 
     def pending(self) -> tuple[Entry, ...]:
         """Return the entries that wait to be sent, oldest first."""
-        with self._file.transaction(writes=False) as connection:
-            rows = connection.execute(PENDING).fetchall()
-            links = connection.execute(ANSWERED).fetchall()
-            charges = connection.execute(CHARGED_PENDING).fetchall()
-        return tuple(_entries(rows, links, charges))
+        return self._every(PENDING, CHARGED_PENDING)
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, that survives any crash."""
@@ -247,12 +250,7 @@ class Journal:
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
-        with self._file.transaction(writes=False) as connection:
-            rows = connection.execute(HISTORY).fetchall()
-            links = connection.execute(ANSWERED).fetchall()
-            charges = connection.execute(CHARGED).fetchall()
-        # Made outside the lock: many take longer than anybody should wait.
-        return tuple(_entries(rows, links, charges))
+        return self._every(HISTORY, CHARGED)
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
@@ -275,6 +273,13 @@ class Journal:
         """Close the file; a journal in memory is gone."""
         self._file.close()
         self._seen = None
+
+    def _every(self, reports: str, charges: str) -> tuple[Entry, ...]:
+        with self._file.transaction(writes=False) as connection:
+            statements = (reports, charges, ANSWERED, DELAYED)
+            rows = [connection.execute(each).fetchall() for each in statements]
+        # Made outside the lock: many take longer than anybody should wait.
+        return tuple(_entries(*rows))
 
     def _admitted(
         self,
@@ -327,33 +332,38 @@ def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entr
     if row is None:
         return None
     of = (campaign_id, period)
-    links, charges = (
-        connection.execute(which, of).fetchall() for which in (ANSWERED_AS, CHARGED_AS)
-    )
-    (entry,) = _entries([row], links, charges)
+    with_it = (CHARGED_AS, ANSWERED_AS, DELAYED_AS)
+    (entry,) = _entries([row], *(connection.execute(which, of).fetchall() for which in with_it))
     return entry
 
 
 def _entries(
     reports: Iterable[tuple[Any, ...]],
-    links: Iterable[tuple[Any, ...]],
     charges: Iterable[tuple[Any, ...]],
+    links: Iterable[tuple[Any, ...]],
+    departures: Iterable[tuple[Any, ...]],
 ) -> list[Entry]:
-    """Return the entries of rows, with their rows of `answered` (links) and `charge`."""
+    """Return the entries of rows, with their rows of `charge`, `answered` and `departure`."""
     costs: dict[tuple[str, int], list[Charge]] = {}
     for row in charges:
         costs.setdefault(row[:2], []).append(charge_of(row))
     epochs: dict[tuple[str, int], list[datetime]] = {}
     for campaign, period, epoch in map(content_of, links):
         epochs.setdefault((campaign, period), []).append(date_of(epoch))
+    departs = {values[:2]: date_of(values[2]) for values in map(content_of, departures)}
     entries = []
     for row in reports:
-        entry = entry_of(row, tuple(costs.get(row[:2], ())))
-        made = entry.contribution
-        began = sorted(epochs.get((made.campaign_id, made.period), ()))
-        if began:
-            before = began[0] if len(began) > 1 else None
-            entry = replace(entry, contribution=replace(made, epoch=began[-1], before=before))
+        of = row[:2]
+        entry = entry_of(row, tuple(costs.get(of, ())))
+        if of in epochs or of in departs:
+            began = sorted(epochs.get(of, ()))
+            made = replace(
+                entry.contribution,
+                epoch=max(began, default=None),
+                before=began[0] if len(began) > 1 else None,
+                departs=departs.get(of),
+            )
+            entry = replace(entry, contribution=made)
         entries.append(entry)
     return entries
 
@@ -398,7 +408,7 @@ def _check(connection: sqlite3.Connection) -> None:
     for values in connection.execute(CHARGED):
         charge_of(values)
         counted ^= values[-1]
-    for table in (ANSWERED, PINNED, ALL_POINTS):
+    for table in (ANSWERED, DELAYED, PINNED, ALL_POINTS):
         for values in connection.execute(table):
             content_of(values)
             counted ^= values[-1]

@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
-VERSION = 11
+VERSION = 12
 
 
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
@@ -13,6 +13,7 @@ VERSION = 11
 # Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
 # Up to version 7 it was not kept which reading a report goes on from.
 # Up to version 9 a report had one price, which was part of its row.
+# Version 11 lacked the table of departures; a process that still runs it sends at once.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -113,7 +114,19 @@ CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-SCHEMA = _REPORTS + _READINGS + _POINTS
+DEPARTURES = """
+CREATE TABLE departure (
+    campaign_id TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    departs INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, period)
+);
+CREATE TRIGGER delayed AFTER INSERT ON departure BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+SCHEMA = _REPORTS + _READINGS + _POINTS + DEPARTURES
 _COLUMNS = (
     "campaign_id, period, digest, report, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
@@ -163,6 +176,9 @@ READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join('
 ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?, ?, ?, ?)"
 ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
 ANSWERED_AS = f"{ANSWERED} WHERE campaign_id = ? AND period = ?"
+DELAY = "INSERT INTO departure (campaign_id, period, departs, checksum) VALUES (?, ?, ?, ?)"
+DELAYED = "SELECT campaign_id, period, departs, checksum FROM departure"
+DELAYED_AS = f"{DELAYED} WHERE campaign_id = ? AND period = ?"
 _POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
 ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
 POINTS_OF = f"{ALL_POINTS} WHERE campaign_id = ?"

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -43,6 +43,9 @@ QUIET_S = 0.1
 """Seconds without a call of the app before the background loads gRPC, which holds up threads."""
 MOST_UNQUIET = 100
 """Times that an app is found busy so; then it loads it none the less."""
+_LOOK_S = 60.0
+"""Seconds after which the clock is looked at again, which may be set, while a report waits for its
+time."""
 FAILED_WAIT_S = 30.0
 """Seconds until the background looks again after something failed that is not the network."""
 
@@ -218,7 +221,7 @@ class FlushResult:
     rejected: int
     """Refused for good."""
     pending: int
-    """Still kept, to be sent again."""
+    """Still kept: to be sent again, or at their time in a campaign's window."""
 
 
 class ReportSender:
@@ -267,13 +270,16 @@ class ReportSender:
             self._timing.clock, self._timing.jitter, FIRST_PAUSE_S, LONGEST_PAUSE_S, math.inf
         )
         while True:
-            done = yield from self._deliver(backoff, deadline)
+            done, later = yield from self._deliver(backoff, deadline)
             acknowledged += done.acknowledged
             rejected += done.rejected
-            wait_s = backoff.next_s()
-            if not done.pending or wait_s is None or wait_s >= deadline.remaining_s():
+            waits = [self._to_departure_s(later)]
+            if done.pending > len(later):
+                waits.append(backoff.next_s())
+            wait_s = min((s for s in waits if s is not None), default=math.inf)
+            if wait_s >= deadline.remaining_s():
                 return replace(done, acknowledged=acknowledged, rejected=rejected)
-            yield Pause(wait_s)
+            yield Pause(min(wait_s, _LOOK_S))
 
     def work(self) -> Steps[float | None]:
         """Do the background's work; return the seconds to its next turn, None if nothing waits."""
@@ -289,13 +295,31 @@ class ReportSender:
                     self._failed(error, campaign_id, self._backoff)
                 else:
                     self._backoff.succeeded(campaign_id)
-        done = yield from self._deliver(self._backoff)
-        return self._backoff.next_s() or 0.0 if done.pending or self._session.wanted else None
+        done, later = yield from self._deliver(self._backoff)
+        departs_s = self._to_departure_s(later)
+        look_s = None if departs_s is None else min(departs_s, _LOOK_S)
+        if done.pending == len(later) and not self._session.wanted:
+            return look_s
+        again_s = self._backoff.next_s() or 0.0
+        return again_s if look_s is None else min(again_s, look_s)
 
-    def _deliver(self, backoff: Backoff, deadline: Deadline | None = None) -> Steps[FlushResult]:
-        """Send once what waits and is not put off; without a deadline, each has its own time."""
+    def _to_departure_s(self, later: Collection[datetime]) -> float | None:
+        """Return the seconds, by the clock as it is now, until the first of them; None of none."""
+        if not later:
+            return None
+        return max((min(later) - self._timing.now()).total_seconds(), 0.0)
+
+    def _deliver(
+        self, backoff: Backoff, deadline: Deadline | None = None
+    ) -> Steps[tuple[FlushResult, list[datetime]]]:
+        """Send once what waits and is not put off; without a deadline, each has its own time.
+
+        Returns also when those leave whose time in a window has not come.
+        """
         durable = self._journal.durable
-        waiting: tuple[Entry, ...] = yield Local(self._waiting, durable)
+        waiting: list[Entry]
+        later: list[datetime]
+        waiting, later = yield Local(self._waiting, durable)
         campaigns = set(self._session.wanted) if backoff is self._backoff else set()
         for entry in waiting:
             campaigns.add(entry.contribution.campaign_id)
@@ -336,23 +360,26 @@ class ReportSender:
                 yield Local(partial(self._journal.record_outcome, outcome), durable)
             # Only while the server answers: what it does not take has not left.
             together = min(2 * together, _MOST_TOGETHER)
-        return FlushResult(
+        done = FlushResult(
             acknowledged=counts[DeliveryStatus.ACKNOWLEDGED],
             rejected=counts[DeliveryStatus.REJECTED],
-            pending=len(waiting) - sum(counts.values()),
+            pending=len(waiting) + len(later) - sum(counts.values()),
         )
+        return done, later
 
-    def _waiting(self) -> tuple[Entry, ...]:
+    def _waiting(self) -> tuple[list[Entry], list[datetime]]:
         now = self._timing.now()
-        waiting = self._journal.pending()
-        kept = []
-        for entry in waiting:
+        waiting, later = [], []
+        for entry in self._journal.pending():
+            departs = entry.contribution.departs
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
                 expired = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
                 self._journal.record_outcome(expired)
+            elif departs is None or departs <= now:
+                waiting.append(entry)
             else:
-                kept.append(entry)
-        return tuple(kept)
+                later.append(departs)
+        return waiting, later
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)

@@ -228,7 +228,10 @@ class ReportBuilder:
         cohort: int = 0,
     ) -> Contribution:
         campaign = accepted.campaign
-        first = cohort * campaign.columns
+        first, departs = cohort * campaign.columns, None
+        if campaign.window is not None:  # whatever the value, the hour and the network
+            into = self._source.below(campaign.window // MICROSECOND)
+            departs = campaign.answered_until(period) + into * MICROSECOND
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             period=period,
@@ -243,6 +246,7 @@ class ReportBuilder:
             charges=campaign.charges,
             step_exponent=0 if isinstance(campaign, FormCampaign) else accepted.asks.grid_exponent,
             closes=campaign.closes,
+            departs=departs,
         )
 
     def read(

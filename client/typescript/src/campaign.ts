@@ -96,6 +96,7 @@ export abstract class Dated {
     }
     if (message.relayOperator.length) throw new UnsupportedError("the campaign asks for a relay, which this client has not");
     if (message.tokenKey.length) throw new UnsupportedError("the campaign asks for a token, which this client can't get");
+    if (message.window) throw new UnsupportedError("the campaign has a window, which this client does not wait for");
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];

@@ -58,11 +58,12 @@ test("the same answers and bits give the same reports and charges", () => {
   }
 });
 
-test("a campaign that asks for a relay or a token is refused by name", () => {
+test("a campaign that asks for a relay, a token or a window is refused by name", () => {
   const message = messageOf(forms.get(sound[0]!.name)!);
   const other = (change: object): Uint8Array => toBinary(CampaignSchema, { ...message, ...change });
   assert.throws(() => readForm(other({ relayOperator: new Uint8Array(32).fill(9) })), /asks for a relay/);
   assert.throws(() => readForm(other({ tokenKey: new Uint8Array(256).fill(9) })), /asks for a token/);
+  assert.throws(() => readForm(other({ window: { $typeName: "google.protobuf.Duration", seconds: 9n, nanos: 0 } })), /has a window/);
 });
 
 test("hostile forms are refused as Python refuses them", () => {

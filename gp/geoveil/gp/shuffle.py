@@ -1,6 +1,7 @@
 """ε of many reports together, if they arrive in uniformly random order with no sender [MATH §18].
 
-geoveil ships no shuffler: users of such an ε promise the order and the number of honest reports.
+Users of such an ε promise the order (see the window of a campaign) and the number of honest
+reports.
 """
 
 import math

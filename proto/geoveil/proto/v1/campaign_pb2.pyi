@@ -184,6 +184,7 @@ class Campaign(google.protobuf.message.Message):
     FIELDS_FIELD_NUMBER: builtins.int
     RELAY_OPERATOR_FIELD_NUMBER: builtins.int
     TOKEN_KEY_FIELD_NUMBER: builtins.int
+    WINDOW_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -257,6 +258,13 @@ class Campaign(google.protobuf.message.Message):
         query_index counts the integers that the fields take, field after field.
         """
 
+    @property
+    def window(self) -> google.protobuf.duration_pb2.Duration:
+        """Absent: a report leaves at once. Present: answers are taken until so long before the
+        end of each period (of the campaign, without periods), and each report leaves at a
+        time of its own, uniform in what is left of it.
+        """
+
     def __init__(
         self,
         *,
@@ -277,9 +285,10 @@ class Campaign(google.protobuf.message.Message):
         fields: collections.abc.Iterable[global___Field] | None = ...,
         relay_operator: builtins.bytes = ...,
         token_key: builtins.bytes = ...,
+        window: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
 
 global___Campaign = Campaign
 

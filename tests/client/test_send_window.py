@@ -1,0 +1,215 @@
+"""A window: reports leave at random times of their own, which nothing that happened shows."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, ks_2samp, kstest
+
+from geoveil.campaign import Campaign, decode, seal
+from geoveil.client import FILE_NAME, CampaignNotOpen, Limit, Policy, ReportBuilder
+from geoveil.gp import GeoPrivacy, ParameterError
+
+Make = Callable[..., Any]
+ALPHA = 1e-6
+OPENS = datetime(2026, 5, 1, tzinfo=UTC)
+DAY, TICK = timedelta(days=1), timedelta(microseconds=1)
+CLOSES = OPENS + 10 * DAY
+BEGINS = CLOSES - 2 * DAY
+POLICY = Policy({"household income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))})
+
+
+@pytest.fixture
+def windowed(make_campaign: Any) -> Campaign:
+    made: Campaign = make_campaign("windowed", opens=OPENS, closes=CLOSES, window=2 * DAY)
+    return made
+
+
+@pytest.fixture
+def make(
+    make_either: Make, collector: Any, windowed: Campaign, fake_time: Any, make_source: Any
+) -> Make:
+    collector.add(windowed)
+    fake_time.date = OPENS
+
+    def made(**settings: Any) -> Any:
+        chosen = {"policy": POLICY, "source": make_source(3)} | settings
+        return make_either(**chosen)
+
+    return made
+
+
+def move(fake_time: Any, when: datetime) -> None:
+    fake_time.date = when - timedelta(seconds=fake_time.now_s)
+
+
+def test_a_report_leaves_at_its_time_and_no_sooner(make: Make, fake_time: Any, tape: Any) -> None:
+    client = make(fetched=("windowed",))
+    receipt = client.contribute("windowed", 52_000)
+    assert BEGINS <= receipt.departs < CLOSES
+    assert receipt.to_dict()["departs"] == receipt.departs.isoformat()
+    assert client.contribute("windowed", 52_000).departs == receipt.departs
+    for when in (OPENS, BEGINS, receipt.departs - timedelta(minutes=1)):
+        move(fake_time, when)
+        assert client.flush().pending == 1
+    assert tape.submitted == []
+    assert client.flush(timeout_s=120).acknowledged == 1  # which waits for it
+    assert client.history()[0].sent == receipt.departs
+
+
+def test_other_reports_do_not_wait_for_it(make: Make, tape: Any) -> None:
+    client = make(fetched=("windowed", "income"))
+    client.contribute("windowed", 52_000)
+    client.contribute("income", 52_000)
+    done = client.flush()
+    assert (done.acknowledged, done.pending) == (1, 1)
+    assert [r.departs is None for r in client.history()] == [True, False]
+
+
+def test_a_restart_and_a_clock_that_is_set_keep_its_time(
+    make_either: Make, collector: Any, windowed: Campaign, fake_time: Any, tmp_path: Path
+) -> None:
+    collector.add(windowed)
+    fake_time.date = OPENS
+    chosen: dict[str, Any] = {"policy": POLICY, "state_dir": tmp_path / "state"}
+    client = make_either(**chosen, fetched=("windowed",))
+    departs = client.contribute("windowed", 52_000).departs
+    client.close(0)
+    for when in (OPENS - 400 * DAY, BEGINS, departs - timedelta(minutes=1), OPENS):
+        move(fake_time, when)
+        client = make_either(**chosen)
+        assert client.flush().pending == 1
+        assert client.history()[0].departs == departs
+        client.close(0)
+    move(fake_time, departs)  # set forward
+    assert make_either(**chosen).flush().acknowledged == 1
+
+
+def test_one_that_is_late_leaves_at_once(make: Make, fake_time: Any) -> None:
+    client = make(fetched=("windowed",))
+    client.contribute("windowed", 52_000)
+    move(fake_time, CLOSES - TICK)
+    assert client.flush().acknowledged == 1
+
+
+def test_answers_end_where_the_window_begins(make: Make, fake_time: Any, tape: Any) -> None:
+    client = make(fetched=("windowed",))
+    move(fake_time, BEGINS)
+    with pytest.raises(CampaignNotOpen, match="is in its window: it takes no answers now"):
+        client.contribute("windowed", 52_000)
+    move(fake_time, BEGINS - TICK)
+    drawn = client.contribute("windowed", 52_000)
+    move(fake_time, BEGINS)
+    assert client.contribute("windowed", 1.0) == drawn  # what is kept is shown
+
+
+def test_each_period_has_one(
+    make: Make, collector: Any, make_campaign: Any, fake_time: Any
+) -> None:
+    closes = OPENS + 9 * DAY + DAY / 2  # the last period is short
+    weekly = make_campaign("p", opens=OPENS, closes=closes, period=3 * DAY, window=DAY / 4)
+    collector.add(weekly)
+    client = make(fetched=("p",))
+    for period, ends in enumerate((OPENS + 3 * DAY, OPENS + 6 * DAY, OPENS + 9 * DAY, closes)):
+        assert weekly.answered_until(period) == ends - DAY / 4
+        move(fake_time, ends - DAY / 4 - TICK)
+        departs = client.contribute("p", 52_000).departs
+        assert ends - DAY / 4 <= departs < ends
+        move(fake_time, departs)
+        assert client.flush().acknowledged == 1
+
+
+def test_the_background_looks_again(make_client: Make, collector: Any, make_campaign: Any) -> None:
+    # On the real clock: answers end and the window of a minute begins in a moment.
+    now = datetime.now(UTC)
+    minute = timedelta(minutes=1)
+    soon = make_campaign("s", opens=now - DAY, closes=now + minute + DAY / 86_400, window=minute)
+    collector.add(soon)
+    client = make_client(policy=POLICY, timing=None, fetched=("s",))
+    receipt = client.contribute("s", 1.0)
+    wait_s = client._sender._to_departure_s([receipt.departs])
+    assert 0 <= wait_s <= 61
+    steps = client._sender.work()
+    assert client._effects.run(steps, client._stop) == pytest.approx(min(wait_s, 60), abs=1)
+
+
+def test_a_journal_without_departures_is_brought_up_to_date(
+    make_either: Make, tmp_path: Path
+) -> None:
+    chosen: dict[str, Any] = {"policy": POLICY, "state_dir": tmp_path / "state"}
+    client = make_either(**chosen, fetched=("income",))
+    receipt = client.contribute("income", 52_000)
+    client.close(0)
+    with closing(sqlite3.connect(tmp_path / "state" / FILE_NAME)) as connection, connection:
+        connection.executescript("DROP TABLE departure; PRAGMA user_version = 11;")
+    client = make_either(**chosen)
+    assert client.history() == (receipt,)
+    assert client.flush().acknowledged == 1
+
+
+def departures(campaign: Campaign, source: Any, count: int) -> np.ndarray:
+    """Return the parts of the window at which reports leave."""
+    builder = ReportBuilder(policy=POLICY, source=source)
+    accepted = builder.accept(campaign.campaign_id, seal(campaign.encoded))
+    made = (builder.prepare(accepted, 52_000.0 + i) for i in range(count))
+    return np.array([(m.departs - BEGINS) / campaign.window for m in made])
+
+
+def of_answering(hours: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """The planted fault: a time in what is left of a window that begins with the answer."""
+    return hours + draws * (1 - hours)
+
+
+def test_times_are_uniform_whatever_the_hour(windowed: Campaign, make_source: Any) -> None:
+    # n = 500, seed 17, α = 1e-6; hours at which people answer, early or late, are of no matter.
+    times = departures(windowed, make_source(17), 500)
+    hours = np.random.default_rng(17).random(500)
+    late = hours > 0.5
+    assert kstest(times, "uniform").pvalue > ALPHA
+    assert ks_2samp(times[late], times[~late]).pvalue > ALPHA
+    planted = of_answering(hours, times)  # control
+    assert kstest(planted, "uniform").pvalue < ALPHA
+    assert ks_2samp(planted[late], planted[~late]).pvalue < ALPHA
+
+
+def test_reports_come_in_any_order_alike(windowed: Campaign, make_source: Any) -> None:
+    # 200 histories of three who answer one after the other, in which of six orders; seed 19.
+    times = departures(windowed, make_source(19), 600).reshape(200, 3)
+
+    def of_orders(histories: np.ndarray) -> float:
+        counted = Counter(map(tuple, np.argsort(histories, axis=1).tolist()))
+        counts = [*counted.values()] + [0] * (6 - len(counted))
+        return float(chisquare(counts).pvalue)
+
+    assert of_orders(times) > ALPHA
+    assert of_orders(of_answering(np.array([0.1, 0.3, 0.5]), times)) < ALPHA  # control
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"window": DAY / 86_400},
+        {"window": 10 * DAY},
+        {"window": "2d"},
+        {"window": -DAY},
+        {"window": DAY, "period": DAY},
+        {"window": DAY, "period": 3 * DAY},  # the last period is as short
+    ],
+)
+def test_windows_that_leave_no_time_to_answer_are_refused(
+    windowed: Campaign, changed: dict[str, Any]
+) -> None:
+    with pytest.raises(ParameterError, match=r"window must be a minute or more, less than the"):
+        replace(windowed, **changed)
+
+
+def test_a_window_is_signed(windowed: Campaign) -> None:
+    assert decode(windowed.encoded) == windowed
+    assert replace(windowed, window=None).encoded != windowed.encoded
