@@ -26,6 +26,7 @@ from benchmarks import (
     points,
     reading,
     regression,
+    relations,
     release,
     scale,
     selection,
@@ -67,6 +68,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "regression": regression.table,
     "selection": selection.table,
     "intervals": intervals.table,
+    "relations": relations.table,
     "joint": joint.table,
     "plans": plans.table,
     "wishes": wishes.table,
@@ -76,6 +78,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
 
 QUICK = {
     "intervals": intervals.table,
+    "relations": relations.table,
     "joint": joint.table,
     "plans": plans.table,
     "wishes": wishes.table,
@@ -123,6 +126,8 @@ def main() -> int:
             run = partial(soak.table, asked.hours)
         elif name == "intervals":
             run = partial(run, page=asked.page, seed=asked.seed)
+        elif name == "relations":
+            run = partial(run, seed=asked.seed)
         elif name == "attacks":
             run = partial(hostile_load.judged, asked.minutes)
         measured[name] = run() or []

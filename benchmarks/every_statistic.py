@@ -83,27 +83,27 @@ Draw = Callable[[np.random.Generator, int], Array]
 Row = tuple[Any, Any, Any, Any]
 """The lower ends, estimates, upper ends and truths, of what is to hold at once."""
 
-_OPEN: Any = {
+OPEN: Any = {
     "opens": datetime(2026, 1, 1, tzinfo=UTC),
     "closes": datetime(2026, 10, 1, tzinfo=UTC),
 }
 _INCOME, _PRIVACY = Attribute(name="income", unit="dollar"), GeoPrivacy(1.0, B, "dollar")
-_PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=40_000)
+PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=40_000)
 NUMBERS = ValueCampaign(
     campaign_id="incomes",
     title="Incomes",
     attribute=_INCOME,
     privacy=_PRIVACY,
     mechanism=PlanarLaplaceSpec(1),
-    **_OPEN,
+    **OPEN,
 )
 PLACES = ValueCampaign(
     campaign_id="homes",
     title="Homes",
-    attribute=Attribute(name="home", unit="metre", coordinates=_PLANE),
+    attribute=Attribute(name="home", unit="metre", coordinates=PLANE),
     privacy=GeoPrivacy(1.0, B / _METRES, "metre"),
     mechanism=PlanarLaplaceSpec(2),
-    **_OPEN,
+    **OPEN,
 )
 FORM = FormCampaign(
     campaign_id="form",
@@ -112,7 +112,7 @@ FORM = FormCampaign(
         NumberField(attribute=replace(_INCOME, least=LEAST, most=MOST), privacy=_PRIVACY),
         ChoiceField(name="group", options=("a", "b"), epsilon=1.0),
     ),
-    **_OPEN,
+    **OPEN,
 )
 WEEKLY = StatisticCampaign(
     campaign_id="weekly",
@@ -121,8 +121,8 @@ WEEKLY = StatisticCampaign(
     privacy=_PRIVACY,
     questions=(Question("above", Threshold(T, WIDTH, "smoothstep")),),
     allocation=Allocation.PARTITION,
-    opens=_OPEN["opens"],
-    closes=_OPEN["opens"] + _WEEKS * timedelta(days=7),
+    opens=OPEN["opens"],
+    closes=OPEN["opens"] + _WEEKS * timedelta(days=7),
     period=timedelta(days=7),
     readings=Readings(every=_EPOCH * timedelta(days=7), extrapolated=True, cohorts=_EPOCH),
 )
@@ -413,7 +413,7 @@ def _districts(of: Campaign) -> Row:
     from scipy.special import ndtr
 
     ends = _EDGE_M * np.array([[-1, -1], [0, -1], [0, 1], [-1, 1]])
-    outlines = [_PLANE.unproject(ends + np.array([east, 0.0])).tolist() for east in (0.0, _EDGE_M)]
+    outlines = [PLANE.unproject(ends + np.array([east, 0.0])).tolist() for east in (0.0, _EDGE_M)]
     asked = [
         ShareInside([[ring]], name) for ring, name in zip(outlines, ("west", "east"), strict=True)
     ]
@@ -425,7 +425,7 @@ def _districts(of: Campaign) -> Row:
 
 def _map(of: Campaign) -> Row:
     made = of.places.ask(Map(bounds=(-74.05, 40.66, -73.85, 40.76), size=(5, 4)))
-    nodes = _PLANE.project(np.stack(np.meshgrid(made.longitudes, made.latitudes), axis=-1))
+    nodes = PLANE.project(np.stack(np.meshgrid(made.longitudes, made.latitudes), axis=-1))
     near = nodes[:, :, None, :] - of.truth.homes
     bells = np.exp(-(near**2).sum(axis=-1) / (2 * made.bandwidth**2)).mean(axis=-1)
     right = 1e6 * bells / (2 * np.pi * made.bandwidth**2)

@@ -118,7 +118,7 @@ def test_every_field_is_shown_if_nothing_is_asked(file: Path) -> None:
         (("--mean", "mood"), 1),
         (("--shares", "goes by"), 2),
         (("--regression", "income ~ age + mood + rents=yes + goes by=bus"), 5),
-        (("--regression", "logistic: rents=yes ~ age"), 2),
+        (("--regression", "logistic: rents=yes ~ age + age^2 + age:mood"), 4),
         (("--regression", "median: income ~ age + rents"), 3),
     ],
 )

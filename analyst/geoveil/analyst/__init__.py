@@ -132,6 +132,7 @@ from geoveil.analyst.relations.mean_map import MeanMap, MeanMapEstimates
 from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
 from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate, Outside, Within
+from geoveil.analyst.relations.products import Interaction
 from geoveil.analyst.relations.reading import form_reports_of
 from geoveil.analyst.relations.regression import (
     Predictions,
@@ -272,6 +273,7 @@ __all__ = [
     "Histogram",
     "HistogramPrior",
     "ImportedForm",
+    "Interaction",
     "JointEstimates",
     "Kernel",
     "LabelledEstimate",

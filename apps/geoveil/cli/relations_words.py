@@ -9,6 +9,7 @@ from geoveil.analyst import (
     CrossTable,
     FormStatistic,
     Histogram,
+    Interaction,
     Mean,
     MeanBy,
     MeanMap,
@@ -18,6 +19,8 @@ from geoveil.analyst import (
     QuantileBy,
     Regression,
     Shares,
+    Square,
+    Term,
     Wish,
 )
 from geoveil.campaign import CategoryField, Field, NumberField, OrdinalField
@@ -41,7 +44,7 @@ _RELATIONS: Mapping[str, tuple[Any, Any]] = {
     "regression": _option(
         "[MODEL:]Y~X+X...",
         "Regression: linear, or after 'logistic:', 'poisson:', 'median:'; FIELD=OPTION is"
-        " whether a person chose it.",
+        " whether a person chose it, X^2 a square, X:X an interaction.",
     ),
     "mean_map": _option("NUMBER,PLACE", "Mean of a number by place, on a grid."),
 }
@@ -90,17 +93,24 @@ def _statistic(word: str, text: str) -> FormStatistic[Any]:
 
 
 def _regression(text: str) -> Regression:
-    model, colon, formula = text.rpartition(":")
-    y, tilde, covariates = formula.partition("~")
+    answer, tilde, covariates = text.partition("~")
+    model, colon, y = answer.rpartition(":")
     if not tilde or not y.strip():
         raise ParameterError("regression", text, "[MODEL:]Y~X+X..., as in 'income ~ age + rents'")
-    on = [_covariate(name) for name in covariates.split("+")]
+    on = [_product(each) for each in covariates.split("+")]
     return Regression(_covariate(y), on, model.strip() if colon else "linear")  # type: ignore[arg-type]
 
 
-def _covariate(text: str) -> str | Option:
+def _product(text: str) -> str | Term | Interaction:
+    factors = [_covariate(part) for part in text.split(":")]
+    return Interaction(*factors) if len(factors) > 1 else factors[0]
+
+
+def _covariate(text: str) -> str | Term:
     name, equals, option = (part.strip() for part in text.partition("="))
-    return Option(name, option) if equals else name
+    if equals:
+        return Option(name, option)
+    return Square(name[:-2].rstrip()) if name.endswith("^2") else name
 
 
 def _group(text: str) -> str | Parts:

@@ -32,11 +32,15 @@ def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]
         else:
             others = field.attribute_options[not isinstance(field, MultipleField) :]
             terms += [Option(field.name, option) for option in others]
-    names = [term.text for term in terms]
+    require_names([term.text for term in terms])
+    return terms
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Refuse names of covariates that are not distinct, or too many."""
     if len(set(names)) < len(names) or not 0 < len(names) < MOST_COVARIATES:
         expected = f"1 to {MOST_COVARIATES - 1} covariates, each with a name of its own"
         raise ParameterError("covariates", names, expected)
-    return terms
 
 
 def design_of(

@@ -1,9 +1,11 @@
 """A regression on arrays: units, starts, regions of parameters, and refusals in words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from geoveil.analyst.relations.products import FarthestOfProducts, score_of_products
 from geoveil.analyst.relations.scores import Design, Farthest, IndexScore, LinearScore, Model
 from geoveil.analyst.relations.solving import (
     LARGE,
@@ -30,7 +32,7 @@ class Fit:
 
     theta: Array
     errors: Errors
-    farthest: Farthest | None
+    farthest: Farthest | FarthestOfProducts | None
     """Known of linear models."""
     growth: float
     """The largest |β|b of a number."""
@@ -81,6 +83,46 @@ def fit(
         pull, codes = weights.sum() * turn @ root.pull, [c.codes for c in design.categories]
         farthest = Farthest(root.theta, pull, codes, scaled.ends, scaled.response_ends)
     return Fit(theta, errors, farthest, growth.max(initial=0.0))
+
+
+def fit_products(
+    design: Design,
+    products: Sequence[tuple[int, ...]],
+    weights: Array,
+    model: Model,
+    width: float = 0.0,
+    *,
+    plain: bool = False,
+) -> Fit:
+    """Return the coefficients of a regression on products of the design's covariates.
+
+    Args:
+        design: covariates and response.
+        products: of each coefficient but the constant's, places of covariates from 0.
+        weights: of reports.
+        model: see `fit`.
+        width: see `fit`.
+        plain: whether errors are those of HC0.
+
+    Raises:
+        UnsupportedError: if the model does not take such covariates, or there is no root.
+    """
+    score, units = score_of_products(design, products, weights, model, width)
+    start = np.zeros(len(units))
+    if model == "median":
+        line = replace(score, model="linear")
+        start = solve(line, start, _anywhere, weights, _ASK[model]).theta
+    elif model == "poisson":
+        start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
+
+    def inside(theta: Array) -> bool:
+        return model != "poisson" or score.growth(theta) < LARGEST_GROWTH
+
+    root = solve(score, start, inside, weights, _ASK[model])
+    errors = sandwich(root.influence * units, weights, None if plain else score.pseudo)
+    pull = weights.sum() * units[:, None] * root.pull
+    farthest = FarthestOfProducts.of(score, root.theta, pull) if model == "linear" else None
+    return Fit(root.theta * units, errors, farthest, score.growth(root.theta))
 
 
 def _root(design: Design, weights: Array, model: Model, width: float) -> Root:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,20 @@ class Within(_Region):
         return f"{self.field}: {said}"
 
     def operator(self, field: PlaceField) -> Operator:
-        softness = Softness(field.noise_scale, bandwidth=self.bandwidth)
-        region: Query | SmoothedRegion = self.region
-        if isinstance(region, AnalystQuestion):
-            region = region.of_points(field.attribute.coordinates, softness)
-        elif not isinstance(region, (SmoothedRegion, GaussianKernel)):
-            region = SmoothedRegion(region, softness.bell)
-        step, estimator = field.mechanism.step, field.mechanism.estimator(region, debias=True)
-        return Operator(lambda columns: estimator.value(columns * step), estimator.limits)
+        return _within(self, field)
+
+
+@lru_cache(maxsize=64)
+def _within(term: Within, field: PlaceField) -> Operator:
+    """Return the operator of a region: its limits take seconds, and serve all reports."""
+    softness = Softness(field.noise_scale, bandwidth=term.bandwidth)
+    region: Query | SmoothedRegion = term.region
+    if isinstance(region, AnalystQuestion):
+        region = region.of_points(field.attribute.coordinates, softness)
+    elif not isinstance(region, (SmoothedRegion, GaussianKernel)):
+        region = SmoothedRegion(region, softness.bell)
+    step, estimator = field.mechanism.step, field.mechanism.estimator(region, debias=True)
+    return Operator(lambda columns: estimator.value(columns * step), estimator.limits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,19 +6,22 @@ the correction, noise of a covariate draws its coefficient towards 0.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.designs import design_of, terms_of
-from geoveil.analyst.relations.fitting import DOUBTFUL_GROWTH, fit
+from geoveil.analyst.relations.fitting import DOUBTFUL_GROWTH, fit, fit_products
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
 from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate, Within
+from geoveil.analyst.relations.products import Interaction, factors_of, text_of
 from geoveil.analyst.relations.scores import Design, Model
-from geoveil.analyst.relations.terms import Between, NumberOf, Option, Score, Square, Term
+from geoveil.analyst.relations.terms import Between, NumberOf, Option, Score, Term
 from geoveil.analyst.results import Result, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
@@ -82,6 +85,8 @@ class RegressionEstimates(ParameterEstimates):
     """Coefficients of covariates, the constant first."""
 
     model: Model
+    covariates: tuple[tuple[str, ...], ...] = field(repr=False)
+    """Of which functions of fields each is the product, but for the constant."""
     smoothing: Array | None = None
     """About how far smoothing moves each coefficient; None except of a median regression."""
 
@@ -128,16 +133,16 @@ class RegressionEstimates(ParameterEstimates):
         )
 
     def _covariates(self, person: Mapping[str, object]) -> Array:
-        row = np.zeros(len(self.names))
-        row[0] = 1.0
+        numbers = dict.fromkeys(chain.from_iterable(self.covariates), 0.0)
+        names = list(numbers)
         for name, value in person.items():
-            if name in self.names[1:]:
-                row[self.names.index(name)] = validation.real(name, value)
-            elif any(of.startswith(f"{name}: ") for of in self.names) and isinstance(value, str):
-                row += [of == f"{name}: {value}" for of in self.names]
+            if name in numbers:
+                numbers[name] = validation.real(name, value)
+            elif any(of.startswith(f"{name}: ") for of in names) and isinstance(value, str):
+                numbers[f"{name}: {value}"] = 1.0
             else:
-                raise ParameterError("people", name, f"a covariate of {list(self.names[1:])}")
-        return row
+                raise ParameterError("people", name, f"a covariate of {names}")
+        return np.array([1.0, *(math.prod(numbers[of] for of in w) for w in self.covariates)])
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,9 @@ class Regression(FormStatistic[RegressionEstimates]):
 
     y: str | Term
     """A field's name, or a function of it; of a logistic model such as `Option("rents", "yes")`."""
-    on: Sequence[str | Term]
-    """Names of fields, or functions of them."""
+    on: Sequence[str | Term | Interaction]
+    """Names of fields, functions of them such as `Square("age")`, or `Interaction("age", "rents")`;
+    with one of the latter two at most four perturbed numbers, and no such product in Poisson's."""
     model: Model = "linear"
     width: float | None = None
     """The width of the step that a median regression smooths (by a logistic distribution function),
@@ -175,13 +181,14 @@ class Regression(FormStatistic[RegressionEstimates]):
     ) -> RegressionEstimates:
         validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
         campaign = reports.campaign
-        terms, y = terms_of(campaign, self.on), self._response(campaign)
+        factors, y = factors_of(campaign, self.on), self._response(campaign)
+        covariates = tuple(tuple(term.text for term in of) for of in factors)
+        terms = list({term.text: term for of in factors for term in of}.values())
         for term in terms:
-            linear = self.model == "linear"
-            if isinstance(term, Square) or (not linear and isinstance(term, Coordinate)):
+            if self.model != "linear" and isinstance(term, Coordinate):
                 raise UnsupportedError(
-                    f"{term.text} in a {self.model} regression: squares of numbers have no place in"
-                    " one, nor coordinates in one that is not linear; use Within for places"
+                    f"{term.text} in a {self.model} regression: coordinates have no place in one"
+                    " that is not linear; use Within for places"
                 )
         if y.field in {term.field for term in terms}:
             raise ParameterError(
@@ -192,7 +199,13 @@ class Regression(FormStatistic[RegressionEstimates]):
         width, smoothing = 0.0, None
         if self.model == "median":
             width = self._width(design, w)
-        made = fit(design, w, self.model, width, plain=plain)
+        fitted = partial(fit, design, w, self.model, plain=plain)
+        if any(len(of) > 1 for of in factors):
+            at = {term.text: place - 1 for term, place in zip(terms, places[1:], strict=True)}
+            products = [tuple(at[text] for text in of) for of in covariates]
+            fitted = partial(fit_products, design, products, w, self.model, plain=plain)
+            places = list(range(1 + len(factors)))
+        made = fitted(width=width)
         about = [
             "Scores are corrected exactly for the noise of every field; errors are"
             + (" HC0." if plain else " HC3, with Student's quantiles."),
@@ -203,7 +216,7 @@ class Regression(FormStatistic[RegressionEstimates]):
             ]
             about.append(_UNBOUNDED.format(" and ".join(unbounded)) if unbounded else _BOUNDED)
         if self.model == "median":
-            wider = fit(design, w, self.model, math.sqrt(2) * width, plain=plain)
+            wider = fitted(width=math.sqrt(2) * width)
             smoothing = (wider.theta - made.theta)[places]
             about.append(
                 f"The median is of the response smoothed by a logistic step of width {width:.4g};"
@@ -218,7 +231,8 @@ class Regression(FormStatistic[RegressionEstimates]):
         return RegressionEstimates(
             model=self.model,
             label=f"{self.model.capitalize()} regression of {y.text}",
-            names=(CONSTANT, *(term.text for term in terms)),
+            names=(CONSTANT, *map(text_of, factors)),
+            covariates=covariates,
             values=made.theta[places],
             covariance=errors.covariance[np.ix_(places, places)],
             degrees=errors.degrees[places],

@@ -359,7 +359,10 @@ class SoftBand(_Numeric):
         return self.label or f"{self.field} {self.low:,.12g} to {self.high:,.12g}"
 
     def jet(self, field: NumberField, x: Array) -> Jet:
-        above, beyond = (_step(x, at, self.width) for at in (self.low, self.high))
+        above = _step(x, self.low, self.width)
+        if math.isinf(self.high):
+            return above
+        beyond = _step(x, self.high, self.width)
         return above[0] - beyond[0], above[1] - beyond[1], above[2] - beyond[2]
 
     def sizes(self, field: NumberField) -> tuple[Ends, float, float]:

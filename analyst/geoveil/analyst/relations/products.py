@@ -1,0 +1,254 @@
+"""Squares and interactions as covariates of regressions, corrected by jets [MATH §16].
+
+A covariate is a product of functions of fields, so that the index of a model is no longer linear in
+each number, and no closed form corrects the score. Jets do: they carry all derivatives that a
+correction takes, of any polynomial of numbers.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from geoveil.analyst.relations.designs import require_names, terms_of
+from geoveil.analyst.relations.jets import TaylorJet, Value, corrected
+from geoveil.analyst.relations.place_terms import Coordinate
+from geoveil.analyst.relations.scores import Design, Equation, Model
+from geoveil.analyst.relations.terms import NumberOf, Square, Term
+from geoveil.campaign import FormCampaign
+from geoveil.gp import Array, ParameterError, UnsupportedError
+
+__all__ = ["Interaction", "factors_of"]
+
+MOST_PERTURBED = 4
+"""Perturbed numbers of a model with products: each multiplies its derivatives by three."""
+_AT_ONCE = 1 << 14
+_IMAGINED = 5
+"""Numbers in a range at which a person whom nobody met is imagined."""
+Factors: TypeAlias = tuple[Term, ...]
+"""What a covariate is the product of."""
+
+
+class Interaction:
+    """The products of two or more covariates, of different fields: how one changes the other.
+
+    Example:
+        >>> Interaction("age", "rents").of
+        ('age', 'rents')
+    """
+
+    def __init__(self, *of: str | Term) -> None:
+        if len(of) < 2:
+            raise ParameterError("interaction", of, "two or more fields, or functions of them")
+        self.of = of
+        """Names of fields, or functions of them; of a choice each option but the first has one."""
+
+    def __repr__(self) -> str:
+        return f"Interaction({', '.join(map(repr, self.of))})"
+
+
+def factors_of(campaign: FormCampaign, on: Sequence[str | Term | Interaction]) -> list[Factors]:
+    """Return what each covariate of a regression is the product of.
+
+    Raises:
+        ParameterError: if an interaction names a field twice, or a place by its coordinates.
+    """
+    made: list[Factors] = []
+    for each in on:
+        rows: list[Factors] = [()]
+        for part in each.of if isinstance(each, Interaction) else [each]:
+            rows = [(*row, term) for row in rows for term in terms_of(campaign, [part])]
+        for row in rows if isinstance(each, Interaction) else ():
+            fields = [term.field for term in row]
+            if len(set(fields)) < len(fields) or any(isinstance(of, Coordinate) for of in row):
+                expected = "different fields (Square for one number), with places as sets: Within"
+                raise ParameterError("interaction", fields, expected)
+        made += [tuple(of for term in row for of in _single(term)) for row in rows]
+    require_names(["×".join(sorted(term.text for term in of)) for of in made])
+    return made
+
+
+def _single(term: Term) -> Factors:
+    return (NumberOf(term.field),) * 2 if isinstance(term, Square) else (term,)
+
+
+def text_of(factors: Factors) -> str:
+    """Return what a covariate is called."""
+    texts = dict.fromkeys(term.text for term in factors)
+    many = [term.text for term in factors]
+    return " × ".join(text + ("²" if many.count(text) > 1 else "") for text in texts)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductScore:
+    """ψ = w·(y − F(η)), or w·(½ − σ((η − y)/width)) of medians; η = θ·w, each w a product."""
+
+    design: Design
+    """The covariates that products are of."""
+    products: Sequence[tuple[int, ...]]
+    """Of each coefficient but that of the constant, places in the design from 0."""
+    weights: Array
+    model: Model
+    width: float = 0.0
+
+    @property
+    def _scales(self) -> dict[int, float]:
+        """The noise scale of each jet; a coordinate's noise has the variance of a wider one."""
+        scales = dict(enumerate(np.sqrt(self.design.variances / 2).tolist()))
+        if self.model == "median":
+            scales[len(scales)] = self.design.response_noise
+        return {level: b for level, b in scales.items() if b}
+
+    def _parts(self) -> Iterator[tuple[slice, Array | float, list[Value], Value]]:
+        """Yield rows, weights of the options, covariates as jets, and the response."""
+        d, scales = self.design, self._scales
+        m = d.numbers.shape[1]
+
+        def jet(level: int, x: Array) -> Value:
+            return TaylorJet(level, x, 1.0, 0.0) if level in scales else x
+
+        for start in range(0, len(self.weights), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            numbers = [jet(j, column) for j, column in enumerate(d.numbers[rows].T)]
+            y = jet(m, d.response[rows])
+            for options, lift in d.combinations:
+                base = [*lift[1 : len(lift) - m, 0].tolist(), *numbers]
+                made = [math.prod((base[k] for k in of), start=1.0) for of in self.products]
+                yield rows, d.weight(rows, options), [1.0, *made], y
+
+    def _residual(self, theta: Array, w: Sequence[Value], y: Value) -> tuple[Value, Value]:
+        """Return ψ in multiples of w, and its derivative by η."""
+        from scipy.special import expit
+
+        eta = sum(t * of for t, of in zip(theta.tolist(), w, strict=True))
+        if self.model == "linear":
+            return y - eta, -1.0
+        if self.model == "poisson":
+            mean: Any = np.exp(eta)
+            return y - mean, -1 * mean
+        if self.model == "logistic":
+            share: Any = expit(eta)
+            return y - share, share * (share - 1)
+        step: Any = expit((eta - y) * (1 / self.width))
+        return 0.5 - step, step * (step - 1) * (1 / self.width)
+
+    def __call__(self, theta: Array) -> Equation:
+        """Return sums of scores and of their derivatives."""
+        p, scales = len(theta), self._scales
+        score, slope = np.zeros(p), np.zeros((p, p))
+        for rows, weight, w, y in self._parts():
+            counted = weight * self.weights[rows]
+            value, steep = self._residual(theta, w, y)
+            for i in range(p):
+                score[i] += np.sum(counted * corrected(w[i] * value, scales))
+                by_eta = w[i] * steep
+                for j in range(i + 1):
+                    slope[i, j] += np.sum(counted * corrected(by_eta * w[j], scales))
+        return Equation(score, slope + np.tril(slope, -1).T)
+
+    def each(self, theta: Array) -> Array:
+        """Return the corrected score of each report, (n, coefficients)."""
+        scores = np.zeros((len(self.weights), len(theta)))
+        for rows, weight, w, y in self._parts():
+            value, _ = self._residual(theta, w, y)
+            for i, of in enumerate(w):
+                scores[rows, i] += weight * corrected(of * value, self._scales)
+        return scores
+
+    @property
+    def pseudo(self) -> Array:
+        """An unbiased estimate of each covariate, (n, coefficients)."""
+        made = np.zeros((len(self.weights), 1 + len(self.products)))
+        for rows, weight, w, _ in self._parts():
+            for i, of in enumerate(w):
+                made[rows, i] += weight * corrected(of, self._scales)
+        return made
+
+    def growth(self, theta: Array) -> float:
+        """Return the largest |γ|b of a number, in any combination of options."""
+        m, most = self.design.numbers.shape[1], 0.0
+        for _, lift in self.design.combinations:
+            codes = lift[1 : len(lift) - m, 0].tolist()
+            for j in range(m):
+                base = [*codes, *(float(k == j) for k in range(m))]
+                own = [
+                    t * math.prod(base[k] for k in of)
+                    for t, of in zip(theta[1:].tolist(), self.products, strict=True)
+                    if len(codes) + j in of
+                ]
+                most = max(most, abs(sum(own)) * float(self.design.noise[j]))
+        return most
+
+
+@dataclass(frozen=True, eq=False)
+class FarthestOfProducts:
+    """How far one person pulls sums of the coefficients of a linear model: see `Farthest`."""
+
+    theta: Array
+    pull: Array
+    """How far a sum of scores, of as many people, moves each coefficient."""
+    people: Array
+    """Covariates of imagined people, (people, coefficients)."""
+    response_ends: Array
+
+    @classmethod
+    def of(cls, score: ProductScore, theta: Array, pull: Array) -> "FarthestOfProducts":
+        """Return it, of people with any options, and with numbers on a grid of their ranges."""
+        d, people = score.design, []
+        low, high = d.ends.T[..., None]
+        with np.errstate(invalid="ignore"):  # where a number has no ends
+            grids = low + (high - low) * np.linspace(0, 1, _IMAGINED)
+        for (_, lift), numbers in product(d.combinations, product(*grids.tolist())):
+            base = [*lift[1 : len(lift) - len(grids), 0].tolist(), *numbers]
+            people.append([1.0, *(math.prod(base[k] for k in of) for of in score.products)])
+        return cls(theta, pull, np.array(people), d.response_ends)
+
+    def __call__(self, sums: Array) -> Array:
+        """Return how far down and up, (2, sums), for (sums, coefficients); infinite if unknown."""
+        with np.errstate(invalid="ignore"):
+            residuals = self.response_ends[:, None] - self.people @ self.theta
+            pulled = self.people @ (sums @ self.pull).T
+            corners = (residuals[..., None] * pulled).reshape(-1, len(sums))
+        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
+        return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
+
+
+def score_of_products(
+    design: Design, products: Sequence[tuple[int, ...]], weights: Array, model: Model, width: float
+) -> tuple[ProductScore, Array]:
+    """Return the score with numbers in multiples of their spread, and θ's units in that.
+
+    Raises:
+        UnsupportedError: if the model has no corrected score with such covariates.
+    """
+    m = design.numbers.shape[1]
+    others = design.pseudo.shape[1] - 1 - m
+    if model == "poisson" and any(sum(k >= others for k in of) > 1 for of in products):
+        raise UnsupportedError(
+            "a square of a number, or a product of two, in a Poisson regression: its corrected"
+            " score has no mean; fit a linear model to logarithms, or use bands of the number"
+        )
+    tiny = np.finfo(float).tiny
+    scale = np.maximum(np.sqrt(np.mean(design.numbers**2, axis=0)), tiny)
+    unit = max(float(design.response.std()), tiny) if model in ("linear", "median") else 1.0
+    scaled = replace(
+        design,
+        response=design.response / unit,
+        response_noise=design.response_noise / unit,
+        numbers=design.numbers / scale,
+        ends=design.ends / scale[:, None],
+        response_ends=design.response_ends / unit,
+        noise=design.noise / scale,
+        variances=design.variances / scale**2,
+    )
+    score = ProductScore(scaled, products, weights, model, width / unit)
+    if len(score._scales) > MOST_PERTURBED:
+        raise UnsupportedError(
+            f"{len(score._scales)} perturbed numbers: a model with squares or interactions takes at"
+            f" most {MOST_PERTURBED}"
+        )
+    sizes = [1.0, *(math.prod(scale[k - others] for k in of if k >= others) for of in products)]
+    return score, unit / np.array(sizes, np.float64)

@@ -1,0 +1,531 @@
+"""Coverage of intervals of what several private answers of one person say together.
+
+Three populations of 400,000 people, of whom each campaign asks n, chosen at random with
+replacement; every answer is perturbed by the law of the exact release. A cell is a figure, a
+population and a number of people: in how many of 2,000 campaigns the 95 % interval holds what is
+true of the population. Where the reports tell nothing, the interval is the whole line. Beside it
+stands a control that takes reports for answers. A cell fails if it holds less than 94 %.
+
+    python -m benchmarks relations --quick      300 campaigns of 300 people
+    python -m benchmarks relations --seed 1     in full: overnight
+"""
+
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.every_statistic import OPEN, PLANE
+from geoveil.analyst import (
+    Correlation,
+    CrossTable,
+    FormReports,
+    FormStatistic,
+    Interaction,
+    Mean,
+    MeanBy,
+    Option,
+    PartialCorrelation,
+    QuantileBy,
+    Regression,
+    Shares,
+    Square,
+    Within,
+)
+from geoveil.analyst.planned_forms import simulated
+from geoveil.analyst.relations.fitting import fit
+from geoveil.analyst.relations.scores import Design
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    FormCampaign,
+    NumberField,
+    OrdinalField,
+    PlaceField,
+)
+from geoveil.gp import GeoPrivacy, NotPrivateWarning, SmoothedRegion, Threshold, UnsupportedError
+
+Array = NDArray[np.float64]
+Answers = Mapping[str, NDArray[Any]]
+Ends = tuple[Any, Any]
+LEAST = 0.94
+SIZES, CAMPAIGNS = (300, 2_000, 20_000), 2_000
+QUICK_SIZES, QUICK_CAMPAIGNS = (300,), 300
+CONTROLS = 100
+"""Campaigns of which controls are asked: those that fail do so at once."""
+KNOWN = 400_000
+"""People of each population."""
+MOST = 500_000.0
+_INCOME, _AGE, _HOME = 8_000.0, 4.0, 500.0
+"""Noise scales."""
+_NORMAL = 1.959964
+OWNS, RENTS, NEITHER = range(3)
+_PARTIES = 0.8 ** np.arange(20) / sum(0.8 ** np.arange(20))
+FORM = FormCampaign(
+    campaign_id="relations",
+    title="A household",
+    fields=(
+        ChoiceField(name="tenure", options=("owns", "rents", "neither"), epsilon=1.0),
+        ChoiceField(name="party", options=tuple(f"p{i}" for i in range(20)), epsilon=1.0),
+        OrdinalField(name="mood", options=tuple("12345"), epsilon=2.0),
+        NumberField(
+            attribute=Attribute(name="income", unit="dollar", least=0.0, most=MOST),
+            privacy=GeoPrivacy(1.0, _INCOME, "dollar"),
+        ),
+        NumberField(
+            attribute=Attribute(name="age", unit="year"), privacy=GeoPrivacy(1.0, _AGE, "year")
+        ),
+        PlaceField(
+            attribute=Attribute(name="home", unit="metre", coordinates=PLANE),
+            privacy=GeoPrivacy(1.0, _HOME, "metre"),
+        ),
+    ),
+    **OPEN,
+)
+_FAR = 15_000.0
+DISTRICTS = tuple(
+    Within(
+        "home",
+        SmoothedRegion([(a, -_FAR), (b, -_FAR), (b, _FAR), (a, _FAR)], 3 * _HOME),
+        label=name,
+    )
+    for name, a, b in (("west", -_FAR, 0.0), ("east", 0.0, 4_000.0), ("far east", 4_000.0, _FAR))
+)
+
+
+def _town(rng: np.random.Generator, n: int) -> Answers:
+    """Return people whose incomes are log-normal and grow with age; 1.5 % neither own nor rent."""
+    age = rng.triangular(18.0, 35.0, 90.0, n)
+    tenure = np.where(rng.random(n) < 0.015, NEITHER, rng.random(n) < 1 / (1 + (age / 45) ** 3))
+    income = rng.lognormal(10.4, 0.6, n) * (0.6 + age / 90) * np.where(tenure == OWNS, 1.4, 1.0)
+    home = rng.normal(0.0, 3_000.0, (n, 2)) + np.where(income > 60_000, 2_500.0, 0.0)[:, None]
+    return _people(rng, age, tenure, income, home, 2.4 + np.minimum(income / 80_000, 2.0))
+
+
+def _tails(rng: np.random.Generator, n: int) -> Answers:
+    """Return people of whom few are rich beyond measure, few young, and 0.5 % neither."""
+    age = np.where(rng.random(n) < 0.08, rng.normal(24.0, 2.0, n), rng.normal(58.0, 6.0, n))
+    tenure = np.where(rng.random(n) < 0.005, NEITHER, rng.random(n) < 0.35 + 0.3 * (age < 30))
+    income = 12_000.0 * (1 + rng.pareto(1.8, n)) * np.where(tenure == OWNS, 1.3, 1.0)
+    east = np.where(rng.random(n) < 0.06, 8_000.0, -4_000.0)
+    home = np.stack([east, np.zeros(n)], axis=1) + rng.normal(0.0, 900.0, (n, 2))
+    income = np.where(east > 0, 0.6 * income, income)
+    return _people(rng, age, tenure, income, home, 3.0 + (tenure == RENTS))
+
+
+def _heaps(rng: np.random.Generator, n: int) -> Answers:
+    """Return people with round numbers: four incomes, three ages, three homes; 3 % neither."""
+    age = rng.choice([22.0, 45.0, 70.0], n, p=[0.05, 0.5, 0.45])
+    tenure = np.where(rng.random(n) < 0.03, NEITHER, rng.random(n) < 0.2 + 0.5 * (age == 22))
+    income = rng.choice([0.0, 25_000.0, 50_000.0, 400_000.0], n, p=[0.2, 0.45, 0.34, 0.01])
+    income = np.where(age == 22, np.minimum(income, 25_000.0), income)
+    home = np.array([[-6_000.0, 0.0], [2_000.0, 0.0], [9_000.0, 0.0]])
+    return _people(rng, age, tenure, income, home[rng.choice(3, n, p=[0.6, 0.36, 0.04])], age / 20)
+
+
+def _people(
+    rng: np.random.Generator, age: Array, tenure: Array, income: Array, home: Array, mood: Array
+) -> Answers:
+    return {
+        "tenure": tenure.astype(np.int64),
+        "party": rng.choice(20, len(age), p=_PARTIES),
+        "mood": np.clip(np.rint(rng.normal(mood, 1.0)), 1, 5).astype(np.int64) - 1,
+        "income": np.clip(income, 0.0, MOST),
+        "age": age,
+        "home": home,
+    }
+
+
+PEOPLE: Mapping[str, Callable[[np.random.Generator, int], Answers]] = {
+    "town": _town,
+    "tails": _tails,
+    "heaps": _heaps,
+}
+
+
+class Population:
+    """What is true of people of a kind."""
+
+    def __init__(self, name: str) -> None:
+        self.answers = PEOPLE[name](np.random.default_rng(38), KNOWN)
+        """Those of every person."""
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.answers[name]
+
+    def shares(self, name: str) -> Array:
+        """Return the share of each option of a choice."""
+        return np.bincount(self[name], minlength=3) / KNOWN
+
+    @cached_property
+    def cells(self) -> Array:
+        """The shares of tenure × mood."""
+        return np.bincount(5 * self["tenure"] + self["mood"], minlength=15).reshape(3, 5) / KNOWN
+
+    @cached_property
+    def districts(self) -> Array:
+        """The mean income of each district."""
+        inside = np.stack([of.region.value(self["home"]) for of in DISTRICTS])
+        return np.asarray(inside @ self["income"] / inside.sum(axis=1))
+
+    def means(self) -> Array:
+        """Return the mean income by tenure."""
+        return np.array([self["income"][self["tenure"] == k].mean() for k in range(3)])
+
+    def median(self) -> float:
+        """Return the blurred median income of those who own."""
+        from scipy.optimize import brentq
+
+        values = self["income"][self["tenure"] == OWNS]
+
+        def too_many(at: float) -> float:
+            return float(Threshold(at, 3 * _INCOME, "smoothstep").value(values).mean() - 0.5)
+
+        root: Any = brentq(too_many, 0, MOST)
+        return float(root)
+
+    def correlations(self) -> Array:
+        """Return the correlation of income and age, and the same given mood."""
+        of = [self["income"], self["age"], self["mood"]]
+        inverse = np.linalg.inv(np.cov(of))
+        partial = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
+        return np.array([np.corrcoef(of)[0, 1], partial])
+
+    def slopes(self) -> Array:
+        """Return the coefficients of income on age and tenure, but for the constant."""
+        return _ols(self["income"], self["age"], *_options(self["tenure"]))[0][1:]
+
+    @cached_property
+    def curve(self) -> Array:
+        """The coefficients of income on age, its square, mood, and age × mood."""
+        age, mood = self["age"], self["mood"] + 1.0
+        return _ols(self["income"], age, age**2, mood, age * mood)[0]
+
+    @cached_property
+    def curved_log_odds(self) -> Array:
+        """The coefficients of renting on age, its square, mood, and age × mood."""
+        age, mood = self["age"], self["mood"] + 1.0
+        return _logit(self["tenure"] == RENTS, age, age**2, mood, age * mood)[0]
+
+    def log_odds(self) -> Array:
+        """Return the coefficients of a logistic model of renting on age and mood."""
+        return _logit(self["tenure"] == RENTS, self["age"], self["mood"] + 1.0)[0][1:]
+
+
+def _options(tenure: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return tenure == RENTS, tenure == NEITHER
+
+
+def _ols(y: NDArray[Any], *covariates: NDArray[Any]) -> tuple[Array, Array]:
+    x = np.column_stack([np.ones(len(y)), *covariates])
+    inverse = np.linalg.inv(x.T @ x)
+    values = inverse @ (x.T @ y)
+    scores = x * (y - x @ values)[:, None]
+    return values, np.sqrt(np.diag(inverse @ (scores.T @ scores) @ inverse))
+
+
+def _logit(y: NDArray[Any], *covariates: NDArray[Any]) -> tuple[Array, Array]:
+    numbers, none = np.column_stack(covariates), np.zeros(len(covariates))
+    clear = Design(y.astype(np.float64), numbers, none, none)
+    made = fit(clear, np.ones(len(y)), "logistic", plain=True)
+    return made.theta, np.sqrt(np.diag(made.errors.covariance))
+
+
+def _raw(reports: FormReports, name: str) -> NDArray[Any]:
+    columns = reports.columns[:, FORM.columns_of(name)]
+    if name in ("tenure", "mood"):
+        return columns[:, 0]
+    field: Any = FORM.field(name)
+    return np.asarray(np.squeeze(columns * field.mechanism.step))
+
+
+def _normal(values: Any, errors: Any) -> Ends:
+    return values - _NORMAL * errors, values + _NORMAL * errors
+
+
+def _mean(values: Array) -> Ends:
+    return _normal(values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values)))
+
+
+def _raw_districts(reports: FormReports) -> Ends:
+    east, income = _raw(reports, "home")[:, 0], _raw(reports, "income")
+    district = np.searchsorted([0.0, 4_000.0], east)
+    low, high = zip(*(_mean(income[district == k]) for k in range(3)), strict=True)
+    return np.array(low), np.array(high)
+
+
+def _raw_correlation(reports: FormReports) -> Ends:
+    z = np.arctanh(np.corrcoef(_raw(reports, "income"), _raw(reports, "age"))[0, 1])
+    low, high = _normal(z, 1 / np.sqrt(reports.n - 3))
+    return np.tanh(low), np.tanh(high)
+
+
+def _raw_median(reports: FormReports) -> Ends:
+    values = np.sort(_raw(reports, "income")[_raw(reports, "tenure") == OWNS])
+    n, half = len(values), _NORMAL / 2 * np.sqrt(len(values))
+    return values[max(int(n / 2 - half), 0)], values[min(int(n / 2 + half), n - 1)]
+
+
+def _raw_slopes(reports: FormReports) -> Ends:
+    income, age, tenure = (_raw(reports, of) for of in ("income", "age", "tenure"))
+    low, high = _normal(*_ols(income, age, *_options(tenure)))
+    return low[1], high[1]
+
+
+def _raw_log_odds(reports: FormReports) -> Ends:
+    tenure, age, mood = (_raw(reports, of) for of in ("tenure", "age", "mood"))
+    low, high = _normal(*_logit(tenure == RENTS, age, mood + 1.0))
+    return low[1], high[1]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a result, or several whose intervals hold at once."""
+
+    statistic: str
+    ends: Callable[[Any], Ends]
+    """Result → the ends of its intervals."""
+    truth: Callable[[Population], Any]
+    control: Callable[[FormReports], Ends] | None = None
+    """Reports → the ends as if they were answers."""
+
+
+TABLE, RENTING = CrossTable("tenure", "mood"), Option("tenure", "rents")
+ASKED: Mapping[str, FormStatistic[Any]] = {
+    "tenure": Shares("tenure"),
+    "party": Shares("party"),
+    "mood": Mean("mood"),
+    "table": TABLE,
+    "row shares": TABLE,
+    "by tenure": MeanBy("income", "tenure"),
+    "by district": MeanBy("income", DISTRICTS),
+    "correlation": Correlation("income", "age"),
+    "partial": PartialCorrelation("income", "age", ["mood"]),
+    "linear": Regression("income", ["age", "tenure"]),
+    "logistic": Regression(RENTING, ["age", "mood"], "logistic"),
+    "curve": Regression("income", ["age", Square("age"), "mood", Interaction("age", "mood")]),
+    "curved odds": Regression(
+        RENTING, ["age", Square("age"), "mood", Interaction("age", "mood")], "logistic"
+    ),
+    "median": QuantileBy("income", [Option("tenure", "owns")], (0.5,)),
+}
+
+
+def _at(*place: int) -> Callable[[Any], Ends]:
+    return lambda of: (of.ci_low[place], of.ci_high[place])
+
+
+def _band(of: Any) -> Ends:
+    return of.band_low, of.band_high
+
+
+def _share_of_row(row: int, column: int) -> Callable[[Population], float]:
+    return lambda of: float(of.cells[row, column] / of.cells[row].sum())
+
+
+def _district(place: int) -> Callable[[Population], float]:
+    return lambda of: float(of.districts[place])
+
+
+def _group(label: str) -> Callable[[Any], Ends]:
+    def ends(of: Any) -> Ends:
+        if label not in of.labels:
+            return -np.inf, np.inf
+        low, high = (ends[of.labels.index(label)] for ends in of.intervals(0.95))
+        return low, high
+
+    return ends
+
+
+def _all_groups(of: Any) -> Ends:
+    if len(of.labels) < 3:
+        return -np.inf, np.inf
+    low, high = of.band()
+    return low, high
+
+
+def _coefficient(place: int) -> Callable[[Any], Ends]:
+    def ends(of: Any) -> Ends:
+        row = of.rows()[place]
+        return row["ci_low"], row["ci_high"]
+
+    return ends
+
+
+FIGURES: Mapping[str, Figure] = {
+    "share of a rare option": Figure(
+        "tenure", _at(NEITHER), lambda of: of.shares("tenure")[NEITHER],
+        lambda of: _mean(_raw(of, "tenure") == NEITHER),
+    ),
+    "shares of 3 options, jointly": Figure("tenure", _band, lambda of: of.shares("tenure")),
+    "share of the rarest of 20": Figure("party", _at(19), lambda of: of.shares("party")[19]),
+    "shares of 20 options, jointly": Figure("party", _band, lambda of: of.shares("party")),
+    "mean score": Figure(
+        "mood", lambda of: (of.ci_low, of.ci_high), lambda of: of["mood"].mean() + 1,
+        lambda of: _mean(_raw(of, "mood") + 1.0),
+    ),
+    "cell of a rare option": Figure("table", _at(NEITHER, 0), lambda of: of.cells[NEITHER, 0]),
+    "a frequent cell": Figure(
+        "table", _at(OWNS, 2), lambda of: of.cells[OWNS, 2],
+        lambda of: _mean((_raw(of, "tenure") == OWNS) & (_raw(of, "mood") == 2)),
+    ),
+    "15 cells, jointly": Figure("table", _band, lambda of: of.cells),
+    **{
+        f"row share {row + 1}, {column + 1}": Figure(
+            "row shares", _at(row, column), _share_of_row(row, column)
+        )
+        for row in range(3) for column in range(5)
+    },
+    "mean of a large group": Figure("by tenure", _group("owns"), lambda of: of.means()[OWNS]),
+    "mean of a rare group": Figure("by tenure", _group("neither"), lambda of: of.means()[NEITHER]),
+    "means of 3 groups, jointly": Figure("by tenure", _all_groups, Population.means),
+    **{
+        f"mean of district {k + 1}": Figure("by district", _group(of.text), _district(k))
+        for k, of in enumerate(DISTRICTS)
+    },
+    "means of 3 districts, jointly": Figure(
+        "by district", _all_groups, lambda of: of.districts, _raw_districts
+    ),
+    "correlation": Figure(
+        "correlation", lambda of: (of.ci_low, of.ci_high), lambda of: of.correlations()[0],
+        _raw_correlation,
+    ),
+    "partial correlation": Figure(
+        "partial", lambda of: (of.ci_low, of.ci_high), lambda of: of.correlations()[1]
+    ),
+    "slope of age": Figure("linear", _coefficient(1), lambda of: of.slopes()[0], _raw_slopes),
+    "slope of renting": Figure("linear", _coefficient(2), lambda of: of.slopes()[1]),
+    "logistic coefficient of age": Figure(
+        "logistic", _coefficient(1), lambda of: of.log_odds()[0], _raw_log_odds
+    ),
+    "logistic coefficient of mood": Figure(
+        "logistic", _coefficient(2), lambda of: of.log_odds()[1]
+    ),
+    "linear coefficient of age²": Figure("curve", _coefficient(2), lambda of: of.curve[2]),
+    "linear coefficient of age × mood": Figure("curve", _coefficient(4), lambda of: of.curve[4]),
+    "logistic coefficient of age²": Figure(
+        "curved odds", _coefficient(2), lambda of: of.curved_log_odds[2]
+    ),
+    "logistic coefficient of age × mood": Figure(
+        "curved odds", _coefficient(4), lambda of: of.curved_log_odds[4]
+    ),
+    "median of a group": Figure(
+        "median", lambda of: (of["tenure: owns"].low[0], of["tenure: owns"].high[0]),
+        Population.median, _raw_median,
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Cell:
+    """How often the intervals of a figure held what is true."""
+
+    figure: str
+    people: str
+    n: int
+    campaigns: int = 0
+    below: int = 0
+    """Campaigns whose intervals lie below the truth, or of several some do."""
+    above: int = 0
+    untold: int = 0
+    """Campaigns whose reports tell nothing."""
+    control: int | None = None
+    """Campaigns in which the control held the truth; None: there is none."""
+
+    @property
+    def covered(self) -> float:
+        """The share of campaigns whose intervals hold what is true."""
+        return 1 - (self.below + self.above) / self.campaigns
+
+    def __str__(self) -> str:
+        asked = min(self.campaigns, CONTROLS)
+        control = "" if self.control is None else f", control {self.control / asked:.0%}"
+        return (
+            f"{self.people:6} {self.n:6,} {self.figure:34} {self.covered:7.2%} of"
+            f" {self.campaigns:,}; {self.below} below, {self.above} above,"
+            f" {self.untold} untold{control}"
+        )
+
+    def add(self, found: Ends | None, truth: Any) -> None:
+        """Count the intervals of a campaign; None: its reports tell nothing."""
+        self.campaigns += 1
+        self.untold += found is None
+        if found is not None:
+            low, high = found
+            below = bool(np.any(high < truth))
+            self.below += below
+            self.above += bool(np.any(low > truth)) and not below
+
+
+def measured(
+    people: str, n: int, campaigns: int, seed: int, figures: Sequence[str] = tuple(FIGURES)
+) -> Iterator[Sequence[Cell]]:
+    """Yield the cells of a population and a number of people, after each campaign.
+
+    Args:
+        people: a name of `PEOPLE`.
+        n: people of each campaign.
+        campaigns: how many.
+        seed: of all draws.
+        figures: names of `FIGURES`.
+    """
+    population = Population(people)
+    rng = np.random.default_rng([seed, list(PEOPLE).index(people), n])
+    truths = {name: FIGURES[name].truth(population) for name in figures}
+    cells = [
+        Cell(name, people, n, control=None if FIGURES[name].control is None else 0)
+        for name in figures
+    ]
+    for campaign in range(campaigns):
+        who = rng.integers(KNOWN, size=n)
+        reports = simulated(FORM, [of[who] for of in population.answers.values()], rng)
+        results: dict[str, Any] = {}
+        for cell in cells:
+            figure, truth = FIGURES[cell.figure], truths[cell.figure]
+            if figure.statistic not in results:
+                results[figure.statistic] = _asked(reports, figure.statistic)
+            result = results[figure.statistic]
+            cell.add(None if result is None else _ends(figure, result), truth)
+            if figure.control is not None and campaign < CONTROLS:
+                low, high = figure.control(reports)
+                cell.control = (cell.control or 0) + bool(np.all((low <= truth) & (truth <= high)))
+        yield cells
+
+
+def _asked(reports: FormReports, statistic: str) -> Any:
+    try:
+        result = reports.ask(ASKED[statistic])
+    except UnsupportedError:
+        return None
+    return result.row_shares if statistic == "row shares" else result
+
+
+def _ends(figure: Figure, result: Any) -> Ends | None:
+    try:
+        return figure.ends(result)
+    except KeyError:  # nothing can be told of the group
+        return None
+
+
+def table(*, quick: bool = False, seed: int | None = None) -> None:
+    """Print the coverage of every cell, and which fail.
+
+    Args:
+        quick: fewer campaigns of fewer people.
+        seed: of all draws; a fresh one by default.
+    """
+    warnings.simplefilter("ignore", NotPrivateWarning)
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
+    failed = count = 0
+    for n in QUICK_SIZES if quick else SIZES:
+        for people in PEOPLE:
+            *_, cells = measured(people, n, campaigns, seed)
+            count, failed = count + len(cells), failed + sum(of.covered < LEAST for of in cells)
+            print(*cells, sep="\n", flush=True)
+    print(f"Seed {seed}: {failed} of {count} cells hold less than {LEAST:.0%}.")
