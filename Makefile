@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check format artifact bench lock wheels package audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench lock wheels package audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -42,7 +42,7 @@ test: $(VENV)/.stamp-test            ## the tests that a change is likely to bre
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
 	$(PYTEST) --dist worksteal --tier all $(TESTS)
 
-test-rest: $(VENV)/.stamp-test            ## one case of each test of test-all that has none in test (14 min)
+test-rest: $(VENV)/.stamp-test            ## one case of each test of test-all that has none in test (12 min)
 	$(PYTEST) --dist worksteal --tier rest $(TESTS)
 
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
@@ -52,11 +52,17 @@ browser:         ## install Chromium and Node, which some tests need (Debian and
 	    $(APT) install -q --yes --no-install-recommends $(MISSING),@:)
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-pyright check-others
+
+# It takes as long as all the others together, and one core.
+check-pyright:
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+check-others:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/mypy
 	tools/check-protos.sh
 
 format: $(VENV)/.stamp-dev            ## format and fix what can be fixed

@@ -13,7 +13,8 @@ import sys
 import sysconfig
 import tomllib
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
@@ -133,10 +134,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Extra → an environment that has it."""
-    made: dict[str, Path] = {}
-    for extra in EXTRAS:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the environment that has an extra, made when it is first wanted."""
+
+    @cache
+    def home_of(extra: str) -> Path:
         home = tmp_path_factory.mktemp(extra or "bare")
         venv.create(home)
         python = home / "bin" / "python"
@@ -148,8 +150,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         (own,) = [d for d in distributions(path=[str(packages)]) if d.name == "geoveil"]
         for of in needed(own, extra).values():
             link(of, packages)
-        made[extra] = home
-    return made
+        return home
+
+    return home_of
 
 
 def run(home: Path, command: str, folder: Path, port: int = 7717) -> subprocess.CompletedProcess:
@@ -209,20 +212,20 @@ def test_users_have_four_extras_and_the_bare_package() -> None:
 @pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_documents_tell_works_or_names_its_extra(
-    extra: str, installed: dict[str, Path], tmp_path: Path
+    extra: str, installed: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Every line, in an environment of its own: it works, or says in a sentence what to install.
 
     The server is one of `[server]`, also where the commands are of a smaller environment.
     """
-    home, port = installed[extra], free_port()
+    home, port = installed(extra), free_port()
     with subprocess.Popen(
-        [installed["server"] / "bin" / "geoveil", "serve", "--port", str(port)],
+        [installed("server") / "bin" / "geoveil", "serve", "--port", str(port)],
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={k: v for k, v in os.environ.items() if not k.startswith(("GEOVEIL_", "PYTHON"))},
     ) as server:  # fmt: skip
         try:
-            assert not run(installed["server"], "geoveil health --wait", tmp_path, port).returncode
+            assert not run(installed("server"), "geoveil health --wait", tmp_path, port).returncode
             create = "geoveil campaign create 'Income above 100k' --attribute income --unit dollar"
             asked = f"{create} --epsilon 1 --per 8000 --threshold 100000"
             done = run(home, asked, tmp_path, port)
@@ -246,7 +249,7 @@ def test_what_documents_tell_works_or_names_its_extra(
 @pytest.mark.deep(rest=1)
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_imports_of_documents_work_or_name_their_extra(
-    extra: str, installed: dict[str, Path], tmp_path: Path
+    extra: str, installed: Callable[[str], Path], tmp_path: Path
 ) -> None:
     lines = imports_in_documents()
     assert len(lines) > 30
@@ -263,7 +266,7 @@ def test_imports_of_documents_work_or_name_their_extra(
     )
     (tmp_path / "lines.py").write_text(program)
     (tmp_path / "lines.json").write_text(json.dumps(lines))
-    done = run(installed[extra], "python lines.py < lines.json", tmp_path)
+    done = run(installed(extra), "python lines.py < lines.json", tmp_path)
     assert done.returncode == 0, done.stderr
     refused = json.loads(done.stdout)
     if extra:
@@ -272,5 +275,5 @@ def test_imports_of_documents_work_or_name_their_extra(
         assert set(refused.values()) == {"server"}
         assert not [line for line in refused if re.match(r"from geoveil\.(gp|client|cam)", line)]
     for part in ("gp", "campaign", "client", "audit", "selection"):
-        done = run(installed[""], f"python -c 'import geoveil.{part}'", tmp_path)
+        done = run(installed(""), f"python -c 'import geoveil.{part}'", tmp_path)
         assert done.returncode == 0, done.stderr

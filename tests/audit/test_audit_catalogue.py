@@ -1,10 +1,7 @@
 """The table of `geoveil audit`: complete, right, and able to fail what is not private."""
 
-import fcntl
 import inspect
 import math
-import os
-import pickle
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +21,7 @@ from geoveil.audit.catalogue import _ROWS, INCOME, RAMP
 from geoveil.audit.faults import less_noise
 from geoveil.gp import GeoPrivacy, LipschitzMechanism, LocalPrivacy, ParameterError, mechanisms
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from tests.shared import once
 
 pytestmark = pytest.mark.deep  # the table of every mechanism and of every fault takes a minute
 
@@ -83,18 +81,6 @@ def faulty(tmp_path_factory):
         "faulty",
         lambda: {verdict.variant: verdict for verdict in audit(faults())},
     )
-
-
-def once(tmp_path_factory, name, find):
-    """Return what `find` returns, which one of the processes of this run finds for all of them."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return find()
-    file = tmp_path_factory.getbasetemp().parent / f"{name}.pickle"  # a folder of this run
-    with open(f"{file}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not file.exists():
-            file.write_bytes(pickle.dumps(find()))
-    return pickle.loads(file.read_bytes())
 
 
 @pytest.mark.deep
@@ -205,7 +191,7 @@ def test_less_noise_would_be_noticed_in_every_tight_row(cases):
         assert not verdict.keeps, case
 
 
-@pytest.mark.deep(rest=0)  # the command's test of --faults counts them too
+@pytest.mark.deep(rest=0)  # the command's test of --faults catches a fifth of them
 def test_all_faults_are_caught_from_samples_alone(faulty):
     old = {name: verdict for name, verdict in faulty.items() if verdict.caught}
     assert set(old) == {

@@ -48,9 +48,10 @@ async def page(context: BrowserContext) -> AsyncIterator[Page]:
 
 async def sound(page: Page, name: str) -> None:
     """Check what a page shows, in light and in dark, and keep pictures of it if they are wanted."""
-    for scheme in ("dark", "light"):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # two of its words
-        assert await _axe(page) == [], (name, scheme)
+    await page.emulate_media(color_scheme="dark")
+    assert await _axe(page, "'color-contrast'") == [], name  # of the rules the others see no colour
+    await page.emulate_media(color_scheme="light")
+    assert await _axe(page) == [], name
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 900})
         wide = await page.evaluate("document.documentElement.scrollWidth")
@@ -65,10 +66,10 @@ async def sound(page: Page, name: str) -> None:
             image.save(Path(folder) / f"{name}-{width}.webp", quality=30, method=6)
 
 
-async def _axe(page: Page) -> list[str]:
-    """Return what the rules of accessibility find, of any weight."""
+async def _axe(page: Page, rules: str = "") -> list[str]:
+    """Return what some or all rules of accessibility find, of any weight."""
     await page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text())
-    found = await page.evaluate("axe.run()")
+    found = await page.evaluate(f"axe.run({{runOnly: [{rules}]}})" if rules else "axe.run()")
     return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
 
 

@@ -135,6 +135,7 @@ async def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"the keyboard does not reach {selector}")
 
 
+@pytest.mark.deep(rest=0)
 async def test_the_keyboard_walks_the_whole_way(
     console: Served, page: Page, tmp_path: Path
 ) -> None:
@@ -266,6 +267,7 @@ async def test_without_scripts_everything_but_pictures_that_move_is_there(
         await context.close()
 
 
+@pytest.mark.deep(rest=0)
 async def test_500_surveys_are_painted_within_a_second(console: Served, page: Page) -> None:
     await console.publish(*(survey(f"survey{number}") for number in range(500)))
     painted = []

@@ -310,6 +310,7 @@ async def test_titles_and_options_of_a_form_are_text(survey: Survey, page: Page)
     await counted(page)
 
 
+@pytest.mark.deep(rest=0)
 async def test_tabs_that_race_draw_a_form_once(survey: Survey, context: BrowserContext) -> None:
     await survey.create(form_of("household", (RENTS, FIELDS[1], SIDE)))
     sent = submitted(context)

@@ -31,7 +31,7 @@ def test_an_app_sees_the_types_that_are_documented(cache: Path) -> None:
     assert [line for line in said.splitlines() if PUBLIC.name in line] == []
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)  # the marks above are checked as well: each has to be used
 def test_what_must_be_an_error_is_one(cache: Path, tmp_path: Path) -> None:
     """The control: without its marks, the same file has an error on each marked line."""
     text = PUBLIC.read_text(encoding="utf-8")

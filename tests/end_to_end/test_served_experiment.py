@@ -80,7 +80,7 @@ def check(address, panel, seed):
     assert abs(squares.mean() - expected(panel, "smoothstep")) > Z * spread, told
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(rest=0)
 def test_the_error_of_a_served_campaign_is_the_paper_s(tmp_path):
     """T = 10,000 and 100,000 at the middle ε. Control: the noise of a smoothstep is another."""
     with local_server(tmp_path / "aggregator.db") as address:
@@ -88,7 +88,7 @@ def test_the_error_of_a_served_campaign_is_the_paper_s(tmp_path):
             check(address, oneway.PANELS[number], number)
 
 
-@pytest.mark.deep(keep=0, rest=0)
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("threshold", [30_000.0, 60_000.0])
 def test_so_is_it_between_the_thresholds_of_the_paper(tmp_path, threshold):
     """Where 1/ε is 0.12 T, as at both of the paper's."""

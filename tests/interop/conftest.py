@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.simulation.local_server import local_server
+from tests.shared import once
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 180
@@ -52,8 +53,14 @@ def npm(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="session")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package, with what it needs, compiled."""
-    root = tmp_path_factory.mktemp("typescript")
+    """A copy of the package, with what it needs, compiled once in a run."""
+    return once(
+        tmp_path_factory, "typescript", lambda: compiled(tmp_path_factory.mktemp("typescript"))
+    )
+
+
+def compiled(root: Path) -> Path:
+    """Copy the package into a folder, with what it needs, and compile it."""
     folder = root / "client" / "typescript"
     left_out = shutil.ignore_patterns("node_modules", "build", "dist")
     shutil.copytree(ROOT / "client" / "typescript", folder, ignore=left_out)

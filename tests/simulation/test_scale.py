@@ -86,8 +86,8 @@ def test_the_death_of_workers_changes_nothing(workers, tmp_path):
                 os._exit(1)
             return super().block(number)
 
-    assert total(Deadly(24), workers, group_size=1) == [Accumulator.of(range(24))]
-    assert len(list(tmp_path.iterdir())) == 3
+    assert total(Deadly(16), workers, group_size=1) == [Accumulator.of(range(16))]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_seed_block_size_and_number_of_the_block_each_change_the_draws():

@@ -15,11 +15,10 @@ from .operations import History
 from .playing import play_many
 from .processes import Nursery, Processes
 
-HISTORIES = 10
-
 
 @pytest.mark.deep
-def test_each_report_is_counted_once() -> None:
+@pytest.mark.parametrize("number", [3, 10])
+def test_each_report_is_counted_once(number: int) -> None:
     with Nursery() as nursery:
 
         async def play(history: History) -> None:
@@ -30,4 +29,4 @@ def test_each_report_is_counted_once() -> None:
                 finally:
                     await world.close()
 
-        play_many(play, HISTORIES)
+        play_many(play, number)
