@@ -127,10 +127,15 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     )
     assert PRIVATE not in kept.replace(",", "")
     assert all(PRIVATE.encode() not in one for one in sent)
+    # Nobody chose to show what people answered; on the next visit somebody has.
+    assert await page.locator("#results").is_hidden()
+    for path in ("**/pages/results", "**/results/income"):
+        await page.route(path, lambda route: route.fulfill(status=200))
     # Again: the receipt, and nothing is asked.
     await page.reload()
     await counted(page)
     assert not await page.is_visible("#form")
+    await page.wait_for_selector("#results a[href='/results/income']")
     assert "Household income" in await page.inner_text("#history")
     spent = await page.inner_text("#spent")
     assert spent.startswith("ε = 1 per 8,000 dollar")

@@ -49,6 +49,8 @@ async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path: P
             assert (await anybody.get("/results/few.csv")).status_code == 409
             for path in ("secret", "none", "", "income.txt", "../console/", "files/nothing"):
                 assert (await anybody.get(f"/results/{path}")).status_code in (303, 404), path
+            for path, status in (("/pages/results", 200), ("/results/secret", 404)):
+                assert (await anybody.head(path)).status_code == status
             assert (await anybody.post("/results/income")).status_code in (404, 413)
             TokenFile(tmp_path / "tokens.json").revoke("public")
             made.gateway._site._mounts["/results/"].application._kept.clear()
@@ -73,3 +75,4 @@ async def test_frames_are_of_listed_origins_and_nothing_is_public_unless_chosen(
         await made.publish(survey())
         async with made.browser() as anybody:
             assert (await anybody.get("/results/income")).status_code == 404
+            assert (await anybody.head("/pages/results")).status_code == 204

@@ -31,7 +31,7 @@ _TYPES = MappingProxyType(
     }
 )
 _MAP = _TYPES[".pmtiles"]
-_STREETS = "streets.pmtiles"
+_STREETS, _RESULTS = "streets.pmtiles", "results"
 _LONGEST_PART = 4 << 20
 """Bytes of the file of streets that are sent at once."""
 _RANGE = re.compile(rb"bytes=(\d{1,12})-(\d{1,12})")
@@ -94,8 +94,12 @@ class Files:
         await write(send, content)
 
 
-async def answer_page(scope: Scope, send: Send, streets: Path | None) -> None:
-    """Answer what is asked for by GET; a file of streets is the operator's, and may be large."""
+async def answer_page(scope: Scope, send: Send, streets: Path | None, *, results: bool) -> None:
+    """Answer what is asked for by GET; a file of streets is the operator's, and may be large.
+
+    Args:
+        results: whether results are shown here: pages ask before they look for those of a survey.
+    """
     path: str = scope["path"]
     named = path.startswith(_FILES) and not path.endswith(".html")
     name = path.removeprefix(_FILES) if named else ""
@@ -103,6 +107,11 @@ async def answer_page(scope: Scope, send: Send, streets: Path | None) -> None:
         name = "take-part.html"
     if name == _STREETS:
         await _answer_streets(scope, send, streets)
+        return
+    if name == _RESULTS:
+        status = 200 if results else 204
+        await send({"type": "http.response.start", "status": status, "headers": [*GUARDS]})
+        await write(send, b"")
         return
     outlines = name.endswith(".json")
     files = Files("geoveil.campaign", "data") if outlines else Files("geoveil.gateway", "files")

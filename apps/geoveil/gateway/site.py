@@ -189,7 +189,7 @@ class Site:
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
         elif path not in self._sealed and scope["method"] in ("GET", "HEAD"):
-            await answer_page(scope, send, self._streets)
+            await answer_page(scope, send, self._streets, results="/results/" in self._mounts)
         else:
             await self._sealed.get(path, self._calls)(scope, receive, send, account)
 

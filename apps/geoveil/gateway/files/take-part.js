@@ -220,7 +220,10 @@ async function ask(client, offer) {
   show("window", client.persistent === false);
   const state = offer.closed ? "closed" : campaign.stateAt(nowUs());
   if (state === "pending") refuse("This survey is not open yet.");
-  if (state === "closed") say("asks", "This survey is closed, and takes no more answers.");
+  if (state === "closed") {
+    say("asks", "This survey is closed, and takes no more answers.");
+    offerResults(campaign);
+  }
   show("form", state !== "closed");
 
   at("form").addEventListener("submit", async (event) => {
@@ -390,6 +393,14 @@ function receipt(campaign, questions, own) {
   show("form", false);
   show("about");
   show("receipt");
+  offerResults(campaign);
+}
+
+/** Link to what people answered, where the operator shows it. */
+async function offerResults({ id }) {
+  const status = async (path) => (await fetch(path, { method: "HEAD" }).catch(() => ({}))).status;
+  at("results-link").href = `/results/${id}`;
+  show("results", (await status("/pages/results")) === 200 && (await status(`/results/${id}`)) === 200);
 }
 
 /** Show what all answers about each attribute have cost, and what may still be taken; return those of which too little is left. */
