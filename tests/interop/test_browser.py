@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from geoveil.relay import GatewayKeys, Relay
 from tests.gateways import gateway_of
+from tests.relay.conftest import OPERATOR, running
 
 PAGES = Path(__file__).parents[2] / "apps" / "geoveil" / "gateway" / "files"
 ORIGIN = "http://localhost:8765"
@@ -43,7 +46,9 @@ KILLS = 1
 """Kills at each step."""
 
 _SCRIPT = """
-import { Client, IndexedDbStorage, Policy, transportTo } from "/geoveil-client.js";
+import {
+  Client, IndexedDbStorage, Policy, PublicKey, transportThrough, transportTo,
+} from "/geoveil-client.js";
 
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 
@@ -68,7 +73,8 @@ export async function takePart(server, person, campaign, value, killed) {
     })),
   };
   const sent = [];
-  const inner = transportTo(server);
+  const { relay, operator } = server;
+  const inner = relay ? transportThrough(relay, PublicKey.parse(operator)) : transportTo(server);
   const transport = {
     ...inner,
     submit: async (id, digest, report, timeout) => {
@@ -153,16 +159,18 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
         questions=(Question("above", Threshold(100_000.0, 24_000.0, "smoothstep")),),
         **dates,
     )
+    behind = replace(campaign, campaign_id="relay", relay_operator=OPERATOR.public)
     settings = Settings(
         database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0", web_origins=(ORIGIN,)
     )
+    GatewayKeys.rotate(keys := tmp_path / "relay.keys", OPERATOR, timedelta(days=1))
     async with (
         Aggregator(settings) as aggregator,
-        gateway_of(aggregator) as gateway,
+        gateway_of(aggregator, relay_keys=keys) as gateway,
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
         analyst = analyst_pb2_grpc.AnalystStub(channel)
-        for one in (campaign, form):
+        for one in (campaign, form, behind):
             envelope = CampaignEnvelope(campaign=encode(one))
             await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
 
@@ -215,7 +223,7 @@ async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context: Any, se
         reports = set(sent.split())
         assert len(reports) == 1
         assert told["reportId"] in reports.pop()
-    assert await counted() == [len(STEPS) * KILLS] * 2
+    assert await counted() == [len(STEPS) * KILLS] * 2 + [0]
 
 
 @pytest.mark.deep
@@ -237,4 +245,28 @@ async def test_tabs_and_a_worker_that_race_draw_once(context: Any, server: Any) 
         assert len({one["reportId"] for one in told}) == 1
         assert {one["many"] for one in told} == {1}
         assert len({report for one in told for report in one["sent"]}) == 1
-    assert await counted() == [1, 1]
+    assert await counted() == [1, 1, 0]
+
+
+@pytest.mark.deep
+async def test_a_tab_behind_a_relay_of_another_origin_is_counted_once(
+    context: Any, server: Any
+) -> None:
+    address, counted = server
+    with running(relay := Relay(("127.0.0.1", 0), address)):
+        way = {"relay": f"http://127.0.0.1:{relay.server_port}", "operator": str(OPERATOR.public)}
+        page = await _page(context)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.evaluate(_START, [way, "person", "relay", 90_000.0, "after submit"])
+        await page.wait_for_function("globalThis.reached")
+        assert not [url for url in asked if url.startswith(address)]
+        await page.close()
+        page = await _page(context)
+        told = await page.evaluate(_CALL, [way, "person", "relay", 1.0, None])
+        refused = await page.evaluate(
+            _CALL.replace("takePart(...given)", "takePart(...given).catch(({ code }) => code)"),
+            [address, "other", "relay", 1.0, None],
+        )
+        assert (told["status"], told["many"], refused) == ("acknowledged", 1, "policy-refused")
+    assert await counted() == [0, 0, 1]

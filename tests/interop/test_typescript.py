@@ -6,10 +6,12 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +22,20 @@ from geoveil.gp import LogScale
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from geoveil.relay import SIZES
+from tests.aggregator.conftest import Published
 from tests.gateways import gateway_of
+from tests.relay.conftest import (  # noqa: F401 - fixtures
+    OPERATOR,
+    Way,
+    clock,
+    database,
+    prepared,
+    publish,
+    start_server,
+    start_web,
+    way,
+)
 from tools.vectors.examples import every_campaign
 
 from .conftest import PATIENCE_S, ROOT, npm
@@ -124,6 +139,55 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
         assert [summary.reports for summary in listed] == [3] * len(campaigns)
 
 
+FAR_STEPS = ("after add", "before fetch 4", "after fetch 4", "before settle")
+"""When devices behind a relay are killed: the fourth that they ask is to take their report."""
+
+
+async def _lived(device: Path, given: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
+    """Let a device live that answers from afar; return its exit status and what it told."""
+    process = await asyncio.create_subprocess_exec(
+        *("node", str(device / "build" / "test" / "far.js"), json.dumps(given)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    return process.returncode or 0, json.loads(output) if output else None
+
+
+@pytest.mark.deep
+async def test_a_device_behind_a_relay_that_is_killed_at_any_step_is_counted_once(
+    device: Path,
+    way: Callable[..., Awaitable[Way]],  # noqa: F811 - a fixture
+    publish: Callable[..., Published],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    running = await way()
+    made = replace(publish(queries=1).campaign, relay_operator=OPERATOR.public)
+    campaign = Published(made, made.encoded, digest(made.encoded))
+    await running.web.wire.create(campaign)
+
+    async def lives(step: str) -> None:
+        given = {
+            "relay": f"http://127.0.0.1:{running.near.port}/way",
+            "operator": str(OPERATOR.public),
+            "folder": str(tmp_path / f"device {step}"),
+            "campaign": campaign.campaign_id,
+            "value": 90_000,
+            "now": 1e3 * running.now().timestamp(),
+        }
+        assert await _lived(device, {**given, "killed": step}) == (-9, None)
+        status, told = await _lived(device, given)
+        assert status == 0
+        assert told is not None
+        assert (told["status"], told["many"]) == ("acknowledged", 1)
+
+    await asyncio.gather(*map(lives, FAR_STEPS))
+    assert await running.counted(campaign) == len(FAR_STEPS)
+    for tap in (running.near, running.far):
+        assert campaign.campaign_id.encode() not in tap.seen
+    sizes = {len(each.partition(b"\r\n\r\n")[2]) for each in running.far.sent}
+    assert sizes <= {0, *SIZES}
+
+
 @pytest.mark.deep
 def test_bundle_has_not_drifted(device: Path) -> None:
     pages = Path("apps") / "geoveil" / "gateway" / "files"
@@ -133,7 +197,8 @@ def test_bundle_has_not_drifted(device: Path) -> None:
     assert [path.name for path in made if path.suffix == ".js"]
     for path in made:
         assert path.read_text() == (ROOT / pages / path.name).read_text(), path.name
-    sizes = (("client", 62_000), ("fields", 5_000))  # the second is loaded for forms only
+    # But for the first, loaded where they are needed: of a form, and behind a relay.
+    sizes = (("client", 62_000), ("fields", 5_000), ("relay", 12_000))
     for name, most in sizes:
         packed = gzip.compress((ROOT / pages / f"geoveil-{name}.js").read_bytes(), 9)
         assert len(packed) <= most, name

@@ -84,7 +84,10 @@ def test_places_are_projected_to_1e_8_m():
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     "name",
-    ["release", "campaigns", "ledger", "epochs", "consent", "numbers", "categories", "forms"],
+    [
+        *("release", "campaigns", "ledger", "epochs", "consent", "numbers", "categories", "forms"),
+        "relay",
+    ],
 )
 def test_vectors_are_what_the_tool_writes(name):
     assert text(name) == (FOLDER / f"{name}.json").read_text()

@@ -4,11 +4,13 @@ import asyncio
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from geoveil.relay.web import WebAddress
 from tests.aggregator.conftest import Published
 from tests.relay.conftest import DEVICE, Tap, Way
 from tests.relay.test_through_a_relay import take_part
@@ -62,12 +64,15 @@ async def test_nginx_drops_all_but_the_sealed_message(
                 break
             except ConnectionError:
                 await asyncio.sleep(0.05)
+        end = time.monotonic() + 10
+        preflight = WebAddress("relay", url).ask("OPTIONS", b"", {}, end)
     finally:
         process.terminate()
         await asyncio.to_thread(process.wait, 10)
         near.close()
     assert await running.counted(campaign) == 1
-    assert near.callers == {DEVICE}
+    assert near.callers >= {DEVICE}
+    assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "*")
     assert running.far.callers == {"127.0.0.1"}
     sent = b"".join(running.far.sent)
     heads = re.findall(rb"(?:GET|POST) \S+ HTTP/1.1\r\n(?:\S+: [^\r]*\r\n)*\r\n", sent)

@@ -20,6 +20,7 @@ from tools.vectors.ledgers import ledger_vectors
 from tools.vectors.logarithms import logarithm_vectors
 from tools.vectors.numbers import number_vectors
 from tools.vectors.places import projection_vectors
+from tools.vectors.relay import relay_vectors
 from tools.vectors.releases import release_vectors
 
 VERSION = 3
@@ -35,6 +36,7 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "numbers": number_vectors,
         "categories": category_vectors,
         "forms": form_vectors,
+        "relay": relay_vectors,
     }
 )
 """Makes the vectors of each file, by its name."""

@@ -128,7 +128,7 @@ def campaign_vectors() -> list[dict[str, Any]]:
         found.append(told_of(f"table: {name}", seal(made)))
     for name, bytes_ in _encodings(bases):
         found.append(told_of(name, pb.CampaignEnvelope(campaign=bytes_).SerializeToString()))
-    signed = seal(bases["plain"], SigningKey.from_pem(_PEM))
+    signed = seal(bases["plain"], SigningKey.from_pem(SIGNER))
     found.append(told_of("an envelope with an unknown field", signed + b"\x98\x06\x01"))
     found.append(told_of("no envelope", b"\x0a\xff"))
     return found
@@ -210,7 +210,7 @@ def _bases() -> dict[str, bytes]:
 
 def _signatures(plain: bytes, other: bytes) -> Iterator[dict[str, Any]]:
     """Yield signed envelopes; some could only be made by the owner of the key, and are odd."""
-    key = SigningKey.from_pem(_PEM)
+    key = SigningKey.from_pem(SIGNER)
     signed = seal(plain, key)
     yield told_of("signed", signed)
     signature, public = key.sign(plain), key.public.data
@@ -250,7 +250,7 @@ def _signatures(plain: bytes, other: bytes) -> Iterator[dict[str, Any]]:
 _ORDER = 2**252 + 27742317777372353535851937790883648493
 """The order of the group of Ed25519."""
 _SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
-_PEM = b"""-----BEGIN PRIVATE KEY-----
+SIGNER = b"""-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
 -----END PRIVATE KEY-----
 """

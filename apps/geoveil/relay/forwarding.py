@@ -16,6 +16,12 @@ from geoveil.relay.keys import PATH, SIGNED
 from geoveil.relay.transport import REQUEST_TYPE
 
 _TIMEOUT_S = 30.0
+CROSS_ORIGIN = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-headers": "content-type",
+    "access-control-expose-headers": SIGNED,
+}
+"""Lets pages of any origin ask: none sends what only its own may read."""
 
 
 class Relay(ThreadingHTTPServer):
@@ -52,6 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._forward(b"")
 
+    def do_OPTIONS(self) -> None:
+        self._answer(204, b"")
+
     def do_POST(self) -> None:
         size = self.headers.get("content-length", "")
         if self.headers.get("content-type") != REQUEST_TYPE:
@@ -85,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if value:
                 self.send_header(name, value)
+        for name, value in CROSS_ORIGIN.items():
+            self.send_header(name, value)
         self.send_header("content-length", str(len(body)))
         self.send_header("connection", "close")
         self.end_headers()

@@ -2,6 +2,7 @@
 import { fromBinary, type Message } from "@bufbuild/protobuf";
 import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { isCanonical } from "./canonical.js";
+import { PublicKey } from "./envelope.js";
 import { ParameterError, UnsupportedError } from "./errors.js";
 import { below, type BitSource } from "./exact/bits.js";
 import { Rational } from "./exact/rational.js";
@@ -86,6 +87,8 @@ export abstract class Dated {
   readonly closesUs: bigint;
   readonly periodUs: bigint | undefined;
   readonly minimumParticipants: bigint;
+  /** Reports leave only through a relay, sealed for a gateway whose keys this one signs. */
+  readonly relayOperator: PublicKey | undefined;
 
   constructor(
     readonly bytes: Uint8Array,
@@ -94,9 +97,9 @@ export abstract class Dated {
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
-    if (message.relayOperator.length) throw new UnsupportedError("the campaign asks for a relay, which this client has not");
     if (message.tokenKey.length) throw new UnsupportedError("the campaign asks for a token, which this client can't get");
     if (message.window) throw new UnsupportedError("the campaign has a window, which this client does not wait for");
+    this.relayOperator = message.relayOperator.length ? PublicKey.of(message.relayOperator) : undefined;
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];

@@ -3,14 +3,14 @@ import { Backoff, pauseMs } from "./backoff.js";
 import { Campaign, digest, type Drawn, loadFor, messageOf } from "./campaign.js";
 import { type Answers, type Charge, type Form, isForm, loadForms, readForm } from "./form.js";
 import { type Demand, demandOf } from "./demand.js";
-import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
+import { hex, openEnvelope, PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
-import { checkValue, type Limit, number, Policy } from "./policy.js";
+import { checkValue, type Limit, number, Policy, refused } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
 import { type Charged, type Entry, MemoryStorage, type Pinned, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
@@ -257,7 +257,7 @@ export class Client {
     let acceptable: string | null = null;
     try {
       this.#options.policy.checkDemand(campaign.id, demand);
-      this.#options.policy.check(campaign, signer);
+      this.#check({ campaign, signer });
     } catch (error) {
       if (!(error instanceof GeoveilError)) throw error;
       acceptable = error.message;
@@ -277,9 +277,29 @@ export class Client {
     } else {
       accepted = await this.#fetched(id, true);
     }
-    this.#options.policy.check(accepted.campaign, accepted.signer);
+    this.#check(accepted);
     this.#accepted.set(id, accepted);
     return accepted;
+  }
+
+  #check({ campaign, signer }: Pick<Accepted, "campaign" | "signer">): void {
+    this.#options.policy.check(campaign, signer);
+    this.#checkWay(campaign.id, campaign.relayOperator);
+  }
+
+  /** Refuse what may not leave by this client's way. */
+  #checkWay(id: string, operator: PublicKey | undefined): void {
+    const own = this.#transport.operator;
+    if (!operator || String(operator) === String(own)) return;
+    throw refused(id, "relay", `to the gateway of ${operator}`, own ? `to the gateway of ${own}` : "none");
+  }
+
+  /** The same of what an earlier client drew. */
+  async #checkWayOf(id: string): Promise<void> {
+    const pinned = this.#accepted.has(id) ? undefined : await this.#pinned(id);
+    if (!pinned) return;
+    const { relayOperator } = messageOf((await openEnvelope(unhex(pinned.envelope)!)).campaign);
+    this.#checkWay(id, relayOperator.length ? PublicKey.of(relayOperator) : undefined);
   }
 
   #pinned(id: string): Promise<Pinned | undefined> {
@@ -293,7 +313,7 @@ export class Client {
       try {
         const { envelope, closed } = await this.#transport.campaign(id, end - performance.now());
         const accepted = { ...(await this.#read(id, envelope, keep)), closed };
-        if (keep) this.#options.policy.check(accepted.campaign, accepted.signer);
+        if (keep) this.#check(accepted);
         if (closed && keep) throw new GeoveilError("campaign-not-open", `campaign ${id} is closed`);
         await this.#compared(accepted, envelope, keep);
         return accepted;
@@ -395,9 +415,11 @@ export class Client {
       if (!backoff.ready(campaignId)) continue;
       const left = end - performance.now();
       if (left <= 0) break;
-      const marked: Entry = { ...entry, sentUs: entry.sentUs ?? this.#nowUs().toString() };
-      if (!entry.sentUs) await this.#settle(marked);
+      let marked: Entry = entry;
       try {
+        await this.#checkWayOf(campaignId);
+        marked = { ...entry, sentUs: entry.sentUs ?? this.#nowUs().toString() };
+        if (!entry.sentUs) await this.#settle(marked);
         const answer = await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(entry.report)!, left);
         const outcome = outcomeOf(answer);
         if (!outcome) throw new TransportError("unknown");
@@ -406,9 +428,10 @@ export class Client {
         if (outcome.status === "acknowledged") acknowledged += 1;
         else rejected += 1;
       } catch (error) {
-        if (!(error instanceof TransportError)) throw error;
-        for (const one of told) one.failed(campaignId, error);
-        await this.#settle({ ...marked, failure: error.status });
+        const failure = error instanceof GeoveilError && error.code === "policy-refused" ? new TransportError(error.code) : error;
+        if (!(failure instanceof TransportError)) throw error;
+        for (const one of told) one.failed(campaignId, failure);
+        await this.#settle({ ...marked, failure: failure.status });
       }
     }
     return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected };

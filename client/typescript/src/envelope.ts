@@ -85,7 +85,7 @@ export async function openEnvelope(published: Uint8Array): Promise<Opened> {
 }
 
 /** By the platform or, where it fails in whatever way, by a library that is loaded then: a failure says nothing of a signature. */
-async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): Promise<boolean> {
+export async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): Promise<boolean> {
   const [s, m, k] = [signature, message, key] as Uint8Array<ArrayBuffer>[];
   try {
     return await crypto.subtle.verify("Ed25519", await crypto.subtle.importKey("raw", k!, "Ed25519", false, ["verify"]), s!, m!);

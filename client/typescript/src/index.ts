@@ -27,5 +27,6 @@ export {
 export { Readings } from "./readings.js";
 export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
+export { transportThrough } from "./through.js";
 export type { Value } from "./values.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

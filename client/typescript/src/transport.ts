@@ -4,6 +4,7 @@ import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
 import { blocksOf } from "./canonical.js";
+import type { PublicKey } from "./envelope.js";
 import { GeoveilError, ParameterError } from "./errors.js";
 import { CampaignEnvelopeSchema, CampaignState } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import {
@@ -39,8 +40,9 @@ export class TransportError extends GeoveilError {
     readonly status: string,
     /** What the server asks to wait, in milliseconds. */
     readonly retryAfterMs?: number,
+    reason?: string,
   ) {
-    super("transport", `the server could not be asked: ${status}`);
+    super("transport", `the server could not be asked: ${status}${reason ? ` (${reason})` : ""}`);
     this.name = "TransportError";
     this.retryable = status === "resource_exhausted" ? retryAfterMs !== undefined : RETRYABLE.has(status);
     this.ofServer = OF_SERVER.has(status);
@@ -54,29 +56,54 @@ export interface Published {
 
 /** What a device asks a server. */
 export interface Transport {
+  /** Whose gateway it asks, through a relay; undefined: the server itself. */
+  readonly operator?: PublicKey;
   campaign(id: string, timeoutMs: number): Promise<Published>;
   browse(timeoutMs: number): Promise<Published[]>;
   /** Send one report; these bytes as they are. */
   submit(campaignId: string, digest: Uint8Array, report: Uint8Array, timeoutMs: number): Promise<ReportResult>;
 }
 
+/** Makes a call of a collector: its name and message, and how long it may take, in milliseconds. */
+export type Call = (method: string, message: Uint8Array, timeoutMs: number) => Promise<Uint8Array>;
+
 /** The transport to the web door of a server. */
 export function transportTo(server: string): Transport {
-  const base = `${safe(server)}/geoveil.proto.v1.Collector`;
+  const base = `${safe("server", server).replace(/\/$/, "")}/geoveil.proto.v1.Collector`;
+  return calling(async (method, message, timeoutMs) => {
+    const left = Math.max(Math.floor(timeoutMs), 1);
+    const headers = { "Content-Type": "application/proto", "Connect-Protocol-Version": "1", "Connect-Timeout-Ms": `${left}` };
+    const answer = await exchanged(`${base}/${method}`, { method: "POST", headers, body: message as Uint8Array<ArrayBuffer> }, left);
+    if (answer.status !== 200) throw failure(answer.status, answer.body);
+    if (!(answer.headers.get("Content-Type") ?? "").startsWith("application/proto")) throw new TransportError("internal");
+    return answer.body;
+  });
+}
+
+/** The transport that makes its calls in some way. */
+export function calling(call: Call): Transport {
+  async function called<I extends Message, O extends Message>(method: string, asked: GenMessage<I>, request: I, answered: GenMessage<O>, timeoutMs: number): Promise<O> {
+    const answer = await call(method, toBinary(asked, request), timeoutMs);
+    try {
+      return fromBinary(answered, answer);
+    } catch {
+      throw new TransportError("internal");
+    }
+  }
   const published = ({ envelope, state }: GetCampaignResponse): Published => ({
     envelope: toBinary(CampaignEnvelopeSchema, envelope ?? create(CampaignEnvelopeSchema)),
     closed: state === CampaignState.CLOSED,
   });
   return {
     campaign: async (campaignId, timeoutMs) =>
-      published(await called(`${base}/GetCampaign`, GetCampaignRequestSchema, create(GetCampaignRequestSchema, { campaignId }), GetCampaignResponseSchema, timeoutMs)),
+      published(await called("GetCampaign", GetCampaignRequestSchema, create(GetCampaignRequestSchema, { campaignId }), GetCampaignResponseSchema, timeoutMs)),
     browse: async (timeoutMs) => {
       const found: Published[] = [];
       const end = performance.now() + timeoutMs;
       let pageToken = "";
       for (let page = 0; page < MOST_PAGES; page++) {
         const request = create(BrowseCampaignsRequestSchema, { pageSize: PAGE, pageToken });
-        const answer = await called(`${base}/BrowseCampaigns`, BrowseCampaignsRequestSchema, request, BrowseCampaignsResponseSchema, end - performance.now());
+        const answer = await called("BrowseCampaigns", BrowseCampaignsRequestSchema, request, BrowseCampaignsResponseSchema, end - performance.now());
         found.push(...answer.campaigns.map(published));
         pageToken = answer.nextPageToken;
         if (!pageToken) break;
@@ -86,66 +113,46 @@ export function transportTo(server: string): Transport {
     submit: async (campaignId, campaignDigest, report, timeoutMs) => {
       const reports = [fromReport(report)];
       const request = create(SubmitReportsRequestSchema, { campaignId, campaignDigest, reports });
-      const { results } = await called(`${base}/SubmitReports`, SubmitReportsRequestSchema, request, SubmitReportsResponseSchema, timeoutMs);
+      const { results } = await called("SubmitReports", SubmitReportsRequestSchema, request, SubmitReportsResponseSchema, timeoutMs);
       if (results.length !== 1) throw new TransportError("internal");
       return results[0]!;
     },
   };
 }
 
-/** Refuse a server elsewhere without TLS: anybody on the way could read and replace. */
-function safe(server: string): string {
-  if (!URL.canParse(server)) throw new ParameterError("server", server, "like https://collector.example");
-  const { protocol, hostname } = new URL(server);
+/** Refuse what is elsewhere without TLS: anybody on the way could read and replace. */
+export function safe(name: string, url: string): string {
+  if (!URL.canParse(url)) throw new ParameterError(name, url, `like https://${name === "server" ? "collector" : name}.example`);
+  const { protocol, hostname } = new URL(url);
   const here = ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
   if (protocol !== "https:" && !(protocol === "http:" && here)) {
-    throw new GeoveilError("parameter", "the server must be an https address, or this machine");
+    throw new GeoveilError("parameter", `the ${name} must be an https address, or this machine`);
   }
-  return server.replace(/\/$/, "");
+  return url;
 }
 
-async function called<I extends Message, O extends Message>(
-  url: string,
-  asked: GenMessage<I>,
-  request: I,
-  answered: GenMessage<O>,
-  timeoutMs: number,
-): Promise<O> {
-  const left = Math.max(Math.floor(timeoutMs), 1);
-  let response: Response;
-  let body: Uint8Array | undefined;
+/** What is answered over HTTP in time; nothing of who asks goes along but what browsers add. */
+export async function exchanged(url: string, init: RequestInit, timeoutMs: number): Promise<{ status: number; headers: Headers; body: Uint8Array }> {
   try {
-    response = await fetch(url, {
-      method: "POST",
-      headers: { "Content-Type": "application/proto", "Connect-Protocol-Version": "1", "Connect-Timeout-Ms": `${left}` },
-      body: toBinary(asked, request) as Uint8Array<ArrayBuffer>,
-      signal: AbortSignal.timeout(left),
+    const response = await fetch(url, {
+      ...init,
+      signal: AbortSignal.timeout(Math.max(Math.floor(timeoutMs), 1)),
       credentials: "omit",
       redirect: "error",
       cache: "no-store",
       referrerPolicy: "no-referrer",
     });
-    body = await bodyOf(response);
+    const { status, headers } = response;
+    return { status, headers, body: await bodyOf(response) };
   } catch (error) {
+    if (error instanceof TransportError) throw error;
     // A new error, as that of the platform may quote the request.
-    const late = error instanceof Error && error.name === "TimeoutError";
-    response = Response.error();
-    body = new TextEncoder().encode(JSON.stringify({ code: late ? "deadline_exceeded" : "unavailable" }));
+    throw new TransportError(error instanceof Error && error.name === "TimeoutError" ? "deadline_exceeded" : "unavailable");
   }
-  if (!response.ok) throw failure(response.status, body ?? new Uint8Array());
-  const type = response.headers.get("Content-Type") ?? "";
-  if (type.startsWith("application/proto") && body) {
-    try {
-      return fromBinary(answered, body);
-    } catch {
-      // Said below.
-    }
-  }
-  throw new TransportError("internal");
 }
 
-/** What a server has answered; undefined if it is more than an answer can be: the rest is not read. */
-async function bodyOf({ body }: Response): Promise<Uint8Array | undefined> {
+/** What a server has answered; if it is more than an answer can be, the rest is not read. */
+async function bodyOf({ body }: Response): Promise<Uint8Array> {
   const parts: Uint8Array<ArrayBuffer>[] = [];
   const reader = body?.getReader();
   for (let size = 0; reader; ) {
@@ -154,7 +161,7 @@ async function bodyOf({ body }: Response): Promise<Uint8Array | undefined> {
     size += value.length;
     if (size > MOST_ANSWER) {
       void reader.cancel().catch(() => undefined);
-      return undefined;
+      throw new TransportError("internal");
     }
     parts.push(value);
   }
@@ -166,7 +173,7 @@ interface ConnectFailure {
   details?: { type?: unknown; value?: unknown }[];
 }
 
-function failure(status: number, body: Uint8Array): TransportError {
+export function failure(status: number, body: Uint8Array): TransportError {
   let told: ConnectFailure = {};
   try {
     told = (JSON.parse(new TextDecoder().decode(body)) as ConnectFailure | null) ?? {};

@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Backoff } from "../src/backoff.js";
 import { Campaign } from "../src/campaign.js";
 import { Client, type ClientOptions } from "../src/client.js";
 import { hex, PublicKey, unhex } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
-import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { CampaignEnvelopeSchema, CampaignSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { BrowseCampaignsResponseSchema } from "../src/gen/geoveil/proto/v1/collector_pb.js";
 import { type ReportResult, ReportResultSchema, ReportStatus } from "../src/gen/geoveil/proto/v1/report_pb.js";
 import { describeEpoch, Policy, type PolicyOptions } from "../src/policy.js";
@@ -360,4 +360,38 @@ test("a client without a policy or with an address that is none is refused", () 
   }
   assert.throws(() => PublicKey.parse(5 as unknown as string), { name: "ParameterError" });
   assert.throws(() => describeEpoch({ privacy: DOLLARS, lengthMs: -1 }), { name: "ParameterError", parameter: "lengthMs" });
+});
+
+test("a campaign that asks for a relay is answered through it alone, also what an earlier client drew", async () => {
+  const [own, other] = [9, 7].map((x) => PublicKey.of(new Uint8Array(32).fill(x)));
+  const { campaign: bytes } = fromBinary(CampaignEnvelopeSchema, campaignNamed("signed"));
+  const campaign = toBinary(CampaignSchema, { ...fromBinary(CampaignSchema, bytes), relayOperator: own!.bytes });
+  const server = (operator?: PublicKey): Server => {
+    const made = Object.assign(new Server(), operator && { operator });
+    made.envelope = toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign }));
+    return made;
+  };
+  const storage = new MemoryStorage();
+  const [right, direct] = [server(own), server()];
+  const refusals = [
+    [direct, `to the gateway of ${own}, the policy permits none`],
+    [server(other), `to the gateway of ${own}, the policy permits to the gateway of ${other}`],
+  ] as const;
+  const id = new Campaign(campaign).id;
+  for (const [refused, said] of refusals) {
+    const device = client(refused, { storage });
+    const expected = (error: unknown): boolean => error instanceof GeoveilError && error.code === "policy-refused" && error.message.includes(said);
+    await assert.rejects(device.fetch(id), expected);
+    await assert.rejects(device.contribute(id, 1), expected);
+    assert.ok((await device.offer(id)).acceptable?.includes(said));
+  }
+  const device = client(right, { storage });
+  assert.equal((await device.offer(id)).acceptable, null);
+  await device.contribute(id, 1);
+  // What waits leaves by no other way, although the app now has one, and is not noted as sent.
+  assert.equal((await client(direct, { storage }).flush({ deadlineMs: 500 })).pending, 1);
+  const [waits] = await device.history();
+  assert.deepEqual([waits!.failure, waits!.sent, direct.received.length], ["policy-refused", undefined, 0]);
+  assert.equal((await client(right, { storage }).flush()).acknowledged, 1);
+  assert.equal(right.received.length, 1);
 });

@@ -6,6 +6,7 @@ import { Campaign, digest, messageOf } from "../src/campaign.js";
 import { Client } from "../src/client.js";
 import { whatItTells } from "../src/consent.js";
 import { demandOf } from "../src/demand.js";
+import { hex } from "../src/envelope.js";
 import { GeoveilError, PrivateValueError } from "../src/errors.js";
 import { CampaignEnvelopeSchema, CampaignSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { Policy, type PolicyOptions } from "../src/policy.js";
@@ -58,10 +59,12 @@ test("the same answers and bits give the same reports and charges", () => {
   }
 });
 
-test("a campaign that asks for a relay, a token or a window is refused by name", () => {
+test("a campaign says by whose relay it is answered, and one that asks for a token or has a window is refused by name", () => {
   const message = messageOf(forms.get(sound[0]!.name)!);
   const other = (change: object): Uint8Array => toBinary(CampaignSchema, { ...message, ...change });
-  assert.throws(() => readForm(other({ relayOperator: new Uint8Array(32).fill(9) })), /asks for a relay/);
+  const operator = new Uint8Array(32).fill(9);
+  assert.equal(String(readForm(other({ relayOperator: operator })).relayOperator), `ed25519:${hex(operator)}`);
+  for (const wrong of [new Uint8Array(31), new Uint8Array(32)]) assert.throws(() => readForm(other({ relayOperator: wrong })), /public key must be/);
   assert.throws(() => readForm(other({ tokenKey: new Uint8Array(256).fill(9) })), /asks for a token/);
   assert.throws(() => readForm(other({ window: { $typeName: "google.protobuf.Duration", seconds: 9n, nanos: 0 } })), /has a window/);
 });
