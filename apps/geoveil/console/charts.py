@@ -25,8 +25,8 @@ from geoveil.analyst import (
     outlines_of,
     place_for_name,
 )
-from geoveil.campaign import digits
 from geoveil.console.layer import MapFeature
+from geoveil.console.rendering import significant
 
 if TYPE_CHECKING:
     from geoveil.console.progress import ReportsOverTime
@@ -103,7 +103,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 def number(value: float) -> str:
     """Return a number beside an axis."""
     if 0 < abs(value) < 1e-3:
-        return digits(float(f"{value:.3g}"))
+        return significant(value)
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.0f}"
 
 

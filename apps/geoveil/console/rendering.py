@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst import cell_text
-from geoveil.campaign import likelihood
+from geoveil.campaign import digits, likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -35,6 +35,7 @@ def templates() -> Environment:
         "count": lambda number: f"{number:,}",
         "date": date_text,
         "percent": percent,
+        "significant": significant,
         "heading": lambda key: key.replace("_", " "),
     }
     return made
@@ -67,6 +68,16 @@ def date_text(date: datetime) -> str:
     """
     there = date.astimezone(UTC)
     return f"{there.day} {there:%B %Y, %H:%M} UTC"
+
+
+def significant(number: float) -> str:
+    """Return a number to three digits, without a power of ten.
+
+    Example:
+        >>> significant(1234.5), significant(0.0000123)
+        ('1,230', '0.0000123')
+    """
+    return digits(float(f"{number:.3g}"))
 
 
 def percent(share: float) -> str:

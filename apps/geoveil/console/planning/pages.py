@@ -42,7 +42,7 @@ from geoveil.console.kept import Kept
 from geoveil.console.planning.plan_form import PEOPLE, PLACES, QUESTIONS, PlanForm
 from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
-from geoveil.console.rendering import date_text, privacy_words
+from geoveil.console.rendering import date_text, privacy_words, significant
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
 _MOST_KEPT = 256
@@ -302,8 +302,8 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
         value = str(math.ceil(number)) if whole else f"{number:.15g}"
         text = {
             "participants": f"Ask {math.ceil(number):,} people",
-            "target_error": f"Accept ±{number:.3g}",
-            "epsilon": f"Take ε = {number:.3g}",
+            "target_error": f"Accept ±{significant(number)}",
+            "epsilon": f"Take ε = {significant(number)}",
         }.get(other)
         if text is not None:
             ways.append((f"{other}={value}", text))
