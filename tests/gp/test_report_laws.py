@@ -1,5 +1,6 @@
 """Laws of reports from cells, against brute force on meshes that are dense where profiles bend."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +24,7 @@ from geoveil.gp import (
     Threshold,
     report_laws,
 )
+from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.deconvolution.kernel import KernelEstimator, planar_expectation, reach
 from geoveil.gp.deconvolution.raster import RasterGrid
 from geoveil.gp.errors import ContradictionError
@@ -288,6 +290,28 @@ def test_noise_is_least_inside_of_a_plateau_between_two_bands(growth, reach):
     assert (scale >= least[cell] * (1 - 1e-9)).all()
     assert (scale <= most[cell] * (1 + 1e-9)).all()
     assert scale[cell == 1].min() < 0.9 * min(scale[cell == 1][[0, -1]])
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("reach", [0.0, 2.0, np.inf])
+def test_noise_is_bounded_on_every_cell_of_every_kind_of_profile(growth, reach):
+    """Dense search. Control: where it is level, the rate at which it could fall says far less."""
+    step, bell = ((0.0, 1.0), (0.0, 1.0), (1.0, 1.0)), GaussianKernel(0.0, 1.0)
+    queries = [Threshold(0.0, 1.0), Threshold(0.0, 1.0, "smoothstep"), bell]
+    queries.append(Linear(TabulatedProfile(*step), 1.0))
+    for query in queries:
+        mechanism = SmoothMechanism(query, GeoPrivacy(1.0, per=0.05), growth=growth, reach=reach)
+        turns, near = mechanism._turns(), np.random.default_rng(77).uniform(-4, 4, 12)
+        edges = np.unique(np.concatenate([query.profile.cells(0.0), turns, near]))
+        least, most = mechanism._scale_range(edges)
+        for low, high, a, b in zip(edges[:-1], edges[1:], least, most, strict=True):
+            scale = mechanism._scale(np.linspace(low, high, 400), FLOAT)
+            assert a * (1 - 1e-9) <= np.min(scale)
+            assert np.max(scale) <= b * (1 + 1e-9)
+    level = np.array([0.1, 0.9])  # the table, and its band
+    assert mechanism._scale_range(level)[0] >= 0.999 * mechanism._scale_range(level)[1]
+    assert math.exp(-0.8 * float(mechanism._beta) / 2) < 0.5
 
 
 def test_the_greatest_estimated_variance_of_points_is_found():

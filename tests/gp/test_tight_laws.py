@@ -15,6 +15,7 @@ from geoveil.gp import (
     Disc,
     GaussianKernel,
     GeoPrivacy,
+    Linear,
     LocalPrivacy,
     Polygon,
     Query,
@@ -22,11 +23,13 @@ from geoveil.gp import (
     Range,
     ReportMoments,
     SmoothMechanism,
+    TabulatedProfile,
     Threshold,
     TwoWayThreshold,
     VectorSmoothMechanism,
 )
 from geoveil.gp.report_laws import law_of_symmetric_noise
+from geoveil.gp.smooth.certified import LinearBound
 
 PRIVACY = GeoPrivacy(1.0, per=0.5)
 LINE = (Threshold(0.0, 1.0), Range(2.0, 4.0, 0.5, "smoothstep"), GaussianKernel(3.0, 1.0))
@@ -115,3 +118,27 @@ def test_the_law_of_a_polygon_ends_where_nobody_is_farther_inside(make: Any) -> 
         outside, loose = hull_less_people(law, f, v)
         assert outside <= 1e-9
         assert loose <= 0.05
+
+
+@pytest.mark.deep
+def test_the_law_of_a_table_with_a_needle_is_attained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that is level over long cells. Control: bounds by the rate at which it could fall."""
+    at = (0.0, 80.0, 317.0, 950.0, 1_738.0, 10_630.0, 10_771.0, 10_771.1)
+    table = TabulatedProfile(at, (-33, -44.8, 40.2, -1.5, -13.7, -31.5, 47.6, 11.8), (0.0,) * 14)
+
+    def looked_at() -> tuple[float, float]:
+        mechanism = SmoothMechanism(
+            Linear(table, 1.0), GeoPrivacy(1.0, per=0.0125), growth="linear", reach=math.inf
+        )
+        s = np.interp(np.arange(0, 7, 1 / 400), range(8), at)
+        away = np.geomspace(1e-5, 1e6, 120)
+        s = np.unique(np.concatenate([s, *(k + way * away for k in at for way in (-1, 1))]))
+        law = mechanism.law()
+        assert law is not None
+        return hull_less_people(law, np.asarray(table.value(s)), mechanism.moments(s)[1])
+
+    outside, loose = looked_at()
+    assert outside <= 1e-9
+    assert loose <= 0.05
+    monkeypatch.setattr(LinearBound, "least", property(lambda b: (b._at, 0 * b._inverse[1:])))
+    assert looked_at()[1] > 0.05

@@ -25,13 +25,18 @@ from geoveil.gp.report_moments import ReportMoments
 
 _LOOSE = 1 / 400
 """Width of what is not known within a cell, relative to what moments are anywhere."""
-_MOST_CELLS, _ROUNDS = 2_048, 8
+_MOST_CELLS, _FEW_MORE, _ROUNDS = 2_048, 300, 8
+"""Cells and rounds at most, and cells fewer than which are not worth another round."""
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
 _STRIP, _BLOCK = 16, 2**15
 """Boxes that are taken together at first, and numbers that are computed at a time."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
+_OUT, _APART = 1 / 100, 0.1
+_WAYS = np.array(list(product((-1.0, 0.0, 1.0), repeat=4)))
+"""How far cells may stick out, relative to how far people are apart in a way, or to `_APART` of how
+far they are apart in a moment; and the ways, in multiples of the latter."""
 _SLACK = 0.002
 """What half a box is made larger by, relative to its distance from moments that are 0 or 1."""
 
@@ -153,16 +158,37 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
         value: the least and the greatest f on each cell, shape (2, n).
         noise: the least and the greatest variance, (2, n).
     """
+    points = np.concatenate(_lifted(value, noise))
+    return ReportMoments(points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2))
+
+
+def beyond_others(value: Array, noise: Array) -> Array:
+    """Return how far each cell sticks out beyond what is attained anywhere, shape (n,).
+
+    1 is `_OUT` of how far people are apart, in the way of `_WAYS` in which it is farthest out.
+    """
+    corners = _lifted(value, noise)
+    spans = np.ptp(np.concatenate(corners), axis=0)
+    ways = _WAYS / np.maximum(spans, 1e-300)
+    high = low = corners[0] @ ways.T
+    for corner in corners[1:]:
+        heights = corner @ ways.T
+        high, low = np.maximum(high, heights), np.minimum(low, heights)
+    attained = low.max(axis=0)
+    apart = np.maximum(attained + attained[::-1], _APART)  # the ways are there and back
+    return np.asarray(((high - attained) / (apart * _OUT)).max(axis=1))
+
+
+def _lifted(value: Array, noise: Array) -> list[Array]:
+    """Return E y, E y², E y³ and Var y, (n, 4), at corners of cells: the laws that exist first."""
     corners = _corners(*value)
-    points, noises = [], []
-    for corner in (corners[0], corners[3], corners[1], corners[2]):
-        for variance in noise:
-            lift = np.stack([np.zeros_like(variance), variance, 3 * corner[:, 0] * variance], 1)
-            points.append(corner + lift)
-            noises.append(variance)
-    return ReportMoments(
-        np.concatenate(points), 4 * value.shape[1], np.stack([np.concatenate(noises)] * 2)
-    )
+    none = np.zeros_like(noise[0])
+    return [
+        np.stack([none, variance, 3 * corner[:, 0] * variance, variance], axis=1)
+        + np.append(corner, none[:, None], axis=1)
+        for corner in (corners[0], corners[3], corners[1], corners[2])
+        for variance in noise
+    ]
 
 
 def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
@@ -256,10 +282,15 @@ def cut_while_loose(
 
 
 def _cut(edges: Array, loose: Array) -> Array:
-    """Return edges with cells cut into more, the loosest first, until there are enough of them."""
-    parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
+    """Return edges with cells cut into more, the loosest first, by half of what may be added.
+
+    Which are the loosest is known better once the others are shorter.
+    """
+    more = (_MOST_CELLS - len(loose)) // 2
+    most = min(max(more // (int((loose > 1).sum()) or 1) + 1, 2), 8)
+    parts = np.clip(np.ceil(np.sqrt(loose)), 1, most).astype(np.intp)
     order = np.argsort(-loose)
-    fits = np.cumsum(parts[order] - 1) <= _MOST_CELLS - len(loose)
+    fits = np.cumsum(parts[order] - 1) <= (more if more > _FEW_MORE else 0)
     parts[order[~fits]] = 1
     cell = np.repeat(np.arange(len(parts)), parts)
     step = np.arange(len(cell)) - np.repeat(np.cumsum(parts) - parts, parts)

@@ -19,7 +19,7 @@ from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_laws import cut_while_loose, law_of_symmetric_noise
+from geoveil.gp.report_laws import beyond_others, cut_while_loose, law_of_symmetric_noise
 from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 40
@@ -33,8 +33,8 @@ to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
 
-_VALUES, _NOISES = 32, 64
-"""Parts of all values, and of the largest variance, that a cell of a law is cut to."""
+_VALUES, _NOISES, _LARGE = 64, 32, 1000
+"""Parts of all values, of a variance, and of the largest, that a cell of a law may be wide."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
 """Factor above the rounding of a few float operations on a public parameter."""
@@ -88,9 +88,12 @@ class AdditiveMechanism(QueryMechanism):
         def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
             value, _ = profile.ranges(edges, 0.0)
             noise = np.square(self._scale_range(edges)) * self.noise.variance
-            wide = np.diff(value, axis=0)[0] / np.ptp(profile.bounds) * _VALUES
-            loose = np.diff(noise, axis=0)[0] / noise.max() * _NOISES
-            return (value, noise), np.square(np.maximum(wide, loose))
+            most = noise.max()
+            # From the mean and the variance of answers the noise follows, however little it is.
+            wide = np.diff(value, axis=0)[0] / max(most**0.5 / 5, np.ptp(profile.bounds) / _VALUES)
+            loose = np.diff(noise, axis=0)[0] / (noise[1] / _NOISES + most / _LARGE)
+            far = np.max([beyond_others(value, noise), wide, loose], axis=0)
+            return (value, noise), np.square(far)
 
         edges, (value, noise) = cut_while_loose(edges, look)
         # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.

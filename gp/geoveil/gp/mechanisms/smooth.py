@@ -98,9 +98,11 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         low, high = np.sort([at[:-1], at[1:]], axis=0)
         moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
         middle = np.sqrt(low) * np.sqrt(high)
-        within = self.query.profile.steepest_within(edges, self._beta, *self._growing)
-        most = np.minimum(np.maximum(high, within / float(self._eta)), middle * moved)
-        return np.stack([middle / moved, np.maximum(most, high)])
+        within = self.query.profile.bounds_within(edges, self._beta, *self._growing)
+        least, steepest = within / float(self._eta)
+        most = np.minimum(np.maximum(high, steepest), middle * moved)
+        least = np.minimum(np.maximum(middle / moved, least), low)
+        return np.stack([least, np.maximum(most, high)])
 
 
 class SmoothMechanism(BoundedMechanism):

@@ -38,7 +38,7 @@ class _Search:
             turns = [turn for turn in query.profile.turns(vector.reach) if math.isfinite(turn)]
             edges = distinct(np.concatenate([query.profile.cells(0.0), turns]))
             (at,) = vector._bounds([query], [edges], FLOAT)
-            steepest.append(max(at.max(), query.profile.steepest_within(edges, *growing).max()))
+            steepest.append(max(at.max(), query.profile.bounds_within(edges, *growing)[1].max()))
             around.append(_around(query, float(np.abs(edges).max())))
         self.steepest = np.array(steepest)[:, None]
         self.everywhere = float(self._heaviest(self.steepest)[0])

@@ -56,6 +56,11 @@ class CertifiedBound(ABC):
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return B(u)."""
 
+    @property
+    @abstractmethod
+    def least(self) -> tuple[Array, Array]:
+        """Edges of cells, (n + 1,), and lower bounds of B on them, (n,), in doubles."""
+
 
 class ExponentialBound(CertifiedBound):
     """g(t) = e^t: on cell i, B(u) = max(M_i, B_i e^{−β(u−u_i)}, B_{i+1} e^{−β(u_{i+1}−u)}).
@@ -78,6 +83,12 @@ class ExponentialBound(CertifiedBound):
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         return self._floats(np.asarray(u)) if ops.rounded else self._ball(u, ops)
+
+    @property
+    def least(self) -> tuple[Array, Array]:
+        # Where it falls from both ends it is least where the two meet.
+        meet = (self._node[:-1] + self._node[1:] - self.beta * np.diff(self.edges)) / 2
+        return self.edges, np.exp(np.maximum(self._cells[1:-1], meet))
 
     def _floats(self, u: Array) -> Array:
         index = np.searchsorted(self.edges, u, side="right")
@@ -194,6 +205,10 @@ class LinearBound(CertifiedBound):
         run = (v[1:] - v[:-1] - end * length)[bent] / (start - end)[bent]
         bends = first[bent] + run
         return bends[(bends > first[bent]) & (bends < last[bent])]
+
+    @property
+    def least(self) -> tuple[Array, Array]:
+        return self._at, 1 / np.maximum(self._inverse[:-1], self._inverse[1:])
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         if ops.rounded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
@@ -131,15 +132,16 @@ class Profile(ABC):
             bounds += np.diff(bounds, axis=0) * np.array([[-1.0], [1.0]]) * _STEEPEST * _BESIDE
         return g, h
 
-    def steepest_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
-        """Return upper bounds of B, (n,), on cells where it exceeds its values at both ends.
+    def bounds_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
+        """Return bounds of B on cells, (2, n), which hold where its values at both ends do not.
 
-        `turns` are among the edges. Arguments as `smooth_bound`.
+        `turns` are among the edges: where there are no others, the ends do. Arguments as
+        `smooth_bound`.
         """
-        return np.zeros(len(edges) - 1)
+        return np.repeat([[math.inf], [0.0]], len(edges) - 1, axis=1)
 
     def turns(self, reach: float) -> tuple[float, ...]:
-        """Return where B may turn, unless `steepest_within` says it."""
+        """Return where B may turn, unless `bounds_within` says it."""
         return ()
 
     @abstractmethod

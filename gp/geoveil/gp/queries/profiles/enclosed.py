@@ -237,10 +237,13 @@ class EnclosedProfile(Profile):
         """Return bounds of φ, φ' and φ'' by u, for u in a cell that is part of one of `cells`."""
         return ((-math.inf, math.inf),) * 3
 
-    def steepest_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
+    def bounds_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
         rate = round_down(Fraction(beta) * Fraction(self.scale))
         bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
-        return over(bound.edges, bound.steepest, self._folded(edges), np.maximum) / self.scale
+        u, (at, least) = self._folded(edges), bound.least
+        around = np.array([-math.inf, *at, math.inf]), np.array([0.0, *least, 0.0])
+        low = over(*around, u, np.minimum) * (1 - 1e-12)
+        return np.stack([low, over(bound.edges, bound.steepest, u, np.maximum)]) / self.scale
 
     def _folded(self, edges: Array) -> Array:
         """Return the two ends of each cell in units of the scale, (2, n); on a ray, of |u|."""
