@@ -35,8 +35,8 @@ export function rowsOf(campaign, value, others) {
   return [{ label: "Your answer", values: drawn(mine) }, ...others.map(({ by, label }) => ({ label, values: drawn([mine[0] + by, ...mine.slice(1)]) }))];
 }
 
-/** The rows as a picture, each dot a report, and what it shows in words. */
-export function dots(rows, what) {
+/** The rows as a picture, each dot a report, and what it shows in words; marks are numbers to draw a line at. */
+export function dots(rows, what, marks = []) {
   const all = rows.flatMap(({ values }) => values);
   const [low, high] = [Math.min(0, ...all), Math.max(...all) > Math.min(0, ...all) ? Math.max(...all) : 1];
   const row = 24 + 2 * DOT * MOST_HIGH;
@@ -65,6 +65,11 @@ export function dots(rows, what) {
     }
   });
   const foot = rows.length * row + 15;
+  for (const mark of marks.filter((one) => low + 0.1 * (high - low) < one && one < high - 0.1 * (high - low))) {
+    const x = (WIDTH * (mark - low)) / (high - low);
+    box.prepend(element("line", { x1: x, x2: x, y1: 0, y2: foot - 12, class: "mark" }));
+    box.append(element("text", { x, y: foot, class: "small", "text-anchor": "middle" }, number(mark, 3)));
+  }
   const ends = [element("text", { x: 0, y: foot, class: "small" }, number(low, 3)), element("text", { x: WIDTH, y: foot, class: "small", "text-anchor": "end" }, number(high, 3))];
   box.append(...ends);
   return box;

@@ -302,7 +302,7 @@ function hundred(campaign, question) {
   const edge = campaign.questions[0]?.query.at;
   if (typeof edge === "number" && !scale) others.push({ by: 2 * (edge - value), label: `${number(2 * edge - value)} ${valueUnit}` }); // beyond what is asked
   const what = campaign.questions.length ? `A hundred reports on “${campaign.questions[0].label}” that could be drawn.` : "A hundred reports that could be drawn.";
-  at("dots").replaceChildren(dots(rowsOf(campaign, value, others), what));
+  at("dots").replaceChildren(dots(rowsOf(campaign, value, others), what, campaign.questions.length ? [0, 1] : []));
   say("dots-text", `${what} One like those of the first row is sent. Whoever reads it has to say which row it came from.`);
 }
 
