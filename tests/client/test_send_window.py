@@ -1,9 +1,7 @@
 """A window: reports leave at random times of their own, which nothing that happened shows."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from scipy.stats import chisquare, ks_2samp, kstest
 
 from geoveil.campaign import Campaign, decode, seal
-from geoveil.client import FILE_NAME, CampaignNotOpen, Limit, Policy, ReportBuilder
+from geoveil.client import CampaignNotOpen, Limit, Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, ParameterError
 
 Make = Callable[..., Any]
@@ -138,20 +136,6 @@ def test_the_background_looks_again(make_client: Make, collector: Any, make_camp
     assert 0 <= wait_s <= 61
     steps = client._sender.work()
     assert client._effects.run(steps, client._stop) == pytest.approx(min(wait_s, 60), abs=1)
-
-
-def test_a_journal_without_departures_is_brought_up_to_date(
-    make_either: Make, tmp_path: Path
-) -> None:
-    chosen: dict[str, Any] = {"policy": POLICY, "state_dir": tmp_path / "state"}
-    client = make_either(**chosen, fetched=("income",))
-    receipt = client.contribute("income", 52_000)
-    client.close(0)
-    with closing(sqlite3.connect(tmp_path / "state" / FILE_NAME)) as connection, connection:
-        connection.executescript("DROP TABLE departure; PRAGMA user_version = 11;")
-    client = make_either(**chosen)
-    assert client.history() == (receipt,)
-    assert client.flush().acknowledged == 1
 
 
 def departures(campaign: Campaign, source: Any, count: int) -> np.ndarray:

@@ -432,33 +432,15 @@ def test_a_mark_that_is_none_says_nothing(directory: Path, tmp_path: Path, conte
     file.close()
 
 
-def test_an_upgrade_is_made_once_and_whole(directory: Path, tmp_path: Path) -> None:
+def test_another_format_is_refused_and_kept(directory: Path) -> None:
     old = opened(directory)
     write(old, "a")
     old.close()
-    made: list[str] = []
-
-    def upgrade(connection: sqlite3.Connection) -> None:
-        made.append("once")
-        connection.execute("ALTER TABLE word ADD COLUMN length INTEGER")
-        connection.execute("UPDATE word SET length = length(text)")
-        if len(made) == 1:
-            raise JournalError("row", "it is damaged")
-
-    def newer() -> StateFile:
-        return StateFile(directory, NAME, SCHEMA, 2, upgrades={1: upgrade})
-
-    with pytest.raises(JournalError, match="damaged"):
-        newer()
-    opened(directory).close()  # nothing has changed
-    first, second = newer(), newer()
-    for file in (first, second):
-        with file.transaction(writes=False) as connection:
-            assert connection.execute("SELECT * FROM word").fetchall() == [("a", 1)]
-        file.close()
-    assert len(made) == 2
-    with pytest.raises(JournalError, match="its format is 2, this geoveil knows 1"):
-        opened(directory)
+    with pytest.raises(JournalError, match="its format is 1, this geoveil knows 2"):
+        StateFile(directory, NAME, SCHEMA, 2)
+    again = opened(directory)
+    assert words(again) == ["a"]
+    again.close()
 
 
 def test_the_log_is_copied_once_in_a_while(directory: Path) -> None:

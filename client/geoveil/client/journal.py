@@ -53,7 +53,6 @@ from geoveil.client.journal_schema import (
     DELAY,
     DELAYED,
     DELAYED_AS,
-    DEPARTURES,
     FIND,
     HISTORY,
     PENDING,
@@ -71,7 +70,7 @@ from geoveil.client.journal_schema import (
     WRITTEN_ONCE,
 )
 from geoveil.client.ledger import HistoryOf, SpendingHistory
-from geoveil.client.state_file import StateFile, commits_of, run
+from geoveil.client.state_file import StateFile, commits_of
 
 FILE_NAME = "journal.sqlite3"
 Permit: TypeAlias = Callable[[HistoryOf], None]
@@ -119,7 +118,6 @@ class Journal:
             FILE_NAME,
             SCHEMA,
             VERSION,
-            upgrades={11: lambda connection: run(connection, DEPARTURES)},
             check=_check,
         )
         self.durable = self._file.durable

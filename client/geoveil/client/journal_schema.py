@@ -114,7 +114,7 @@ CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-DEPARTURES = """
+_DEPARTURES = """
 CREATE TABLE departure (
     campaign_id TEXT NOT NULL,
     period INTEGER NOT NULL,
@@ -126,7 +126,7 @@ CREATE TRIGGER delayed AFTER INSERT ON departure BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-SCHEMA = _REPORTS + _READINGS + _POINTS + DEPARTURES
+SCHEMA = _REPORTS + _READINGS + _POINTS + _DEPARTURES
 _COLUMNS = (
     "campaign_id, period, digest, report, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"

@@ -11,11 +11,11 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
@@ -113,7 +113,6 @@ class StateFile:
         schema: SQL that makes its tables. One more, `state`, has one row: `commits` counts them,
             and triggers of the schema keep in `rows` which rows there are.
         version: the number of the schema, which is kept in the file.
-        upgrades: earlier version → SQL to `version`, in one transaction.
         check: reads all rows, and raises JournalError if one has changed.
 
     Attributes:
@@ -135,12 +134,10 @@ class StateFile:
         schema: str,
         version: int,
         *,
-        upgrades: Mapping[int, Use] = MappingProxyType({}),
         check: Use = lambda connection: None,
     ) -> None:
         self._script = f"{_STATE}{schema}PRAGMA user_version = {version};"
         self._version = version
-        self._upgrades = upgrades
         self._check = check
         self._commits = self.counted = 0
         self._lock = threading.Lock()
@@ -256,7 +253,10 @@ class StateFile:
         Raises:
             JournalError: if it is damaged or of another version.
         """
-        self._bring_up_to_date(connection)
+        version = _version(connection)
+        if version != self._version:
+            reason = f"its format is {version}, this geoveil knows {self._version}"
+            raise JournalError(self.place, reason)
         connection.execute("BEGIN")  # all that is read is of one state
         _check_structure(connection, self.place)
         commits = commits_of(connection)
@@ -266,21 +266,6 @@ class StateFile:
         self._check(connection)
         connection.execute("COMMIT")
         return commits
-
-    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
-        version = _version(connection)
-        if version in self._upgrades:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) == version:  # no other process was faster
-                _check_structure(connection, self.place)
-                run(connection, _STATE)
-                self._upgrades[version](connection)
-                connection.execute(f"PRAGMA user_version = {self._version}")
-            connection.execute("COMMIT")
-            version = _version(connection)
-        if version != self._version:
-            reason = f"its format is {version}, this geoveil knows {self._version}"
-            raise JournalError(self.place, reason)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
