@@ -15,6 +15,7 @@ from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
     Linear,
+    LipschitzMechanism,
     PlanarLaplace,
     Radial,
     RandomizedResponse,
@@ -290,6 +291,18 @@ def test_noise_is_least_inside_of_a_plateau_between_two_bands(growth, reach):
     assert (scale >= least[cell] * (1 - 1e-9)).all()
     assert (scale <= most[cell] * (1 + 1e-9)).all()
     assert scale[cell == 1].min() < 0.9 * min(scale[cell == 1][[0, -1]])
+
+
+@pytest.mark.parametrize("unit", [1e-40, 1e9, 1e40])
+def test_the_same_noise_for_everyone_has_a_law_in_any_unit(unit):
+    """Oracle: the law in units of the answer."""
+    laws = []
+    for size in (1.0, unit):
+        table = TabulatedProfile((0.0, 1.0, 3.0), (0.0, size, -size), (0.0,) * 4)
+        laws.append(LipschitzMechanism(Linear(table, 1.0), GeoPrivacy(1.0, per=1.0)).law())
+    np.testing.assert_allclose(
+        laws[1].points / unit ** np.arange(1, 4), laws[0].points, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.deep(keep=1)

@@ -33,10 +33,10 @@ _STRIP, _BLOCK = 16, 2**15
 """Boxes that are taken together at first, and numbers that are computed at a time."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
-_OUT, _APART = 1 / 100, 0.1
+_OUT, _APART, _LEVEL = 1 / 100, 0.1, 1e-9
 _WAYS = np.array(list(product((-1.0, 0.0, 1.0), repeat=4)))
 """How far cells may stick out, relative to how far people are apart in a way, or to `_APART` of how
-far they are apart in a moment; and the ways, in multiples of the latter."""
+far in a moment, of which that is at least `_LEVEL`; and the ways, in multiples of the latter."""
 _SLACK = 0.002
 """What half a box is made larger by, relative to its distance from moments that are 0 or 1."""
 
@@ -168,8 +168,9 @@ def beyond_others(value: Array, noise: Array) -> Array:
     1 is `_OUT` of how far people are apart, in the way of `_WAYS` in which it is farthest out.
     """
     corners = _lifted(value, noise)
-    spans = np.ptp(np.concatenate(corners), axis=0)
-    ways = _WAYS / np.maximum(spans, 1e-300)
+    low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
+    spans = np.maximum(high - low, _LEVEL * np.maximum(np.abs(low), np.abs(high)))
+    ways = _WAYS / np.maximum(spans, 1e-300)  # 0 for an answer, and a noise, that nobody has
     high = low = corners[0] @ ways.T
     for corner in corners[1:]:
         heights = corner @ ways.T

@@ -33,8 +33,8 @@ to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
 
-_VALUES, _NOISES, _LARGE = 64, 32, 1000
-"""Parts of all values, of a variance, and of the largest, that a cell of a law may be wide."""
+_NOISES, _LARGE = 32, 1000
+"""Parts of a variance, and of the largest, that a cell of a law may be wide."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
 """Factor above the rounding of a few float operations on a public parameter."""
@@ -88,9 +88,9 @@ class AdditiveMechanism(QueryMechanism):
         def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
             value, _ = profile.ranges(edges, 0.0)
             noise = np.square(self._scale_range(edges)) * self.noise.variance
-            most = noise.max()
+            most, span = noise.max(), np.ptp(profile.bounds)
             # From the mean and the variance of answers the noise follows, however little it is.
-            wide = np.diff(value, axis=0)[0] / max(most**0.5 / 5, np.ptp(profile.bounds) / _VALUES)
+            wide = np.diff(value, axis=0)[0] / np.clip(most**0.5 / 5, span / 64, span / 32)
             loose = np.diff(noise, axis=0)[0] / (noise[1] / _NOISES + most / _LARGE)
             far = np.max([beyond_others(value, noise), wide, loose], axis=0)
             return (value, noise), np.square(far)
