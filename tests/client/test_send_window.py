@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ from scipy.stats import chisquare, ks_2samp, kstest
 
 from geoveil.campaign import Campaign, decode, seal
 from geoveil.client import CampaignNotOpen, Limit, Policy, ReportBuilder
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import (
+    Cap,
+    DebiasedLaplace,
+    GeoPrivacy,
+    ParameterError,
+    Threshold,
+    central_privacy,
+)
+from tests.gp.test_shuffle import black_box
 
 Make = Callable[..., Any]
 ALPHA = 1e-6
@@ -197,3 +206,32 @@ def test_windows_that_leave_no_time_to_answer_are_refused(
 def test_a_window_is_signed(windowed: Campaign) -> None:
     assert decode(windowed.encoded) == windowed
     assert replace(windowed, window=None).encoded != windowed.encoded
+
+
+@pytest.mark.deep(keep=0, rest=0)
+def test_a_black_box_finds_no_more_than_the_central_epsilon_in_what_arrives() -> None:
+    # 2 × 50,000 histories of 100 capped reports in the order in which they leave: of somebody who
+    # answers first, at either value, with weights for early and for all arrivals; seed 23.
+    draw, n, lots, unit = np.random.default_rng(23), 100, 50_000, GeoPrivacy(1.0, per=1.0)
+    query = Cap(1.0, 1.0).on(Threshold(0.0, 2.0, "smoothstep"), unit.exact_rate)
+    mechanism = DebiasedLaplace(query, unit)
+    bound = central_privacy(2.0, n, delta=1e-3)
+    window_us = 2 * DAY // TICK
+
+    def most(of_answering_at: float | None) -> float:
+        """Return the most that is proven; of times from the hour of the others' answers, if any."""
+
+        def lot(value: float) -> np.ndarray:
+            values = np.column_stack([np.full((lots, 1), value), np.full((lots, n - 1), -90.0)])
+            reports = mechanism.simulate(values, draw)
+            times = draw.integers(window_us, size=(lots, n)) / window_us
+            if of_answering_at is not None:
+                times = of_answering(np.array([0.0] + [of_answering_at] * (n - 1)), times)
+            return np.take_along_axis(reports, np.argsort(times, axis=1), axis=1)
+
+        arrived = [lot(90.0), lot(-90.0)]
+        weights = (np.ones(n), np.arange(n) == 0, np.exp(-np.arange(n)))
+        return max(black_box(arrived, partial(np.dot, w), bound.delta) for w in weights)
+
+    assert most(None) <= bound.epsilon < 2.0
+    assert most(0.98) > bound.epsilon  # control: the hour of answering shows

@@ -15,6 +15,7 @@ from geoveil.analyst.campaigns import (
     softness_of_points,
 )
 from geoveil.analyst.central import (
+    CentralWish,
     central_record as central_record,
     central_text as central_text,
     of_one_question as of_one_question,
@@ -238,6 +239,7 @@ __all__ = [
     "Between",
     "ByGroup",
     "CampaignEstimates",
+    "CentralWish",
     "Change",
     "Changes",
     "ChosenBands",

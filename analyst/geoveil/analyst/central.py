@@ -1,6 +1,8 @@
 """What the reports of a campaign promise together, if somebody puts them in random order."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from geoveil.campaign import (
@@ -12,7 +14,40 @@ from geoveil.campaign import (
     rounded_up,
     to_one,
 )
-from geoveil.gp import GeoPrivacy, central_privacy
+from geoveil.gp import GeoPrivacy, central_privacy, validation
+
+_EIGHTHS, _MOST = 8, 48
+"""ε of a report is looked for in eighths, as caps are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralWish:
+    """A central ε between any two values that the cap of a campaign is to keep.
+
+    Raises:
+        ParameterError: if a field is out of range.
+    """
+
+    epsilon: float
+    """In (0, 48]."""
+    honest: int
+    """How many honest reports answer the same question, from 1 to 10⁸."""
+    delta: float | None = None
+    """In (0, 1); None: 10⁻⁶, or 0.01/honest if that is less."""
+
+    def __post_init__(self) -> None:
+        validation.between("central", self.epsilon, 0, _MOST, low_open=True)
+        self.of(1.0)
+
+    def of(self, largest_epsilon: float) -> float:
+        """Return the central ε of reports of which each has this ε between any two values."""
+        return central_privacy(largest_epsilon, self.honest, delta=self.delta).epsilon
+
+    @property
+    def largest_epsilon(self) -> float:
+        """The most that a report may have, in eighths; 0 if an eighth is too much."""
+        tried = range(1, _MOST * _EIGHTHS + 1)
+        return bisect_right(tried, self.epsilon, key=lambda i: self.of(i / _EIGHTHS)) / _EIGHTHS
 
 
 def central_record(

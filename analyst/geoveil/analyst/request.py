@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.analyst.central import CentralWish
 from geoveil.analyst.planner import (
     ALLOCATIONS,
     KINDS,
@@ -241,6 +242,8 @@ class PlanRequest:
     """What perturbs answers, in the words in which campaigns are made of it; None for the best."""
     scale: LogScale | None = None
     """On which numbers are compared by ratio: questions, prior and privacy are of logarithms."""
+    central: CentralWish | None = None
+    """What the campaign's cap is to keep; None: it has the least that costs little."""
 
     @classmethod
     def of(
@@ -264,6 +267,7 @@ class PlanRequest:
         delta: float = 0.0,
         reach: float = math.inf,
         scale: LogScale | None = None,
+        central: CentralWish | None = None,
     ) -> "PlanRequest":
         """Return a request for a plan.
 
@@ -288,6 +292,7 @@ class PlanRequest:
             delta: δ of the promise, in [0, 1).
             reach: with a δ, the largest distance at which it is stated, in the unit.
             scale: of numbers that are compared by ratio.
+            central: what the campaign's cap is to keep, whatever it costs.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
@@ -363,6 +368,7 @@ class PlanRequest:
             attribute=attribute or source.attribute,
             mechanism=mechanism,
             scale=scale,
+            central=central,
         )
 
     @property

@@ -36,6 +36,13 @@ def print_planned(
     (print_plan if "alternatives" in report else _print_comparison)(report, console)
     if report.get("central") is not None:
         console.tell(central_text(report["central"], privacy))
+    if "cap" in report:
+        cap = report["cap"]
+        console.tell(
+            f"The cap for that is {cap['below']:g} noise scales outside and {cap['above']:g}"
+            f" inside, and bands fit within it: 95 % errors are up to ±{cap['error_95']:.3g}, at"
+            f" most {cap['times']:.3f} times those of a plan without --central."
+        )
     _print_top(report, console)
     _print_periods(report, console)
     _print_liars(report, console)

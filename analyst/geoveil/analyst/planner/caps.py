@@ -3,6 +3,7 @@
 They are chosen by a public prior, never by reports: where people are would show in the campaign.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 COST = 0.05
 """The share of the total variance of a report that a cap may cost by default."""
 _PER_SCALE, _FARTHEST = 8, 24
+_SIDES = np.arange(1, _FARTHEST * _PER_SCALE + 1) / _PER_SCALE
 """Sides are tried at every eighth of a noise scale, up to 24."""
 _WITHOUT_PRIOR = 4.0
 CAPPED_WIDTH = 12
@@ -95,17 +97,44 @@ def least_cap(
         UnsupportedError: if a report's variance is no function of its signed distance.
     """
     validation.positive("cost", cost)
-    sides = np.arange(1, _FARTHEST * _PER_SCALE + 1) / _PER_SCALE
-    worst = np.zeros((len(sides), len(sides)))
+    sums, worst = _prices(mechanisms, prior)
+    return _chosen(np.where(worst <= cost, sums, np.inf), worst)
+
+
+def cheapest_cap(
+    mechanisms: Sequence[QueryMechanism], prior: Prior, most: float = math.inf
+) -> tuple[ChosenCap | None, float]:
+    """Return the cap that costs the least of the variance, and the least below + above there is.
+
+    Args:
+        most: of below + above, in noise scales; the cap is None where all exceed it.
+
+    The other arguments and errors are those of `least_cap`.
+    """
+    sums, worst = _prices(mechanisms, prior)
+    possible = np.where(np.isfinite(worst), sums, np.inf)
+    within = np.where(np.floor(sums * _PER_SCALE) <= most * _PER_SCALE, worst, np.inf)
+    return _chosen(within, worst), float(possible.min())
+
+
+def _prices(mechanisms: Sequence[QueryMechanism], prior: Prior) -> tuple[Array, Array]:
+    """Return below + above of all caps, and the largest share of a variance that each costs.
+
+    The sums exceed those by less than 1/32 where sides differ, so that equal sides come first.
+    """
+    worst = np.zeros((len(_SIDES), len(_SIDES)))
     for mechanism in mechanisms:
-        below, above, total = _costs(mechanism, prior, sides)
+        below, above, total = _costs(mechanism, prior, _SIDES)
         worst = np.maximum(worst, (below[:, None] + above) / total)
-    sums = sides[:, None] + sides + np.abs(sides[:, None] - sides) / (4 * len(sides) * _PER_SCALE)
-    best = np.unravel_index(np.argmin(np.where(worst <= cost, sums, np.inf)), sums.shape)
-    if worst[best] > cost:
+    apart = np.abs(_SIDES[:, None] - _SIDES) / (4 * len(_SIDES) * _PER_SCALE)
+    return _SIDES[:, None] + _SIDES + apart, worst
+
+
+def _chosen(least: Array, worst: Array) -> ChosenCap | None:
+    best = np.unravel_index(np.argmin(least), least.shape)
+    if not np.isfinite(least[best]):
         return None
-    cap = Cap(*(float(sides[i]) for i in best))
-    return ChosenCap(cap, 1 + float(worst[best]))
+    return ChosenCap(Cap(*(float(_SIDES[i]) for i in best)), 1 + float(worst[best]))
 
 
 def _usual(mechanisms: Sequence[QueryMechanism]) -> Cap:
