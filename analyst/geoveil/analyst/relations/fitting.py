@@ -77,7 +77,7 @@ def fit(
     turn *= unit
     theta = turn @ root.theta
     growth = np.abs(theta[len(theta) - m :]) * design.noise
-    errors = sandwich(root.influence @ turn.T, weights, None if plain else design.pseudo)
+    errors = sandwich(root.influence @ turn.T, weights, None if plain else scaled.pseudo)
     farthest = None
     if model == "linear":
         pull, codes = weights.sum() * turn @ root.pull, [c.codes for c in design.categories]

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import pairwise, product
-from typing import Literal, NamedTuple, TypeAlias
+from itertools import combinations_with_replacement, pairwise, product
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ MOST_COMBINATIONS = 1_000
 MOST_NUMBERS = 8
 """Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
 _NO_ENDS = np.array([-np.inf, np.inf])
-_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 13
 _FLAT = 350.0
 """An index at which a step is level, times its rate: twice this is no overflow."""
 
@@ -189,7 +189,7 @@ class _Basis(NamedTuple):
 
     def __call__(self, grown: Array, weight: Array | float) -> Array:
         """Return the functions where e^(rate·η) is so much, each times a weight."""
-        values = np.empty((len(self.score), len(grown)))
+        values = np.empty((len(self.score), *grown.shape))
         values[0] = weight
         if len(values) == 1:
             values *= grown
@@ -227,6 +227,9 @@ class IndexScore:
                 f"{noisy} perturbed numbers: a {model} model takes at most {MOST_NUMBERS}"
             )
         self._scales = np.append(0.0, design.noise)  # of `units`
+        lifts = np.array([lift for _, lift in design.combinations])
+        self._heads = lifts[:, : lifts.shape[1] - len(design.noise), 0].T
+        """What options stand for, the constant first, (coefficients but the numbers', C)."""
         self._basis = _basis(model, 2 * noisy + 1, width)
         self._response = np.zeros(design.pseudo.shape[1])
         if not self._within:
@@ -250,23 +253,32 @@ class IndexScore:
 
     def _parts(
         self, theta: Array, weights: Array | None = None
-    ) -> Iterator[tuple[slice, Array, Array, Array]]:
-        """Yield rows, the matrix that lifts `units`, these, and the basis' weighted values."""
+    ) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield rows, these of `units`, and the basis' weighted values, (functions, C, rows).
+
+        C is the number of combinations of options.
+        """
         d, n, basis = self.design, len(self.design.response), self._basis
-        every = [(*pair, basis.grown(pair[1][:, 0] @ theta)) for pair in d.combinations]
-        numbers = theta[len(theta) - d.numbers.shape[1] :]
-        for start in range(0, n, _AT_ONCE):
-            rows = slice(start, min(start + _AT_ONCE, n))
+        factors = basis.grown(self._heads.T @ theta[: len(self._heads)])[:, None]
+        numbers = theta[len(self._heads) :]
+        step = max(_AT_ONCE // len(factors), 1)
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
             index = d.numbers[rows] @ numbers - (d.response[rows] if self._within else 0.0)
-            grown, whole = basis.grown(index), 1.0 if weights is None else weights[rows]
-            columns = [np.ascontiguousarray(c.weights[rows].T) for c in d.categories]
-            for options, lift, factor in every:
-                chosen = (column[k] for column, k in zip(columns, options, strict=True))
-                values = basis(grown * factor, math.prod(chosen, start=whole))
-                yield rows, lift, d.units[rows], values
+            chosen: Any = 1.0 if weights is None else weights[rows]
+            for category in d.categories:
+                options = np.ascontiguousarray(category.weights[rows].T)
+                chosen = (np.atleast_2d(chosen)[:, None] * options).reshape(-1, len(index))
+            yield rows, d.units[rows], basis(basis.grown(index) * factors, chosen)
 
     def __call__(self, theta: Array) -> Equation:
         """Return sums of scores and of their derivatives."""
+        m = len(self._scales)
+        pairs = np.array(list(combinations_with_replacement(range(m), 2))).T
+        moments = np.zeros((len(self._basis.score), self._heads.shape[1], pairs.shape[1]))
+        for _, units, values in self._parts(theta, self.weights):
+            flat = values.reshape(-1, len(units))
+            moments += (flat @ (units[:, pairs[0]] * units[:, pairs[1]])).reshape(moments.shape)
         value, first, turn, d, without = self._coefficients(theta)
         rising = d @ self._basis.score
         rise = without[0, 0] @ rising
@@ -276,11 +288,12 @@ class IndexScore:
             crossed[i, i] = -2 * b**2 * (without[i, i] @ rising)
         score = self._response.copy()
         slope = np.zeros((len(theta), len(theta)))
-        for _, lift, units, values in self._parts(theta, self.weights):
-            sums = values @ units
+        inner = np.zeros((m, m))
+        for c, (_, lift) in enumerate(self.design.combinations):
+            sums = moments[:, c, :m]  # the first of `units` is 1
             score += lift @ (value @ sums - first @ sums[:, 0])
             mixed = second @ sums
-            inner = (units * (rise @ values)[:, None]).T @ units
+            inner[pairs[0], pairs[1]] = inner[pairs[1], pairs[0]] = rise @ moments[:, c]
             slope += lift @ (inner - mixed - mixed.T + crossed @ sums[:, 0]) @ lift.T
         return Equation(score, slope)
 
@@ -288,6 +301,11 @@ class IndexScore:
         """Return the corrected score of each report, (n, coefficients)."""
         value, first, *_ = self._coefficients(theta)
         scores = self.design.pseudo * (0.0 if self._within else self.design.response[:, None])
-        for rows, lift, units, values in self._parts(theta):
-            scores[rows] += (lift @ (units.T * (value @ values) - first @ values)).T
+        heads = len(self._heads)
+        for rows, units, values in self._parts(theta):
+            scores[rows, :heads] += np.tensordot(value, values, axes=1).T @ self._heads.T
+            summed = values.sum(axis=1)
+            scores[rows, heads:] += (
+                units[:, 1:] * (value @ summed)[:, None] - (first[1:] @ summed).T
+            )
         return scores

@@ -13,6 +13,7 @@ LARGE = 200_000
 _CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
 """Newton's last step, of which the square is about how far off the root still is."""
 _MOST_LEVERAGE = 0.9
+_AT_ONCE = 1 << 13
 
 
 class EstimatingEquation(Protocol):
@@ -103,14 +104,21 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
         weights: of reports.
         design: covariates of reports, whose leverages make errors those of HC3; None: HC0.
     """
-    if design is not None:
-        inverse = np.linalg.inv((design * weights[:, None]).T @ design)
-        leverage = weights * ((design @ inverse) * design).sum(axis=1)
-        influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
-    square = np.square(influence)
-    total = square.sum(axis=0)
-    spread = np.maximum(np.square(square).sum(axis=0) - total**2 / len(square), 0.0)
+    p = influence.shape[1]
+    covariance, powers = np.zeros((p, p)), np.zeros((3, p))
+    inverse = None if design is None else np.linalg.inv((design.T * weights) @ design)
+    for start in range(0, len(influence), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        part = influence[rows]
+        if design is not None and inverse is not None:
+            leverage = weights[rows] * ((design[rows] @ inverse) * design[rows]).sum(axis=1)
+            part = part / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
+        square = np.square(part)
+        covariance += part.T @ part
+        powers += [of.sum(axis=0) for of in (square, square * part, np.square(square))]
+    total, third, fourth = powers
+    spread = np.maximum(fourth - total**2 / len(influence), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         degrees = np.maximum(2 * total**2 / spread, 1.0)
-        skewness = np.nan_to_num((square * influence).sum(axis=0) / total**1.5)
-    return Errors(influence.T @ influence, degrees, skewness)
+        skewness = np.nan_to_num(third / total**1.5)
+    return Errors(covariance, degrees, skewness)
