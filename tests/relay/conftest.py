@@ -5,19 +5,25 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import SigningKey
+from geoveil.campaign import SigningKey, TokenRule, digest, token_key_id
 from geoveil.client import Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy
 from geoveil.relay import PATH, GatewayKeys, Issuer, IssuerKey, IssuerServer, Relay, RelayTransport
+from geoveil.relay.blind_rsa import blind, unblind
 from geoveil.relay.web import WebAddress
-from tests.aggregator.conftest import Clock, Published
+from tests.aggregator.conftest import (  # noqa: F401 - fixtures
+    Clock,
+    Published,
+    postgres_server,
+    postgres_url,
+)
 from tests.gateway.conftest import (  # noqa: F401 - fixtures
     RunningGateway,
     clock,
@@ -30,6 +36,8 @@ from tests.gateway.conftest import (  # noqa: F401 - fixtures
 )
 
 OPERATOR = SigningKey.generate()
+KEYS = [IssuerKey.generate() for _ in range(2)]
+IDS = b"".join(token_key_id(key.public) for key in KEYS)
 DEVICE = "127.0.0.9"
 """The address that devices call from."""
 POLICY = Policy(
@@ -60,6 +68,12 @@ def issuing(
     with running(server):
         yield f"http://127.0.0.1:{server.server_port}/tokens"
     issuer.close()
+
+
+def token_for(rule: TokenRule, report_id: bytes, period: int, key: IssuerKey) -> bytes:
+    """Return a token of a campaign with periods, as the holder of a key can make it."""
+    blinded = blind(key.public, rule.message(report_id, period), bytes(48), 3**99)
+    return key.public + unblind(key.public, key.sign(blinded), 3**99)
 
 
 @dataclass
@@ -159,19 +173,32 @@ class Way:
     def timing(self) -> Timing:
         return Timing(now=self.now, sleep=lambda _: None, jitter=lambda: 0.0)
 
-    def client(self, name: str, transport: Any = None) -> Client:
+    def client(self, name: str, transport: Any = None, timing: Timing | None = None) -> Client:
         return Client(
             policy=POLICY,
             state_dir=self.tmp_path / name,
             transport=transport or self.transport(),
             background=False,
             release_floor_s=0,
-            timing=self.timing,
+            timing=timing or self.timing,
         )
 
     async def counted(self, campaign: Published) -> int:
         """Return how many answers were counted, over all questions."""
         return sum(n for n, _, _ in await self.web.wire.sums(campaign))
+
+
+@pytest.fixture
+def recurring(publish: Callable[..., Published]) -> Published:  # noqa: F811 - the fixture
+    """Three periods: the issuer has not made the last one's key, whose id names none."""
+    plain = publish(queries=1).campaign
+    made = replace(
+        plain,
+        period=(plain.closes - plain.opens) / 3,
+        token_key=IDS + bytes(32),
+        relay_operator=OPERATOR.public,
+    )
+    return Published(made, made.encoded, digest(made.encoded))
 
 
 @pytest.fixture
@@ -200,4 +227,15 @@ async def way(
         await asyncio.sleep(0)
 
 
-__all__ = ["DEVICE", "OPERATOR", "PATH", "Tap", "Way", "issuing", "running"]
+__all__ = [
+    "DEVICE",
+    "IDS",
+    "KEYS",
+    "OPERATOR",
+    "PATH",
+    "Tap",
+    "Way",
+    "issuing",
+    "running",
+    "token_for",
+]

@@ -3,13 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import TokenRule, digest, token_key_id
+from geoveil.campaign import TokenRule, token_key_id
 from geoveil.client import AsyncClient, DeliveryStatus, GrpcTransport, TransportError
 from geoveil.proto.v1 import report_pb2
 from geoveil.relay import (
@@ -20,33 +19,17 @@ from geoveil.relay import (
     IssuerKey,
     TokenTransport,
 )
-from geoveil.relay.blind_rsa import blind, unblind
 from tests.aggregator.conftest import Published
-from tests.relay.conftest import OPERATOR, POLICY, Way, issuing
+from tests.relay.conftest import IDS, KEYS, POLICY, Way, issuing, token_for
 
 Start = Callable[..., Awaitable[Way]]
-KEYS = [IssuerKey.generate() for _ in range(2)]
-IDS = b"".join(token_key_id(key.public) for key in KEYS)
-
-
-@pytest.fixture
-def campaign(publish: Callable[..., Published]) -> Published:
-    """Three periods: the issuer has not made the last one's key, whose id names none."""
-    plain = publish(queries=1).campaign
-    made = replace(
-        plain,
-        period=(plain.closes - plain.opens) / 3,
-        token_key=IDS + bytes(32),
-        relay_operator=OPERATOR.public,
-    )
-    return Published(made, made.encoded, digest(made.encoded))
 
 
 async def test_a_person_has_one_report_in_each_period(
-    way: Start, campaign: Published, tmp_path: Path
+    way: Start, recurring: Published, tmp_path: Path
 ) -> None:
     started = await way()
-    await started.web.wire.create(campaign)
+    await started.web.wire.create(recurring)
     (code,) = InvitationCodes.invite(tmp_path / "codes", 1)
     outcomes: list[int] = []
 
@@ -63,10 +46,10 @@ async def test_a_person_has_one_report_in_each_period(
         return last
 
     with issuing(KEYS, tmp_path, InvitationCodes(tmp_path / "codes")) as url:
-        assert campaign.campaign.period is not None
+        assert recurring.campaign.period is not None
         for period in range(3):
-            middle = (period + 0.5) * campaign.campaign.period
-            started.now.now = campaign.campaign.opens + middle
+            middle = (period + 0.5) * recurring.campaign.period
+            started.now.now = recurring.campaign.opens + middle
             first = await asyncio.to_thread(answer, "device", url)
             assert first.period == period
             second = await asyncio.to_thread(answer, "other", url)
@@ -74,18 +57,18 @@ async def test_a_person_has_one_report_in_each_period(
             refusal = second.rejection if period < 2 else second.failure
             assert ("another report" if period < 2 else "status 404") in str(refusal)
     assert outcomes == [1, 0, 1, 0, 0, 0]
-    assert await started.counted(campaign) == 2
+    assert await started.counted(recurring) == 2
 
 
 async def test_a_token_serves_its_period_alone(
-    way: Start, campaign: Published, wire_report: Callable[..., report_pb2.Report]
+    way: Start, recurring: Published, wire_report: Callable[..., report_pb2.Report]
 ) -> None:
     started = await way()
-    await started.web.wire.create(campaign)
-    rule = TokenRule.of(campaign.campaign)
+    await started.web.wire.create(recurring)
+    rule = TokenRule.of(recurring.campaign)
     assert rule is not None
     sound = wire_report(1, (0, 0))
-    token = _token(rule, sound.report_id, 0, KEYS[0])
+    token = token_for(rule, sound.report_id, 0, KEYS[0])
     foreign = IssuerKey.generate()
     wrong: list[tuple[int, bytes]] = [
         (0, b""),
@@ -93,38 +76,32 @@ async def test_a_token_serves_its_period_alone(
         (0, token[:256]),
         (0, token + b"\0"),
         (1, token),  # which has not begun: refused for that only if its token is sound
-        (0, _token(rule, sound.report_id, 1, KEYS[1])),
-        (0, _token(rule, sound.report_id, 0, foreign)),
-        (0, KEYS[0].public + _token(rule, sound.report_id, 0, foreign)[256:]),
+        (0, token_for(rule, sound.report_id, 1, KEYS[1])),
+        (0, token_for(rule, sound.report_id, 0, foreign)),
+        (0, KEYS[0].public + token_for(rule, sound.report_id, 0, foreign)[256:]),
     ]
-    started.now.now = campaign.campaign.closes - (campaign.campaign.period or 0) * 1.5  # type: ignore[operator]
+    started.now.now = recurring.campaign.closes - (recurring.campaign.period or 0) * 1.5  # type: ignore[operator]
     for period, bad in wrong:
         refused = report_pb2.Report(
             report_id=sound.report_id, answers=sound.answers, period=period, token=bad
         )
-        (result,) = await started.web.wire.submit(campaign, refused)
+        (result,) = await started.web.wire.submit(recurring, refused)
         assert result.reason == report_pb2.REJECTION_REASON_WRONG_TOKEN
     beyond = report_pb2.Report(report_id=sound.report_id, period=3, token=token)
-    (result,) = await started.web.wire.submit(campaign, beyond)
+    (result,) = await started.web.wire.submit(recurring, beyond)
     assert result.reason == report_pb2.REJECTION_REASON_WRONG_PERIOD
     # An id in the campaign that names what is no key lets nothing in.
     no_key = bytes(255) + b"\2"
     of_no_key = TokenRule("income", b"campaign", token_key_id(no_key), recurs=True)
     assert not of_no_key.is_sound(bytes(16), no_key + bytes(256))
     sound.token = token
-    (result,) = await started.web.wire.submit(campaign, sound)
+    (result,) = await started.web.wire.submit(recurring, sound)
     assert result.status == report_pb2.REPORT_STATUS_ACCEPTED
 
 
-def _token(rule: TokenRule, report_id: bytes, period: int, key: IssuerKey) -> bytes:
-    """Return a token as the holder of a key can make it."""
-    blinded = blind(key.public, rule.message(report_id, period), bytes(48), 3**99)
-    return key.public + unblind(key.public, key.sign(blinded), 3**99)
-
-
-async def test_asyncio_gets_tokens_too(way: Start, campaign: Published, tmp_path: Path) -> None:
+async def test_asyncio_gets_tokens_too(way: Start, recurring: Published, tmp_path: Path) -> None:
     started = await way()
-    await started.web.wire.create(campaign)
+    await started.web.wire.create(recurring)
     (code,) = InvitationCodes.invite(tmp_path / "codes", 1)
     inner = AsyncRelayTransport(started.transport())
     with issuing(KEYS, tmp_path, InvitationCodes(tmp_path / "codes")) as url:
@@ -147,11 +124,11 @@ async def test_asyncio_gets_tokens_too(way: Start, campaign: Published, tmp_path
                 (receipt,) = await client.history()
                 await client.aclose(0)
             assert (receipt.status is DeliveryStatus.ACKNOWLEDGED) == (name == "device")
-    assert await started.counted(campaign) == 1
+    assert await started.counted(recurring) == 1
 
 
 def test_an_issuer_shows_its_keys_and_a_device_takes_no_other(
-    campaign: Published, tmp_path: Path
+    recurring: Published, tmp_path: Path
 ) -> None:
     pem = b"".join(key.to_pem() for key in KEYS)
     assert [key.public for key in IssuerKey.all_from_pem(pem)] == [key.public for key in KEYS]
@@ -166,7 +143,7 @@ def test_an_issuer_shows_its_keys_and_a_device_takes_no_other(
         def key(self, name: str) -> bytes:
             return KEYS[1].public
 
-    rule = TokenRule.of(campaign.campaign)
+    rule = TokenRule.of(recurring.campaign)
     assert rule is not None
     with issuing(KEYS, tmp_path, InvitationCodes(tmp_path / "codes"), kind=Other) as url:
         transport = TokenTransport(
