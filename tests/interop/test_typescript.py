@@ -17,12 +17,13 @@ import grpc
 import pytest
 
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.campaign import digest, encode
+from geoveil.campaign import TokenRule, digest, encode
+from geoveil.campaign.tokens import _AFTER, _INFO
 from geoveil.gp import LogScale
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
-from geoveil.relay import SIZES
+from geoveil.relay import SIZES, InvitationCodes, IssuerKey
 from tests.aggregator.conftest import Published
 from tests.gateways import gateway_of
 from tests.relay.conftest import (  # noqa: F401 - fixtures
@@ -30,6 +31,7 @@ from tests.relay.conftest import (  # noqa: F401 - fixtures
     Way,
     clock,
     database,
+    issuing,
     prepared,
     publish,
     start_server,
@@ -65,7 +67,7 @@ def test_the_device_in_typescript(device: Path) -> None:
         assert '"count":60,"unequal":0' in compared.stdout
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(keep=0, rest=0)
 def test_a_hundred_thousand_logarithms_are_those_of_python(device: Path) -> None:
     """Logarithms agree over all magnitudes, near 1 and near each other, whatever V8 does."""
     draw, scale = Random(35), LogScale(1e-50)
@@ -139,34 +141,38 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
         assert [summary.reports for summary in listed] == [3] * len(campaigns)
 
 
-FAR_STEPS = ("after add", "before fetch 4", "after fetch 4", "before settle")
-"""When devices behind a relay are killed: the fourth that they ask is to take their report."""
+FAR_STEPS = ("after fetch 4", "after fetch 5")
+"""When devices are killed: fourth they ask for their token, and fifth to take their report."""
 
 
-async def _lived(device: Path, given: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
-    """Let a device live that answers from afar; return its exit status and what it told."""
+async def _printed(device: Path, program: str, given: dict[str, Any]) -> tuple[int, str]:
+    """Return exit status and output of a program of the device's tests."""
     process = await asyncio.create_subprocess_exec(
-        *("node", str(device / "build" / "test" / "far.js"), json.dumps(given)),
+        *("node", str(device / "build" / "test" / f"{program}.js"), json.dumps(given)),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-    return process.returncode or 0, json.loads(output) if output else None
+    return process.returncode or 0, output.decode().strip()
 
 
 @pytest.mark.deep
-async def test_a_device_behind_a_relay_that_is_killed_at_any_step_is_counted_once(
+async def test_a_device_behind_a_relay_that_is_killed_gets_one_token_and_is_counted_once(
     device: Path,
     way: Callable[..., Awaitable[Way]],  # noqa: F811 - a fixture
     publish: Callable[..., Published],  # noqa: F811
     tmp_path: Path,
 ) -> None:
     running = await way()
-    made = replace(publish(queries=1).campaign, relay_operator=OPERATOR.public)
+    key = IssuerKey.generate()
+    changes = {"relay_operator": OPERATOR.public, "token_key": key.public}
+    made = replace(publish(queries=1).campaign, **changes)
     campaign = Published(made, made.encoded, digest(made.encoded))
     await running.web.wire.create(campaign)
+    codes = InvitationCodes.invite(tmp_path / "codes", len(FAR_STEPS) + 1)
 
-    async def lives(step: str) -> None:
+    async def lives(step: str, code: str, url: str) -> None:
         given = {
+            "issuer": {"url": url, "credential": code},
             "relay": f"http://127.0.0.1:{running.near.port}/way",
             "operator": str(OPERATOR.public),
             "folder": str(tmp_path / f"device {step}"),
@@ -174,13 +180,28 @@ async def test_a_device_behind_a_relay_that_is_killed_at_any_step_is_counted_onc
             "value": 90_000,
             "now": 1e3 * running.now().timestamp(),
         }
-        assert await _lived(device, {**given, "killed": step}) == (-9, None)
-        status, told = await _lived(device, given)
+        assert await _printed(device, "far", {**given, "killed": step}) == (-9, "")
+        status, output = await _printed(device, "far", given)
         assert status == 0
-        assert told is not None
+        told = json.loads(output)
         assert (told["status"], told["many"]) == ("acknowledged", 1)
 
-    await asyncio.gather(*map(lives, FAR_STEPS))
+    with issuing([key], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
+        await asyncio.gather(*(lives(*pair, url) for pair in zip(FAR_STEPS, codes, strict=False)))
+        # A client that is not ours gets a token of the same campaign.
+        rule, report_id = TokenRule("income", made.encoded, key.public), bytes(16)
+        message = rule.message(report_id)
+        wanted = {
+            "url": f"{url}/{message[-32:].hex()}",
+            "credential": codes[-1],
+            "key": (_INFO + key.public + _AFTER).hex(),
+            "campaignId": made.campaign_id,
+            "campaign": made.encoded.hex(),
+            "reportId": report_id.hex(),
+        }
+        theirs = await _printed(device, "theirs", wanted)
+    assert rule.is_sound(report_id, bytes.fromhex(theirs[1]))
+    assert not rule.is_sound(bytes([1] * 16), bytes.fromhex(theirs[1]))
     assert await running.counted(campaign) == len(FAR_STEPS)
     for tap in (running.near, running.far):
         assert campaign.campaign_id.encode() not in tap.seen
@@ -197,8 +218,8 @@ def test_bundle_has_not_drifted(device: Path) -> None:
     assert [path.name for path in made if path.suffix == ".js"]
     for path in made:
         assert path.read_text() == (ROOT / pages / path.name).read_text(), path.name
-    # But for the first, loaded where they are needed: of a form, and behind a relay.
-    sizes = (("client", 62_000), ("fields", 5_000), ("relay", 12_000))
+    # But for the first, loaded where they are needed: of a form, behind a relay, for a token.
+    sizes = (("client", 62_000), ("fields", 5_000), ("relay", 12_000), ("tokens", 3_000))
     for name, most in sizes:
         packed = gzip.compress((ROOT / pages / f"geoveil-{name}.js").read_bytes(), 9)
         assert len(packed) <= most, name

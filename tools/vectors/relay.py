@@ -1,16 +1,25 @@
-"""What goes through a relay: sealed messages, HTTP in bytes, and keys of gateways."""
+"""What goes through a relay: sealed messages, HTTP in bytes, and keys of gateways; and tokens."""
 
 import base64
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from geoveil.campaign import PublicKey, SigningKey
-from geoveil.relay import InnerRequest, InnerResponse, MessageInvalid, PublishedKey, write_response
+from geoveil.campaign import PublicKey, SigningKey, TokenRule, token_key_id
+from geoveil.relay import (
+    InnerRequest,
+    InnerResponse,
+    IssuerKey,
+    MessageInvalid,
+    PublishedKey,
+    write_response,
+)
 from geoveil.relay.binary_http import read_response, write_request
-from geoveil.relay.encapsulation import open_request, padded_request, seal_request
+from geoveil.relay.encapsulation import open_request, seal_request
 from tools.vectors.campaigns import SIGNER
 
 # RFC 9458, appendix A: the gateway's key, that of the message, and the salt of the answer.
@@ -24,12 +33,13 @@ _TRAILED = (
 )
 _PIECES = "034066016101620040c80163016400026162016300" + 4 * "00"
 _NOW = 1_800_000_000
+_TOKENS = Path(__file__).parents[2] / "tests" / "relay" / "tokens.json"
 
 
 def relay_vectors() -> list[dict[str, Any]]:
     """Return messages of each kind: {"kind": ..., ...}."""
     example = bytes.fromhex("00034745540568747470730b6578616d706c652e636f6d012f")
-    call = padded_request(_call("GetCampaign", b"\n\x06income"))
+    call = _call("GetCampaign", b"\n\x06income")
     found = [_sealed(example, bytes.fromhex("0140c8")), _sealed(call, bytes(9))]
     for content in (b"", b"\n\x06income", bytes(63), bytes(64)):
         message = _call("SubmitReports", content)
@@ -40,7 +50,28 @@ def relay_vectors() -> list[dict[str, Any]]:
     right = (plain.hex(), plain.hex() + "0000", large.hex(), "0140c8", _TRAILED, _PIECES)
     answers = (*right, plain.hex() + "01", "014258", "0240c8", *wrong)
     found += [_response(bytes.fromhex(message)) for message in answers]
-    return [*found, *map(_key, range(8))]
+    return [*found, *map(_key, range(8)), *_tokens()]
+
+
+def _tokens() -> Iterator[dict[str, Any]]:
+    """Yield a token of RFC 9578, and what those of a campaign with and without periods say."""
+    vector = json.loads(_TOKENS.read_text("ascii"))["rfc9578"][0]
+    issuer = IssuerKey.from_pem(bytes.fromhex(vector["skS"]))
+    yield {
+        "kind": "token", "key": issuer.public.hex(), "key_id": token_key_id(issuer.public).hex(),
+        "message": vector["token"][:196], "salt": vector["salt"], "factor": vector["blind"],
+        "request": vector["token_request"], "signed": vector["token_response"],
+        "token": vector["token"][196:],
+    }  # fmt: skip
+    ids = bytes(range(64))
+    for key, recurs, period in ((issuer.public, False, 0), (ids, True, 1)):
+        rule = TokenRule("income", b"campaign", key, recurs)
+        report_id = bytes(range(16))
+        yield {
+            "kind": "message", "campaign_id": rule.campaign_id, "campaign": rule.campaign.hex(),
+            "key_id": rule.key_id(period).hex(), "report_id": report_id.hex(),
+            "message": rule.message(report_id, period).hex(),
+        }  # fmt: skip
 
 
 def _call(method: str, content: bytes) -> bytes:

@@ -2,7 +2,7 @@
 import { fromBinary, type Message } from "@bufbuild/protobuf";
 import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { isCanonical } from "./canonical.js";
-import { PublicKey } from "./envelope.js";
+import { hex, PublicKey } from "./envelope.js";
 import { ParameterError, UnsupportedError } from "./errors.js";
 import { below, type BitSource } from "./exact/bits.js";
 import { Rational } from "./exact/rational.js";
@@ -89,6 +89,8 @@ export abstract class Dated {
   readonly minimumParticipants: bigint;
   /** Reports leave only through a relay, sealed for a gateway whose keys this one signs. */
   readonly relayOperator: PublicKey | undefined;
+  /** Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with periods: the ids of their keys. */
+  readonly tokenKey: Uint8Array | undefined;
 
   constructor(
     readonly bytes: Uint8Array,
@@ -97,7 +99,6 @@ export abstract class Dated {
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
-    if (message.tokenKey.length) throw new UnsupportedError("the campaign asks for a token, which this client can't get");
     if (message.window) throw new UnsupportedError("the campaign has a window, which this client does not wait for");
     this.relayOperator = message.relayOperator.length ? PublicKey.of(message.relayOperator) : undefined;
     this.id = message.campaignId;
@@ -113,6 +114,7 @@ export abstract class Dated {
     if (this.periodUs !== undefined && this.periodUs < 60_000_000n) {
       throw new ParameterError("period", this.periodUs, "at least a minute");
     }
+    this.tokenKey = message.tokenKey.length ? tokenKeyOf(message.tokenKey, this.periodUs === undefined ? undefined : Number(this.periods)) : undefined;
   }
 
   /** Integers that all reports of a period hold, by their query_index. */
@@ -146,6 +148,14 @@ export abstract class Dated {
       throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
     }
   }
+}
+
+/** A modulus or, of so many periods, as many ids of keys; anything else is refused. */
+function tokenKeyOf(key: Uint8Array, periods: number | undefined): Uint8Array {
+  const ids = new Set(hex(key).match(/.{1,64}/g));
+  const sound = periods === undefined ? key.length === 256 && key[0]! >> 7 && key[255]! & 1 : key.length === 32 * ids.size && ids.size === periods;
+  if (!sound) throw new ParameterError("token_key", `${key.length} bytes`, "256 of an RSA modulus, or 32 for each period");
+  return key;
 }
 
 /** What the bytes of a campaign hold, if all of it is known. */

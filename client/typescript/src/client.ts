@@ -10,12 +10,15 @@ import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
+import { completed, type Issuer, requireIssuer } from "./pass.js";
 import { checkValue, type Limit, number, Policy, refused } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
 import { type Charged, type Entry, MemoryStorage, type Pinned, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
 import { placeOf, pointOf, type Value } from "./values.js";
 
+/** What becomes of a report whose person got the token for another one. */
+const TAKEN = { status: "rejected", reason: "WRONG_TOKEN" } as const;
 const MOST_PENDING = 1000;
 const MOST_PENDING_BYTES = 4 << 20;
 const TIMEOUT_MS = 10_000;
@@ -31,6 +34,8 @@ export interface ClientOptions {
   readonly server: string | Transport;
   /** What the app permits. */
   readonly policy: Policy;
+  /** Where this person gets the one token of each campaign that asks for tokens. */
+  readonly issuer?: Issuer;
   /** Where campaigns and reports are kept; in memory if left out, as long as the page lives. */
   readonly storage?: Storage;
   /** Send what waits by itself, later and again: true if left out. */
@@ -102,6 +107,7 @@ export class Client {
   constructor(options: ClientOptions) {
     if (!(options?.policy instanceof Policy)) throw new ParameterError("policy", typeof options?.policy, "a Policy");
     if (!options.server) throw new ParameterError("server", options.server, "like https://collector.example");
+    if (options.issuer) requireIssuer(options.issuer);
     this.#options = options;
     this.#storage = options.storage ?? new MemoryStorage();
     this.#transport = typeof options.server === "string" ? transportTo(options.server) : options.server;
@@ -188,6 +194,7 @@ export class Client {
         ...(isForm(campaign) ? { stepExponent: 0, exponents: campaign.exponents } : { stepExponent: campaign.stepExponent }),
         closesUs: campaign.closesUs.toString(),
         drawnUs: nowUs.toString(),
+        ...(campaign.tokenKey && { blinding: hex(crypto.getRandomValues(new Uint8Array(32))) }),
         status: "pending",
       };
       await journal.add(entry);
@@ -284,22 +291,25 @@ export class Client {
 
   #check({ campaign, signer }: Pick<Accepted, "campaign" | "signer">): void {
     this.#options.policy.check(campaign, signer);
-    this.#checkWay(campaign.id, campaign.relayOperator);
+    this.#checkWay(campaign.id, campaign.relayOperator, campaign.tokenKey !== undefined);
   }
 
   /** Refuse what may not leave by this client's way. */
-  #checkWay(id: string, operator: PublicKey | undefined): void {
+  #checkWay(id: string, operator: PublicKey | undefined, token: boolean): void {
+    if (token && !this.#options.issuer) throw refused(id, "token", "one from its issuer", "none");
     const own = this.#transport.operator;
     if (!operator || String(operator) === String(own)) return;
     throw refused(id, "relay", `to the gateway of ${operator}`, own ? `to the gateway of ${own}` : "none");
   }
 
-  /** The same of what an earlier client drew. */
-  async #checkWayOf(id: string): Promise<void> {
-    const pinned = this.#accepted.has(id) ? undefined : await this.#pinned(id);
-    if (!pinned) return;
-    const { relayOperator } = messageOf((await openEnvelope(unhex(pinned.envelope)!)).campaign);
-    this.#checkWay(id, relayOperator.length ? PublicKey.of(relayOperator) : undefined);
+  /** A report as it leaves, with its token if it needs one, also of an earlier client; undefined: the person's token is that of another. */
+  async #complete(entry: Entry, timeoutMs: number): Promise<string | undefined> {
+    const pinned = await this.#pinned(entry.campaignId);
+    if (!pinned) return entry.report;
+    const { campaign } = await openEnvelope(unhex(pinned.envelope)!);
+    const { relayOperator: operator, tokenKey } = messageOf(campaign);
+    this.#checkWay(entry.campaignId, operator.length ? PublicKey.of(operator) : undefined, tokenKey.length > 0);
+    return entry.complete ?? (tokenKey.length ? await completed(campaign, entry, this.#options.issuer!, timeoutMs) : entry.report);
   }
 
   #pinned(id: string): Promise<Pinned | undefined> {
@@ -417,11 +427,12 @@ export class Client {
       if (left <= 0) break;
       let marked: Entry = entry;
       try {
-        await this.#checkWayOf(campaignId);
-        marked = { ...entry, sentUs: entry.sentUs ?? this.#nowUs().toString() };
-        if (!entry.sentUs) await this.#settle(marked);
-        const answer = await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(entry.report)!, left);
-        const outcome = outcomeOf(answer);
+        const report = await this.#complete(entry, left);
+        if (report) {
+          marked = { ...entry, ...(report !== entry.report && { complete: report }), sentUs: entry.sentUs ?? this.#nowUs().toString() };
+          if (!entry.sentUs) await this.#settle(marked);
+        }
+        const outcome = report ? outcomeOf(await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(report)!, end - performance.now())) : TAKEN;
         if (!outcome) throw new TransportError("unknown");
         for (const one of told) one.succeeded(campaignId);
         await this.#settle({ ...marked, ...outcome, failure: undefined, settledUs: this.#nowUs().toString() });

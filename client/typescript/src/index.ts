@@ -9,6 +9,7 @@ export { PublicKey } from "./envelope.js";
 export { AnswerNotYet, type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
 export { type LogScale, perFactor } from "./gp/log-scale.js";
 export { type Budget, BudgetExceeded } from "./ledger.js";
+export type { Issuer } from "./pass.js";
 export {
   type Area,
   describeEpoch,

@@ -33,7 +33,7 @@ export interface Charged {
   readonly anyTwo?: number | undefined;
 }
 
-/** A report and what became of it. All but the last five fields never change. */
+/** A report and what became of it. All but the last six fields never change. */
 export interface Entry {
   readonly campaignId: string;
   readonly period: number;
@@ -58,7 +58,11 @@ export interface Entry {
   /** Microseconds since 1970. */
   readonly closesUs: string;
   readonly drawnUs: string;
+  /** Where the campaign asks for a token: 32 random bytes in hexadecimal, of which what blinds it is made. */
+  readonly blinding?: string | undefined;
   readonly status: Status;
+  /** The report with its token: from then on the issuer is not asked. */
+  readonly complete?: string | undefined;
   readonly sentUs?: string | undefined;
   readonly settledUs?: string | undefined;
   readonly reason?: string | undefined;

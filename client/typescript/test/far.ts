@@ -2,6 +2,7 @@
 import { Client } from "../src/client.js";
 import { PublicKey } from "../src/envelope.js";
 import { FileStorage } from "../src/node.js";
+import type { Issuer } from "../src/pass.js";
 import { Policy } from "../src/policy.js";
 import type { Entry, Journal, Storage } from "../src/storage.js";
 import { transportThrough } from "../src/through.js";
@@ -16,9 +17,10 @@ interface Given {
   readonly now: number;
   /** "before fetch 3" for example: by its number. */
   readonly killed?: string;
+  readonly issuer?: Issuer;
 }
 
-const { relay, operator, folder, campaign, value, now, killed } = JSON.parse(process.argv[2]!) as Given;
+const { relay, operator, folder, campaign, value, now, killed, issuer } = JSON.parse(process.argv[2]!) as Given;
 
 async function around<T>(name: string, work: () => Promise<T>): Promise<T> {
   if (killed === `before ${name}`) process.kill(process.pid, "SIGKILL");
@@ -40,7 +42,7 @@ const mortal = (journal: Journal): Journal => ({
 });
 const storage: Storage = { persistent: true, exclusively: (work) => kept.exclusively((journal) => work(mortal(journal))) };
 const server = transportThrough(relay, PublicKey.parse(operator), () => now);
-const given = { server, storage, background: false, releaseFloorMs: 0, now: () => now };
+const given = { server, storage, background: false, releaseFloorMs: 0, now: () => now, ...(issuer && { issuer }) };
 const policy = Policy.permitting(await new Client({ ...given, policy: new Policy({ limits: {} }) }).offer(campaign, { kept: true }));
 const client = new Client({ ...given, policy });
 const { reportId } = await client.contribute(campaign, value);

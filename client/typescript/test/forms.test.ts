@@ -59,13 +59,13 @@ test("the same answers and bits give the same reports and charges", () => {
   }
 });
 
-test("a campaign says by whose relay it is answered, and one that asks for a token or has a window is refused by name", () => {
+test("a campaign says by whose relay it is answered, and of which issuer tokens are, and one that has a window is refused by name", () => {
   const message = messageOf(forms.get(sound[0]!.name)!);
   const other = (change: object): Uint8Array => toBinary(CampaignSchema, { ...message, ...change });
   const operator = new Uint8Array(32).fill(9);
   assert.equal(String(readForm(other({ relayOperator: operator })).relayOperator), `ed25519:${hex(operator)}`);
   for (const wrong of [new Uint8Array(31), new Uint8Array(32)]) assert.throws(() => readForm(other({ relayOperator: wrong })), /public key must be/);
-  assert.throws(() => readForm(other({ tokenKey: new Uint8Array(256).fill(9) })), /asks for a token/);
+  assert.throws(() => readForm(other({ tokenKey: new Uint8Array(256).fill(8) })), /token_key must be/);
   assert.throws(() => readForm(other({ window: { $typeName: "google.protobuf.Duration", seconds: 9n, nanos: 0 } })), /has a window/);
 });
 
