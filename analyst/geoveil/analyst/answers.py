@@ -79,7 +79,7 @@ def measured(number: str, unit: str) -> str:
     if unit in _SIGNS:
         return (_SIGNS[unit] + number).replace(f"{_SIGNS[unit]}-", f"−{_SIGNS[unit]}")
     is_word = unit.isalpha() and unit.islower() and len(unit) > 3 and unit[-1] != "s"
-    return f"{number} {unit}{'s' if is_word and number != '1' else ''}"
+    return f"{number} {unit}{'s' if is_word and number != '1' else ''}".rstrip()
 
 
 def chance_words(p: float) -> str:

@@ -1,9 +1,23 @@
 """Quantiles by group are where the intervals of shares hold their levels, however they are had."""
 
+import re
+
 import numpy as np
 import pytest
 
-from geoveil.analyst import Above, FormReports, MeanBy, Option, QuantileBy, ShareWithin, Within
+from geoveil.analyst import (
+    Above,
+    CrossTable,
+    FormReports,
+    Histogram,
+    MeanBy,
+    Option,
+    Parts,
+    QuantileBy,
+    Shares,
+    ShareWithin,
+    Within,
+)
 from geoveil.analyst.relations import by
 from geoveil.analyst.relations.by import ratios
 from geoveil.campaign import FormCampaign, PlaceField
@@ -34,6 +48,25 @@ def test_an_interval_of_a_share_holds_a_level_where_its_difference_from_it_holds
     assert held.any()
     assert np.array_equal(held, (below <= 0) & (beyond >= 0))
     assert not held.all() or group == "o2"  # whose size is not told from 0
+
+
+def test_what_groups_say_is_told_in_sentences() -> None:
+    reports = _reports(1_000)
+    shares = reports.ask(Shares("rents"))
+    first = str(shares.sentences[0])
+    assert re.fullmatch(r"\d\d % \(\d\d to \d\d\) of people have rents “o0”\.", first), first
+    assert [answer.exact for answer in shares.sentences] == shares.shares.tolist()
+    means = reports.ask(MeanBy("income", "rents")).sentences
+    assert [str(answer).partition(") ")[2] for answer in means] == [
+        f"is the mean income of “o{k}”." for k in range(3)
+    ]
+    assert " k (" in str(means[0])
+    medians = reports.ask(QuantileBy("income", [Option("rents", "o0")], [0.5])).sentences
+    assert str(medians[0]).endswith("is the median of “rents: o0”.")
+    (test,) = reports.ask(CrossTable("rents", Parts("income", Histogram(edges=[40.0])))).sentences
+    assert str(test).endswith(
+        "if rents and income had nothing to do with each other, for a table as uneven as this."
+    )
 
 
 @pytest.mark.deep

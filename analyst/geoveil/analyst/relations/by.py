@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geoveil.analyst.answers import Answer, amount_answer
 from geoveil.analyst.relations.by_group import ByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Outside, Within
@@ -24,7 +25,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import Histogram, names_of_parts
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import Statistic, driven
-from geoveil.campaign import CategoryField, FormCampaign, PointQuestion
+from geoveil.campaign import CategoryField, FormCampaign, NumberField, PointQuestion
 from geoveil.gp import (
     Array,
     Interval,
@@ -119,8 +120,20 @@ class MeansByGroup(GroupEstimates):
 
     over: JointEstimates = field(repr=False)
     """The estimates of E[y·a] of each group, then of E[a]."""
+    number: str
+    """What the mean is of."""
+    unit: str
+    """Of the number; empty if it has none, or a logarithm is taken."""
     about: tuple[str, ...] = ()
     """Sentences: how intervals were found, and which groups are left out."""
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        columns = (of.tolist() for of in (self.values, *self.intervals(self.confidence)))
+        return [
+            amount_answer(value, low, high, self.unit, f"is the mean {self.number} of “{label}”")
+            for label, value, low, high in zip(self.labels, *columns, strict=True)
+        ]
 
     @property
     def notes(self) -> Sequence[str]:
@@ -172,12 +185,20 @@ class MeanBy(FormStatistic[MeansByGroup]):
             limits=Limits(means=limits.means),
             question=f"mean of {term.text}, by {name}",
             over=over,
+            number=term.text,
+            unit=_unit(reports.campaign, term),
             about=(
                 _FIELLER,
                 *([] if np.isfinite(limits.means).all() else [_UNBOUNDED.format(term.text)]),
                 *(f"Nothing is told of {label}: its size is not above 0." for label in left),
             ),
         )
+
+
+def _unit(campaign: FormCampaign, term: Term) -> str:
+    of = campaign.field(term.field)
+    plain = isinstance(of, NumberField) and isinstance(term, NumberOf)
+    return of.attribute.value_unit if plain and of.attribute.scale is None else ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,10 +1,11 @@
 """The same statistic of each group of people."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
+from geoveil.analyst.answers import Answer
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.distribution import Curve
@@ -35,6 +36,14 @@ class ByGroup(Result):
     def title(self) -> str:
         kind = next(iter(self.groups.values())).title.partition(", from")[0]
         return f"{kind}, by {self.name}"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        return [
+            replace(answer, rest=f"{answer.rest} of “{label}”")
+            for label, result in self.groups.items()
+            for answer in result.sentences
+        ]
 
     @property
     def notes(self) -> Sequence[str]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import combinations_with_replacement, pairwise, product
+from itertools import combinations_with_replacement, product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -194,11 +194,10 @@ class _Basis(NamedTuple):
         if len(values) == 1:
             values *= grown
             return values
-        t = grown + 1
-        np.divide(-2, t, out=t)
+        t = np.divide(-2, grown + 1)
         t += 1
-        for before, after in pairwise(values):
-            np.multiply(before, t, out=after)
+        for k in range(1, len(values)):
+            np.multiply(values[k - 1], t, out=values[k])
         return values
 
 

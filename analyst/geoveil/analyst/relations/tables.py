@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geoveil.analyst.answers import Answer, chance_words, share_answer
 from geoveil.analyst.relations.by import By, groups_in
 from geoveil.analyst.relations.form_reports import (
     AT_ONCE,
@@ -82,6 +83,23 @@ class ShareTable(Result):
     @property
     def title(self) -> str:
         return f"Shares by {' and '.join(self.names)}, from {self.n:,} reports"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        if self.shares.ndim > 1:
+            return self._of_test()
+        columns = (of.tolist() for of in (self.shares, self.ci_low, self.ci_high))
+        return [
+            share_answer(value, low, high, f"of people have {self.names[0]} “{label}”")
+            for label, value, low, high in zip(self.labels[0], *columns, strict=True)
+        ]
+
+    def _of_test(self) -> Sequence[Answer]:
+        if self.test is None or math.isnan(self.test[2]):
+            return ()
+        p, names = self.test[2], " and ".join(self.names)
+        rest = f"if {names} had nothing to do with each other, for a table as uneven as this"
+        return (Answer(p, chance_words(p), "", rest),)
 
     @property
     def notes(self) -> Sequence[str]:
