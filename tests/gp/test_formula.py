@@ -846,3 +846,28 @@ def test_no_outputs_have_no_preimages():
         v, slope = profile.debiased_preimages(y, 0.5)
         assert v.shape[1:] == slope.shape[1:] == y.shape
         assert np.isnan(v).all()
+
+
+@pytest.mark.deep(keep=1, rest=0)
+@pytest.mark.parametrize(
+    ("formula", "exact"),
+    [
+        (lambda u, ops: 1 / (1 + ops.exp(-8 * u)), lambda u: 1 / (1 + mp.exp(-8 * u))),
+        (lambda u, ops: ops.exp(-ops.exp(6 * u)), lambda u: mp.exp(-mp.exp(6 * u))),
+        (lambda u, ops: 2 / (ops.exp(9 * u) + ops.exp(-9 * u)), lambda u: mp.sech(9 * u)),
+    ],
+)
+def test_what_overflows_far_from_a_narrow_step_has_slopes_and_a_law(formula, exact) -> None:
+    """Oracle: mpmath. Control: float64 alone finds no number."""
+    profile = FormulaProfile(formula, scale=3.0, extent=60.0)
+    u = np.array([-59.0, -41.0, -1.0, 0.1, 1.0, 41.0, 59.0])
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(formula(Jet(u, 1.0, 0.0), FLOAT_JETS).curvature).all()
+    j = profile._jet(u, FLOAT)
+    with mp.workdps(60):
+        for order, numbers in enumerate((j.value, j.slope, j.curvature)):
+            expected = [float(mp.diff(exact, mp.mpf(x), order)) for x in u]
+            np.testing.assert_allclose(numbers, expected, rtol=1e-9, atol=1e-12)
+    mechanism = DebiasedLaplace(Linear(profile, 1.0), GeoPrivacy(1.0, per=3.0))
+    assert np.isfinite(mechanism.law().points).all()
+    assert np.isfinite(mechanism.simulate(3 * u, np.random.default_rng(1))).all()

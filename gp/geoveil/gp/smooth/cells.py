@@ -91,6 +91,14 @@ def enclosed_on(tape: Tape, low: float, high: float) -> tuple[tuple[float, float
         return tuple(map(_bounds, _parts(enclosed)))
 
 
+@lru_cache(maxsize=1 << 14)
+def exactly(tape: Tape, u: float) -> tuple[float, float, float]:
+    """Return φ, φ' and φ'' at u; NaN where there is none."""
+    with working_precision(_PRECISION):
+        value, slope, curvature = _parts(enclosure(tape, arb(u))[0])
+        return float(value.mid()), float(slope.mid()), float(curvature.mid())
+
+
 class _Search:
     """One enclosure in the making."""
 

@@ -22,6 +22,8 @@ from geoveil.gp.smooth.tape import Formula, recorded
 
 _ONE, _ZERO = arb(1), arb(0)
 _MOST_PATHS = 256
+_HUGE = 1e200
+"""Square of a slope from which float64 is not trusted with a curvature."""
 FORMULA = (
     "a formula that is continuous, with a bounded slope; what a root, a logarithm or a power that"
     " is no integer is taken of must not fall below 0: see to it with ops.maximum(x, 0)"
@@ -91,7 +93,10 @@ def _square(x: Real) -> Real:
 
 def _chain(x: Jet, value: Real, first: Real, second: Real) -> Jet:
     """Return F(x) of a function F with these derivatives at x."""
-    return Jet(value, first * x.slope, second * _square(x.slope) + first * x.curvature)
+    square = _square(x.slope)
+    if isinstance(square, np.ndarray):  # then F'' may be lost below the least double
+        square = np.where(square > _HUGE, np.nan, square)
+    return Jet(value, first * x.slope, second * square + first * x.curvature)
 
 
 class JetArithmetic(OneVariable):

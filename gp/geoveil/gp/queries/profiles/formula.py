@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import np
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.reprs import ReprByArguments
-from geoveil.gp.smooth.cells import SlopeCells, enclose, enclosed_on
+from geoveil.gp.smooth.cells import SlopeCells, enclose, enclosed_on, exactly
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
@@ -25,6 +25,10 @@ _FLOAT_ERROR = 1e-6
 """Error of float64 that is no reason to refuse a formula, relative to its range."""
 _PRECISION = 256
 """Bits with which float64 is compared."""
+_LEVEL = 1e-15
+"""Slope and curvature that count as 0 where float64 has none, relative to the largest slope."""
+_WITHIN = 0.618
+"""Where in a cell float64 is tried, besides its ends."""
 _WRITTEN = "a function of (u, ops), made of + - * / ** and the functions of ops"
 
 
@@ -82,14 +86,17 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
 
     def _require_floats(self, cells: SlopeCells) -> None:
         """Check that float64 finds the same numbers as ball arithmetic."""
-        j = self._jet(cells.edges, FLOAT)
-        value = np.broadcast_to(np.asarray(j.value, dtype=np.float64), cells.edges.shape)
+        inside = cells.edges[:-1] + np.diff(cells.edges) * _WITHIN
+        u = np.concatenate([cells.edges, inside])
+        value = np.broadcast_to(np.asarray(self._at(u, FLOAT), dtype=np.float64), u.shape)
         with working_precision(_PRECISION):
             exact = [float(self._tape(BALL.private(u), BALL).mid()) for u in cells.edges]
-        wrong = ~(np.abs(value - exact) <= _FLOAT_ERROR * np.ptp(exact))
-        wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape))
+        low, high = (np.append(exact, bounds) for bounds in cells.value)
+        error = np.maximum(low - value, value - high)
+        wrong = ~(error <= _FLOAT_ERROR * np.ptp(exact))
+        wrong[: len(exact)] |= ~np.isfinite(self._jet(cells.edges, FLOAT).slope)
         if wrong.any():
-            at = float(cells.edges[wrong][0])
+            at = float(u[wrong][0])
             raise ParameterError(
                 "formula",
                 f"one that float64 cannot evaluate at {at:g}",
@@ -122,7 +129,23 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         if not ops.rounded:
             return enclosure(self._tape, u)[0]
         with np.errstate(all="ignore"):
-            return jet(self._tape(Jet(u, 1.0, 0.0), FLOAT_JETS))
+            j = jet(self._tape(Jet(u, 1.0, 0.0), FLOAT_JETS))
+        parts = np.array(np.broadcast_arrays(j.value, j.slope, j.curvature, u)[:3], np.float64)
+        lost = ~np.isfinite(parts).all(axis=0)
+        if lost.any():  # a number has overflowed on the way, which it cannot in balls
+            parts[:, lost] = self._beyond_floats(np.broadcast_to(u, lost.shape)[lost])
+        return Jet(*parts)
+
+    def _beyond_floats(self, u: Array) -> Array:
+        """Return φ, φ' and φ'' at n points, (3, n), without float64."""
+        cells, (at, which) = self._cells, np.unique(u, return_inverse=True)
+        index = np.clip(np.searchsorted(cells.edges, at) - 1, 0, len(cells.steepest) - 1)
+        steep = np.abs([cells.slope, cells.curvature]).max(axis=(0, 1))[index]
+        jets = [
+            (cells.value[0, i], 0.0, 0.0) if level else exactly(self._tape, x)
+            for x, i, level in zip(at, index, steep <= _LEVEL * cells.lipschitz, strict=True)
+        ]
+        return np.array(jets)[which].T
 
 
 @lru_cache(maxsize=64)
