@@ -384,7 +384,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "root by power": (lambda u, o: (1 + u * u) ** 0.5, "ops.power"),
     "negative power": (lambda u, o: (1 + u * u) ** -1, "ops.power"),
     "equal pieces": (lambda u, o: o.maximum(o.clip(u, -1, 1), o.clip(u, -2, 2)), "too intricate"),
-    "float overflow": (lambda u, o: u / (1 + o.exp(u * 20)), "float64"),
+    "float overflow": (lambda u, o: u * u + o.exp(800 + u * 0) * o.exp(-800 - u * 0), "float64"),
     "cancellation": (lambda u, o: ((1 + u * 1e-20) - 1) * 1e20, "float64"),
     "no function": (3, "a function of"),
     "edges that fall": (

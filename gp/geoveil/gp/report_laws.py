@@ -25,8 +25,8 @@ from geoveil.gp.report_moments import ReportMoments
 
 _LOOSE = 1 / 400
 """Width of what is not known within a cell, relative to what moments are anywhere."""
-_MOST_CELLS, _FEW_MORE, _ROUNDS = 2_048, 300, 8
-"""Cells and rounds at most, and cells fewer than which are not worth another round."""
+_MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
+"""Cells and rounds at most, and how many cells are few."""
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
 _STRIP, _BLOCK = 16, 2**15
@@ -74,7 +74,16 @@ def law_of_profile(
         people = (nodes >= least) & (nodes <= most)
         spans = np.maximum(np.ptp(ends[people], axis=0), 1e-300)
         loose[~(people[:-1] & people[1:])] = 0.0
-        return (powers, noise, g, h, weight), (loose / (_LOOSE * spans)).max(axis=1)
+        loose = (loose / (_LOOSE * spans)).max(axis=1)
+        # What is inside of the hull of the others can wait.
+        ways, middle, half = _WAYS / spans, within.mean(axis=0), np.ptp(within, axis=0) / 2
+        heights = ends @ ways.T
+        attained = heights[people].max(axis=0)
+        inner = weight[:, None] * (middle @ ways.T + half @ np.abs(ways).T - attained)
+        out = (1 - weight[:, None]) * (np.maximum(heights[:-1], heights[1:]) - attained) + inner
+        apart = np.maximum(attained + attained[::-1], _APART)
+        waits = (out <= _OUT * apart).all(axis=1)
+        return (powers, noise, g, h, weight), np.where(waits, np.minimum(loose, 4.0), loose)
 
     nodes, (powers, noise, g, h, weight) = cut_while_loose(nodes, look)
     people = (nodes >= least) & (nodes <= most)
@@ -283,15 +292,15 @@ def cut_while_loose(
 
 
 def _cut(edges: Array, loose: Array) -> Array:
-    """Return edges with cells cut into more, the loosest first, by half of what may be added.
+    """Return edges with cells cut into more, the loosest first, until there are enough of them.
 
-    Which are the loosest is known better once the others are shorter.
+    While they are few half of what may be added is left: which are the loosest is known better
+    once others are shorter.
     """
-    more = (_MOST_CELLS - len(loose)) // 2
-    most = min(max(more // (int((loose > 1).sum()) or 1) + 1, 2), 8)
-    parts = np.clip(np.ceil(np.sqrt(loose)), 1, most).astype(np.intp)
+    more = (_MOST_CELLS - len(loose)) // (1 + (len(loose) < _FEW))
+    parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
     order = np.argsort(-loose)
-    fits = np.cumsum(parts[order] - 1) <= (more if more > _FEW_MORE else 0)
+    fits = np.cumsum(parts[order] - 1) <= more
     parts[order[~fits]] = 1
     cell = np.repeat(np.arange(len(parts)), parts)
     step = np.arange(len(cell)) - np.repeat(np.cumsum(parts) - parts, parts)

@@ -92,8 +92,8 @@ class AdditiveMechanism(QueryMechanism):
             # From the mean and the variance of answers the noise follows, however little it is.
             wide = np.diff(value, axis=0)[0] / np.clip(most**0.5 / 5, span / 64, span / 32)
             loose = np.diff(noise, axis=0)[0] / (noise[1] / _NOISES + most / _LARGE)
-            far = np.max([beyond_others(value, noise), wide, loose], axis=0)
-            return (value, noise), np.square(far)
+            inside = np.minimum(np.maximum(wide, loose), 2.0)  # what sticks out is cut first
+            return (value, noise), np.square(np.maximum(beyond_others(value, noise), inside))
 
         edges, (value, noise) = cut_while_loose(edges, look)
         # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.
