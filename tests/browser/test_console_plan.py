@@ -19,7 +19,7 @@ from .test_console import (
 
 pytestmark = pytest.mark.deep
 SETTLED = "#forecast:not([data-then]):not([aria-busy])"
-POPULATION = "#forecast tr:has-text('Population:') data"
+POPULATION = "#forecast tr:has-text('All people of whom') data"
 
 
 @pytest.fixture

@@ -605,6 +605,9 @@ def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> N
         return BALL.power(base.nonnegative_part(), exponent)
 
     monkeypatch.setattr(BallJets, "_power", old_power)
+    with pytest.raises(ParameterError, match="float64 cannot evaluate"):
+        shown(7.0)
+    monkeypatch.setattr(FormulaProfile, "_require_floats", lambda *_: None)
     assert shown(7.0) > 60
 
 

@@ -34,7 +34,7 @@ _STRIP, _BLOCK = 16, 2**15
 _FARTHER, _LEAST = 1.1, 1e-6
 """How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
 _OUT, _APART, _LEVEL = 1 / 100, 0.1, 1e-9
-_WAYS = np.array(list(product((-1.0, 0.0, 1.0), repeat=4)))
+_WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
 """How far cells may stick out, relative to how far people are apart in a way, or to `_APART` of how
 far in a moment, of which that is at least `_LEVEL`; and the ways, in multiples of the latter."""
 _SLACK = 0.002
@@ -76,7 +76,8 @@ def law_of_profile(
         loose[~(people[:-1] & people[1:])] = 0.0
         loose = (loose / (_LOOSE * spans)).max(axis=1)
         # What is inside of the hull of the others can wait.
-        ways, middle, half = _WAYS / spans, within.mean(axis=0), np.ptp(within, axis=0) / 2
+        ways = np.array(_WAYS) / spans
+        middle, half = within.mean(axis=0), np.ptp(within, axis=0) / 2
         heights = ends @ ways.T
         attained = heights[people].max(axis=0)
         inner = weight[:, None] * (middle @ ways.T + half @ np.abs(ways).T - attained)
@@ -179,7 +180,8 @@ def beyond_others(value: Array, noise: Array) -> Array:
     corners = _lifted(value, noise)
     low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
     spans = np.maximum(high - low, _LEVEL * np.maximum(np.abs(low), np.abs(high)))
-    ways = _WAYS / np.maximum(spans, 1e-300)  # 0 for an answer, and a noise, that nobody has
+    # 0 for an answer, and a noise, that nobody has.
+    ways = np.array(_WAYS) / np.maximum(spans, 1e-300)
     high = low = corners[0] @ ways.T
     for corner in corners[1:]:
         heights = corner @ ways.T
