@@ -65,7 +65,7 @@ def _rows(people: list[Any]) -> list[dict[str, Any]]:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("case", range(CASES))
 def test_planned_errors_are_those_that_are_printed(case: int) -> None:
-    """Of each row, over the mean of campaigns of people whom the plan never saw."""
+    """The planned error of each row is near the mean of what campaigns of other people print."""
     rng = np.random.default_rng(1000 + case)
     fields, n = _fields(rng), int(rng.integers(2_000, 12_000))
     name = list(STATISTICS)[case % len(STATISTICS)]

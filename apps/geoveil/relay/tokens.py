@@ -79,7 +79,7 @@ class _Tokens(Generic[_Inner]):
         self._path = Path(state_dir) / FILE
         self._rules: dict[bytes, TokenRule | None] = {}
         self._keys: dict[bytes, bytes] = {}
-        """Of periods, by their ids."""
+        """Key id → key of a period."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))

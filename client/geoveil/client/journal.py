@@ -113,13 +113,7 @@ class Journal:
     """
 
     def __init__(self, state_dir: str | os.PathLike[str] | None) -> None:
-        self._file = StateFile(
-            state_dir,
-            FILE_NAME,
-            SCHEMA,
-            VERSION,
-            check=_check,
-        )
+        self._file = StateFile(state_dir, FILE_NAME, SCHEMA, VERSION, check=_check)
         self.durable = self._file.durable
         self._seen: SeenReports | None = None
         self._room: tuple[int, tuple[object, ...]] | None = None

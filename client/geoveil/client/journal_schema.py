@@ -4,16 +4,7 @@
 
 VERSION = 12
 
-
-# Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
-# a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
-# process that still runs one of them lacks its table, and writes nothing.
-# Version 4 lacked the tables of readings. A process that still runs it goes on with the others, and
-# charges what was answered from a reading as if it had noise of its own: more than it cost.
-# Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
-# Up to version 7 it was not kept which reading a report goes on from.
-# Up to version 9 a report had one price, which was part of its row.
-# Version 11 lacked the table of departures; a process that still runs it sends at once.
+# Times are microseconds since 1970: in order as numbers, exact.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,

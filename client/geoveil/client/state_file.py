@@ -387,16 +387,6 @@ def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 
 
-def run(connection: sqlite3.Connection, script: str) -> None:
-    """Execute statements within the open transaction, which `executescript` would end."""
-    statement = ""
-    for part in script.split(";"):
-        statement += f"{part};"
-        if sqlite3.complete_statement(statement):  # a trigger has semicolons of its own
-            connection.execute(statement)
-            statement = ""
-
-
 def _check_structure(connection: sqlite3.Connection, place: str) -> None:
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":

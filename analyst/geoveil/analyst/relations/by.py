@@ -123,7 +123,7 @@ class MeansByGroup(GroupEstimates):
     number: str
     """What the mean is of."""
     unit: str
-    """Of the number; empty if it has none, or a logarithm is taken."""
+    """The unit of the number; empty if it has none, or a logarithm is taken."""
     about: tuple[str, ...] = ()
     """Sentences: how intervals were found, and which groups are left out."""
 

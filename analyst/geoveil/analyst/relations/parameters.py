@@ -24,7 +24,7 @@ class ParameterEstimates(Result):
     degrees: Array
     """Degrees of freedom of the standard errors, after Satterthwaite."""
     skewness: Array
-    """Of the errors."""
+    """Skewness of each parameter's error."""
     farthest: Callable[[Array], Array] | None
     """Sums of parameters, (sums, parameters) → how far down and up a person whom nobody met would
     move them, if all were alike, (2, sums); None: nothing is known of it."""

@@ -16,7 +16,7 @@ import numpy as np
 from geoveil.analyst.relations.designs import require_names, terms_of
 from geoveil.analyst.relations.jets import TaylorJet, Value, corrected
 from geoveil.analyst.relations.place_terms import Coordinate
-from geoveil.analyst.relations.scores import Design, Equation, Model
+from geoveil.analyst.relations.scores import Design, Equation, Model, reach_of
 from geoveil.analyst.relations.terms import NumberOf, Square, Term
 from geoveil.campaign import FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError
@@ -89,7 +89,7 @@ class ProductScore:
     design: Design
     """The covariates that products are of."""
     products: Sequence[tuple[int, ...]]
-    """Of each coefficient but that of the constant, places in the design from 0."""
+    """The factors of each covariate after the constant: their places in the design, from 0."""
     weights: Array
     model: Model
     width: float = 0.0
@@ -212,8 +212,7 @@ class FarthestOfProducts:
             residuals = self.response_ends[:, None] - self.people @ self.theta
             pulled = self.people @ (sums @ self.pull).T
             corners = (residuals[..., None] * pulled).reshape(-1, len(sums))
-        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
-        return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
+        return reach_of(corners)
 
 
 def score_of_products(

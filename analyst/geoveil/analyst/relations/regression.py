@@ -86,7 +86,7 @@ class RegressionEstimates(ParameterEstimates):
 
     model: Model
     covariates: tuple[tuple[str, ...], ...] = field(repr=False)
-    """Of which functions of fields each is the product, but for the constant."""
+    """The factors of each covariate after the constant."""
     smoothing: Array | None = None
     """About how far smoothing moves each coefficient; None except of a median regression."""
 

@@ -106,7 +106,7 @@ class Farthest:
     pull: Array
     """How far a sum of scores, of as many people, moves each coefficient."""
     codes: Sequence[Array]
-    """Of each category."""
+    """What the options of each category stand for: see `Category`."""
     ends: Array
     response_ends: Array
 
@@ -115,8 +115,7 @@ class Farthest:
         with np.errstate(invalid="ignore"):
             residuals = self.response_ends - self._spans(self.theta[None])[::-1, 0]
             corners = (self._spans(sums @ self.pull)[:, None] * residuals[:, None]).reshape(4, -1)
-        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
-        return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
+        return reach_of(corners)
 
     def _spans(self, rows: Array) -> Array:
         """Return the ends of sums of a person's covariates, (2, sums)."""
@@ -126,6 +125,12 @@ class Farthest:
             ends += [block.min(axis=1), block.max(axis=1)]
         ends += np.sort(rows[:, at:, None] * self.ends, axis=2).sum(axis=1).T
         return ends
+
+
+def reach_of(moves: Array) -> Array:
+    """Return how far down and up moves of each sum go, (2, sums); infinite where one is unknown."""
+    ends = np.maximum([-moves.min(axis=0), moves.max(axis=0)], 0.0)
+    return np.where(np.isfinite(moves).all(axis=0), ends, np.inf)
 
 
 class Equation(NamedTuple):

@@ -45,7 +45,7 @@ class Errors(NamedTuple):
     degrees: Array
     """Degrees of freedom of each parameter's variance, after Satterthwaite."""
     skewness: Array
-    """Of each parameter's error."""
+    """Skewness of each parameter's error."""
 
 
 def solve(
