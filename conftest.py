@@ -9,6 +9,7 @@ quick tier and 100 in `all`. A test that is named on the command line is run who
 import gc
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -48,6 +49,13 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.enable()
     gc.freeze()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without deep tests unread, docstrings among them, where no others run."""
+    if _tier(config) != "rest" or collection_path.suffix != ".py":
+        return None
+    return b"mark.deep" not in collection_path.read_bytes() or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -105,10 +105,9 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
 
 
 async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -> None:
-    incomes, homes = numbers(), places()
-    await console.publish(incomes, homes)
-    await console.report(incomes, 3_000)
-    await console.report(homes, 3_000)
+    incomes = numbers()
+    await console.publish(incomes)
+    await console.report(incomes, 1_000)
     await page.goto(f"{console.base}/console/surveys/incomes")
     await page.click("a.button")
     await page.wait_for_selector("[data-moved]:not(:empty)")
@@ -135,6 +134,13 @@ async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -
     await page.click("text=Histogram")
     await page.wait_for_selector("svg rect.one")
     await sound(page, "points-histogram")
+
+
+@pytest.mark.deep(rest=0)
+async def test_places_are_mapped_and_counted_in_districts(console: Served, page: Page) -> None:
+    homes = places()
+    await console.publish(homes)
+    await console.report(homes, 3_000)
     await page.goto(f"{console.base}/console/surveys/places/ask")
     await page.wait_for_selector("svg")
     await sound(page, "points-map")
