@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 from tests.campaigns import campaign_of
 
-from .postgres import PostgresServer, running_server
+from .postgres import running_server
 
 OPENS = datetime(2030, 1, 1, tzinfo=UTC)
 CLOSES = datetime(2030, 2, 1, tzinfo=UTC)
@@ -101,36 +101,36 @@ def publication_of(campaign: Campaign) -> Publication:
 
 
 @pytest.fixture
-def publish() -> Callable[..., Published]:
+def publish():
     return _publish
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server():
     """One server per test process."""
     with running_server() as server:
         yield server
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+def postgres_url(postgres_server):
     """URL of an empty database, one per test."""
     with postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     return tmp_path / "reports.sqlite"
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+def prepared(tmp_path_factory):
     """Returns a function that puts a database without campaigns where there is no file yet.
 
     A copy takes less time than making its tables.
@@ -148,7 +148,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]
 
 
 @pytest.fixture
-def store(database: Path, prepared: Callable[[Path], Path]) -> Iterator[SQLiteStore]:
+def store(database, prepared):
     """A second pair of eyes on the database of a service or server under test."""
     with SQLiteStore(prepared(database)) as opened:
         yield opened
@@ -165,9 +165,7 @@ ServiceStarter = Callable[..., Awaitable[RunningService]]
 
 
 @pytest.fixture
-async def start_service(
-    database: Path, clock: Clock, prepared: Callable[[Path], Path]
-) -> AsyncIterator[ServiceStarter]:
+async def start_service(database, clock, prepared):
     """Starts services on the test's database, stopped when the test ends."""
     async with AsyncExitStack() as stack:
 
@@ -214,12 +212,12 @@ class Wire:
 
 
 @pytest.fixture
-def wire_of() -> type[Wire]:
+def wire_of():
     return Wire
 
 
 @pytest.fixture
-def wire_report() -> Callable[..., report_pb2.Report]:
+def wire_report():
     """Returns a function (number, *(query, value)) -> report whose id is the number."""
 
     def make(number: int, *answers: tuple[int, int]) -> report_pb2.Report:
@@ -242,9 +240,7 @@ ServerStarter = Callable[..., Awaitable[RunningServer]]
 
 
 @pytest.fixture
-async def start_server(
-    database: Path, clock: Clock, prepared: Callable[[Path], Path]
-) -> AsyncIterator[ServerStarter]:
+async def start_server(database, clock, prepared):
     """Starts servers on the test's database, stopped when the test ends."""
     async with AsyncExitStack() as stack:
 
@@ -284,9 +280,7 @@ class ServerProcess:
 
 
 @pytest.fixture
-async def start_process(
-    database: Path, clock: Clock
-) -> AsyncIterator[Callable[..., Awaitable[ServerProcess]]]:
+async def start_process(database, clock):
     """Starts servers in processes of their own, which a test may kill."""
     started: list[asyncio.subprocess.Process] = []
 

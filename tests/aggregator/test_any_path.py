@@ -54,9 +54,7 @@ async def call(address: str, path: bytes) -> list[dict[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("path", _PATHS[:2])
-async def test_a_path_that_is_no_text_is_that_of_no_method(
-    start_server: Any, path: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_path_that_is_no_text_is_that_of_no_method(start_server, path, caplog):
     server = await start_server()
     ((answer),) = await call(server.address, path)
     assert answer[b"grpc-status"] == str(grpc.StatusCode.UNIMPLEMENTED.value[0]).encode()
@@ -68,7 +66,7 @@ async def test_a_path_that_is_no_text_is_that_of_no_method(
 
 
 @pytest.mark.deep(keep=0)
-async def test_no_other_path_stops_it(start_server: Any) -> None:
+async def test_no_other_path_stops_it(start_server):
     server = await start_server()
     for path in _PATHS:
         await call(server.address, path)
@@ -91,9 +89,7 @@ class _Gone:
 
 
 @pytest.mark.parametrize("path", ["//", "/geoveil.proto.v1.Collector/GetCampaign"])
-async def test_a_caller_that_is_gone_is_no_defect(
-    start_server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
-) -> None:
+async def test_a_caller_that_is_gone_is_no_defect(start_server, monkeypatch, caplog, path):
     made: dict[str, Any] = {}
     server_of = any_path.server
 
@@ -121,7 +117,7 @@ async def _echo(request: bytes, context: Any) -> bytes:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("guarded", [True, False])
-async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded: bool) -> None:
+async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded):
     """The control. Once grpc.aio takes any path, this fails, and `any_path` can go."""
     server = any_path.server([]) if guarded else grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(_echo)

@@ -1,8 +1,6 @@
 """Access: every method of every service, with every kind of token, over the wire too."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -23,12 +21,12 @@ OPEN = [method for method, rule in RULES.items() if isinstance(rule, Public)]
 
 
 @pytest.fixture
-def tokens_file(tmp_path: Path) -> Path:
+def tokens_file(tmp_path):
     return tmp_path / "tokens.json"
 
 
 @pytest.fixture
-def make(tokens_file: Path, clock: Any) -> Callable[..., list[str]]:
+def make(tokens_file, clock):
     """Returns what to send to present a new token."""
 
     def make(*scopes: Scope, lasts: timedelta | None = timedelta(days=1)) -> list[str]:
@@ -40,7 +38,7 @@ def make(tokens_file: Path, clock: Any) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def gate(tokens_file: Path, make: Any, clock: Any) -> Authorizer:
+def gate(tokens_file, make, clock):
     make(Scope.LIST)
     return Authorizer(Tokens(tokens_file), open_without_tokens=True, clock=clock)
 
@@ -52,9 +50,7 @@ def why(gate: Authorizer, method: str, authorization: list[str]) -> Denial:
 
 
 @pytest.mark.parametrize("method", ANALYST)
-def test_a_token_permits_what_its_scopes_say_and_nothing_else(
-    gate: Authorizer, make: Any, method: str
-) -> None:
+def test_a_token_permits_what_its_scopes_say_and_nothing_else(gate, make, method):
     needed = RULES[method]
     assert isinstance(needed, Scope)
     assert gate.admit(method, make(needed)) is not None
@@ -63,13 +59,13 @@ def test_a_token_permits_what_its_scopes_say_and_nothing_else(
     assert why(gate, method, make(*others)) is Denial.SCOPE_MISSING
 
 
-def test_calls_of_devices_need_none(gate: Authorizer) -> None:
+def test_calls_of_devices_need_none(gate):
     for method in OPEN:
         for authorization in ([], ["Bearer wrong"], ["", ""]):
             assert gate.admit(method, authorization) is None
 
 
-def test_what_is_no_token_is_refused(gate: Authorizer, make: Any) -> None:
+def test_what_is_no_token_is_refused(gate, make):
     method, (good,) = ANALYST[0], make(*Scope)
     text = good.removeprefix("Bearer ")
     assert gate.admit(method, [f"bearer {text}"]) is not None, "the scheme has no case"
@@ -79,13 +75,13 @@ def test_what_is_no_token_is_refused(gate: Authorizer, make: Any) -> None:
         assert why(gate, method, wrong) is Denial.TOKEN_UNKNOWN
 
 
-def test_a_refusal_names_the_scope_that_it_takes(gate: Authorizer, make: Any) -> None:
+def test_a_refusal_names_the_scope_that_it_takes(gate, make):
     others = [scope for scope in Scope if scope is not RULES[ANALYST[0]]]
     with pytest.raises(DeniedError, match=f"it takes the scope {RULES[ANALYST[0]].value}"):
         gate.admit(ANALYST[0], make(*others))
 
 
-def test_tokens_end(gate: Authorizer, make: Any, clock: Any) -> None:
+def test_tokens_end(gate, make, clock):
     presented = make(*Scope, lasts=timedelta(hours=1))
     clock.now += timedelta(minutes=59)
     assert gate.admit(ANALYST[0], presented) is not None
@@ -93,9 +89,7 @@ def test_tokens_end(gate: Authorizer, make: Any, clock: Any) -> None:
     assert why(gate, ANALYST[0], presented) is Denial.TOKEN_EXPIRED
 
 
-def test_nobody_is_let_in_while_tokens_can_not_be_read(
-    gate: Authorizer, make: Any, tokens_file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nobody_is_let_in_while_tokens_can_not_be_read(gate, make, tokens_file, caplog):
     presented = make(*Scope)
     content = tokens_file.read_bytes()
     for broken in (b"", b"{}"):
@@ -112,7 +106,7 @@ def test_nobody_is_let_in_while_tokens_can_not_be_read(
     assert gate.admit(ANALYST[0], presented) is not None
 
 
-def test_a_method_without_a_row_is_refused(gate: Authorizer, make: Any, clock: Any) -> None:
+def test_a_method_without_a_row_is_refused(gate, make, clock):
     presented = make(*Scope)
     for gated in (gate, Authorizer(None, open_without_tokens=True, clock=clock)):
         for method in ("/geoveil.proto.v1.Analyst/New", "", "/x", ANALYST[0].lower()):
@@ -134,9 +128,7 @@ def test_a_method_without_a_row_is_refused(gate: Authorizer, make: Any, clock: A
         ("0.0.0.0", True, "anyone"),
     ],
 )
-def test_without_tokens_analysts_are_let_in_on_the_loopback(
-    clock: Any, host: str, insecure: bool, expected: str
-) -> None:
+def test_without_tokens_analysts_are_let_in_on_the_loopback(clock, host, insecure, expected):
     gate = Authorizer.of(Settings(host=host, insecure_open_analyst=insecure), clock)
     assert gate.analysts == expected
     if expected == "anyone":
@@ -146,9 +138,7 @@ def test_without_tokens_analysts_are_let_in_on_the_loopback(
     assert gate.admit(OPEN[0], []) is None
 
 
-async def test_every_method_of_every_service_has_a_row(
-    start_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_method_of_every_service_has_a_row(start_server, monkeypatch):
     """The methods are those that the server registers, not those of a list."""
     registered: set[str] = set()
     make_server = grpc.aio.server
@@ -196,9 +186,7 @@ async def call(channel: grpc.aio.Channel, method: str, token: list[str]) -> Call
 
 
 @pytest.mark.parametrize("method", ANALYST)
-async def test_refusals_come_before_the_request_is_parsed(
-    start_server: Any, make: Any, tokens_file: Path, method: str
-) -> None:
+async def test_refusals_come_before_the_request_is_parsed(start_server, make, tokens_file, method):
     needed = RULES[method]
     assert isinstance(needed, Scope)
     good, bad = make(needed), make(*[scope for scope in Scope if scope is not needed])
@@ -218,9 +206,7 @@ async def test_refusals_come_before_the_request_is_parsed(
     assert let_in.info.reason not in Denial.__members__
 
 
-async def test_devices_are_served_while_analysts_are_not(
-    start_server: Any, publish: Callable[..., Any]
-) -> None:
+async def test_devices_are_served_while_analysts_are_not(start_server, publish):
     wire = (await start_server(host="0.0.0.0")).wire
     refusal = await call(wire.channel, ANALYST[0], [])
     assert refusal.code is grpc.StatusCode.PERMISSION_DENIED
@@ -230,7 +216,7 @@ async def test_devices_are_served_while_analysts_are_not(
             assert (await call(wire.channel, method, [])).code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_reflection_is_served_only_when_asked_for(start_server: Any) -> None:
+async def test_reflection_is_served_only_when_asked_for(start_server):
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     from grpc_reflection.v1alpha import reflection_pb2 as pb
 

@@ -1,9 +1,6 @@
 """Pages hold every campaign once, or every one that is not closed, whatever happens between."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import insert
@@ -79,7 +76,7 @@ class Shelf:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 1000, 0])
-async def test_pages_follow_each_other_without_gap_or_repetition(size: int) -> None:
+async def test_pages_follow_each_other_without_gap_or_repetition(size):
     names = [f"c{i}" for i in range(8)]
     records = [record(n, State.PENDING if n == "c3" else State.OPEN) for n in names]
     records[4:4] = [record("over", State.CLOSED)]
@@ -91,7 +88,7 @@ async def test_pages_follow_each_other_without_gap_or_repetition(size: int) -> N
         assert all(len(on_page) == size for on_page in pages[:-1])
 
 
-async def test_large_campaigns_make_small_pages() -> None:
+async def test_large_campaigns_make_small_pages():
     shelf = Shelf([record(f"c{i}", size=100_000) for i in range(5)])
     assert [len(on_page) for on_page in await shelf.walked(0)] == [2, 2, 1]
     shelf = Shelf([record(f"c{i}", size=900_000) for i in range(3)])
@@ -99,14 +96,14 @@ async def test_large_campaigns_make_small_pages() -> None:
     assert await Shelf([record("huge", size=3 << 20)]).walked(0) == [["huge"]]
 
 
-async def test_a_page_ends_where_it_ended_though_its_last_campaign_closes() -> None:
+async def test_a_page_ends_where_it_ended_though_its_last_campaign_closes():
     shelf = Shelf([record(f"c{i}") for i in range(4)])
     token = (await shelf.page(2)).next_token
     shelf.records[1] = record("c1", by_analyst=True)
     assert [s.record.campaign_id for s in (await shelf.page(2, token)).statuses] == ["c2", "c3"]
 
 
-async def test_what_is_no_page_is_refused() -> None:
+async def test_what_is_no_page_is_refused():
     shelf = Shelf([record("a"), record("b")])
     (token,) = {(await shelf.page(1, closed=closed)).next_token for closed in (True, False)}
     for wrong in ("unknown", "a", "YWFh", token + "=", token + "A", "é", "_w", " " + token, "AA"):
@@ -118,7 +115,7 @@ async def test_what_is_no_page_is_refused() -> None:
     assert (await Shelf([]).page()) == Page([], "")
 
 
-def test_a_page_reads_no_closed_campaign_however_many_there_are(database: Path) -> None:
+def test_a_page_reads_no_closed_campaign_however_many_there_are(database):
     with SQLiteStore(database) as store:
         names = [f"old{i}" for i in range(2_500)]
         fields = ("campaign_id", "published", "queries", "closed", "opens", "closes")
@@ -134,9 +131,7 @@ def test_a_page_reads_no_closed_campaign_however_many_there_are(database: Path) 
         assert [r.campaign_id for r in store.campaign_page(limit=5).records] == names[:5]
 
 
-async def test_states_are_those_of_the_campaign(
-    start_service: Any, publish: Callable[..., Any], clock: Any
-) -> None:
+async def test_states_are_those_of_the_campaign(start_service, publish, clock):
     service = (await start_service()).service
     campaign = publish("a").campaign
     await service.create_campaign(seal(publish("a").published))
@@ -149,9 +144,7 @@ async def test_states_are_those_of_the_campaign(
             assert await service.count_open_campaigns() == (status.state is State.OPEN)
 
 
-async def test_devices_see_campaigns_that_are_open_or_will_be(
-    start_service: Any, publish: Callable[..., Any], clock: Any
-) -> None:
+async def test_devices_see_campaigns_that_are_open_or_will_be(start_service, publish, clock):
     service = (await start_service()).service
     for name in ("a", "b", "c"):
         await service.create_campaign(seal(publish(name).published))
@@ -165,9 +158,7 @@ async def test_devices_see_campaigns_that_are_open_or_will_be(
     assert [s.record.campaign_id for s in listed.statuses] == ["a", "b", "c"]
 
 
-async def test_campaigns_of_several_pages_are_listed_and_counted(
-    start_service: Any, publish: Callable[..., Any], database: Path
-) -> None:
+async def test_campaigns_of_several_pages_are_listed_and_counted(start_service, publish, database):
     campaign = publish("c").campaign
     same = {
         "published": seal(publish("c").published),

@@ -1,7 +1,6 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,14 +10,14 @@ from geoveil.gp import ParameterError
 DATABASE = Path("reports.sqlite")
 
 
-def test_defaults_listen_on_this_machine_only() -> None:
+def test_defaults_listen_on_this_machine_only():
     settings = Settings(database=DATABASE)
     assert settings.host == "127.0.0.1"
     assert settings.max_batch == 10_000
     assert settings.max_message_bytes == 4 * 1024 * 1024
 
 
-def test_settings_are_frozen() -> None:
+def test_settings_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings(database=DATABASE).port = 1  # type: ignore[misc]  # what is tested
 
@@ -37,7 +36,7 @@ def test_settings_are_frozen() -> None:
         ("clock_skew_s", 0, 86_400, (-1, 86_401)),
     ],
 )
-def test_numbers_have_ends(name: str, least: float, most: float, beyond: tuple[float, ...]) -> None:
+def test_numbers_have_ends(name, least, most, beyond):
     for value in (least, most):
         assert getattr(Settings(**{"database": DATABASE, name: value}), name) == value
     for wrong in (*beyond, math.nan, math.inf, True, "7", None):
@@ -58,13 +57,13 @@ def test_numbers_have_ends(name: str, least: float, most: float, beyond: tuple[f
         ("tls_key", "key.pem"),
     ],
 )
-def test_names_and_files(name: str, wrong: Any) -> None:
+def test_names_and_files(name, wrong):
     with pytest.raises(ParameterError) as caught:
         Settings(**{"database": DATABASE, name: wrong})
     assert caught.value.name == name
 
 
-def test_certificate_and_key_come_together() -> None:
+def test_certificate_and_key_come_together():
     pem = Path("x.pem")
     assert Settings(database=DATABASE, tls_certificate=pem, tls_key=pem).tls_key == pem
     with pytest.raises(ParameterError, match="tls_key"):

@@ -1,8 +1,6 @@
 """Tokens that are limited to campaigns: every method of analysts, over the wire."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -31,12 +29,12 @@ def path_of(method: str) -> str:
 
 
 @pytest.fixture
-def tokens_file(tmp_path: Path) -> Path:
+def tokens_file(tmp_path):
     return tmp_path / "tokens.json"
 
 
 @pytest.fixture
-async def ask(start_server: Any, tokens_file: Path, publish: Callable[..., Any]) -> Any:
+async def ask(start_server, tokens_file, publish):
     """A server with campaigns mine, other and others; calls a method of it with a token."""
     everything = TokenFile(tokens_file).create("all", Scope, None)
     channel = (await start_server(tokens_file=tokens_file)).wire.channel
@@ -85,8 +83,8 @@ def reason(error: grpc.aio.AioRpcError) -> str:
 
 @pytest.mark.parametrize("method", ABOUT_ONE)
 async def test_a_limited_token_reaches_its_campaigns_and_no_other(
-    ask: Any, tokens_file: Path, publish: Callable[..., Any], method: str
-) -> None:
+    ask, tokens_file, publish, method
+):
     token = TokenFile(tokens_file).create("bob", Scope, None, ["mine", "new"])
     for name in ("other", "others", "unknown", "Mine", ""):
         fields = named(method, name)
@@ -105,7 +103,7 @@ async def test_a_limited_token_reaches_its_campaigns_and_no_other(
         await ask(method, token, **fields_of(method, mine))
 
 
-async def test_what_is_no_campaign_is_none_of_its_campaigns(ask: Any, tokens_file: Path) -> None:
+async def test_what_is_no_campaign_is_none_of_its_campaigns(ask, tokens_file):
     token = TokenFile(tokens_file).create("bob", Scope, None, ["mine"])
     for campaign in (b"", b"\xff\xff", b"\x0a\x04mine\x0a\x05other"):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -113,7 +111,7 @@ async def test_what_is_no_campaign_is_none_of_its_campaigns(ask: Any, tokens_fil
         assert reason(caught.value) == "OTHER_CAMPAIGN"
 
 
-async def test_a_limited_token_lists_its_campaigns_alone(ask: Any, tokens_file: Path) -> None:
+async def test_a_limited_token_lists_its_campaigns_alone(ask, tokens_file):
     """Page after page; the tokens of pages name no other either."""
     limited = TokenFile(tokens_file).create("bob", Scope, None, ["mine", "others", "not-there"])
     all_of_them = TokenFile(tokens_file).create("carol", Scope, None)
@@ -134,7 +132,7 @@ async def test_a_limited_token_lists_its_campaigns_alone(ask: Any, tokens_file: 
         assert found == expected
 
 
-def test_every_method_of_analysts_says_which_campaign_it_is_about() -> None:
+def test_every_method_of_analysts_says_which_campaign_it_is_about():
     """One that does not refuses tokens that are limited."""
     of_all = path_of("GetStatus")  # of no campaign: for nobody who is limited to some
     public = {method for method, rule in RULES.items() if isinstance(rule, Public)}
@@ -142,7 +140,7 @@ def test_every_method_of_analysts_says_which_campaign_it_is_about() -> None:
     assert {*CAMPAIGNS_OF, of_all} == {path_of(method) for method in MODULES}
 
 
-async def test_any_token_that_is_known_has_a_name(ask: Any, tokens_file: Path) -> None:
+async def test_any_token_that_is_known_has_a_name(ask, tokens_file):
     tokens = TokenFile(tokens_file)
     for name, scopes, campaigns in (("bob", [Scope.EXPORT], None), ("carol", Scope, ["mine"])):
         assert (await ask("GetCaller", tokens.create(name, scopes, None, campaigns))).name == name
@@ -151,9 +149,7 @@ async def test_any_token_that_is_known_has_a_name(ask: Any, tokens_file: Path) -
     assert reason(caught.value) == "TOKEN_UNKNOWN"
 
 
-async def test_how_the_server_stands_is_for_operators_of_all_of_it(
-    ask: Any, tokens_file: Path
-) -> None:
+async def test_how_the_server_stands_is_for_operators_of_all_of_it(ask, tokens_file):
     tokens = TokenFile(tokens_file)
     told = await ask("GetStatus", tokens.create("bob", [Scope.OPERATE], None))
     assert (told.database, told.on_loopback) == ("SQLite", True)
@@ -168,7 +164,7 @@ async def test_how_the_server_stands_is_for_operators_of_all_of_it(
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_files_of_before_hold_tokens_without_limits(tokens_file: Path) -> None:
+def test_files_of_before_hold_tokens_without_limits(tokens_file):
     text = TokenFile(tokens_file).create("alice", [Scope.LIST], None)
     content = json.loads(tokens_file.read_text())
     assert content["version"] == 2, "servers that know of no limits refuse the file"
@@ -182,7 +178,7 @@ def test_files_of_before_hold_tokens_without_limits(tokens_file: Path) -> None:
 
 
 @pytest.mark.parametrize("campaigns", [[], ["Not an id"], [""], [f"c{i}" for i in range(1_001)]])
-def test_limits_that_mean_nothing_are_refused(tokens_file: Path, campaigns: list[str]) -> None:
+def test_limits_that_mean_nothing_are_refused(tokens_file, campaigns):
     with pytest.raises(ParameterError, match="campaign"):
         TokenFile(tokens_file).create("bob", [Scope.LIST], None, campaigns)
     assert not tokens_file.exists()
@@ -190,11 +186,8 @@ def test_limits_that_mean_nothing_are_refused(tokens_file: Path, campaigns: list
 
 @pytest.mark.deep
 async def test_a_watch_ends_when_its_token_is_revoked(
-    start_server: Any,
-    tokens_file: Path,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+    start_server, tokens_file, publish, wire_report
+):
     file = TokenFile(tokens_file)
     metadata = (("authorization", f"Bearer {file.create('all', Scope, None)}"),)
     server, campaign = await start_server(tokens_file=tokens_file), publish()

@@ -1,6 +1,5 @@
 """One report, whatever it says, can't outweigh the others: as a sender of raw messages sees it."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -11,7 +10,6 @@ from geoveil.campaign import (
     Attribute,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
-    MechanismSpec,
     SmoothSpec,
     digest,
     encode,
@@ -46,8 +44,8 @@ def drawn(campaign: Any, people: int) -> list[report_pb2.Report]:
 @pytest.mark.parametrize("mechanism", [LipschitzLaplaceSpec(), SmoothSpec(0.15), SmoothSpec(0.3)])
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_made_up_report_moves_the_mean_by_no_more_than_is_said(
-    start_server: Any, publish: Callable[..., Any], mechanism: MechanismSpec, end: int
-) -> None:
+    start_server, publish, mechanism, end
+):
     wire, people = (await start_server()).wire, 200
     campaign = publish(queries=1, mechanism=mechanism)
     await wire.create(campaign)
@@ -67,9 +65,7 @@ async def test_a_made_up_report_moves_the_mean_by_no_more_than_is_said(
     assert abs(after.value - before.value) <= campaign.campaign.most_from_one(0) / people
 
 
-async def test_many_reports_at_once_count_as_one_by_one(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_many_reports_at_once_count_as_one_by_one(start_server, publish, wire_report):
     """Also those that are read as columns, and those with an answer to every query."""
     wire = (await start_server()).wire
     for allocation in (Allocation.PARTITION, Allocation.REPEAT):
@@ -84,9 +80,7 @@ async def test_many_reports_at_once_count_as_one_by_one(
         assert (n, total, squares) == (500, 250 * (low + high), 250 * (low**2 + high**2))
 
 
-async def test_made_up_places_stay_near_the_area(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_made_up_places_stay_near_the_area(start_server, publish, wire_report):
     """Numbers have no end that a server could know: made-up ones count as they are."""
     wire = (await start_server()).wire
     plane = AzimuthalEquidistant(-73.98, 40.72, radius_m=20_000)
@@ -112,9 +106,7 @@ async def test_made_up_places_stay_near_the_area(
                 assert 20_000 < total * campaign.point_mechanism.step < most
 
 
-async def test_what_is_bounded_is_refused_beyond(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_what_is_bounded_is_refused_beyond(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish(mechanism=DebiasedLaplaceSpec())
     await wire.create(campaign)

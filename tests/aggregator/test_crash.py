@@ -11,7 +11,6 @@ What it can't show: a loss of power, where the disk may lose what the system had
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -57,15 +56,15 @@ def check_rows(database: Path, reports: int) -> None:
     [(200, 16_384, 600), (7, 16, 500), (1, 16_384, 150)],
 )
 async def test_killed_under_load(
-    start_process: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    wire_of: Any,
-    database: Path,
-    batch_size: int,
-    commit_limit: int,
-    acknowledged_before_kill: int,
-) -> None:
+    start_process,
+    publish,
+    wire_report,
+    wire_of,
+    database,
+    batch_size,
+    commit_limit,
+    acknowledged_before_kill,
+):
     campaign = publish(queries=QUERIES)
     keys = [(q, j) for q in range(QUERIES) for j in range(PER_QUERY)]
     Random(batch_size).shuffle(keys)
@@ -116,7 +115,7 @@ async def test_killed_under_load(
     check_rows(database, len(keys))
 
 
-def test_the_oracle_sees_a_loss_and_a_double_count() -> None:
+def test_the_oracle_sees_a_loss_and_a_double_count():
     whole = [(3, 0b111, 1 + 4 + 16)]
     assert check_whole(whole) == [{0, 1, 2}]
     for wrong in ([(3, 0b1000, 1 + 4 + 16)], [(2, 0b111, 21)], [(3, 0b111, 21 + 16)]):

@@ -17,7 +17,7 @@ from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 
 
 @pytest.mark.parametrize("code", Code)
-def test_every_code_has_a_row_with_a_real_status_and_a_text(code: Code) -> None:
+def test_every_code_has_a_row_with_a_real_status_and_a_text(code):
     row = CATALOGUE[code]
     assert row.status in grpc.StatusCode.__members__
     assert row.status not in ("OK", "UNKNOWN")
@@ -27,11 +27,11 @@ def test_every_code_has_a_row_with_a_real_status_and_a_text(code: Code) -> None:
     assert told.code is code
 
 
-def test_catalogue_has_no_row_without_a_code() -> None:
+def test_catalogue_has_no_row_without_a_code():
     assert set(CATALOGUE) == set(Code)
 
 
-def test_the_protocol_page_lists_the_catalogue() -> None:
+def test_the_protocol_page_lists_the_catalogue():
     page = Path(__file__).parents[2] / "docs" / "protocol.md"
     rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z_]+)` \|", page.read_text(), flags=re.MULTILINE)
     assert rows == [(code.name, CATALOGUE[code].status) for code in sorted(Code, key=_name)]
@@ -41,21 +41,21 @@ def _name(code: Code) -> str:
     return code.name
 
 
-def test_detail_of_a_service_error_stays_in_the_process() -> None:
+def test_detail_of_a_service_error_stays_in_the_process():
     error = ServiceError(Code.STORE_UNAVAILABLE, "disk full at /srv/x")
     assert "/srv/x" in str(error)
     assert "/srv/x" not in public(error).text
     assert isinstance(error, GeoVeilError)
 
 
-def test_what_is_told_besides_the_text_goes_to_the_caller() -> None:
+def test_what_is_told_besides_the_text_goes_to_the_caller():
     error = ServiceError(Code.TOO_FEW_REPORTS, "for us", told="every query needs 100 answers")
     assert public(error).text == (
         "there are too few reports to show an estimate: every query needs 100 answers"
     )
 
 
-def test_domain_errors_are_invalid_arguments_with_their_own_text() -> None:
+def test_domain_errors_are_invalid_arguments_with_their_own_text():
     told = public(ParameterError("confidence", 2.0, "a number in (0, 1)"))
     assert told.status == "INVALID_ARGUMENT"
     assert told.text == "confidence must be a number in (0, 1), got confidence=2.0"
@@ -67,7 +67,7 @@ def test_domain_errors_are_invalid_arguments_with_their_own_text() -> None:
     assert "too short" in told.text
 
 
-def test_anything_else_is_internal_and_says_nothing() -> None:
+def test_anything_else_is_internal_and_says_nothing():
     told = public(KeyError("4711"))
     assert (told.code, told.text, told.violation) == (Code.INTERNAL, "internal error", None)
 
@@ -87,7 +87,7 @@ def details_of(error: Exception) -> tuple[Status, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("code", Code)
-def test_details_say_what_the_status_says(code: Code) -> None:
+def test_details_say_what_the_status_says(code):
     status, details = details_of(ServiceError(code))
     assert status.code == grpc.StatusCode[CATALOGUE[code].status].value[0]
     assert status.message == CATALOGUE[code].text
@@ -97,7 +97,7 @@ def test_details_say_what_the_status_says(code: Code) -> None:
     assert ("RetryInfo" in details) is (CATALOGUE[code].status in retried)
 
 
-def test_details_name_the_field_and_the_delay() -> None:
+def test_details_name_the_field_and_the_delay():
     _, details = details_of(ParameterError("page_size", -1, "an integer from 0 to 1,000"))
     (violation,) = details["BadRequest"].field_violations
     assert (violation.field, violation.description) == (
@@ -108,7 +108,7 @@ def test_details_name_the_field_and_the_delay() -> None:
     assert details["RetryInfo"].retry_delay.ToMilliseconds() == 12_500
 
 
-def test_errors_fit_the_headers() -> None:
+def test_errors_fit_the_headers():
     """At most 12 bytes per character once percent-encoded, 4/3 for binary; 8 KiB in all."""
     pile = "\N{PILE OF POO}" * 100_000
     error = ParameterError(pile, pile, pile)
@@ -120,7 +120,7 @@ def test_errors_fit_the_headers() -> None:
     assert text.startswith("title must be one line, got title=")
 
 
-def test_tracebacks_name_the_places_and_never_the_values() -> None:
+def test_tracebacks_name_the_places_and_never_the_values():
     def inner() -> None:
         raise ValueError("secret 4711")
 

@@ -1,10 +1,8 @@
 """What is shown of a campaign says what it is, and its heavy tails get an interval that stands."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +25,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.estimation import Accumulator, estimate
 
 
-def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish: Callable[..., Any]) -> None:
+def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish):
     campaign = publish(queries=1, mechanism=SmoothSpec(0.3)).campaign
     layout = Layout.of(campaign)
     rng = np.random.default_rng(4)
@@ -48,7 +46,7 @@ def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish: Callable[...
     assert shown.median_of_means.blocks == 32
 
 
-def test_light_tails_and_few_answers_get_none(publish: Callable[..., Any]) -> None:
+def test_light_tails_and_few_answers_get_none(publish):
     light = Layout.of(publish(queries=1).campaign)
     (shown,) = disclose(light, [Accumulator.of(range(5_000))], begun=1).estimates
     assert shown.median_of_means is None
@@ -58,7 +56,7 @@ def test_light_tails_and_few_answers_get_none(publish: Callable[..., Any]) -> No
     assert shown.median_of_means is None
 
 
-def test_forged_reports_show_in_the_estimate(publish: Callable[..., Any]) -> None:
+def test_forged_reports_show_in_the_estimate(publish):
     """n = 1,000 for each of two questions; 50 answers to the second are at the end of its range."""
     campaign = publish(queries=2, mechanism=DebiasedLaplaceSpec()).campaign
     layout, rng = Layout.of(campaign), np.random.default_rng(5)
@@ -84,7 +82,7 @@ def test_forged_reports_show_in_the_estimate(publish: Callable[..., Any]) -> Non
     assert 0 < forged.forged.at_least <= 0.05
 
 
-def test_campaigns_that_can_not_be_tested_count_no_bins(publish: Callable[..., Any]) -> None:
+def test_campaigns_that_can_not_be_tested_count_no_bins(publish):
     unbounded = Layout.of(publish(queries=1, mechanism=SmoothSpec(0.2)).campaign)
     assert unbounded.bins is None
     (shown,) = disclose(unbounded, [Accumulator.of(range(100))], begun=1).estimates
@@ -93,9 +91,7 @@ def test_campaigns_that_can_not_be_tested_count_no_bins(publish: Callable[..., A
 
 @pytest.mark.parametrize(("minimum", "n", "enough"), [(0, 0, True), (1, 0, False), (5, 4, False),
                                                       (5, 5, True)])  # fmt: skip
-def test_the_minimum_is_of_each_query(
-    publish: Callable[..., Any], minimum: int, n: int, enough: bool
-) -> None:
+def test_the_minimum_is_of_each_query(publish, minimum, n, enough):
     campaign = replace(publish(queries=2).campaign, minimum_participants=minimum)
     sums = [Accumulator.of(range(100)), Accumulator.of(range(n))]
     if enough:
@@ -107,7 +103,7 @@ def test_the_minimum_is_of_each_query(
     assert caught.value.told == f"every query needs {minimum} answers"
 
 
-def test_what_estimates_are_unbiased_for_is_said(publish: Callable[..., Any]) -> None:
+def test_what_estimates_are_unbiased_for_is_said(publish):
     assert unbiased_for(publish().campaign) == (
         "Unbiased for the mean of the soft query over all who took part, of whom those who"
         " answered it are a random sample."
@@ -133,9 +129,7 @@ def test_what_estimates_are_unbiased_for_is_said(publish: Callable[..., Any]) ->
     ("allocation", "spent"),
     [(Allocation.PARTITION, 1.0), (Allocation.SPLIT, 1.0), (Allocation.REPEAT, 3.0)],
 )
-def test_what_a_participant_spent_is_the_sum_of_their_answers(
-    publish: Callable[..., Any], allocation: Allocation, spent: float
-) -> None:
+def test_what_a_participant_spent_is_the_sum_of_their_answers(publish, allocation, spent):
     once = publish(queries=3, allocation=allocation).campaign
     shown = disclose(Layout.of(once), [Accumulator()] * 3, begun=1)
     assert shown.privacy == shown.privacy_at_most == GeoPrivacy(spent, 8000.0, "dollar")

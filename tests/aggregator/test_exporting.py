@@ -13,7 +13,6 @@ from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import (
-    Allocation,
     Attribute,
     Campaign,
     PlanarLaplaceSpec,
@@ -23,7 +22,7 @@ from geoveil.campaign import (
 from geoveil.gp import GeoPrivacy
 from tools.vectors.examples import ONE_BY_ONE
 
-from .conftest import CLOSES, OPENS, Published
+from .conftest import CLOSES, OPENS
 
 
 def points(**changes: Any) -> Campaign:
@@ -58,7 +57,7 @@ def reports(count: int, columns: int, periods: int, *, all_columns: bool) -> lis
     ]
 
 
-def test_points_are_rows_with_a_column_per_coordinate() -> None:
+def test_points_are_rows_with_a_column_per_coordinate():
     layout = Layout.of(points(period=timedelta(days=7)))
     sent = reports(300, 2, 5, all_columns=True)
     rows = rows_of(layout, packed(layout, sent), [0, 3])
@@ -73,9 +72,7 @@ def test_points_are_rows_with_a_column_per_coordinate() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 32])
 @pytest.mark.parametrize("allocation", ONE_BY_ONE)
-def test_answers_are_rows_that_nothing_ties_together(
-    publish: Callable[..., Published], allocation: Allocation, blocks: int
-) -> None:
+def test_answers_are_rows_that_nothing_ties_together(publish, allocation, blocks):
     """Whatever sums the answers are added to: those of heavy-tailed noise are kept in 32 blocks."""
     mechanism = SmoothSpec(0.3) if blocks > 1 else None
     layout = Layout.of(publish(allocation=allocation, mechanism=mechanism).campaign)
@@ -106,7 +103,7 @@ class Stored:
 
 
 @pytest.mark.deep(keep=0)
-async def test_every_row_comes_once_and_never_too_many_at_a_time() -> None:
+async def test_every_row_comes_once_and_never_too_many_at_a_time():
     layout = Layout.of(points())
     sent = reports(MOST_ROWS + 500, 2, 1, all_columns=True)
     reader: Any = Stored([packed(layout, sent), b"", packed(layout, sent[:10])])
@@ -120,7 +117,7 @@ async def test_every_row_comes_once_and_never_too_many_at_a_time() -> None:
     assert seen == expected
 
 
-def test_rows_are_shown_nowhere() -> None:
+def test_rows_are_shown_nowhere():
     layout = Layout.of(points())
     rows = rows_of(layout, packed(layout, [Report(bytes(16), [(0, 31415), (1, 9)])]), [0])
     assert isinstance(rows, Rows)

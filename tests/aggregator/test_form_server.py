@@ -21,7 +21,7 @@ from geoveil.campaign import (
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import CLOSES, OPENS, Published, RunningServer, ServerStarter
+from .conftest import CLOSES, OPENS, Published, RunningServer
 from .test_value_server import QUESTIONS, refusal
 
 PEOPLE = 60
@@ -81,11 +81,11 @@ async def exported(running: RunningServer, **more: Any) -> list[tuple[int, ...]]
 
 
 @pytest.fixture
-async def running(start_server: ServerStarter) -> RunningServer:
+async def running(start_server):
     return await start_server()
 
 
-async def test_a_form_goes_in_and_comes_out_whole(running: RunningServer) -> None:
+async def test_a_form_goes_in_and_comes_out_whole(running):
     asked = published()
     assert asked.campaign.columns == COLUMNS
     await running.wire.create(asked)
@@ -114,9 +114,7 @@ async def test_a_form_goes_in_and_comes_out_whole(running: RunningServer) -> Non
         ({7: -1}, "OUT_OF_RANGE"),
     ],
 )
-async def test_what_no_device_sends_is_rejected(
-    running: RunningServer, change: dict[int, int], reason: str | None
-) -> None:
+async def test_what_no_device_sends_is_rejected(running, change, reason):
     asked = published()
     await running.wire.create(asked)
     (row,) = rows_of_people(asked, 1)
@@ -131,16 +129,14 @@ async def test_what_no_device_sends_is_rejected(
     [range(7), range(9), [0] * 8, [1, 0, *range(2, 8)], range(1, 9), range(8, 16), [],
      [2**32 - 1] * 8],
 )  # fmt: skip
-async def test_columns_that_are_not_the_form_s_are_rejected(
-    running: RunningServer, indices: Any
-) -> None:
+async def test_columns_that_are_not_the_form_s_are_rejected(running, indices):
     asked = published()
     await running.wire.create(asked)
     (result,) = await running.wire.submit(asked, report(1, [0] * len(indices), indices=indices))
     assert result.reason == report_pb2.REJECTION_REASON_WRONG_ANSWERS
 
 
-async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running: RunningServer) -> None:
+async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running):
     asked = published()
     await running.wire.create(asked)
     analyst = running.wire.analyst
@@ -157,7 +153,7 @@ async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running: Runn
         assert "is a form of several fields, whose reports are exported" in details
 
 
-async def test_fewer_than_the_minimum_are_not_exported(running: RunningServer) -> None:
+async def test_fewer_than_the_minimum_are_not_exported(running):
     asked = published(minimum_participants=20, period=timedelta(days=5))
     await running.wire.create(asked)
     people = rows_of_people(asked, 25)
@@ -212,9 +208,7 @@ def no_kind(message: Any) -> None:
         (no_kind, "kind"),
     ],
 )
-async def test_a_form_that_is_none_is_not_published(
-    running: RunningServer, change: Any, words: str
-) -> None:
+async def test_a_form_that_is_none_is_not_published(running, change, words):
     request = analyst_pb2.CreateCampaignRequest(envelope=tampered(change))
     code, details = await refusal(running.wire.analyst.CreateCampaign(request))
     assert code is grpc.StatusCode.INVALID_ARGUMENT

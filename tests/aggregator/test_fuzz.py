@@ -6,7 +6,6 @@ afterwards.
 """
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -53,14 +52,7 @@ def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("seed", "messages"), [(1, 700), (1, 3000), (2, 3000)])
-async def test_mutated_messages(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    database: Path,
-    seed: int,
-    messages: int,
-) -> None:
+async def test_mutated_messages(start_server, publish, wire_report, database, seed, messages):
     rng = Random(seed)
     wire = (await start_server()).wire
     campaign, closed = publish(), publish("closed")
@@ -157,12 +149,7 @@ async def test_mutated_messages(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", [3, 4])
-async def test_mutated_messages_in_streams(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    seed: int,
-) -> None:
+async def test_mutated_messages_in_streams(start_server, publish, wire_report, seed):
     rng = Random(seed)
     wire = (await start_server()).wire
     campaign = publish()
@@ -257,12 +244,7 @@ async def refused_changes_nothing(
     assert contents(database) == before
 
 
-async def test_large_requests_are_read_by_numpy(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_large_requests_are_read_by_numpy(start_server, publish, wire_report, monkeypatch):
     """Else the large ones above would put nothing else to the test than the small ones."""
     read = []
 

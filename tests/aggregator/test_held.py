@@ -9,7 +9,7 @@ import gzip
 import importlib
 import sys
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ PATIENCE_S = 20.0
 
 
 @pytest.fixture
-def frames(monkeypatch: pytest.MonkeyPatch) -> Any:
+def frames(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     return importlib.import_module("benchmarks.hostile_frames")
 
 
 @pytest.fixture
-async def small(start_server: Any, publish: Callable[..., Any]) -> Any:
+async def small(start_server, publish):
     """A server that lets callers hold 256 KiB, that is, eight calls with nothing in them."""
     server = await start_server(max_message_bytes=64 * KIB, max_held_bytes=64 * KIB)
     await server.wire.create(publish())
@@ -41,7 +41,7 @@ async def small(start_server: Any, publish: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def opened(frames: Any) -> Iterator[Callable[..., Awaitable[list[Any]]]]:
+def opened(frames):
     """Opens connections that send something; they are closed when the test ends."""
     with ExitStack() as stack:
 
@@ -67,13 +67,7 @@ def alive(connections: list[Any]) -> int:
     return sum(connection.alive() for connection in connections)
 
 
-async def test_requests_that_do_not_end_are_let_go(
-    frames: Any,
-    opened: Any,
-    small: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+async def test_requests_that_do_not_end_are_let_go(frames, opened, small, publish, wire_report):
     begun = b"\x00" + (60 * KIB).to_bytes(4, "big") + bytes(30 * KIB)
     calls = b"".join(frames.call(stream, SUBMIT, more=begun) for stream in (1, 3))
     connections = await opened(small.address, 6, calls)
@@ -85,12 +79,8 @@ async def test_requests_that_do_not_end_are_let_go(
 
 @pytest.mark.deep
 async def test_small_requests_that_are_slow_to_come_are_waited_for(
-    frames: Any,
-    opened: Any,
-    small: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+    frames, opened, small, publish, wire_report
+):
     """More of them than there could be large ones."""
     campaign = publish()
     head = collector_pb2.SubmitReportsRequest(
@@ -118,14 +108,14 @@ async def test_small_requests_that_are_slow_to_come_are_waited_for(
 @pytest.mark.parametrize(
     "method", [FETCH, "/geoveil.proto.v1.Collector/BrowseCampaigns", WATCH], ids=str
 )
-async def test_requests_that_need_no_token_are_short(small: Any, method: str) -> None:
+async def test_requests_that_need_no_token_are_short(small, method):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await small.wire.channel.unary_unary(method)(b"\x78\x01" * 2100, timeout=PATIENCE_S)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
 
 
-async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(small: Any) -> None:
+async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(small):
     """Nothing is unpacked by gRPC: 4 kB of gzip that unpack to 4 MB would hold up everybody."""
     call = small.wire.channel.unary_unary(FETCH)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -146,7 +136,7 @@ async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(sm
     [b"\x1f\x8b", gzip.compress(bytes(9), mtime=0)[:-1], b"\x1f\x8bno"],
     ids=["begun", "cut", "none"],
 )
-async def test_damaged_gzip_is_refused(small: Any, damage: bytes) -> None:
+async def test_damaged_gzip_is_refused(small, damage):
     for method in (FETCH, "/geoveil.proto.v1.Collector/SubmitReports"):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await small.wire.channel.unary_unary(method)(damage, timeout=PATIENCE_S)
@@ -154,9 +144,7 @@ async def test_damaged_gzip_is_refused(small: Any, damage: bytes) -> None:
         assert "request must be sound gzip" in (caught.value.details() or "")
 
 
-async def test_a_compressed_batch_counts(
-    small: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_a_compressed_batch_counts(small, publish, wire_report):
     campaign = publish("compressed")
     await small.wire.create(campaign)
     request = collector_pb2.SubmitReportsRequest(
@@ -172,12 +160,8 @@ async def test_a_compressed_batch_counts(
 
 @pytest.mark.deep
 async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
-    frames: Any,
-    opened: Any,
-    small: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+    frames, opened, small, publish, wire_report
+):
     calls = b"".join(frames.call(stream, WATCH, [b""]) for stream in range(1, 13, 2))
     memory = small.aggregator._reaper.memory
     async with asyncio.timeout(PATIENCE_S):
@@ -191,12 +175,8 @@ async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
 
 @pytest.mark.deep
 async def test_of_many_connections_those_that_say_nothing_are_closed(
-    frames: Any,
-    opened: Any,
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+    frames, opened, start_server, publish, wire_report
+):
     server = await start_server(max_connections=10)
     await server.wire.create(publish())
     connections = await opened(server.address, 19)
@@ -211,8 +191,8 @@ async def test_of_many_connections_those_that_say_nothing_are_closed(
 
 @pytest.mark.deep(keep=0)
 async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
-    frames: Any, opened: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    frames, opened, start_server, monkeypatch
+):
     monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SILENT_S", 3.0)
     other, connection = await opened((await start_server()).address, 2)
     streams = iter(range(1, 1 << 20, 2))
@@ -236,8 +216,8 @@ async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
 @pytest.mark.deep(keep=0)
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
 async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
-    frames: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    frames, start_server, monkeypatch
+):
     """Others are not, nor are the connections that it has; after a while it may come again.
 
     Whoever takes calls back after having waited is not shut out.
@@ -276,8 +256,8 @@ async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
 
 
 async def test_calls_above_the_rate_are_refused_then_cut_off(
-    frames: Any, opened: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    frames, opened, start_server, monkeypatch
+):
     monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SILENT_S", 0.1)
     server = await start_server(call_rate=1.0, call_burst=5.0)
     request = collector_pb2.GetCampaignRequest(campaign_id="nobody")
@@ -298,7 +278,7 @@ async def test_calls_above_the_rate_are_refused_then_cut_off(
                 await asyncio.sleep(0.02)
 
 
-async def test_unknown_methods_and_calls_without_a_request_are_told(small: Any) -> None:
+async def test_unknown_methods_and_calls_without_a_request_are_told(small):
     channel = small.wire.channel
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary("/no.Such/Method")(b"", timeout=PATIENCE_S)
@@ -310,7 +290,7 @@ async def test_unknown_methods_and_calls_without_a_request_are_told(small: Any) 
     assert caught.value.details() == "there is no request"
 
 
-async def test_a_refused_request_is_held_by_nothing(start_server: Any) -> None:
+async def test_a_refused_request_is_held_by_nothing(start_server):
     """gRPC keeps an error with its call, and the call is known to the error: a circle."""
     server = await start_server()
     call = server.wire.channel.unary_unary(FETCH)

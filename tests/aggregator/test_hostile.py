@@ -15,7 +15,7 @@ import pytest
 
 
 @pytest.fixture
-def hostile(monkeypatch: pytest.MonkeyPatch) -> Any:
+def hostile(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     return importlib.import_module("benchmarks.hostile")
@@ -23,7 +23,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("messages", [200, pytest.param(3000, marks=pytest.mark.deep)])
-def test_hostile_messages_leave_no_trace(hostile: Any, messages: int) -> None:
+def test_hostile_messages_leave_no_trace(hostile, messages):
     found = hostile.attack(messages, seed=1)
     assert found.faults == []
     assert sum(found.statuses.values()) == messages
@@ -34,7 +34,7 @@ def test_hostile_messages_leave_no_trace(hostile: Any, messages: int) -> None:
 
 
 @pytest.mark.deep
-def test_a_change_of_state_is_noticed(hostile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_state_is_noticed(hostile, monkeypatch):
     """The control: one new report among the messages."""
     requests = []
 
@@ -56,7 +56,7 @@ def test_a_change_of_state_is_noticed(hostile: Any, monkeypatch: pytest.MonkeyPa
         ({"alive": False}, "the server does not serve any more"),
     ],
 )
-def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) -> None:
+def test_every_fault_is_told(hostile, changes, fault):
     sound = {
         "statuses": {"OK": 2},
         "resident_mb": (100.0, 110.0),
@@ -72,7 +72,7 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
 @pytest.mark.parametrize(
     "attack", ["empty reports", "pages not read", "web: requests without an end"]
 )
-def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
+def test_a_device_reports_beside_an_attack(hostile, attack):
     """Two of `python -m benchmarks.hostile_load`, for so short that times would say nothing."""
     found = importlib.import_module("benchmarks.hostile_load").measure(attack, seconds=1.5)
     for felt in (found.beside_sink, found.under, found.after):
@@ -93,14 +93,7 @@ def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_every_miss_of_an_attack_is_told(
-    hostile: Any,
-    under: float,
-    after: float,
-    failed: int,
-    resident_mb: tuple[float, float],
-    faults: list[str],
-) -> None:
+def test_every_miss_of_an_attack_is_told(hostile, under, after, failed, resident_mb, faults):
     load = importlib.import_module("benchmarks.hostile_load")
     beside, during, later = (
         load.Felt([one], [one], failed if one == under and failed else 0)

@@ -9,7 +9,7 @@ from geoveil.aggregator.store.id_index import IdIndex
 
 
 @pytest.fixture(autouse=True)
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def seeded(monkeypatch):
     """Fix the secret, so that the same fingerprints agree by chance every time."""
     monkeypatch.setattr(id_index.secrets, "token_bytes", Random(3).randbytes)
 
@@ -26,9 +26,7 @@ def joined(ids: list[bytes]) -> bytes:
         pytest.param([20_000] * 12, marks=pytest.mark.deep),
     ],
 )
-def test_every_id_is_found_with_its_page_and_hardly_another(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[int]
-) -> None:
+def test_every_id_is_found_with_its_page_and_hardly_another(monkeypatch, sizes):
     monkeypatch.setattr(id_index, "_LARGEST", 40_000)  # so that some runs are merged no more
     monkeypatch.setattr(id_index, "_MOST_BITS", 18)  # and the filter can't grow with them
     rng = Random(len(sizes))
@@ -53,7 +51,7 @@ def test_every_id_is_found_with_its_page_and_hardly_another(
         assert alone == sorted(index.find(joined(asked)))
 
 
-def test_runs_stay_few() -> None:
+def test_runs_stay_few():
     rng = Random(1)
     index = IdIndex()
     for n in range(5000):
@@ -61,7 +59,7 @@ def test_runs_stay_few() -> None:
     assert len(list(index._runs())) < 5 * id_index._RUNS
 
 
-def test_ids_that_differ_in_one_byte_differ_in_fingerprint() -> None:
+def test_ids_that_differ_in_one_byte_differ_in_fingerprint():
     ids = {bytes(16)} | {
         bytes(at) + bytes([b]) + bytes(15 - at) for at in range(16) for b in range(1, 256)
     }

@@ -1,6 +1,5 @@
 """Intervals that a server gives, over campaigns of reports that went through it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,7 @@ SHARE, DEVICES, CAMPAIGNS = 0.02, 20, 40
 
 @pytest.mark.deep
 @pytest.mark.parametrize("allocation", [*ONE_BY_ONE, None], ids=str)
-async def test_people_whom_nobody_met_are_in_the_interval(
-    start_server: Any, publish: Callable[..., Any], clock: Any, allocation: Allocation | None
-) -> None:
+async def test_people_whom_nobody_met_are_in_the_interval(start_server, publish, clock, allocation):
     """2 % are far above two thresholds, the others far below: 40 campaigns of 20 exact reports.
 
     At least 94 % of the intervals hold the share, alpha = 1e-6; without an allocation the questions
@@ -77,8 +74,8 @@ async def _asked(wire: Any, campaign_id: str, allocation: Allocation | None) -> 
 
 
 async def test_three_people_with_300_000_dollars_are_no_certainty(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+    start_server, publish, wire_report
+):
     wire = (await start_server()).wire
     published = publish(queries=1, mechanism=DebiasedLaplaceSpec())
     one = round(1 / published.campaign.mechanisms[0].step)

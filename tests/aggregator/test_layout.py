@@ -1,10 +1,8 @@
 """Every answer is in exactly one sum, and the sums of a query and period are found again."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +28,7 @@ def summed(layout: Layout, reports: list[Report]) -> list[Accumulator]:
 
 @pytest.mark.parametrize("mechanism", [HEAVY, LIGHT])
 @pytest.mark.parametrize("period", [None, timedelta(days=7)])
-def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(
-    publish: Callable[..., Any], mechanism: SmoothSpec, period: timedelta | None
-) -> None:
+def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(publish, mechanism, period):
     campaign = replace(
         publish(mechanism=mechanism, allocation=Allocation.SPLIT).campaign, period=period
     )
@@ -59,7 +55,7 @@ def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(
 
 
 @pytest.mark.deep(keep=0)
-def test_blocks_are_chosen_by_the_id_alone_and_alike(publish: Callable[..., Any]) -> None:
+def test_blocks_are_chosen_by_the_id_alone_and_alike(publish):
     """Chi-square over 32 blocks, n = 20,000, alpha = 1e-6; ids of one last byte must fail without.
 
     A sender who aims at a block chooses the ids, or numbers them, and knows not the key.
@@ -81,7 +77,7 @@ def test_blocks_are_chosen_by_the_id_alone_and_alike(publish: Callable[..., Any]
     assert statistic(before_keys, aimed) > limit
 
 
-def test_blocks_follow_the_key_of_the_database(publish: Callable[..., Any]) -> None:
+def test_blocks_follow_the_key_of_the_database(publish):
     campaign = publish(queries=1, mechanism=HEAVY).campaign
     layout, other = Layout.of(campaign), Layout.of(campaign)
     rng = Random(8)
@@ -95,9 +91,7 @@ def test_blocks_follow_the_key_of_the_database(publish: Callable[..., Any]) -> N
 
 
 @pytest.mark.parametrize("mechanism", [HEAVY, LIGHT, LipschitzLaplaceSpec()])
-def test_many_reports_are_packed_as_one_is(
-    publish: Callable[..., Any], mechanism: SmoothSpec
-) -> None:
+def test_many_reports_are_packed_as_one_is(publish, mechanism):
     layout = Layout.of(publish(mechanism=mechanism).campaign)
     rng = np.random.default_rng(9)
     values = rng.integers(-(2**63), 2**63 - 1, 300, endpoint=True)
@@ -121,9 +115,7 @@ def block_of_each(layout: Layout, ids: list[bytes]) -> list[int]:
     return [next(unpack(report.answers))[0] for report in packed]
 
 
-def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(
-    publish: Callable[..., Any],
-) -> None:
+def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(publish):
     specs = [DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), LIGHT, HEAVY]
     campaigns = [publish(mechanism=spec).campaign for spec in specs]
     assert [Layout.of(c).blocks for c in campaigns] == [1, 1, 1, BLOCKS]
@@ -131,7 +123,7 @@ def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(
     assert heavy == [False, False, False, True]
 
 
-def test_a_campaign_with_too_many_sums_has_no_blocks(publish: Callable[..., Any]) -> None:
+def test_a_campaign_with_too_many_sums_has_no_blocks(publish):
     campaign = publish(queries=1, mechanism=HEAVY).campaign
     often = replace(campaign, period=timedelta(minutes=10))
     assert often.slots == 4_464
@@ -139,9 +131,7 @@ def test_a_campaign_with_too_many_sums_has_no_blocks(publish: Callable[..., Any]
     assert Layout.of(replace(campaign, period=timedelta(hours=1))).blocks == BLOCKS
 
 
-def test_a_stored_campaign_keeps_the_layout_that_it_was_made_with(
-    publish: Callable[..., Any],
-) -> None:
+def test_a_stored_campaign_keeps_the_layout_that_it_was_made_with(publish):
     campaign = publish(mechanism=HEAVY).campaign
     assert [Layout.stored(campaign, n).blocks for n in (3, 96)] == [1, 32]
     for wrong in (2, 4, 9, 0, 3 * 512):

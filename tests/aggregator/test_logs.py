@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before():
     root, ours = logging.getLogger(), logging.getLogger("geoveil")
     handlers, levels = root.handlers[:], (root.level, ours.level)
     yield
@@ -40,7 +39,7 @@ def _as_before() -> Iterator[None]:
 
 
 @pytest.fixture
-def configured() -> Callable[..., io.StringIO]:
+def configured():
     def configured(level: str = "info", form: str = "auto") -> io.StringIO:
         stream = io.StringIO()
         configure(level, form, stream)
@@ -53,7 +52,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_json_unless_on_a_terminal(configured: Any) -> None:
+def test_json_unless_on_a_terminal(configured):
     stream = configured()
     LOG.info("listening", extra={"address": "x", "tls": True})
     (line,) = lines(stream)
@@ -71,9 +70,7 @@ def test_json_unless_on_a_terminal(configured: Any) -> None:
         assert stream.getvalue().startswith("{") is not human
 
 
-def test_a_place_that_complains_again_and_again_is_left_out(
-    configured: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_complains_again_and_again_is_left_out(configured, monkeypatch):
     """Whoever can bring a complaint about could fill the disk."""
     now = [0.0]
     monkeypatch.setattr(Sparing.__init__, "__defaults__", (lambda: now[0],))
@@ -89,7 +86,7 @@ def test_a_place_that_complains_again_and_again_is_left_out(
     assert len([line for line in found if line["event"] == LIBRARY]) == 40
 
 
-def test_levels(configured: Any) -> None:
+def test_levels(configured):
     for level, shown in [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)]:
         stream = configured(level)
         LOG.debug("a")
@@ -99,7 +96,7 @@ def test_levels(configured: Any) -> None:
         assert len(lines(stream)) == shown
 
 
-def test_unknown_levels_and_forms_are_refused() -> None:
+def test_unknown_levels_and_forms_are_refused():
     with pytest.raises(ParameterError, match="log_level"):
         configure("loud")
     with pytest.raises(ParameterError, match="log_format"):
@@ -107,7 +104,7 @@ def test_unknown_levels_and_forms_are_refused() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-def test_messages_of_exceptions_are_not_shown(configured: Any, form: str) -> None:
+def test_messages_of_exceptions_are_not_shown(configured, form):
     stream = configured(form=form)
     try:
         raise ValueError(f"income {PRIVATE}")
@@ -120,7 +117,7 @@ def test_messages_of_exceptions_are_not_shown(configured: Any, form: str) -> Non
     assert "test_messages_of_exceptions_are_not_shown" in text
 
 
-async def test_complaints_of_the_loop_show_no_values(configured: Any) -> None:
+async def test_complaints_of_the_loop_show_no_values(configured):
     stream = configured()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(handle_loop_errors)
@@ -148,7 +145,7 @@ async def test_complaints_of_the_loop_show_no_values(configured: Any) -> None:
         "unix:/x",
     ],
 )
-def test_words_of_libraries_name_no_address(configured: Any, peer: str) -> None:
+def test_words_of_libraries_name_no_address(configured, peer):
     stream = configured()
     logging.getLogger("grpc._server").warning("call of %s at 12:30 failed: x.cc:12", peer)
     (line,) = lines(stream)
@@ -157,7 +154,7 @@ def test_words_of_libraries_name_no_address(configured: Any, peer: str) -> None:
     assert line["logger"] == "grpc._server"
 
 
-def test_every_event_has_a_name_and_is_documented() -> None:
+def test_every_event_has_a_name_and_is_documented():
     """A sentence in place of a name would be found by nobody who looks for an event."""
     root = Path(__file__).parents[2]
     logged = re.compile(r'_LOG\.\w+\(\s*(?:level, )?"([^"]*)"')
@@ -175,7 +172,7 @@ def test_every_event_has_a_name_and_is_documented() -> None:
     assert set(documented) == found
 
 
-def test_lines_of_one_call_share_an_id(configured: Any) -> None:
+def test_lines_of_one_call_share_an_id(configured):
     stream = configured()
     reset = REQUEST_ID.set("abc")
     LOG.info("within")
@@ -185,12 +182,8 @@ def test_lines_of_one_call_share_an_id(configured: Any) -> None:
 
 
 async def test_a_whole_day_in_the_log_names_nobody(
-    configured: Any,
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
+    configured, start_server, publish, wire_report, tmp_path
+):
     stream = configured("debug", "json")
     tokens = tmp_path / "tokens.json"
     token = TokenFile(tokens).create("alice", Scope, None)

@@ -1,6 +1,5 @@
 """A server shows intervals that hold at all looks until a date ends the reports of a period."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -24,7 +23,7 @@ ONE_LOOK, ALL_LOOKS = IntervalMethod.WEIGHTED_ENDS, IntervalMethod.SEQUENCE
 
 
 @pytest.fixture
-def start(start_service: Any, publish: Callable[..., Any]) -> Callable[..., Any]:
+def start(start_service, publish):
     """Return a service with one campaign of which every period that has begun has answers."""
 
     async def started(*periods: int, points: bool = False, **changes: Any) -> tuple[Any, Campaign]:
@@ -49,9 +48,7 @@ async def methods(service: Any) -> list[IntervalMethod]:
     return [row.estimate.method for row in shown.disclosure.estimates]
 
 
-async def test_one_look_is_for_campaigns_that_a_date_has_closed(
-    start: Callable[..., Any], clock: Any
-) -> None:
+async def test_one_look_is_for_campaigns_that_a_date_has_closed(start, clock):
     service, campaign = await start()
     assert await methods(service) == [ALL_LOOKS]
     clock.now = campaign.closes - SECOND
@@ -63,9 +60,7 @@ async def test_one_look_is_for_campaigns_that_a_date_has_closed(
     assert await methods(service) == [ONE_LOOK]
 
 
-async def test_who_closes_it_by_hand_keeps_the_interval_that_holds_at_all_looks(
-    start: Callable[..., Any], clock: Any
-) -> None:
+async def test_who_closes_it_by_hand_keeps_the_interval_that_holds_at_all_looks(start, clock):
     service, campaign = await start()
     await service.close_campaign("income")
     assert await methods(service) == [ALL_LOOKS]
@@ -73,7 +68,7 @@ async def test_who_closes_it_by_hand_keeps_the_interval_that_holds_at_all_looks(
     assert await methods(service) == [ALL_LOOKS]
 
 
-async def test_a_period_that_is_over_has_one_look(start: Callable[..., Any], clock: Any) -> None:
+async def test_a_period_that_is_over_has_one_look(start, clock):
     clock.now = clock.opens + 2 * WEEK
     service, _ = await start(0, 1, 2, period=WEEK)
     assert await methods(service) == [ONE_LOOK, ONE_LOOK, ALL_LOOKS]
@@ -81,7 +76,7 @@ async def test_a_period_that_is_over_has_one_look(start: Callable[..., Any], clo
     assert await methods(service) == [ALL_LOOKS] * 3
 
 
-async def test_questions_to_points_do_the_same(start: Callable[..., Any], clock: Any) -> None:
+async def test_questions_to_points_do_the_same(start, clock):
     service, campaign = await start(points=True)
     asked = [PointQuestion("above", Threshold(1_000.0, 16_000.0, "smoothstep"))]
 

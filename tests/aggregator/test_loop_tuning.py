@@ -5,7 +5,6 @@ import gc
 import selectors
 import socket
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +15,7 @@ PATIENCE_S = 30
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
+def thawed():
     """Nothing is frozen before a test, and all that was there after it."""
     gc.unfreeze()
     yield
@@ -24,7 +23,7 @@ def thawed() -> Iterator[None]:
 
 
 @pytest.mark.deep
-def test_what_is_there_is_frozen_and_let_go_again(thawed: None) -> None:
+def test_what_is_there_is_frozen_and_let_go_again(thawed):
     before = (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count())
     with for_serving():
         assert gc.get_freeze_count() > before[2] + 10_000
@@ -33,7 +32,7 @@ def test_what_is_there_is_frozen_and_let_go_again(thawed: None) -> None:
     assert (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count()) == before
 
 
-def test_what_was_frozen_before_stays_so() -> None:
+def test_what_was_frozen_before_stays_so():
     gc.freeze()
     before = gc.get_freeze_count()
     with for_serving():
@@ -46,16 +45,14 @@ class Cycle:
         self.itself = self
 
 
-def test_garbage_of_calls_is_still_collected() -> None:
+def test_garbage_of_calls_is_still_collected():
     with for_serving():
         for _ in range(50_000):
             Cycle()
         assert sum(isinstance(one, Cycle) for one in gc.get_objects()) < 20_000
 
 
-def test_events_are_looked_for_now_and_then_while_there_is_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_events_are_looked_for_now_and_then_while_there_is_work(monkeypatch):
     now = 100.0
     monkeypatch.setattr(loop_tuning.time, "monotonic", lambda: now)
     here, there = socket.socketpair()
@@ -69,7 +66,7 @@ def test_events_are_looked_for_now_and_then_while_there_is_work(
         assert len(selector.select(0)) == 1
 
 
-def test_work_without_end_does_not_keep_events_waiting_for_ever() -> None:
+def test_work_without_end_does_not_keep_events_waiting_for_ever():
     async def read() -> bytes:
         loop = asyncio.get_running_loop()
         working = True

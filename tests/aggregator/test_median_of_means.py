@@ -44,7 +44,7 @@ def level(confidence: float) -> float:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", [*FINITE_VARIANCE, INFINITE_VARIANCE], ids=repr)
-def test_coverage_of_symmetric_reports_is_that_of_the_sign_test(noise: Noise) -> None:
+def test_coverage_of_symmetric_reports_is_that_of_the_sign_test(noise):
     """2,000 repeats of n = 2,048, against the binomial at alpha = 1e-6, from both sides."""
     low, high = stats.binom.interval(1 - ALPHA, REPEATS, level(0.95))
     assert 0.95 <= level(0.95) < 0.985
@@ -53,14 +53,14 @@ def test_coverage_of_symmetric_reports_is_that_of_the_sign_test(noise: Noise) ->
 
 @pytest.mark.deep
 @pytest.mark.parametrize("noise", [*FINITE_VARIANCE, INFINITE_VARIANCE], ids=repr)
-def test_coverage_is_kept_where_few_answers_are_one(noise: Noise) -> None:
+def test_coverage_is_kept_where_few_answers_are_one(noise):
     """A share of 5 % makes reports skewed; 2,000 repeats, alpha = 1e-6, from below."""
     low, _ = stats.binom.interval(1 - ALPHA, REPEATS, 0.95)
     assert covered(noise, 0.05, seed=12) >= low
 
 
 @pytest.mark.deep(keep=0)
-def test_an_interval_that_is_too_narrow_is_caught() -> None:
+def test_an_interval_that_is_too_narrow_is_caught():
     """That for 85 % has to fail as one for 95 %."""
     low, _ = stats.binom.interval(1 - ALPHA, REPEATS, 0.95)
     assert covered(StudentT(3.0), 0.0, seed=11, confidence=0.85) < low
@@ -68,7 +68,7 @@ def test_an_interval_that_is_too_narrow_is_caught() -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999999])
 @pytest.mark.parametrize("count", [3, 8, 31, 32])
-def test_ranks_are_those_of_the_binomial(confidence: float, count: int) -> None:
+def test_ranks_are_those_of_the_binomial(confidence, count):
     blocks = [Accumulator.of([i] * count) for i in range(1, count + 1)]
     rank = 0
     while stats.binom.cdf(rank, count, 0.5) <= (1 - confidence) / 2:
@@ -82,7 +82,7 @@ def test_ranks_are_those_of_the_binomial(confidence: float, count: int) -> None:
         assert got.value == (count + 1) / 2
 
 
-def test_blocks_without_answers_are_left_out_and_too_few_answers_show_nothing() -> None:
+def test_blocks_without_answers_are_left_out_and_too_few_answers_show_nothing():
     full = [Accumulator.of([i] * 64) for i in range(20)]
     got = median_of_means([*full, *[Accumulator()] * 12], 0)
     assert got is not None
@@ -94,6 +94,6 @@ def test_blocks_without_answers_are_left_out_and_too_few_answers_show_nothing() 
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.5, float("nan")])
-def test_confidence_out_of_range_is_named(bad: float) -> None:
+def test_confidence_out_of_range_is_named(bad):
     with pytest.raises(ParameterError, match="confidence"):
         median_of_means([], 0, bad)

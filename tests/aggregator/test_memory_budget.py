@@ -5,7 +5,6 @@ import select
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
 
@@ -60,7 +59,7 @@ def refused(server: Server, call: HeldCall, message: int) -> bool:
     return False
 
 
-def test_whoever_holds_most_is_refused_more_and_closed_for_others() -> None:
+def test_whoever_holds_most_is_refused_more_and_closed_for_others():
     server = Server()
     greedy, modest = server.memory.begin(peer(1, 1)), server.memory.begin(peer(2, 1))
     assert not refused(server, greedy, 400_000)
@@ -76,7 +75,7 @@ def test_whoever_holds_most_is_refused_more_and_closed_for_others() -> None:
     assert server.memory.busy() == set()
 
 
-def test_the_address_with_most_is_looked_at_first() -> None:
+def test_the_address_with_most_is_looked_at_first():
     """Many connections that hold little each are one greedy address."""
     server = Server()
     many = [server.memory.begin(peer(1, port)) for port in range(20)]
@@ -87,7 +86,7 @@ def test_the_address_with_most_is_looked_at_first() -> None:
     assert server.closed
 
 
-def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> None:
+def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become():
     server = Server()
     quick = server.memory.begin(peer(1, 1))
     server.memory.read(quick)
@@ -107,7 +106,7 @@ def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> No
     assert server.memory.held <= LIMIT
 
 
-def test_slow_requests_hold_no_more_than_their_connections_received() -> None:
+def test_slow_requests_hold_no_more_than_their_connections_received():
     server = Server()
     modest = [server.memory.begin(peer(address, 1)) for address in range(10)]
     greedy = [server.memory.begin(peer(99, 1)) for _ in range(5)]
@@ -122,7 +121,7 @@ def test_slow_requests_hold_no_more_than_their_connections_received() -> None:
     assert server.closed == [peer(99, 1)]
 
 
-def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_time() -> None:
+def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_time():
     server = Server()
     calls = [server.memory.begin(peer(1, port)) for port in (1, 2, 2, 2)]
     assert not refused(server, calls[1], 300_000)
@@ -139,7 +138,7 @@ def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_ti
     server.memory.end(second)
 
 
-def test_what_is_held_adds_up_and_stays_within_the_limit() -> None:
+def test_what_is_held_adds_up_and_stays_within_the_limit():
     """Against a plain sum, with closed connections that end their calls late."""
     rng, server = Random(1), Server()
     calls: dict[HeldCall, tuple[str, int]] = {}
@@ -172,7 +171,7 @@ def test_what_is_held_adds_up_and_stays_within_the_limit() -> None:
     assert server.memory.held == server.memory._ending == 0
 
 
-def test_connections_that_are_closed_are_those_of_the_address_with_most() -> None:
+def test_connections_that_are_closed_are_those_of_the_address_with_most():
     """Against closing one at a time, with the counts made anew each time."""
     rng = Random(2)
     for _ in range(100):
@@ -193,12 +192,12 @@ def test_connections_that_are_closed_are_those_of_the_address_with_most() -> Non
     assert idlest({}, 3) == []
 
 
-def test_of_addresses_that_have_as_many_idle_connections_are_closed_first() -> None:
+def test_of_addresses_that_have_as_many_idle_connections_are_closed_first():
     found = {(bytes([n, 0, 0, 0]), 1): (n % 2 == 0, float(n)) for n in range(6)}
     assert [host[0] for host, _ in idlest(found, 6)] == [1, 3, 5, 0, 2, 4]
 
 
-def test_addresses_of_one_site_are_one() -> None:
+def test_addresses_of_one_site_are_one():
     """Who has a /64 of IPv6 addresses has not more than others for it."""
     site = bytes.fromhex("20010db800000001")
     found = {(site + bytes([n] * 8), n): (True, float(n)) for n in range(20)}
@@ -207,7 +206,7 @@ def test_addresses_of_one_site_are_one() -> None:
 
 
 @pytest.fixture
-def pairs() -> Iterator[tuple[int, list[tuple[socket.socket, socket.socket]]]]:
+def pairs():
     """The port of a server, and three connections of it: the sides of client and server."""
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -227,9 +226,7 @@ def of(client: socket.socket) -> Endpoint:
     return found
 
 
-def test_connections_are_found_and_closed_and_no_others(
-    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
-) -> None:
+def test_connections_are_found_and_closed_and_no_others(pairs):
     port, opened = pairs
     clients = [client for client, _ in opened]
     before = len(os.listdir("/dev/fd"))
@@ -246,9 +243,7 @@ def test_connections_are_found_and_closed_and_no_others(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere connections are closed instead")
-def test_a_silenced_connection_is_heard_no_more_and_not_told(
-    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
-) -> None:
+def test_a_silenced_connection_is_heard_no_more_and_not_told(pairs):
     port, opened = pairs
     (client, side), (other, other_side) = opened[:2]
     client.send(b"before")
@@ -275,7 +270,7 @@ def connects(host: str, port: int, source: str = "") -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
-def test_new_connections_of_addresses_are_not_taken_and_older_ones_are_heard() -> None:
+def test_new_connections_of_addresses_are_not_taken_and_older_ones_are_heard():
     here, there, site = bytes([127, 0, 0, 1]), bytes([127, 0, 0, 2]), bytes(8)
     many = [bytes([10, 0, *divmod(number, 256)]) for number in range(255)]
     with (
@@ -301,7 +296,7 @@ def test_new_connections_of_addresses_are_not_taken_and_older_ones_are_heard() -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
-def test_who_was_taken_while_others_were_shut_out_is_heard() -> None:
+def test_who_was_taken_while_others_were_shut_out_is_heard():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         shut_out([port], [bytes([127, 0, 0, 2])])
@@ -312,9 +307,7 @@ def test_who_was_taken_while_others_were_shut_out_is_heard() -> None:
             assert not connects("127.0.0.1", port)
 
 
-def test_the_operating_system_tells_what_connections_received(
-    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
-) -> None:
+def test_the_operating_system_tells_what_connections_received(pairs):
     port, opened = pairs
     clients = [client for client, _ in opened]
     for number, (client, side) in enumerate(opened):
@@ -331,11 +324,11 @@ def test_the_operating_system_tells_what_connections_received(
 @pytest.mark.parametrize(
     "name", ["", "unix:", "unix:/run/socket", "ipv4:nowhere:1", "ipv4:1.2.3.4"]
 )
-def test_what_is_no_address_is_nobody(name: str) -> None:
+def test_what_is_no_address_is_nobody(name):
     assert endpoint(name) is None
 
 
-def test_one_endpoint_has_many_names() -> None:
+def test_one_endpoint_has_many_names():
     names = ["ipv6:%5B2001:db8::1%5D:5", "ipv6:[2001:db8:0:0::1]:5"]
     assert len(set(map(endpoint, names))) == 1
     assert endpoint("ipv6:[::ffff:192.0.2.1]:5") == endpoint("ipv4:192.0.2.1:5")

@@ -4,7 +4,6 @@ import asyncio
 import re
 import threading
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,7 @@ async def eventually(server: Any, name: str) -> float:
             await asyncio.sleep(0.01)
 
 
-async def test_reports_are_counted_by_outcome_and_reason(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_reports_are_counted_by_outcome_and_reason(start_server, publish, wire_report):
     server = await start_server(metrics_port=0)
     wire, campaign = server.wire, publish()
     await wire.create(campaign)
@@ -79,9 +76,7 @@ async def test_reports_are_counted_by_outcome_and_reason(
     assert at(found, "geoveil_queue_weight") == 0
 
 
-async def test_calls_are_counted_by_code(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_calls_are_counted_by_code(start_server, publish, wire_report):
     server = await start_server(metrics_port=0)
     wire, campaign = server.wire, publish()
     await wire.create(campaign)
@@ -121,9 +116,7 @@ async def test_calls_are_counted_by_code(
     assert at(found, "geoveil_reports_total", outcome="accepted") == 3
 
 
-async def test_refusals_and_cancelled_calls_are_counted(
-    start_server: Any, publish: Callable[..., Any]
-) -> None:
+async def test_refusals_and_cancelled_calls_are_counted(start_server, publish):
     server = await start_server(host="0.0.0.0", metrics_port=0)
     with pytest.raises(grpc.aio.AioRpcError):
         await server.wire.create(publish())
@@ -134,8 +127,8 @@ async def test_refusals_and_cancelled_calls_are_counted(
 
 
 async def test_the_queue_and_failures_of_the_database_show(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any], database: Path
-) -> None:
+    start_server, publish, wire_report, database
+):
     entered, released = threading.Event(), threading.Event()
 
     class Failing(SQLiteStore):
@@ -162,9 +155,7 @@ async def test_the_queue_and_failures_of_the_database_show(
     assert at(found, "geoveil_commit_seconds_count") == 0
 
 
-async def test_open_campaigns_are_counted(
-    start_server: Any, publish: Callable[..., Any], clock: Any
-) -> None:
+async def test_open_campaigns_are_counted(start_server, publish, clock):
     first = await start_server()
     for name in ("one", "two", "three"):
         await first.wire.create(publish(name))
@@ -173,9 +164,7 @@ async def test_open_campaigns_are_counted(
     assert await eventually(server, "geoveil_campaigns_open") == 2
 
 
-async def test_a_scrape_names_no_campaign_and_no_caller(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_a_scrape_names_no_campaign_and_no_caller(start_server, publish, wire_report):
     server = await start_server(metrics_port=0)
     wire, campaign = server.wire, publish("secret-campaign")
     await wire.create(campaign)
@@ -187,7 +176,7 @@ async def test_a_scrape_names_no_campaign_and_no_caller(
     assert 'method="geoveil.proto.v1.Collector/SubmitReports"' in text
 
 
-async def test_names_are_those_of_the_document(start_server: Any) -> None:
+async def test_names_are_those_of_the_document(start_server):
     server = await start_server(metrics_port=0)
     families = {
         (f.name + "_total" * (f.type == "counter"), f.type)
@@ -198,7 +187,7 @@ async def test_names_are_those_of_the_document(start_server: Any) -> None:
     assert set(rows) == families
 
 
-async def test_closed_lists_begin_at_zero(start_server: Any) -> None:
+async def test_closed_lists_begin_at_zero(start_server):
     found = await samples(await start_server(metrics_port=0))
     for denial in Denial:
         assert at(found, "geoveil_rpcs_denied_total", reason=denial.name.lower()) == 0
@@ -209,7 +198,7 @@ async def test_closed_lists_begin_at_zero(start_server: Any) -> None:
 
 
 @pytest.mark.deep
-async def test_metrics_are_off_unless_asked_for_and_end_with_the_server(start_server: Any) -> None:
+async def test_metrics_are_off_unless_asked_for_and_end_with_the_server(start_server):
     assert (await start_server()).aggregator.metrics_port is None
     server = await start_server(metrics_port=0)
     port = server.aggregator.metrics_port
@@ -220,7 +209,7 @@ async def test_metrics_are_off_unless_asked_for_and_end_with_the_server(start_se
     assert again.aggregator.metrics_port == port
 
 
-def test_labels_of_calls_are_few() -> None:
+def test_labels_of_calls_are_few():
     metrics = Metrics()
     for method in RULES:
         for code in grpc.StatusCode:

@@ -1,13 +1,12 @@
 """Recurring campaigns: every answer counts in its period, once it has begun."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import Report, Status
 from geoveil.campaign import Allocation, Campaign, digest, encode, seal
 from geoveil.campaign.admission import Reason
@@ -38,7 +37,7 @@ class Weekly:
 
 
 @pytest.fixture
-def start_weekly(start_service: Any, publish: Callable[..., Any]) -> Callable[..., Any]:
+def start_weekly(start_service, publish):
     async def start(skew_s: float = 60.0, **changes: Any) -> Weekly:
         allocation = changes.pop("allocation", Allocation.PARTITION)
         campaign = replace(publish(queries=2, allocation=allocation).campaign, **changes)
@@ -49,9 +48,7 @@ def start_weekly(start_service: Any, publish: Callable[..., Any]) -> Callable[..
     return start
 
 
-async def test_answers_are_counted_in_their_period(
-    start_weekly: Callable[..., Any], clock: Any, store: SQLiteStore
-) -> None:
+async def test_answers_are_counted_in_their_period(start_weekly, clock, store):
     weekly = await start_weekly(period=WEEK, allocation=Allocation.SPLIT)
     assert weekly.campaign.periods == 5
     clock.now = clock.opens + 2 * WEEK
@@ -74,9 +71,7 @@ async def test_answers_are_counted_in_their_period(
 
 
 @pytest.mark.parametrize("skew_s", [0.0, 60.0])
-async def test_a_period_takes_reports_once_it_has_begun(
-    start_weekly: Callable[..., Any], clock: Any, skew_s: float
-) -> None:
+async def test_a_period_takes_reports_once_it_has_begun(start_weekly, clock, skew_s):
     weekly = await start_weekly(skew_s, period=WEEK)
     begins = clock.opens + 2 * WEEK - timedelta(seconds=skew_s)
     clock.now = begins - SECOND
@@ -94,9 +89,7 @@ async def test_a_period_takes_reports_once_it_has_begun(
     ]
 
 
-async def test_late_reports_are_taken_while_the_campaign_is_open(
-    start_weekly: Callable[..., Any], clock: Any
-) -> None:
+async def test_late_reports_are_taken_while_the_campaign_is_open(start_weekly, clock):
     weekly = await start_weekly(period=WEEK)
     clock.now = clock.closes - SECOND
     assert await weekly.submit(report(1, 0, (0, 5))) == [Status.ACCEPTED]
@@ -104,16 +97,14 @@ async def test_late_reports_are_taken_while_the_campaign_is_open(
     assert await weekly.submit(report(2, 0, (0, 5))) == [Reason.NOT_OPEN]
 
 
-async def test_an_id_is_one_report_in_one_period(start_weekly: Callable[..., Any]) -> None:
+async def test_an_id_is_one_report_in_one_period(start_weekly):
     weekly = await start_weekly(period=WEEK)
     first, elsewhere = report(1, 0, (0, 5)), report(1, 1, (0, 5))
     assert await weekly.submit(first, elsewhere) == [Status.ACCEPTED, Reason.ID_CONFLICT]
     assert await weekly.submit(elsewhere, first) == [Reason.ID_CONFLICT, Status.DUPLICATE]
 
 
-async def test_a_clock_that_is_set_back_does_not_disown_what_was_counted(
-    start_weekly: Callable[..., Any], clock: Any
-) -> None:
+async def test_a_clock_that_is_set_back_does_not_disown_what_was_counted(start_weekly, clock):
     weekly = await start_weekly(period=WEEK)
     clock.now = clock.opens + 3 * WEEK
     counted = report(1, 3, (0, 5))
@@ -128,17 +119,13 @@ async def test_a_clock_that_is_set_back_does_not_disown_what_was_counted(
     ]
 
 
-async def test_a_campaign_that_does_not_recur_has_one_period(
-    start_weekly: Callable[..., Any],
-) -> None:
+async def test_a_campaign_that_does_not_recur_has_one_period(start_weekly):
     once = await start_weekly()
     batch = [report(1, 0, (0, 5)), report(2, 1, (0, 5))]
     assert await once.submit(*batch) == [Status.ACCEPTED, Reason.WRONG_PERIOD]
 
 
-async def test_nothing_is_shown_before_every_query_of_a_period_has_enough(
-    start_weekly: Callable[..., Any], clock: Any
-) -> None:
+async def test_nothing_is_shown_before_every_query_of_a_period_has_enough(start_weekly, clock):
     weekly = await start_weekly(period=WEEK, minimum_participants=3)
     clock.now = clock.opens + WEEK
 
@@ -160,9 +147,7 @@ async def test_nothing_is_shown_before_every_query_of_a_period_has_enough(
     assert status.record.reports == 15  # of the whole campaign: says nothing of any answer
 
 
-async def test_privacy_adds_up_over_the_periods_that_have_begun(
-    start_weekly: Callable[..., Any], clock: Any
-) -> None:
+async def test_privacy_adds_up_over_the_periods_that_have_begun(start_weekly, clock):
     weekly = await start_weekly(period=WEEK)
     clock.now = clock.opens + 2 * WEEK
     shown = (await weekly.service.estimate("income")).disclosure

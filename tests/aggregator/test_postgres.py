@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +28,6 @@ from geoveil.aggregator.store.schema import SLOT_BITS, slots
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 
-from .postgres import PostgresServer
-
 ACCEPTED, DUPLICATE, NOT_OPEN = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.NOT_OPEN
 CONFLICT = Outcome.ID_CONFLICT
 CAMPAIGN = CampaignRecord(campaign_id="a", published=b"a", queries=1)
@@ -45,7 +43,7 @@ def reports(*numbers: int, to: str = "a", value: int | None = None) -> Submissio
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
+def store(postgres_url):
     with PostgresStore(postgres_url) as opened:
         opened.create_campaign(CAMPAIGN)
         yield opened
@@ -75,8 +73,8 @@ SEVEN = "00000000-0000-0000-0000-000000000007"
     ],
 )
 def test_the_same_id_in_flight_elsewhere_is_waited_for(
-    store: PostgresStore, postgres_url: str, value: int, commits: bool, outcome: Outcome
-) -> None:
+    store, postgres_url, value, commits, outcome
+):
     with transaction(postgres_url) as other:
         other.execute(INSERT, (SEVEN, pack([(0, value)])))
         with ThreadPoolExecutor(1) as pool:
@@ -96,9 +94,7 @@ def close_apart(url: str) -> None:
         mine.close_campaign("a")
 
 
-def test_closing_waits_for_commits_in_flight_and_later_ones_see_it(
-    store: PostgresStore, postgres_url: str
-) -> None:
+def test_closing_waits_for_commits_in_flight_and_later_ones_see_it(store, postgres_url):
     with transaction(postgres_url) as blocker, ThreadPoolExecutor(3) as pool:
         blocker.execute(INSERT, (SEVEN, pack([(0, 7)])))
         first = pool.submit(commit_apart, postgres_url, reports(7, 8))
@@ -126,9 +122,7 @@ def wait_for_blocked(url: str, count: int) -> None:
             time.sleep(0.005)
 
 
-def test_a_lock_held_for_too_long_is_unavailable_and_heals(
-    store: PostgresStore, postgres_url: str
-) -> None:
+def test_a_lock_held_for_too_long_is_unavailable_and_heals(store, postgres_url):
     with (
         transaction(postgres_url) as other,
         PostgresStore(postgres_url, busy_timeout_s=0.05) as mine,
@@ -150,9 +144,7 @@ def in_few_slots(key: int, ids: bytes) -> np.ndarray:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("slotted", [slots, in_few_slots])
-def test_overlapping_batches_from_many_stores_at_once(
-    postgres_url: str, slotted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overlapping_batches_from_many_stores_at_once(postgres_url, slotted, monkeypatch):
     """Three replicas, each submitting most of 3,000 reports to two campaigns in random order."""
     monkeypatch.setattr(postgres_counting, "slots", slotted)
     writers, ids, rounds = 3, 3_000, 30
@@ -189,9 +181,7 @@ def test_overlapping_batches_from_many_stores_at_once(
     assert check_database(postgres_url).faults == ()
 
 
-def test_reports_in_the_same_slot_are_counted_apart(
-    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_in_the_same_slot_are_counted_apart(store, postgres_url, monkeypatch):
     """Ids whose halves differ alike: the first is in the slot, the others beside it."""
     ids = [np.array([n ^ k, k], ">u8").tobytes() for n in (7, 8) for k in range(4)]
     assert len(set(slots(1, b"".join(ids)).tolist())) == 2
@@ -227,9 +217,7 @@ def test_reports_in_the_same_slot_are_counted_apart(
     assert check_database(postgres_url).faults != ()
 
 
-def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(store, monkeypatch):
     looked = []
     insert = postgres_counting._INSERT
 
@@ -252,9 +240,7 @@ def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(
     assert store.totals("a") == [Accumulator.of([*range(21), *range(30, 60), 100])]
 
 
-def test_the_last_campaign_that_slots_have_room_for(
-    store: PostgresStore, postgres_url: str
-) -> None:
+def test_the_last_campaign_that_slots_have_room_for(store, postgres_url):
     def create(name: str) -> None:
         store.create_campaign(CampaignRecord(campaign_id=name, published=b"x", queries=1))
 
@@ -271,7 +257,7 @@ def test_the_last_campaign_that_slots_have_room_for(
     assert check_database(postgres_url).faults == ()
 
 
-def test_each_writer_has_a_shard_of_its_own(store: PostgresStore, postgres_url: str) -> None:
+def test_each_writer_has_a_shard_of_its_own(store, postgres_url):
     def shards() -> list[tuple[int, int]]:
         with psycopg.connect(postgres_url) as connection:
             query = "SELECT shard, n FROM query_sum ORDER BY shard"
@@ -303,8 +289,8 @@ CREATE TRIGGER fail BEFORE INSERT ON query_sum FOR EACH ROW EXECUTE FUNCTION fai
 @pytest.mark.parametrize("state", ["40001", "40P01"])
 @pytest.mark.parametrize(("failures", "attempts"), [(7, 8), (8, 8), (100, 8)])
 def test_transactions_given_up_for_others_are_done_again_up_to_a_bound(
-    store: PostgresStore, postgres_url: str, state: str, failures: int, attempts: int
-) -> None:
+    store, postgres_url, state, failures, attempts
+):
     with psycopg.connect(postgres_url) as connection:
         connection.execute((FAILING % (failures, state)).encode())
     if failures < attempts:
@@ -319,7 +305,7 @@ def test_transactions_given_up_for_others_are_done_again_up_to_a_bound(
         assert connection.execute("SELECT last_value FROM attempts").fetchone() == (attempts,)
 
 
-def test_other_failures_are_not_tried_again(store: PostgresStore, postgres_url: str) -> None:
+def test_other_failures_are_not_tried_again(store, postgres_url):
     with psycopg.connect(postgres_url) as connection:
         connection.execute((FAILING % (100, "53100")).encode())  # disk full
     with pytest.raises(ServiceError) as caught:
@@ -330,7 +316,7 @@ def test_other_failures_are_not_tried_again(store: PostgresStore, postgres_url: 
         assert connection.execute("SELECT last_value FROM attempts").fetchone() == (1,)
 
 
-def test_commits_are_durable_whatever_the_default(store: PostgresStore, postgres_url: str) -> None:
+def test_commits_are_durable_whatever_the_default(store, postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off',"
@@ -349,9 +335,7 @@ def test_commits_are_durable_whatever_the_default(store: PostgresStore, postgres
             assert mine.run(lambda c, query=query: c.execute(query).scalar_one()) == value
 
 
-def test_errors_and_logs_hide_reports(
-    store: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_and_logs_hide_reports(store, postgres_url, caplog):
     with psycopg.connect(postgres_url) as connection:  # a database that refuses, with details
         connection.execute("ALTER TABLE report ADD CHECK (octet_length(answers) > 99)")
     secret = PackedReport(b"secret id secret", pack([(0, 4711)]))
@@ -367,7 +351,7 @@ def test_errors_and_logs_hide_reports(
         assert hidden not in told
 
 
-def test_what_cannot_be_reached_is_unavailable_and_hides_the_password() -> None:
+def test_what_cannot_be_reached_is_unavailable_and_hides_the_password():
     url = "postgresql://me:hunter2@127.0.0.1:1/nothing"
     with pytest.raises(ServiceError) as caught:
         PostgresStore(url)
@@ -378,14 +362,14 @@ def test_what_cannot_be_reached_is_unavailable_and_hides_the_password() -> None:
 @pytest.mark.parametrize(
     "url", ["mysql://me:hunter2@host/reports", "postgresql://me:hunter2@[", "x://"]
 )
-def test_urls_of_something_else_are_refused(url: str) -> None:
+def test_urls_of_something_else_are_refused(url):
     with pytest.raises(ParameterError) as caught:
         PostgresStore(url)
     assert "hunter2" not in str(caught.value)
     assert caught.value.name == "database"
 
 
-def test_a_schema_of_its_own_in_a_database_of_others(postgres_url: str) -> None:
+def test_a_schema_of_its_own_in_a_database_of_others(postgres_url):
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE TABLE diary (page TEXT)")
         connection.execute("CREATE SCHEMA geoveil")
@@ -402,7 +386,7 @@ def test_a_schema_of_its_own_in_a_database_of_others(postgres_url: str) -> None:
 
 
 @pytest.fixture
-def small_disk(postgres_server: PostgresServer) -> Iterator[tuple[str, Path]]:
+def small_disk(postgres_server):
     """URL of a database in a file system of its own, and a folder there."""
     place = Path(tempfile.mkdtemp())
     place.chmod(0o711)  # the server is another user
@@ -420,7 +404,7 @@ def small_disk(postgres_server: PostgresServer) -> Iterator[tuple[str, Path]]:
         place.rmdir()
 
 
-def test_a_full_disk_loses_nothing(small_disk: tuple[str, Path]) -> None:
+def test_a_full_disk_loses_nothing(small_disk):
     url, place = small_disk
     batch = [reports(*range(200))]
     with PostgresStore(url) as store:

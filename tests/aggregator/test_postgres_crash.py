@@ -8,7 +8,7 @@ counted exactly once, or if what the counters say is ever not what is stored.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,15 +21,14 @@ from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator
 
-from .cutting_proxy import CuttingProxy, cutting_proxy
-from .postgres import PostgresServer
+from .cutting_proxy import cutting_proxy
 
 MOST_ROUNDS = 40
 DEEP = pytest.mark.deep
 
 
 @pytest.fixture
-def proxy(postgres_url: str) -> Iterator[CuttingProxy]:
+def proxy(postgres_url):
     with (
         tempfile.TemporaryDirectory() as folder,
         cutting_proxy(postgres_url, Path(folder)) as running,
@@ -68,13 +67,7 @@ def attempt(
         pytest.param(True, False, id="open connection, answer lost", marks=DEEP),
     ],
 )
-def test_cut_at_every_point(
-    postgres_server: PostgresServer,
-    postgres_url: str,
-    proxy: CuttingProxy,
-    killed: bool,
-    warm: bool,
-) -> None:
+def test_cut_at_every_point(postgres_server, postgres_url, proxy, killed, warm):
     before = partial(postgres_server.kill_connections, postgres_url) if killed else None
     unknown = done = rounds = 0
     for name in ("a", "b"):
@@ -111,9 +104,7 @@ def test_cut_at_every_point(
     assert check_database(postgres_url).faults == ()
 
 
-def test_a_server_that_restarts_is_found_again(
-    postgres_server: PostgresServer, postgres_url: str
-) -> None:
+def test_a_server_that_restarts_is_found_again(postgres_server, postgres_url):
     with PostgresStore(postgres_url) as store:
         for name in ("a", "b"):
             store.create_campaign(CampaignRecord(campaign_id=name, published=b"", queries=1))

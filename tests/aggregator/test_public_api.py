@@ -9,7 +9,7 @@ import pytest
 import geoveil.aggregator
 
 
-def test_every_exported_name_exists_once() -> None:
+def test_every_exported_name_exists_once():
     names = geoveil.aggregator.__all__
     assert len(set(names)) == len(names)
     for name in names:
@@ -17,7 +17,7 @@ def test_every_exported_name_exists_once() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_domain_modules_do_not_import_grpc() -> None:
+def test_domain_modules_do_not_import_grpc():
     package = Path(geoveil.aggregator.__file__).parent
     found = [f for folder in ("domain", "store") for f in (package / folder).glob("*.py")]
     modules = [f"{f.parent.name}.{f.stem}" for f in found if f.stem != "__init__"]

@@ -1,7 +1,6 @@
 """Who asks: signatures are checked when a campaign is created, and relayed as they are."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ async def refused(code: Code, awaitable: Any) -> None:
 
 
 @pytest.fixture
-async def trusting(start_service: Any, clock: Any) -> Callable[..., Any]:
+async def trusting(start_service, clock):
     running = await start_service()
 
     def make(*keys: SigningKey) -> Service:
@@ -38,8 +37,8 @@ async def trusting(start_service: Any, clock: Any) -> Callable[..., Any]:
 
 
 async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+    start_service, publish
+):
     service = (await start_service()).service
     content = publish().published
     signed = seal(content, KEY)
@@ -49,9 +48,7 @@ async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(
     assert signer(CampaignEnvelope.FromString(status.record.published)) == KEY.public
 
 
-async def test_another_signature_is_another_campaign(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+async def test_another_signature_is_another_campaign(start_service, publish):
     service = (await start_service()).service
     content = publish().published
     await service.create_campaign(seal(content, KEY))
@@ -62,9 +59,7 @@ async def test_another_signature_is_another_campaign(
 
 
 @pytest.mark.parametrize("part", ["signature", "public_key", "campaign", "short", "empty"])
-async def test_signatures_that_are_not_valid_are_refused(
-    start_service: Any, publish: Callable[..., Any], part: str
-) -> None:
+async def test_signatures_that_are_not_valid_are_refused(start_service, publish, part):
     service = (await start_service()).service
     envelope = CampaignEnvelope.FromString(seal(publish().published, KEY))
     if part == "signature":
@@ -83,9 +78,7 @@ async def test_signatures_that_are_not_valid_are_refused(
     assert (await service.list_campaigns()).statuses == []
 
 
-async def test_only_trusted_keys_may_ask_if_there_are_any(
-    trusting: Callable[..., Any], publish: Callable[..., Any]
-) -> None:
+async def test_only_trusted_keys_may_ask_if_there_are_any(trusting, publish):
     content = publish().published
     service = trusting(KEY)
     for wrong in (seal(content), seal(content, OTHER)):
@@ -96,9 +89,7 @@ async def test_only_trusted_keys_may_ask_if_there_are_any(
     assert (await service.get_campaign("income")).record.campaign_id == "income"
 
 
-async def test_an_envelope_that_says_something_unknown_is_refused(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+async def test_an_envelope_that_says_something_unknown_is_refused(start_service, publish):
     service = (await start_service()).service
     published = seal(publish().published, KEY)
     with pytest.raises(UnsupportedError, match="update geoveil"):

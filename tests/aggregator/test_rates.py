@@ -1,7 +1,6 @@
 """Token buckets against a brute-force count, and what a service does with them."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ class Seconds:
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), max_size=60))
-def test_no_stretch_of_time_lets_more_through_than_the_rate(asked: list[tuple[int, int]]) -> None:
+def test_no_stretch_of_time_lets_more_through_than_the_rate(asked):
     """Rate 1/4 per second, burst 8, in whole numbers: exact in floats."""
     clock, granted = Seconds(), []
     buckets = TokenBuckets(Rate(per_second=0.25, burst=8.0), clock)
@@ -46,7 +45,7 @@ def test_no_stretch_of_time_lets_more_through_than_the_rate(asked: list[tuple[in
             assert let_through <= 8 + 0.25 * (end - start)
 
 
-def test_a_request_larger_than_the_burst_is_let_through_and_owes() -> None:
+def test_a_request_larger_than_the_burst_is_let_through_and_owes():
     clock = Seconds()
     buckets = TokenBuckets(Rate(per_second=2.0, burst=10.0), clock)
     assert buckets.take(b"a", 30) == 0
@@ -56,7 +55,7 @@ def test_a_request_larger_than_the_burst_is_let_through_and_owes() -> None:
     assert buckets.take(b"a", 30) == 5.0
 
 
-def test_one_connection_in_200_calls_of_an_address_may_give_up() -> None:
+def test_one_connection_in_200_calls_of_an_address_may_give_up():
     clock = Seconds()
     limits = RateLimits(calls=Rate(per_second=400.0, burst=600.0), clock=clock)
     one, other = "ipv4:192.0.2.1:1", "ipv4:192.0.2.2:1"
@@ -67,7 +66,7 @@ def test_one_connection_in_200_calls_of_an_address_may_give_up() -> None:
     assert all(RateLimits().admit_given_up(one) for _ in range(1000))
 
 
-def test_keys_do_not_share_and_memory_is_bounded() -> None:
+def test_keys_do_not_share_and_memory_is_bounded():
     buckets = TokenBuckets(Rate(per_second=1.0, burst=1.0), Seconds(), most=100)
     for number in range(10_000):
         assert buckets.take(number.to_bytes(4, "big"), 1) == 0
@@ -77,7 +76,7 @@ def test_keys_do_not_share_and_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf")])
-def test_rates_are_positive_numbers(bad: float) -> None:
+def test_rates_are_positive_numbers(bad):
     with pytest.raises(ParameterError, match="per_second"):
         Rate(per_second=bad, burst=1.0)
     with pytest.raises(ParameterError, match="burst"):
@@ -96,11 +95,11 @@ def test_rates_are_positive_numbers(bad: float) -> None:
         ("unix:", "", False),
     ],
 )
-def test_peers_are_addresses_without_ports(one: str, other: str, same: bool) -> None:
+def test_peers_are_addresses_without_ports(one, other, same):
     assert (peer_address(one) == peer_address(other)) is same
 
 
-def test_no_address_is_kept() -> None:
+def test_no_address_is_kept():
     limits = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
     limits.peers.admit("ipv4:192.0.2.77:50000")
     assert "192" not in repr(limits)
@@ -122,7 +121,7 @@ def waits(limits: RateLimits, peer: str, reports: int) -> float | None:
     return 0.0
 
 
-def test_one_connection_uses_up_nothing_that_others_of_its_address_need() -> None:
+def test_one_connection_uses_up_nothing_that_others_of_its_address_need():
     clock = Seconds()
     limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=5000.0), clock=clock)
     greedy, modest = "ipv4:192.0.2.1:1", "ipv4:192.0.2.1:2"
@@ -133,7 +132,7 @@ def test_one_connection_uses_up_nothing_that_others_of_its_address_need() -> Non
     assert waits(limits, greedy, 4000) == 0
 
 
-def test_a_connection_gets_no_more_than_its_part_when_its_address_has_none() -> None:
+def test_a_connection_gets_no_more_than_its_part_when_its_address_has_none():
     """A thousandth part: with 10 connections beside the first, a hundredth more in all."""
     clock = Seconds()
     limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=10_000.0), clock=clock)
@@ -145,14 +144,14 @@ def test_a_connection_gets_no_more_than_its_part_when_its_address_has_none() -> 
     assert passed == 100
 
 
-def test_new_connections_bring_no_large_requests_past_the_rate_of_their_address() -> None:
+def test_new_connections_bring_no_large_requests_past_the_rate_of_their_address():
     limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=10_000.0), clock=Seconds())
     assert waits(limits, "ipv4:192.0.2.1:0", 10_000) == 0
     assert [waits(limits, f"ipv4:192.0.2.1:{port}", 10) for port in (1, 2)] == [0, 0]
     assert [waits(limits, f"ipv4:192.0.2.1:{port}", 11) for port in (3, 4)] == [0.011, 0.011]
 
 
-def test_what_is_owed_is_owed() -> None:
+def test_what_is_owed_is_owed():
     clock = Seconds()
     limits = RateLimits(per_peer=Rate(per_second=10.0, burst=100.0), clock=clock)
     peer = "ipv4:192.0.2.1:1"
@@ -162,7 +161,7 @@ def test_what_is_owed_is_owed() -> None:
     assert waits(limits, peer, 1) == 0
 
 
-def test_calls_have_a_rate_of_their_own() -> None:
+def test_calls_have_a_rate_of_their_own():
     limits = RateLimits(calls=Rate(per_second=1.0, burst=2.0), clock=Seconds())
     for _ in range(2):
         limits.calls.admit("ipv4:192.0.2.1:1")
@@ -173,7 +172,7 @@ def test_calls_have_a_rate_of_their_own() -> None:
 
 
 @pytest.fixture
-async def limited(start_service: Any, clock: Any) -> Callable[..., Service]:
+async def limited(start_service, clock):
     running = await start_service()
 
     def make(**rates: Any) -> Service:
@@ -188,9 +187,7 @@ async def limited(start_service: Any, clock: Any) -> Callable[..., Service]:
     return make
 
 
-async def test_reports_above_the_rates_are_refused_with_the_time_to_wait(
-    limited: Callable[..., Service], publish: Callable[..., Any], store: Any
-) -> None:
+async def test_reports_above_the_rates_are_refused_with_the_time_to_wait(limited, publish, store):
     seconds = Seconds()
     service = limited(
         per_campaign=Rate(per_second=2.0, burst=10.0),
@@ -233,9 +230,7 @@ async def test_reports_above_the_rates_are_refused_with_the_time_to_wait(
     assert await submit(b, "4", 6) == 0
 
 
-async def test_a_report_that_can_never_count_counts_as_ten(
-    limited: Callable[..., Service], publish: Callable[..., Any]
-) -> None:
+async def test_a_report_that_can_never_count_counts_as_ten(limited, publish):
     service = limited(per_peer=Rate(per_second=1.0, burst=12.0), clock=Seconds())
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -254,9 +249,7 @@ async def test_a_report_that_can_never_count_counts_as_ten(
         await submit(bytes([3] * 16))
 
 
-async def test_reading_counts_as_one_report(
-    limited: Callable[..., Service], publish: Callable[..., Any]
-) -> None:
+async def test_reading_counts_as_one_report(limited, publish):
     service = limited(per_peer=Rate(per_second=1.0, burst=2.0), clock=Seconds())
     await service.create_campaign(seal(publish().published))
     await service.get_campaign("income", peer="ipv4:192.0.2.1:1")

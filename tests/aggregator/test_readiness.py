@@ -1,8 +1,6 @@
 """Health follows whether reports can be counted, and says so to those who watch."""
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,7 +17,7 @@ SERVICES = ("", "geoveil.proto.v1.Collector", "geoveil.proto.v1.Analyst")
 
 
 @pytest.fixture
-def moody(database: Path) -> Any:
+def moody(database):
     """A store whose database goes away and comes back."""
 
     class Moody(SQLiteStore):
@@ -51,7 +49,7 @@ async def statuses(watches: list[Any]) -> set[int]:
     return {(await asyncio.wait_for(watch.read(), 20)).status for watch in watches}
 
 
-async def test_health_follows_the_database(start_server: Any, moody: Any) -> None:
+async def test_health_follows_the_database(start_server, moody):
     server = await start_server(moody, health_interval_s=0.05)
     watches = watch_all(server.wire.channel)
     assert await statuses(watches) == {SERVING}
@@ -63,8 +61,8 @@ async def test_health_follows_the_database(start_server: Any, moody: Any) -> Non
 
 
 async def test_a_failed_transaction_is_told_at_once_and_tried_again_later(
-    start_server: Any, moody: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+    start_server, moody, publish, wire_report
+):
     server = await start_server(moody, health_interval_s=0.3)
     campaign = publish()
     await server.wire.create(campaign)
@@ -79,7 +77,7 @@ async def test_a_failed_transaction_is_told_at_once_and_tried_again_later(
     assert len(await server.wire.submit(campaign, wire_report(1, (0, 1)))) == 1
 
 
-async def test_a_watcher_that_does_not_read_holds_up_nobody(start_server: Any) -> None:
+async def test_a_watcher_that_does_not_read_holds_up_nobody(start_server):
     server = await start_server(grace_s=60)
     health = health_pb2_grpc.HealthStub(server.wire.channel)
     unread = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(50)]
@@ -93,7 +91,7 @@ async def test_a_watcher_that_does_not_read_holds_up_nobody(start_server: Any) -
         call.cancel()
 
 
-async def test_services_are_listed_and_unknown_ones_are_said_to_be(start_server: Any) -> None:
+async def test_services_are_listed_and_unknown_ones_are_said_to_be(start_server):
     health = health_pb2_grpc.HealthStub((await start_server()).wire.channel)
     listed = await health.List(health_pb2.HealthListRequest())
     assert {name: answer.status for name, answer in listed.statuses.items()} == dict.fromkeys(
@@ -104,7 +102,7 @@ async def test_services_are_listed_and_unknown_ones_are_said_to_be(start_server:
     watch.cancel()
 
 
-async def test_probes_and_failures_in_their_order() -> None:
+async def test_probes_and_failures_in_their_order():
     """With an interval that never ends, only a failure changes anything."""
     told: list[bool] = []
     changed = asyncio.Event()

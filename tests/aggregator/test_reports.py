@@ -1,9 +1,7 @@
 """Packing, hiding and admitting single reports."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -24,7 +22,7 @@ ANSWER = st.tuples(st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(ANSWER, min_size=1, max_size=50))
-def test_packing_loses_nothing(answers: list[tuple[int, int]]) -> None:
+def test_packing_loses_nothing(answers):
     packed = pack(answers)
     assert list(unpack(packed)) == answers
     # An independent writer of the same form.
@@ -34,7 +32,7 @@ def test_packing_loses_nothing(answers: list[tuple[int, int]]) -> None:
     )
 
 
-def test_representations_hide_reports() -> None:
+def test_representations_hide_reports():
     shown = repr(
         [
             Report(b"id-id-id-id-id-i", [(77, 4711)]),
@@ -47,7 +45,7 @@ def test_representations_hide_reports() -> None:
     assert "77" not in shown
 
 
-def test_partition_admits_one_answer(publish: Callable[..., Any]) -> None:
+def test_partition_admits_one_answer(publish):
     admission = Admission(publish(queries=3).campaign)
     for index in range(3):
         assert admission.fault(*Report(ID, [(index, -5)])) is None
@@ -59,9 +57,7 @@ def test_partition_admits_one_answer(publish: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
-def test_split_and_repeat_admit_all_answers_in_order(
-    publish: Callable[..., Any], allocation: Allocation
-) -> None:
+def test_split_and_repeat_admit_all_answers_in_order(publish, allocation):
     admission = Admission(publish(queries=3, allocation=allocation).campaign)
     assert admission.fault(*Report(ID, [(0, 1), (1, 2), (2, 3)])) is None
     for wrong in ([], [0], [0, 1], [0, 2, 1], [0, 1, 2, 3], [0, 1, 1], list(range(10_000))):
@@ -72,7 +68,7 @@ def test_split_and_repeat_admit_all_answers_in_order(
         assert len(fault.detail) < 200  # 10,000 of them fit a response
 
 
-def test_periods_are_those_of_the_campaign(publish: Callable[..., Any]) -> None:
+def test_periods_are_those_of_the_campaign(publish):
     once = publish().campaign
     weekly = replace(once, period=timedelta(days=7))
     assert weekly.periods == 5
@@ -87,14 +83,14 @@ def test_periods_are_those_of_the_campaign(publish: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, 1000])
-def test_ids_have_16_bytes(publish: Callable[..., Any], length: int) -> None:
+def test_ids_have_16_bytes(publish, length):
     fault = Admission(publish().campaign).fault(*Report(bytes(length), [(0, 0)]))
     assert fault is not None
     assert fault.reason is Reason.MALFORMED_ID
     assert f"must be 16 bytes, got length of report_id={length}" in fault.detail
 
 
-def test_answers_stay_within_what_the_mechanism_can_produce(publish: Callable[..., Any]) -> None:
+def test_answers_stay_within_what_the_mechanism_can_produce(publish):
     campaign = publish(mechanism=DebiasedLaplaceSpec()).campaign
     low, high = campaign.mechanisms[1].grid_range
     admission = Admission(campaign)

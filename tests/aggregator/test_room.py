@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ async def counted(writer: Writer, campaign: str = "a") -> int:
     return (await writer.call(lambda store: store.get_campaign(campaign))).reports
 
 
-async def test_a_campaign_has_no_more_reports_than_its_quota(database: Path) -> None:
+async def test_a_campaign_has_no_more_reports_than_its_quota(database):
     async with writing(lambda: SQLiteStore(database), Room(quota=5)) as writer:
         assert await writer.submit(some(0, 4)) == 4 * [Outcome.ACCEPTED]
         with pytest.raises(ServiceError) as caught:
@@ -63,9 +62,7 @@ class NearlyFull(SQLiteStore):
         return self.free
 
 
-async def test_no_new_reports_while_the_disk_is_nearly_full(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_new_reports_while_the_disk_is_nearly_full(database, monkeypatch):
     async with writing(lambda: NearlyFull(database), Room(least_free=1000)) as writer:
         monkeypatch.setattr(NearlyFull, "free", 1000)
         assert await writer.submit(some(0, 3)) == 3 * [Outcome.ACCEPTED]
@@ -82,7 +79,7 @@ async def test_no_new_reports_while_the_disk_is_nearly_full(
         assert await writer.submit(some(2, 2)) == [Outcome.DUPLICATE, Outcome.ACCEPTED]
 
 
-def test_a_store_knows_its_disk(database: Path) -> None:
+def test_a_store_knows_its_disk(database):
     with SQLiteStore(database) as store:
         free = store.free_bytes()
     assert free is not None

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,7 @@ def what(results: list[report_pb2.ReportResult]) -> list[int]:
     return [-r.reason if r.status == REJECTED else r.status for r in results]
 
 
-async def test_the_way_of_a_campaign(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_the_way_of_a_campaign(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish()
     assert await wire.create(campaign) == campaign.digest
@@ -62,9 +59,7 @@ async def test_the_way_of_a_campaign(
     assert summary.reports == 2
 
 
-async def test_estimates_leave_out_what_there_is_not(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_estimates_leave_out_what_there_is_not(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -82,9 +77,7 @@ async def test_estimates_leave_out_what_there_is_not(
     assert defaults.estimates[0].confidence == 0.95
 
 
-async def test_sending_again_counts_once_even_across_restarts(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_sending_again_counts_once_even_across_restarts(start_server, publish, wire_report):
     campaign = publish()
     batch = [wire_report(n, (n % 3, n)) for n in range(50)]
     first = await start_server()
@@ -104,8 +97,8 @@ async def test_sending_again_counts_once_even_across_restarts(
 
 
 async def test_rejections_name_the_field_the_value_and_what_is_permitted(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+    start_server, publish, wire_report
+):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -127,12 +120,8 @@ async def test_rejections_name_the_field_the_value_and_what_is_permitted(
 
 @pytest.mark.parametrize("side", ["pending", "past"])
 async def test_new_reports_are_taken_between_the_dates(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    clock: Any,
-    side: str,
-) -> None:
+    start_server, publish, wire_report, clock, side
+):
     day = timedelta(days=1)
     clock.now = {"pending": clock.opens - day, "past": clock.closes + day}[side]
     state = {
@@ -148,9 +137,7 @@ async def test_new_reports_are_taken_between_the_dates(
     assert what(results) == [-report_pb2.REJECTION_REASON_NOT_OPEN]
 
 
-async def test_whole_requests_are_refused_with_their_status(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_whole_requests_are_refused_with_their_status(start_server, publish, wire_report):
     wire = (await start_server(max_batch=100)).wire
     campaign, other = publish(), publish(title="Another title")
     good = wire_report(1, (0, 5))
@@ -171,9 +158,7 @@ async def test_whole_requests_are_refused_with_their_status(
     assert await wire.sums(campaign) == [(0, 0, 0)] * 3
 
 
-async def test_malformed_and_oversized_messages(
-    start_server: Any, publish: Callable[..., Any]
-) -> None:
+async def test_malformed_and_oversized_messages(start_server, publish):
     wire = (await start_server(max_message_bytes=4096)).wire
     await wire.create(publish())
     submit = wire.channel.unary_unary("/geoveil.proto.v1.Collector/SubmitReports")
@@ -186,12 +171,8 @@ async def test_malformed_and_oversized_messages(
 
 
 async def test_defects_are_logged_without_contents_and_told_without_details(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    start_server, publish, wire_report, caplog, monkeypatch
+):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -212,15 +193,13 @@ async def test_defects_are_logged_without_contents_and_told_without_details(
         assert content not in said
 
 
-async def test_a_port_in_use_is_refused_and_leaves_nothing_open(start_server: Any) -> None:
+async def test_a_port_in_use_is_refused_and_leaves_nothing_open(start_server):
     port = int((await start_server()).address.rpartition(":")[2])
     with pytest.raises(ParameterError, match="free, and one of this machine"):
         await start_server(port=port)
 
 
-async def test_a_database_of_another_version_refuses_to_start(
-    start_server: Any, database: Path
-) -> None:
+async def test_a_database_of_another_version_refuses_to_start(start_server, database):
     SQLiteStore(database).close()
     with sqlite3.connect(database) as other:
         other.execute("UPDATE geoveil_revision SET version_num = '0099'")
@@ -231,11 +210,8 @@ async def test_a_database_of_another_version_refuses_to_start(
 
 
 async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    database: Path,
-) -> None:
+    start_server, publish, wire_report, database
+):
     full = True
 
     class Moody(SQLiteStore):
@@ -257,11 +233,8 @@ async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
 
 
 async def test_replicas_on_postgresql_count_a_report_once(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    postgres_url: str,
-) -> None:
+    start_server, publish, wire_report, postgres_url
+):
     url = DatabaseURL(postgres_url)
     one, two = [(await start_server(database=url)).wire for _ in range(2)]
     campaign = publish()
@@ -272,9 +245,7 @@ async def test_replicas_on_postgresql_count_a_report_once(
     assert (await one.sums(campaign))[0] == (2, 12, 74)
 
 
-async def test_settings_reach_the_service(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_settings_reach_the_service(start_server, publish, wire_report):
     status = grpc.StatusCode
     campaign = publish()
     key = PublicKey.parse("ed25519:" + 32 * "0a")
@@ -291,7 +262,7 @@ async def test_settings_reach_the_service(
 
 
 @pytest.fixture
-def tls(tmp_path: Path) -> dict[str, Path]:
+def tls(tmp_path):
     """The files of a certificate for this machine."""
     authority = new_authority("test")
     certificate, key = written(for_server(authority), tmp_path, "server")
@@ -299,9 +270,7 @@ def tls(tmp_path: Path) -> dict[str, Path]:
     return {"tls_key": key, "tls_certificate": certificate}
 
 
-async def test_tls(
-    start_server: Any, publish: Callable[..., Any], tls: dict[str, Path], wire_of: Any
-) -> None:
+async def test_tls(start_server, publish, tls, wire_of):
     server = await start_server(**tls)
     trusted = grpc.ssl_channel_credentials(
         await asyncio.to_thread(tls["tls_certificate"].read_bytes)

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from math import ldexp, sqrt
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -38,9 +37,7 @@ async def outcomes(service: Any, campaign: Any, *reports: Report) -> list[Any]:
     return [result.reason or result.status for result in results]
 
 
-async def test_creating_is_idempotent_by_content(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+async def test_creating_is_idempotent_by_content(start_service, publish):
     service = (await start_service()).service
     campaign = publish()
     assert await service.create_campaign(seal(campaign.published)) == campaign.digest
@@ -52,9 +49,7 @@ async def test_creating_is_idempotent_by_content(
 
 
 @pytest.mark.parametrize("change", [b"", b"\x00", b"\xff\xff\xff", "cut", "unknown field"])
-async def test_campaigns_that_are_not_sound_are_refused(
-    start_service: Any, publish: Callable[..., Any], change: Any
-) -> None:
+async def test_campaigns_that_are_not_sound_are_refused(start_service, publish, change):
     service = (await start_service()).service
     published = publish().published
     named = {"cut": published[:-3], "unknown field": published + b"\xf8\x07\x01"}
@@ -64,9 +59,7 @@ async def test_campaigns_that_are_not_sound_are_refused(
     assert (await service.list_campaigns()).statuses == []
 
 
-async def test_states_follow_the_clock_and_the_analyst(
-    start_service: Any, publish: Callable[..., Any], clock: Any
-) -> None:
+async def test_states_follow_the_clock_and_the_analyst(start_service, publish, clock):
     service = (await start_service()).service
     await service.create_campaign(seal(publish().published))
 
@@ -83,7 +76,7 @@ async def test_states_follow_the_clock_and_the_analyst(
     assert await state_at(clock.opens) is State.CLOSED
 
 
-async def test_unknown_campaigns(start_service: Any, publish: Callable[..., Any]) -> None:
+async def test_unknown_campaigns(start_service, publish):
     service = (await start_service()).service
     campaign = publish()
     for call in (
@@ -99,9 +92,7 @@ async def test_unknown_campaigns(start_service: Any, publish: Callable[..., Any]
     assert await outcomes(service, campaign, report(1, (0, 5))) == [Status.ACCEPTED]
 
 
-async def test_reports_for_other_bytes_are_refused_whole(
-    start_service: Any, publish: Callable[..., Any], store: SQLiteStore
-) -> None:
+async def test_reports_for_other_bytes_are_refused_whole(start_service, publish, store):
     service = (await start_service()).service
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -110,7 +101,7 @@ async def test_reports_for_other_bytes_are_refused_whole(
     assert store.get_campaign("income").reports == 0
 
 
-async def test_batches_have_a_size(start_service: Any, publish: Callable[..., Any]) -> None:
+async def test_batches_have_a_size(start_service, publish):
     service = (await start_service(max_batch=3)).service
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -120,9 +111,7 @@ async def test_batches_have_a_size(start_service: Any, publish: Callable[..., An
             await outcomes(service, campaign, *[report(n, (0, 5)) for n in range(count)])
 
 
-async def test_each_report_is_judged_by_itself(
-    start_service: Any, publish: Callable[..., Any], store: SQLiteStore
-) -> None:
+async def test_each_report_is_judged_by_itself(start_service, publish, store):
     service = (await start_service()).service
     campaign = publish(mechanism=DebiasedLaplaceSpec())
     await service.create_campaign(seal(campaign.published))
@@ -155,9 +144,7 @@ async def test_each_report_is_judged_by_itself(
     assert [(t.n, t.total) for t in totals] == [(1, high), (1, low), (0, 0)]
 
 
-async def test_a_batch_with_nothing_sound_in_it(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+async def test_a_batch_with_nothing_sound_in_it(start_service, publish):
     service = (await start_service()).service
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -165,9 +152,7 @@ async def test_a_batch_with_nothing_sound_in_it(
 
 
 @pytest.mark.parametrize("skew_s", [0.0, 60.0])
-async def test_dates_are_kept_up_to_the_skew_of_clocks(
-    start_service: Any, publish: Callable[..., Any], clock: Any, skew_s: float
-) -> None:
+async def test_dates_are_kept_up_to_the_skew_of_clocks(start_service, publish, clock, skew_s):
     service = (await start_service(clock_skew_s=skew_s)).service
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -184,9 +169,7 @@ async def test_dates_are_kept_up_to_the_skew_of_clocks(
 
 
 @pytest.mark.parametrize("by_analyst", [True, False])
-async def test_retries_outlive_the_campaign(
-    start_service: Any, publish: Callable[..., Any], clock: Any, by_analyst: bool
-) -> None:
+async def test_retries_outlive_the_campaign(start_service, publish, clock, by_analyst):
     service = (await start_service()).service
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
@@ -201,9 +184,7 @@ async def test_retries_outlive_the_campaign(
     assert await outcomes(service, campaign, *late) == expected
 
 
-async def test_estimates_against_textbook_formulas(
-    start_service: Any, publish: Callable[..., Any]
-) -> None:
+async def test_estimates_against_textbook_formulas(start_service, publish):
     service = (await start_service()).service
     campaign = publish(queries=3)
     await service.create_campaign(seal(campaign.published))
@@ -231,9 +212,7 @@ async def test_estimates_against_textbook_formulas(
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 2.0, float("nan"), float("inf")])
-async def test_confidence_is_a_probability(
-    start_service: Any, publish: Callable[..., Any], confidence: float
-) -> None:
+async def test_confidence_is_a_probability(start_service, publish, confidence):
     service = (await start_service()).service
     await service.create_campaign(seal(publish().published))
     with pytest.raises(ParameterError, match="confidence"):
@@ -242,8 +221,8 @@ async def test_confidence_is_a_probability(
 
 @pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
 async def test_split_and_repeat_campaigns_count_every_query(
-    start_service: Any, publish: Callable[..., Any], store: SQLiteStore, allocation: Allocation
-) -> None:
+    start_service, publish, store, allocation
+):
     service = (await start_service()).service
     campaign = publish(queries=4, allocation=allocation)
     await service.create_campaign(seal(campaign.published))
@@ -252,9 +231,7 @@ async def test_split_and_repeat_campaigns_count_every_query(
     assert [t.total for t in store.totals("income")] == [6, 60, 600, 6000]
 
 
-async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(
-    start_service: Any, store: SQLiteStore
-) -> None:
+async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(start_service, store):
     service = (await start_service()).service
     unreadable = {"later": b"\x12\x34", "no-envelope": b"\xff", "damaged": seal(b"\x12\x34")}
     for name, published in unreadable.items():
@@ -263,8 +240,8 @@ async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(
 
 
 async def test_a_failing_store_refuses_the_batch_and_changes_nothing(
-    start_service: Any, publish: Callable[..., Any], database: Path, store: SQLiteStore
-) -> None:
+    start_service, publish, database, store
+):
     class Full(SQLiteStore):
         def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
             raise ServiceError(Code.STORE_UNAVAILABLE, "database or disk is full")
@@ -276,9 +253,7 @@ async def test_a_failing_store_refuses_the_batch_and_changes_nothing(
     assert store.get_campaign("income").reports == 0
 
 
-async def test_many_at_once_are_counted_once_each(
-    start_service: Any, publish: Callable[..., Any], store: SQLiteStore
-) -> None:
+async def test_many_at_once_are_counted_once_each(start_service, publish, store):
     service = (await start_service()).service
     campaign = publish(queries=1)
     await service.create_campaign(seal(campaign.published))

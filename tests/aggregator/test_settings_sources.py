@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ KEY = "ed25519:" + 32 * "0a"
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Any:
+def write(tmp_path):
     def write(text: str) -> Path:
         file = tmp_path / "geoveil.toml"
         file.write_text(text)
@@ -29,7 +28,7 @@ def write(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def read_sample(write: Any, tmp_path: Path) -> Any:
+def read_sample(write, tmp_path):
     """Returns the settings of a sample, whose secret is not there, with one that is."""
 
     def read(sample: Path) -> Effective:
@@ -42,14 +41,14 @@ def read_sample(write: Any, tmp_path: Path) -> Any:
     return read
 
 
-def test_nothing_given_is_the_defaults() -> None:
+def test_nothing_given_is_the_defaults():
     effective = load()
     assert effective.settings == Settings()
     assert set(effective.origins.values()) == {"default"}
     assert set(TYPES) == {field.name for field in fields(Settings)}
 
 
-def test_flags_beat_the_environment_beats_the_file_beats_defaults(write: Any) -> None:
+def test_flags_beat_the_environment_beats_the_file_beats_defaults(write):
     file = write("port = 1\ngrace_s = 1\nqueue_limit = 1\n")
     environment = {"GEOVEIL_PORT": "2", "GEOVEIL_GRACE_S": "2.5", "PORT": "9", "GEOVEIL_HOST": ""}
     effective = load(file, environment, {"port": 3, "host": None})
@@ -59,7 +58,7 @@ def test_flags_beat_the_environment_beats_the_file_beats_defaults(write: Any) ->
     assert found == ["--port", "GEOVEIL_GRACE_S", str(file), "default"]
 
 
-def test_every_type_comes_from_every_source(write: Any) -> None:
+def test_every_type_comes_from_every_source(write):
     file = write(
         f'reflection = true\nmetrics_port = 0\npeer_rate = 5\ntrusted_keys = ["{KEY}"]\n'
         'tokens_file = "t.json"\ndatabase = "sub/a.db"\nlog_level = "debug"\n'
@@ -92,7 +91,7 @@ def test_every_type_comes_from_every_source(write: Any) -> None:
     ("wrong", "near"),
     [("prot", "port"), ("grace", "grace_s"), ("tls_certifcate", "tls_certificate")],
 )
-def test_unknown_names_are_refused_with_the_nearest(write: Any, wrong: str, near: str) -> None:
+def test_unknown_names_are_refused_with_the_nearest(write, wrong, near):
     with pytest.raises(ParameterError, match=f"perhaps {near}"):
         load(write(f"{wrong} = 1"))
     with pytest.raises(ParameterError, match=f"perhaps GEOVEIL_{near.upper()}"):
@@ -101,12 +100,12 @@ def test_unknown_names_are_refused_with_the_nearest(write: Any, wrong: str, near
         load(None, {}, {wrong: 1})
 
 
-def test_a_name_that_is_near_none_is_refused_with_all() -> None:
+def test_a_name_that_is_near_none_is_refused_with_all():
     with pytest.raises(ParameterError, match=r"one of .*GEOVEIL_PORT"):
         load(None, {"GEOVEIL_ZZZZZZZZZZZZZZ": "1"})
 
 
-def test_variables_of_other_commands_are_let_be() -> None:
+def test_variables_of_other_commands_are_let_be():
     assert load(None, {"GEOVEIL_TOKEN": "x"}, others={"GEOVEIL_TOKEN"}).settings == Settings()
 
 
@@ -131,7 +130,7 @@ def test_variables_of_other_commands_are_let_be() -> None:
         ("log_level = 'loud'", "log_level"),
     ],
 )
-def test_wrong_values_in_a_file_are_named(write: Any, text: str, named: str) -> None:
+def test_wrong_values_in_a_file_are_named(write, text, named):
     with pytest.raises(ParameterError, match=named):
         load(write(text))
 
@@ -141,12 +140,12 @@ def test_wrong_values_in_a_file_are_named(write: Any, text: str, named: str) -> 
     [("PORT", "x"), ("PORT", "70000"), ("REFLECTION", "yes"), ("GRACE_S", "soon"),
      ("TRUSTED_KEYS", "ed25519:zz")],
 )  # fmt: skip
-def test_wrong_values_in_the_environment_are_refused(variable: str, text: str) -> None:
+def test_wrong_values_in_the_environment_are_refused(variable, text):
     with pytest.raises(ParameterError):
         load(None, {f"GEOVEIL_{variable}": text})
 
 
-def test_a_value_out_of_range_is_named_as_it_was_given(write: Any) -> None:
+def test_a_value_out_of_range_is_named_as_it_was_given(write):
     file = write("grace_s = -1.0\nport = 1")
     with pytest.raises(ParameterError, match=r"^grace_s must be"):
         load(file)
@@ -161,12 +160,12 @@ def test_a_value_out_of_range_is_named_as_it_was_given(write: Any) -> None:
         load(file, {}, {"tls_certificate": "chain.pem"})
 
 
-def test_an_absent_file_is_refused(tmp_path: Path) -> None:
+def test_an_absent_file_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="config must be a file to read"):
         load(tmp_path / "absent.toml")
 
 
-def test_a_url_may_stand_in_a_file_of_its_own(tmp_path: Path, write: Any) -> None:
+def test_a_url_may_stand_in_a_file_of_its_own(tmp_path, write):
     secret = tmp_path / "url"
     secret.write_text(URL + "\n")
     expected = DatabaseURL(URL)
@@ -181,7 +180,7 @@ def test_a_url_may_stand_in_a_file_of_its_own(tmp_path: Path, write: Any) -> Non
         load(None, {"GEOVEIL_DATABASE_URL_FILE": str(tmp_path / "absent")})
 
 
-def test_passwords_are_shown_nowhere(tmp_path: Path, write: Any) -> None:
+def test_passwords_are_shown_nowhere(tmp_path, write):
     effective = load(write(f'database = "{URL}"'))
     shown = [repr(effective), effective.to_toml(), str(effective.settings)]
     for wrong in (f'database = "{URL}', f'database = "mysql{URL[10:]}"', f'database = ["{URL}"]'):
@@ -198,12 +197,12 @@ def test_passwords_are_shown_nowhere(tmp_path: Path, write: Any) -> None:
     assert effective.settings.database.reveal() == URL
 
 
-def test_a_url_without_a_password_may_be_a_flag() -> None:
+def test_a_url_without_a_password_may_be_a_flag():
     url = "postgresql:///reports?host=/run/postgresql"
     assert load(None, {}, {"database": url}).settings.database == DatabaseURL(url)
 
 
-def test_what_is_printed_can_be_read_again(write: Any) -> None:
+def test_what_is_printed_can_be_read_again(write):
     flags = {
         "port": 5,
         "trusted_keys": [KEY],
@@ -216,18 +215,18 @@ def test_what_is_printed_can_be_read_again(write: Any) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_samples_are_sound(sample: Path, read_sample: Any) -> None:
+def test_samples_are_sound(sample, read_sample):
     assert set(read_sample(sample).origins.values()) == {"default", "sample"}
 
 
-def test_there_are_a_basic_and_an_advanced_sample(read_sample: Any) -> None:
+def test_there_are_a_basic_and_an_advanced_sample(read_sample):
     assert [path.name for path in SAMPLES] == ["advanced.toml", "basic.toml"]
     advanced = read_sample(SAMPLES[0])
     unset = {name for name, origin in advanced.origins.items() if origin == "default"}
     assert unset == {"insecure_open_analyst"}, "the advanced sample shows every setting"
 
 
-def test_every_setting_is_documented_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default():
     rows = {}
     for line in (ROOT / "docs" / "operating.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")]

@@ -73,7 +73,7 @@ def passes_over(stored: Any) -> SharedScan:
     return SharedScan(stored, ConcurrencyLimit(2))
 
 
-async def test_requests_at_a_time_cost_one_pass_and_get_what_each_gets_alone() -> None:
+async def test_requests_at_a_time_cost_one_pass_and_get_what_each_gets_alone():
     """Apart they cost a pass each, which is the control."""
     ages, alone, together = [20.0, 40.0, 60.0, 65.0][:MOST_TOGETHER], Stored(), Stored()
     apart = [await ask(passes_over(alone), age) for age in ages]
@@ -86,7 +86,7 @@ async def test_requests_at_a_time_cost_one_pass_and_get_what_each_gets_alone() -
         assert np.array_equal(one.covariances[0], other.covariances[0])
 
 
-async def test_who_comes_while_a_pass_runs_waits_for_the_next() -> None:
+async def test_who_comes_while_a_pass_runs_waits_for_the_next():
     stored = Stored()
     passes = passes_over(stored)
     first = ask(passes, 20.0)
@@ -100,7 +100,7 @@ async def test_who_comes_while_a_pass_runs_waits_for_the_next() -> None:
     assert stored.read == 2 * BLOCKS
 
 
-async def test_more_than_a_pass_holds_wait_for_the_next() -> None:
+async def test_more_than_a_pass_holds_wait_for_the_next():
     stored = Stored()
     passes = passes_over(stored)
     ages = [20.0 + i for i in range(MOST_TOGETHER + 1)]
@@ -109,7 +109,7 @@ async def test_more_than_a_pass_holds_wait_for_the_next() -> None:
     assert len({answers.estimates[0].estimate.value for answers in found}) == len(ages)
 
 
-async def test_what_is_refused_is_refused_alone() -> None:
+async def test_what_is_refused_is_refused_alone():
     passes = passes_over(Stored())
     bad = ask(passes, 1.0, [PointQuestion("ramp", Threshold(1.0, 200.0, "linear"))])
     good = ask(passes, 40.0)
@@ -118,7 +118,7 @@ async def test_what_is_refused_is_refused_alone() -> None:
     assert (await good).estimates[0].estimate.n == BLOCKS * IN_BLOCK
 
 
-async def test_a_pass_ends_when_nobody_waits_and_not_before() -> None:
+async def test_a_pass_ends_when_nobody_waits_and_not_before():
     stored = Stored()
     passes = passes_over(stored)
     first, other = ask(passes, 20.0), ask(passes, 30.0)
@@ -135,7 +135,7 @@ async def test_a_pass_ends_when_nobody_waits_and_not_before() -> None:
     assert (await ask(passes, 60.0)).estimates[0].estimate.n == BLOCKS * IN_BLOCK
 
 
-async def test_a_store_that_fails_fails_all_and_not_for_ever() -> None:
+async def test_a_store_that_fails_fails_all_and_not_for_ever():
     passes = passes_over(Stored(fails=True))
     for _ in range(2):
         asked = [ask(passes, age) for age in (20.0, 30.0)]

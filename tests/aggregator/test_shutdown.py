@@ -9,7 +9,6 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -42,7 +41,7 @@ class HeldStore(SQLiteStore):
 
 
 @pytest.fixture
-def held(database: Path) -> type[HeldStore]:
+def held(database):
     class Held(HeldStore):
         entered = threading.Event()
         released = threading.Event()
@@ -89,8 +88,8 @@ class Load:
 
 
 async def test_every_service_is_healthy_until_the_stop_and_requests_in_progress_finish(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any], held: Any
-) -> None:
+    start_server, publish, wire_report, held
+):
     server = await start_server(held, grace_s=PATIENCE_S)
     wire, campaign = server.wire, publish()
     await wire.create(campaign)
@@ -127,12 +126,8 @@ async def test_every_service_is_healthy_until_the_stop_and_requests_in_progress_
 
 
 async def test_what_waits_is_written_even_if_its_client_lost_patience(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    held: Any,
-    store: SQLiteStore,
-) -> None:
+    start_server, publish, wire_report, held, store
+):
     server = await start_server(held, grace_s=0)
     wire, campaign = server.wire, publish()
     await wire.create(campaign)
@@ -146,9 +141,7 @@ async def test_what_waits_is_written_even_if_its_client_lost_patience(
     assert store.totals("income")[0] == Accumulator.of([5])
 
 
-async def test_a_graceful_stop_under_load_loses_nothing(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_a_graceful_stop_under_load_loses_nothing(start_server, publish, wire_report):
     first, campaign = await start_server(grace_s=PATIENCE_S), publish()
     await first.wire.create(campaign)
     load = Load(first.wire, campaign, wire_report)
@@ -178,13 +171,8 @@ async def test_a_graceful_stop_under_load_loses_nothing(
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signals_stop_a_process_that_then_ends_well(
-    start_process: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    wire_of: Any,
-    store: SQLiteStore,
-    number: int,
-) -> None:
+    start_process, publish, wire_report, wire_of, store, number
+):
     server, campaign = await start_process(), publish()
     async with grpc.aio.insecure_channel(server.address) as channel:
         wire = wire_of(channel)
@@ -198,9 +186,7 @@ async def test_signals_stop_a_process_that_then_ends_well(
     assert store.totals("income")[0] == Accumulator.of(load.acknowledged)
 
 
-async def test_requests_are_taken_while_load_balancers_notice(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_requests_are_taken_while_load_balancers_notice(start_server, publish, wire_report):
     server, campaign = await start_server(drain_s=0.5), publish()
     await server.wire.create(campaign)
     health = health_pb2_grpc.HealthStub(server.wire.channel)
@@ -216,13 +202,8 @@ async def test_requests_are_taken_while_load_balancers_notice(
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_the_process_at_once(
-    start_process: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    wire_of: Any,
-    store: SQLiteStore,
-    second: int,
-) -> None:
+    start_process, publish, wire_report, wire_of, store, second
+):
     server, campaign = await start_process(), publish()
     async with grpc.aio.insecure_channel(server.address) as channel:
         wire = wire_of(channel)

@@ -38,7 +38,7 @@ def unusable(path: Path) -> str:
     return str(caught.value)
 
 
-def test_the_file_is_durable_and_checked(store: SQLiteStore, database: Path) -> None:
+def test_the_file_is_durable_and_checked(store, database):
     def pragma(name: str) -> object:
         with store._engine.connect().execution_options(geoveil_begin="DEFERRED") as connection:
             return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
@@ -55,14 +55,14 @@ def test_the_file_is_durable_and_checked(store: SQLiteStore, database: Path) -> 
     other.close()
 
 
-def test_files_that_are_no_database_are_refused(database: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_database_are_refused(database, tmp_path):
     database.write_bytes(b"Dear diary, " * 1000)
     assert "not a database" in unusable(database)
     missing = tmp_path / "missing" / "reports.sqlite"
     assert f"unable to open database file ({missing})" in unusable(missing)
 
 
-def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, database: Path) -> None:
+def test_no_column_could_tell_who_sent_a_report_or_when(store, database):
     columns = {
         "campaign": {
             *("campaign_key", "campaign_id", "published", "queries", "block_key", "closed"),
@@ -94,7 +94,7 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, data
     assert ids != b"".join(r.report_id for r in submission.reports)
 
 
-def test_a_full_disk_changes_nothing_and_heals(store: SQLiteStore) -> None:
+def test_a_full_disk_changes_nothing_and_heals(store):
     store.create_campaign(CAMPAIGN)
     store.commit(batch(0, 10))
 
@@ -146,13 +146,13 @@ with SQLiteStore(Path(sys.argv[1])) as store:
 
 
 @pytest.mark.deep(keep=0)
-def test_writes_that_the_operating_system_refuses(database: Path) -> None:
+def test_writes_that_the_operating_system_refuses(database):
     command = [sys.executable, "-c", FULL_DISK, str(database)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run(command, env=environment, check=True)
 
 
-def test_a_database_locked_for_too_long_is_unavailable_and_heals(database: Path) -> None:
+def test_a_database_locked_for_too_long_is_unavailable_and_heals(database):
     with SQLiteStore(database, busy_timeout_s=0.01) as store:
         store.create_campaign(CAMPAIGN)
         other = sqlite3.connect(database, isolation_level=None)
@@ -167,9 +167,7 @@ def test_a_database_locked_for_too_long_is_unavailable_and_heals(database: Path)
         assert store.commit(batch(0, 10)) == [[Outcome.ACCEPTED] * 10]
 
 
-def test_errors_and_logs_hide_reports(
-    store: SQLiteStore, database: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_and_logs_hide_reports(store, database, caplog):
     store.create_campaign(CAMPAIGN)
     with closing(sqlite3.connect(database)) as other:  # a database that refuses what it gets
         other.execute(
@@ -189,9 +187,7 @@ def test_errors_and_logs_hide_reports(
     assert store.totals("a") == [Accumulator()]
 
 
-def test_ids_whose_fingerprints_agree_are_told_apart(
-    store: SQLiteStore, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_whose_fingerprints_agree_are_told_apart(store, database, monkeypatch):
     def coarse(_: IdIndex, ids: bytes) -> Any:
         return np.frombuffer(ids, "<u8")[::2] % 3 << np.uint64(32)
 
@@ -207,9 +203,7 @@ def test_ids_whose_fingerprints_agree_are_told_apart(
 
 
 @pytest.mark.deep
-def test_each_id_is_indexed_once_by_stores_that_take_turns(
-    store: SQLiteStore, database: Path
-) -> None:
+def test_each_id_is_indexed_once_by_stores_that_take_turns(store, database):
     store.create_campaign(CAMPAIGN)
     with SQLiteStore(database) as other:
         for n in range(150):
@@ -227,7 +221,7 @@ def test_each_id_is_indexed_once_by_stores_that_take_turns(
 
 
 @pytest.mark.deep
-def test_pages_are_filled_and_bounded(store: SQLiteStore, database: Path) -> None:
+def test_pages_are_filled_and_bounded(store, database):
     wide = CampaignRecord(campaign_id="wide", published=b"", queries=1000)
     for record in (CAMPAIGN, wide):
         store.create_campaign(record)
@@ -265,7 +259,7 @@ thread.join()
 
 
 @pytest.mark.deep(keep=0)
-def test_a_store_stays_on_the_thread_that_opened_it(database: Path) -> None:
+def test_a_store_stays_on_the_thread_that_opened_it(database):
     """In a process of its own: the wrong thread spoils the connection, and nobody can close it."""
     command = [sys.executable, "-c", WRONG_THREAD, str(database)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -273,9 +267,7 @@ def test_a_store_stays_on_the_thread_that_opened_it(database: Path) -> None:
     assert done.stdout == "STORE_UNAVAILABLE\n"
 
 
-def test_a_file_with_a_broken_page_is_refused_before_it_is_served(
-    database: Path, tmp_path: Path
-) -> None:
+def test_a_file_with_a_broken_page_is_refused_before_it_is_served(database, tmp_path):
     with SQLiteStore(database) as store:
         store.verify()  # the control: as it was written it is sound
     content = database.read_bytes()

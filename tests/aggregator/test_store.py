@@ -2,8 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -38,34 +37,34 @@ class StoreContract(ABC):
 
     @pytest.fixture
     @abstractmethod
-    def open_store(self) -> Opener:
+    def open_store(self):
         """Return a function that opens the test's database."""
 
     @pytest.fixture
-    def store(self, open_store: Opener) -> Iterator[Store]:
+    def store(self, open_store):
         with open_store() as opened:
             opened.create_campaign(record())
             yield opened
 
-    def test_campaigns_come_back_in_order_of_creation(self, store: Store) -> None:
+    def test_campaigns_come_back_in_order_of_creation(self, store):
         others = [record("z", b"z", 1), record("b", b"b", 10_000)]
         for other in others:
             store.create_campaign(other)
         assert store.list_campaigns() == [record(), *others]
         assert store.get_campaign("b") == others[1]
 
-    def test_creating_again_changes_nothing(self, store: Store) -> None:
+    def test_creating_again_changes_nothing(self, store):
         store.close_campaign("a")
         store.create_campaign(record())
         assert [c.closed for c in store.list_campaigns()] == [True]
 
-    def test_an_id_is_taken_by_its_bytes(self, store: Store) -> None:
+    def test_an_id_is_taken_by_its_bytes(self, store):
         with pytest.raises(ServiceError) as caught:
             store.create_campaign(record(published=b"other bytes"))
         assert caught.value.code is Code.CAMPAIGN_ID_TAKEN
         assert store.list_campaigns() == [record()]
 
-    def test_unknown_campaigns_are_not_found(self, store: Store) -> None:
+    def test_unknown_campaigns_are_not_found(self, store):
         calls: list[Callable[[], object]] = [
             lambda: store.get_campaign("b"),
             lambda: store.close_campaign("b"),
@@ -77,7 +76,7 @@ class StoreContract(ABC):
                 call()
             assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
 
-    def test_a_failed_batch_leaves_no_trace(self, store: Store) -> None:
+    def test_a_failed_batch_leaves_no_trace(self, store):
         batch = [submission(report(1, (0, 5))), submission(report(2, (0, 5)), to="unknown")]
         with pytest.raises(ServiceError):
             store.commit(batch)
@@ -85,7 +84,7 @@ class StoreContract(ABC):
         assert store.get_campaign("a").reports == 0
         assert store.commit(batch[:1]) == [[ACCEPTED]]
 
-    def test_a_report_counts_once(self, store: Store, open_store: Opener) -> None:
+    def test_a_report_counts_once(self, store, open_store):
         batch = [submission(report(1, (0, 5)), report(2, (2, -7)))]
         assert store.commit(batch) == [[ACCEPTED, ACCEPTED]]
         assert store.commit(batch) == [[DUPLICATE, DUPLICATE]]
@@ -98,13 +97,13 @@ class StoreContract(ABC):
             ]
             assert reopened.get_campaign("a").reports == 2
 
-    def test_an_id_twice_in_one_batch(self, store: Store) -> None:
+    def test_an_id_twice_in_one_batch(self, store):
         same, other = report(1, (0, 5)), report(1, (0, 6))
         batch = [submission(same, same, other), submission(other, same)]
         assert store.commit(batch) == [[ACCEPTED, DUPLICATE, ID_CONFLICT], [ID_CONFLICT, DUPLICATE]]
         assert store.totals("a")[0] == Accumulator(1, 5, 25)
 
-    def test_other_answers_conflict(self, store: Store) -> None:
+    def test_other_answers_conflict(self, store):
         store.commit([submission(report(1, (0, 5)))])
         others = [(0, 6)], [(1, 5)], [(0, 5), (1, 5)]
         for answers in others:
@@ -112,9 +111,7 @@ class StoreContract(ABC):
         assert store.totals("a") == [Accumulator(1, 5, 25), Accumulator(), Accumulator()]
 
     @pytest.mark.parametrize("by_analyst", [True, False])
-    def test_known_reports_are_recognised_when_new_ones_are_not_taken(
-        self, store: Store, by_analyst: bool
-    ) -> None:
+    def test_known_reports_are_recognised_when_new_ones_are_not_taken(self, store, by_analyst):
         store.commit([submission(report(1, (0, 5)))])
         if by_analyst:
             store.close_campaign("a")
@@ -124,11 +121,11 @@ class StoreContract(ABC):
         assert store.totals("a")[0] == Accumulator(1, 5, 25)
         assert store.get_campaign("a").reports == 1
 
-    def test_late_then_in_time_in_one_batch(self, store: Store) -> None:
+    def test_late_then_in_time_in_one_batch(self, store):
         batch = [submission(report(1, (0, 5)), admit=False), submission(report(1, (0, 5)))]
         assert store.commit(batch) == [[NOT_OPEN], [ACCEPTED]]
 
-    def test_campaigns_do_not_share_ids(self, store: Store) -> None:
+    def test_campaigns_do_not_share_ids(self, store):
         store.create_campaign(record("b", b"b"))
         batch = [
             submission(report(1, (0, 5))),
@@ -139,7 +136,7 @@ class StoreContract(ABC):
         assert store.totals("a")[0] == Accumulator.of([5, 7])
         assert store.totals("b")[0] == Accumulator.of([6])
 
-    def test_sums_are_exact_beyond_64_bits(self, store: Store) -> None:
+    def test_sums_are_exact_beyond_64_bits(self, store):
         low, high = -(2**63), 2**63 - 1
         values = [high] * 5 + [low] * 7
         for number, value in enumerate(values):
@@ -149,14 +146,14 @@ class StoreContract(ABC):
         assert sums.total_of_squares == 5 * high**2 + 7 * low**2
         assert sums.total_of_squares > 2**128
 
-    def test_reports_with_many_answers(self, store: Store) -> None:
+    def test_reports_with_many_answers(self, store):
         store.create_campaign(record("wide", b"w", queries=1000))
         batch = [report(n, *[(q, n * q) for q in range(1000)]) for n in range(5)]
         assert store.commit([submission(*batch, to="wide")]) == [[ACCEPTED] * 5]
         expected = [Accumulator.of([n * q for n in range(5)]) for q in range(1000)]
         assert store.totals("wide") == expected
 
-    def test_large_batches_with_everything_in_them(self, store: Store) -> None:
+    def test_large_batches_with_everything_in_them(self, store):
         rng = Random(20300115)
         known: dict[int, tuple[int, int]] = {}
         for _ in range(3):
@@ -175,7 +172,7 @@ class StoreContract(ABC):
         assert store.totals("a") == totals
         assert store.get_campaign("a").reports == len(known)
 
-    def test_two_writers_count_each_report_once(self, store: Store, open_store: Opener) -> None:
+    def test_two_writers_count_each_report_once(self, store, open_store):
         outcomes: list[Outcome] = []
 
         def write() -> None:
@@ -192,7 +189,7 @@ class StoreContract(ABC):
         assert sorted(outcomes.count(o) for o in (ACCEPTED, DUPLICATE)) == [300, 300]
         assert store.totals("a")[0] == Accumulator.of(range(300))
 
-    def test_closing_twice_is_harmless(self, open_store: Opener) -> None:
+    def test_closing_twice_is_harmless(self, open_store):
         opened = open_store()
         opened.close()
         opened.close()
@@ -201,7 +198,7 @@ class StoreContract(ABC):
 class OwnStoreContract(StoreContract):
     """What stores of geoveil's own do besides."""
 
-    def test_days_and_plans_are_kept(self, store: Store, open_store: Opener) -> None:
+    def test_days_and_plans_are_kept(self, store, open_store):
         store.create_campaign(record("b", b"b"))
         store.note_day(100)
         store.commit([submission(report(1, (0, 5))), submission(report(1, (0, 5)), to="b")])
@@ -232,11 +229,11 @@ class OwnStoreContract(StoreContract):
 
 class TestSQLiteStore(OwnStoreContract):
     @pytest.fixture
-    def open_store(self, tmp_path: Path) -> Opener:
+    def open_store(self, tmp_path):
         return lambda: SQLiteStore(tmp_path / "reports.sqlite")
 
 
 class TestPostgresStore(OwnStoreContract):
     @pytest.fixture
-    def open_store(self, postgres_url: str) -> Opener:
+    def open_store(self, postgres_url):
         return lambda: PostgresStore(postgres_url)

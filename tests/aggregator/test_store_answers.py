@@ -1,7 +1,7 @@
 """Reading all answers of a campaign, some at a time, from every store."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -16,7 +16,7 @@ WIDTH = 24
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+def store(request):
     opener: Callable[[], Store]
     if request.param == "sqlite":
         path: Path = request.getfixturevalue("database")
@@ -61,7 +61,7 @@ def split(parts: list[bytes]) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.deep), 300, 1_500, 1 << 16])
-def test_every_report_comes_once_and_few_at_a_time(store: Store, limit: int) -> None:
+def test_every_report_comes_once_and_few_at_a_time(store, limit):
     reports = points(Random(1), 1_500)
     commit(store, reports)
     commit(store, points(Random(2), 30), to="b")
@@ -70,7 +70,7 @@ def test_every_report_comes_once_and_few_at_a_time(store: Store, limit: int) -> 
     assert max(map(len, parts)) <= max(limit, 256) * WIDTH
 
 
-def test_reports_that_come_meanwhile_disturb_nobody(store: Store) -> None:
+def test_reports_that_come_meanwhile_disturb_nobody(store):
     """All that were there before come once; of the later ones, none twice."""
     random = Random(3)
     before, later = points(random, 1_000), points(random, 1_000)
@@ -88,11 +88,11 @@ def test_reports_that_come_meanwhile_disturb_nobody(store: Store) -> None:
     assert seen.keys() <= {report.answers for report in before + later}
 
 
-def test_a_campaign_without_reports_has_none(store: Store) -> None:
+def test_a_campaign_without_reports_has_none(store):
     assert read(store, 100) == [b""]
 
 
-def test_an_unknown_campaign_is_not_found(store: Store) -> None:
+def test_an_unknown_campaign_is_not_found(store):
     with pytest.raises(ServiceError) as caught:
         store.answers("c")
     assert caught.value.code is Code.CAMPAIGN_NOT_FOUND

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -27,11 +26,9 @@ from geoveil.aggregator.store.schema import VERSION
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.gp import ParameterError
 
-from .postgres import PostgresServer
-
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def target(request: pytest.FixtureRequest) -> Path | str:
+def target(request):
     """A database of each kind, empty."""
     fixture = {"sqlite": "database", "postgresql": "postgres_url"}[request.param]
     value: Path | str = request.getfixturevalue(fixture)
@@ -39,7 +36,7 @@ def target(request: pytest.FixtureRequest) -> Path | str:
 
 
 @pytest.fixture
-def execute(target: Path | str) -> Callable[..., list[tuple[Any, ...]]]:
+def execute(target):
     """Runs SQL past the store."""
 
     def run(statement: str) -> list[tuple[Any, ...]]:
@@ -81,9 +78,7 @@ def refusal(target: Path | str) -> str:
         ("0006", "version 6, this version of geoveil needs 8: use the geoveil that made it, or a"),
     ],
 )
-def test_other_versions_are_refused_by_number_and_left_alone(
-    target: Path | str, execute: Callable[..., list[tuple[Any, ...]]], version: str, advice: str
-) -> None:
+def test_other_versions_are_refused_by_number_and_left_alone(target, execute, version, advice):
     open_store(target).close()
     execute(f"UPDATE {VERSION.name} SET version_num = '{version}'")
     assert advice in refusal(target)
@@ -92,7 +87,7 @@ def test_other_versions_are_refused_by_number_and_left_alone(
     assert execute(f"SELECT version_num FROM {VERSION.name}") == [(version,)]
 
 
-def test_the_first_version_is_refused_by_number(database: Path) -> None:
+def test_the_first_version_is_refused_by_number(database):
     with closing(sqlite3.connect(database)) as other, other:
         other.executescript(
             "CREATE TABLE geoveil_schema (version INTEGER); INSERT INTO geoveil_schema VALUES (1)"
@@ -100,9 +95,7 @@ def test_the_first_version_is_refused_by_number(database: Path) -> None:
     assert "its schema has version 1, this version of geoveil needs 8" in refusal(database)
 
 
-def test_databases_of_something_else_are_refused_and_left_alone(
-    target: Path | str, execute: Callable[..., list[tuple[Any, ...]]]
-) -> None:
+def test_databases_of_something_else_are_refused_and_left_alone(target, execute):
     execute("CREATE TABLE diary (page TEXT)")
     execute("INSERT INTO diary VALUES ('dear diary')")
     assert "something else" in refusal(target)
@@ -113,7 +106,7 @@ def test_databases_of_something_else_are_refused_and_left_alone(
         execute("SELECT 1 FROM campaign")
 
 
-def test_stores_opened_at_the_same_moment_make_the_tables_once(target: Path | str) -> None:
+def test_stores_opened_at_the_same_moment_make_the_tables_once(target):
     start = threading.Barrier(6)
 
     def work() -> None:
@@ -126,14 +119,14 @@ def test_stores_opened_at_the_same_moment_make_the_tables_once(target: Path | st
     assert check_database(target).faults == ()
 
 
-def test_a_new_file_has_its_log_before_it_has_its_name(tmp_path: Path) -> None:
+def test_a_new_file_has_its_log_before_it_has_its_name(tmp_path):
     make_private_database(tmp_path / "reports.sqlite")
     header = (tmp_path / "reports.sqlite").read_bytes()[:20]
     assert header[18:] == b"\x02\x02"  # a write-ahead log, says the format of SQLite's files
     assert [file.name for file in tmp_path.iterdir()] == ["reports.sqlite"]
 
 
-def test_a_sound_database_has_no_faults(target: Path | str) -> None:
+def test_a_sound_database_has_no_faults(target):
     with open_store(target) as store:
         fill(store)
     found = check_database(target)
@@ -150,9 +143,7 @@ def test_a_sound_database_has_no_faults(target: Path | str) -> None:
         ("DELETE FROM report_count WHERE campaign_key = 1", "0 reports are counted, 1,000 are st"),
     ],
 )
-def test_counters_that_are_not_those_of_the_reports_are_found(
-    target: Path | str, execute: Callable[..., list[tuple[Any, ...]]], damage: str, fault: str
-) -> None:
+def test_counters_that_are_not_those_of_the_reports_are_found(target, execute, damage, fault):
     with open_store(target) as store:
         fill(store)
     execute(damage)
@@ -161,7 +152,7 @@ def test_counters_that_are_not_those_of_the_reports_are_found(
     assert fault in line
 
 
-def test_reports_stored_twice_are_found(database: Path) -> None:
+def test_reports_stored_twice_are_found(database):
     with open_store(database) as store:
         fill(store)
     with closing(sqlite3.connect(database)) as other, other:
@@ -173,12 +164,7 @@ def test_reports_stored_twice_are_found(database: Path) -> None:
 
 
 @pytest.mark.deep(keep=1)
-def test_a_copy_is_complete(
-    target: Path | str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    postgres_server: PostgresServer,
-) -> None:
+def test_a_copy_is_complete(target, tmp_path, monkeypatch, postgres_server):
     monkeypatch.setenv("PATH", str(postgres_server.programs), prepend=":")
     copy = tmp_path / "copy"
     with open_store(target) as store:
@@ -197,9 +183,7 @@ def test_a_copy_is_complete(
             assert {o for of_one in store.commit(batch) for o in of_one} == {Outcome.DUPLICATE}
 
 
-def test_without_pg_dump_there_is_no_copy_of_postgresql(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pg_dump_there_is_no_copy_of_postgresql(postgres_url, tmp_path, monkeypatch):
     open_store(postgres_url).close()
     monkeypatch.setenv("PATH", str(tmp_path))
     with psycopg.connect(postgres_url) as connection:
@@ -223,7 +207,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 
-def test_databases_their_logs_and_copies_are_their_owners_alone(tmp_path: Path) -> None:
+def test_databases_their_logs_and_copies_are_their_owners_alone(tmp_path):
     """Whatever the mask of the process; also one that was wider."""
     database, before = tmp_path / "a.db", os.umask(0)
     everything = dict.fromkeys(("a.db", "a.db-wal", "a.db-shm"), 0o600)
@@ -247,7 +231,7 @@ def test_databases_their_logs_and_copies_are_their_owners_alone(tmp_path: Path) 
         os.umask(before)
 
 
-def test_what_is_no_database_of_ours_keeps_its_mode(tmp_path: Path) -> None:
+def test_what_is_no_database_of_ours_keeps_its_mode(tmp_path):
     other = tmp_path / "notes.txt"
     other.write_text("not a database, and none of ours")
     other.chmod(0o644)
@@ -257,7 +241,7 @@ def test_what_is_no_database_of_ours_keeps_its_mode(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"notes.txt": 0o644}
 
 
-def test_opening_a_database_again_keeps_its_locks(database: Path) -> None:
+def test_opening_a_database_again_keeps_its_locks(database):
     """A file that is opened and closed beside SQLite would lose those of the whole process."""
     with open_store(database), closing(sqlite3.connect(database)) as writing:
         writing.execute("BEGIN EXCLUSIVE")
@@ -272,7 +256,7 @@ def test_opening_a_database_again_keeps_its_locks(database: Path) -> None:
         assert "database is locked" in done.stderr
 
 
-def test_what_is_not_there_is_neither_made_nor_copied(tmp_path: Path) -> None:
+def test_what_is_not_there_is_neither_made_nor_copied(tmp_path):
     missing = tmp_path / "missing.sqlite"
     with pytest.raises(ParameterError, match="a file that exists"):
         check_database(missing)

@@ -20,8 +20,6 @@ from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
 
-from .postgres import PostgresServer
-
 QUERIES = 2
 CAMPAIGNS = st.sampled_from(["a", "b"])
 EXTREMES = [-(2**63), -1, 0, 1, 2**62, 2**63 - 1]
@@ -162,7 +160,7 @@ def empty_file() -> Iterator[Path]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [12, pytest.param(40, marks=pytest.mark.deep)])
-def test_any_sequence_of_calls_to_sqlite(number: int) -> None:
+def test_any_sequence_of_calls_to_sqlite(number):
     class Model(StoreModel):
         empty = staticmethod(empty_file)
 
@@ -171,7 +169,7 @@ def test_any_sequence_of_calls_to_sqlite(number: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [6, pytest.param(20, marks=pytest.mark.deep)])
-def test_any_sequence_of_calls_to_postgresql(postgres_server: PostgresServer, number: int) -> None:
+def test_any_sequence_of_calls_to_postgresql(postgres_server, number):
     class Model(StoreModel):
         empty = staticmethod(postgres_server.database)
 

@@ -1,6 +1,6 @@
 """Pages of campaigns, from every store: complete, bounded, and as cheap among many as among few."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ MANY = 10_000
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> Iterator[SQLStore]:
+def store(request):
     if request.param == "sqlite":
         path: Path = request.getfixturevalue("database")
         opened: SQLStore = SQLiteStore(path)
@@ -105,7 +105,7 @@ def _rows_of_postgres(store: SQLStore, work: Callable[[], object]) -> int:
     return after - before
 
 
-def test_pages_follow_each_other_without_gap_or_repetition(store: SQLStore) -> None:
+def test_pages_follow_each_other_without_gap_or_repetition(store):
     names = shuffled(100)
     add(store, names)
     for limit in (1, 7, 99, 100, 101):
@@ -115,7 +115,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(store: SQLStore) -> N
 
 
 @pytest.mark.deep
-def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
+def test_ten_thousand_campaigns_are_all_there(store):
     names = shuffled(MANY)
     add(store, names)
     pages = walked(store, limit=1_000)
@@ -125,7 +125,7 @@ def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
 
 
 @pytest.mark.deep
-def test_a_page_costs_among_ten_thousand_what_it_costs_among_a_thousand(store: SQLStore) -> None:
+def test_a_page_costs_among_ten_thousand_what_it_costs_among_a_thousand(store):
     names = shuffled(MANY)
     add(store, names[:1_000])
     few = rows_read(store, names[499], limit=100)
@@ -141,7 +141,7 @@ def test_a_page_costs_among_ten_thousand_what_it_costs_among_a_thousand(store: S
     assert control > 5 * few
 
 
-def test_pages_hold_what_was_published_and_counted(store: SQLStore) -> None:
+def test_pages_hold_what_was_published_and_counted(store):
     records = [
         CampaignRecord(campaign_id=name, published=name.encode(), queries=2) for name in "cab"
     ]
@@ -167,15 +167,13 @@ def test_pages_hold_what_was_published_and_counted(store: SQLStore) -> None:
         ([1_000], [1]),
     ],
 )
-def test_large_campaigns_make_small_pages(
-    store: SQLStore, sizes: list[int], expected: list[int]
-) -> None:
+def test_large_campaigns_make_small_pages(store, sizes, expected):
     for number, size in enumerate(sizes):
         add(store, [f"c{number}"], size)
     assert [len(on_page) for on_page in walked(store, most_bytes=1_000)] == expected
 
 
-def test_campaigns_created_meanwhile_come_last(store: SQLStore) -> None:
+def test_campaigns_created_meanwhile_come_last(store):
     names = shuffled(6)
     add(store, names[:4])
     first = store.campaign_page(limit=2)
@@ -185,7 +183,7 @@ def test_campaigns_created_meanwhile_come_last(store: SQLStore) -> None:
 
 
 @pytest.mark.parametrize("after", ["unknown", "c0\0", "'; DROP TABLE campaign; --"])
-def test_there_is_no_page_after_what_is_no_campaign(store: SQLStore, after: str) -> None:
+def test_there_is_no_page_after_what_is_no_campaign(store, after):
     add(store, ["c0"])
     for ask in (store.campaign_page, store.get_campaign, store.totals):
         with pytest.raises(ServiceError) as caught:
@@ -194,19 +192,19 @@ def test_there_is_no_page_after_what_is_no_campaign(store: SQLStore, after: str)
     assert walked(store) == [["c0"]]
 
 
-def test_an_empty_store_has_one_empty_page(store: SQLStore) -> None:
+def test_an_empty_store_has_one_empty_page(store):
     assert store.campaign_page() == CampaignPage([], False)
     assert store.list_campaigns() == []
 
 
-def test_a_probe_finds_a_database_that_can_be_written_and_changes_nothing(store: SQLStore) -> None:
+def test_a_probe_finds_a_database_that_can_be_written_and_changes_nothing(store):
     add(store, ["c0", "c1"])
     before = store.list_campaigns()
     store.probe()
     assert store.list_campaigns() == before
 
 
-def test_a_probe_finds_a_database_that_is_read_only(store: SQLStore) -> None:
+def test_a_probe_finds_a_database_that_is_read_only(store):
     read_only = (
         "SET default_transaction_read_only = on"
         if isinstance(store, PostgresStore)
@@ -229,7 +227,7 @@ def test_a_probe_finds_a_database_that_is_read_only(store: SQLStore) -> None:
     store.probe()
 
 
-def test_pages_of_one_size_are_the_same_whatever_comes_between(store: SQLStore) -> None:
+def test_pages_of_one_size_are_the_same_whatever_comes_between(store):
     """The state of a page is in its place only: a closed or counted campaign moves nothing."""
     names = shuffled(20)
     add(store, names)

@@ -21,7 +21,7 @@ def expected(answers: list[tuple[int, int]]) -> dict[int, Accumulator]:
 
 
 @pytest.mark.parametrize("count", [1, reports._FEW, reports._FEW + 1])  # NumPy adds the last
-def test_answers_alike(count: int) -> None:
+def test_answers_alike(count):
     for value in (LOW, HIGH, *EDGES):
         answers = pack([(2**32 - 1, value)]) * count
         expected = Accumulator(count, count * value, count * value * value)
@@ -29,14 +29,14 @@ def test_answers_alike(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 2 * reports._FEW, 7))
-def test_a_few_answers(count: int) -> None:
+def test_a_few_answers(count):
     rng = Random(count)
     answers = [(rng.randrange(5), rng.randrange(LOW, HIGH + 1)) for _ in range(count)]
     assert tally(pack(answers)) == expected(answers)
 
 
 @pytest.mark.parametrize("queries", [1, 7, 5000])
-def test_many_answers(queries: int) -> None:
+def test_many_answers(queries):
     rng = Random(queries)
     kinds = [lambda: rng.choice([LOW, HIGH, *EDGES]), lambda: rng.randrange(LOW, HIGH + 1)]
     answers = [(rng.randrange(queries), rng.choice(kinds)()) for _ in range(20_000)]
@@ -44,11 +44,11 @@ def test_many_answers(queries: int) -> None:
 
 
 @pytest.mark.parametrize("value", [LOW, HIGH, -1])
-def test_more_answers_than_64_bits_can_add(value: int) -> None:
+def test_more_answers_than_64_bits_can_add(value):
     count = 600_000
     found = tally(pack([(3, value)]) * count)
     assert found == {3: Accumulator(count, count * value, count * value * value)}
 
 
-def test_nothing_has_no_sums() -> None:
+def test_nothing_has_no_sums():
     assert tally(b"") == {}

@@ -1,10 +1,9 @@
 """Streams and error details over real connections."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from math import ldexp
-from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -46,9 +45,7 @@ def submission(campaign: Any, *reports: report_pb2.Report, **changes: Any) -> An
     return collector_pb2.SubmitReportsRequest(reports=reports, **{**fields, **changes})
 
 
-async def test_a_stream_answers_each_batch_as_a_call_would(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_a_stream_answers_each_batch_as_a_call_would(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -70,8 +67,8 @@ async def test_a_stream_answers_each_batch_as_a_call_would(
 
 
 async def test_a_refused_batch_ends_the_stream_and_those_before_stand(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+    start_server, publish, wire_report
+):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -90,7 +87,7 @@ async def test_a_refused_batch_ends_the_stream_and_those_before_stand(
     assert (await wire.sums(campaign))[0] == (1, 5, 25)
 
 
-async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server: Any) -> None:
+async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server):
     wire = (await start_server()).wire
     method = "/geoveil.proto.v1.Collector/SubmitReportStream"
     call = wire.channel.stream_stream(method)(timeout=PATIENCE_S)
@@ -104,11 +101,7 @@ async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_sender_that_goes_away_leaves_whole_batches(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-) -> None:
+async def test_a_sender_that_goes_away_leaves_whole_batches(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)
@@ -123,9 +116,7 @@ async def test_a_sender_that_goes_away_leaves_whole_batches(
 
 
 @pytest.mark.deep
-async def test_a_watch_over_the_wire(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_a_watch_over_the_wire(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish(queries=1)
     await wire.create(campaign)
@@ -144,7 +135,7 @@ async def test_a_watch_over_the_wire(
     assert await watch.code() is grpc.StatusCode.OK
 
 
-async def test_watches_have_sound_requests(start_server: Any, publish: Callable[..., Any]) -> None:
+async def test_watches_have_sound_requests(start_server, publish):
     wire = (await start_server()).wire
     await wire.create(publish())
     wrong: Iterable[tuple[dict[str, Any], grpc.StatusCode]] = [
@@ -161,7 +152,7 @@ async def test_watches_have_sound_requests(start_server: Any, publish: Callable[
         assert caught.value.code() is status, changes
 
 
-async def test_browsing_over_the_wire(start_server: Any, publish: Callable[..., Any]) -> None:
+async def test_browsing_over_the_wire(start_server, publish):
     wire = (await start_server()).wire
     for name in ("a", "b", "c"):
         await wire.create(publish(name))
@@ -175,9 +166,7 @@ async def test_browsing_over_the_wire(start_server: Any, publish: Callable[..., 
     assert second.next_page_token == ""
 
 
-async def test_estimates_say_what_they_are_over_the_wire(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any], clock: Any
-) -> None:
+async def test_estimates_say_what_they_are_over_the_wire(start_server, publish, wire_report, clock):
     wire = (await start_server()).wire
     campaign = publish(queries=1)
     weekly = replace(
@@ -210,9 +199,7 @@ async def test_estimates_say_what_they_are_over_the_wire(
     assert result.reason == report_pb2.REJECTION_REASON_WRONG_PERIOD
 
 
-async def test_heavy_tails_have_a_median_of_means_over_the_wire(
-    start_server: Any, publish: Callable[..., Any], database: Path
-) -> None:
+async def test_heavy_tails_have_a_median_of_means_over_the_wire(start_server, publish, database):
     wire = (await start_server()).wire
     campaign = publish(queries=1, mechanism=SmoothSpec(0.3))
     await wire.create(campaign)
@@ -243,12 +230,7 @@ async def test_heavy_tails_have_a_median_of_means_over_the_wire(
     assert shown.median_of_means.ci_high == pytest.approx(means[22] * step)
 
 
-async def test_errors_have_details(
-    start_server: Any,
-    publish: Callable[..., Any],
-    wire_report: Callable[..., Any],
-    database: Any,
-) -> None:
+async def test_errors_have_details(start_server, publish, wire_report, database):
     class Full(SQLiteStore):
         def commit(self, batch: Any) -> Any:
             raise ServiceError(Code.STORE_UNAVAILABLE, "disk full at /srv/x")
@@ -280,9 +262,7 @@ async def test_errors_have_details(
     assert info.reason == "SIGNATURE_INVALID"
 
 
-async def test_many_streams_at_once_count_once(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
-) -> None:
+async def test_many_streams_at_once_count_once(start_server, publish, wire_report):
     wire = (await start_server()).wire
     campaign = publish(queries=1)
     await wire.create(campaign)

@@ -24,7 +24,7 @@ from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import FormulaProfile, GeoPrivacy, Linear, Radial, SystemSource
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import Published, ServerStarter
+from .conftest import Published
 
 PRIVACY = GeoPrivacy(1.0, 8000.0, "dollar")
 PEOPLE = 1_500
@@ -76,9 +76,7 @@ def asked(publish: Callable[..., Published], mechanism: MechanismSpec) -> Publis
     [DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), SmoothSpec(0.1)],
     ids=["debiased", "lipschitz", "smooth"],
 )
-async def test_a_formula_reaches_devices_and_its_mean_comes_back(
-    start_server: ServerStarter, publish: Callable[..., Published], mechanism: MechanismSpec
-) -> None:
+async def test_a_formula_reaches_devices_and_its_mean_comes_back(start_server, publish, mechanism):
     """n = 1,500 devices, seed 5, α = 1e-6 per query; the truth is that of the formula itself."""
     wire = (await start_server()).wire
     campaign = asked(publish, mechanism)
@@ -106,9 +104,7 @@ async def test_a_formula_reaches_devices_and_its_mean_comes_back(
         assert abs(estimate.value - truth - 0.8) > limit
 
 
-async def test_a_server_publishes_no_table_that_is_none(
-    start_server: ServerStarter, publish: Callable[..., Published]
-) -> None:
+async def test_a_server_publishes_no_table_that_is_none(start_server, publish):
     wire = (await start_server()).wire
     campaign = asked(publish, DebiasedLaplaceSpec())
     message = campaign_pb2.Campaign.FromString(campaign.published)

@@ -1,15 +1,13 @@
 """TLS over real connections: who is let in, and that new certificates are used."""
 
 import logging
-from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from geoveil.aggregator.ops.authority import Authority, Issued
+from geoveil.aggregator.ops.authority import Issued
 from geoveil.aggregator.ops.tls import Certificates
 from geoveil.gp import ParameterError
 
@@ -19,12 +17,12 @@ HEALTHY = health_pb2.HealthCheckResponse.SERVING
 
 
 @pytest.fixture
-def authority() -> Authority:
+def authority():
     return new_authority("first")
 
 
 @pytest.fixture
-def files(authority: Authority, tmp_path: Path) -> dict[str, Path]:
+def files(authority, tmp_path):
     certificate, key = written(for_server(authority), tmp_path, "server")
     return {"tls_certificate": certificate, "tls_key": key}
 
@@ -47,9 +45,7 @@ async def refused(address: str, roots: bytes, client: Issued | None = None) -> N
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_only_clients_of_the_authority_are_let_in(
-    start_server: Any, authority: Authority, files: dict[str, Path], tmp_path: Path
-) -> None:
+async def test_only_clients_of_the_authority_are_let_in(start_server, authority, files, tmp_path):
     clients = new_authority("clients")
     roots = tmp_path / "clients.pem"
     roots.write_bytes(clients.certificate)
@@ -61,12 +57,8 @@ async def test_only_clients_of_the_authority_are_let_in(
 
 
 async def test_new_certificates_are_used_without_a_restart(
-    start_server: Any,
-    authority: Authority,
-    files: dict[str, Path],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    start_server, authority, files, tmp_path, caplog
+):
     address = (await start_server(**files)).address
     assert await call(address, authority.certificate) == HEALTHY
     second = new_authority("second")
@@ -85,7 +77,7 @@ async def test_new_certificates_are_used_without_a_restart(
     assert await call(address, second.certificate) == HEALTHY
 
 
-def test_files_that_can_not_be_used_are_named(files: dict[str, Path], tmp_path: Path) -> None:
+def test_files_that_can_not_be_used_are_named(files, tmp_path):
     certificate, key = files["tls_certificate"], files["tls_key"]
     wrong = tmp_path / "wrong.pem"
     wrong.write_bytes(b"nothing")

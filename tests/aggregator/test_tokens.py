@@ -6,7 +6,6 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,11 @@ ALL = frozenset(Scope)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "tokens.json"
 
 
-def test_a_token_is_kept_as_its_hash_for_its_owner_alone(path: Path) -> None:
+def test_a_token_is_kept_as_its_hash_for_its_owner_alone(path):
     text = TokenFile(path).create("alice", [Scope.LIST, Scope.CREATE], EXPIRES)
     content = path.read_text()
     assert text not in content
@@ -43,7 +42,7 @@ def test_a_token_is_kept_as_its_hash_for_its_owner_alone(path: Path) -> None:
     assert os.listdir(path.parent) == ["tokens.json"], "no temporary file is left"
 
 
-def test_tokens_are_found_by_themselves_only(path: Path) -> None:
+def test_tokens_are_found_by_themselves_only(path):
     file = TokenFile(path)
     texts = {name: file.create(name, ALL, None) for name in ("a", "b", "c")}
     tokens = Tokens(path)
@@ -55,7 +54,7 @@ def test_tokens_are_found_by_themselves_only(path: Path) -> None:
             assert tokens.find(wrong) is None
 
 
-def test_a_running_server_sees_new_and_revoked_tokens(path: Path) -> None:
+def test_a_running_server_sees_new_and_revoked_tokens(path):
     file = TokenFile(path)
     first = file.create("first", ALL, None)
     tokens = Tokens(path)
@@ -66,7 +65,7 @@ def test_a_running_server_sees_new_and_revoked_tokens(path: Path) -> None:
     assert tokens.find(second) is not None
 
 
-def test_names_are_of_one_token(path: Path) -> None:
+def test_names_are_of_one_token(path):
     file = TokenFile(path)
     file.create("alice", ALL, None)
     with pytest.raises(ParameterError, match="one that no token has"):
@@ -77,7 +76,7 @@ def test_names_are_of_one_token(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 65])
-def test_names_are_printable_and_short(path: Path, name: str) -> None:
+def test_names_are_printable_and_short(path, name):
     with pytest.raises(ParameterError, match="name must be"):
         TokenFile(path).create(name, ALL, None)
     with pytest.raises(ParameterError, match="scopes must be"):
@@ -87,7 +86,7 @@ def test_names_are_printable_and_short(path: Path, name: str) -> None:
     assert not path.exists()
 
 
-def test_changes_at_the_same_time_are_all_kept(path: Path) -> None:
+def test_changes_at_the_same_time_are_all_kept(path):
     names = [f"n{i}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: TokenFile(path).create(name, ALL, None), names))
@@ -95,7 +94,7 @@ def test_changes_at_the_same_time_are_all_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_may_write_is_refused(path: Path, mode: int) -> None:
+def test_a_file_that_others_may_write_is_refused(path, mode):
     TokenFile(path).create("alice", ALL, None)
     tokens = Tokens(path)
     path.chmod(mode)
@@ -127,7 +126,7 @@ def test_a_file_that_others_may_write_is_refused(path: Path, mode: int) -> None:
         ' "expires": null}]}',
     ],
 )
-def test_files_of_something_else_are_refused_without_quoting_them(path: Path, content: str) -> None:
+def test_files_of_something_else_are_refused_without_quoting_them(path, content):
     path.write_text(content)
     path.chmod(0o600)
     with pytest.raises(ParameterError, match="tokens_file must be") as caught:
@@ -135,7 +134,7 @@ def test_files_of_something_else_are_refused_without_quoting_them(path: Path, co
     assert "secret-pasted" not in str(caught.value)
 
 
-def test_an_absent_file_is_refused_and_made_by_the_first_token(path: Path) -> None:
+def test_an_absent_file_is_refused_and_made_by_the_first_token(path):
     for read in (lambda: TokenFile(path).read(), lambda: Tokens(path)):
         with pytest.raises(ParameterError, match="No such file"):
             read()

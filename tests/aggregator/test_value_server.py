@@ -1,7 +1,6 @@
 """Value campaigns over the wire: points in; the mean point, later queries and rows out."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -33,7 +32,7 @@ from geoveil.gp import (
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import CLOSES, OPENS, Published, RunningServer, ServerStarter, Wire
+from .conftest import CLOSES, OPENS, Published, Wire
 
 PEOPLE = 150
 QUESTIONS = [
@@ -105,13 +104,11 @@ async def rows(wire: Wire, **more: Any) -> tuple[Any, list[tuple[int, ...]]]:
 
 
 @pytest.fixture
-async def running(start_server: ServerStarter) -> RunningServer:
+async def running(start_server):
     return await start_server()
 
 
-async def test_points_are_counted_once_and_every_query_is_answered_later(
-    running: RunningServer,
-) -> None:
+async def test_points_are_counted_once_and_every_query_is_answered_later(running):
     wire, asked = running.wire, published()
     await wire.create(asked)
     points = released(asked)
@@ -146,9 +143,7 @@ async def test_points_are_counted_once_and_every_query_is_answered_later(
 @pytest.mark.parametrize(
     "answers", [[(0, 1)], [(1, 1), (0, 1)], [(0, 1), (1, 1), (2, 1)], [(0, 1), (0, 1)]]
 )
-async def test_what_is_no_point_is_rejected(
-    running: RunningServer, wire_report: Callable[..., Any], answers: list[tuple[int, int]]
-) -> None:
+async def test_what_is_no_point_is_rejected(running, wire_report, answers):
     asked = published()
     await running.wire.create(asked)
     (result,) = await running.wire.submit(asked, wire_report(1, *answers))
@@ -157,7 +152,7 @@ async def test_what_is_no_point_is_rejected(
 
 
 @pytest.mark.deep(keep=0)
-async def test_nothing_is_shown_of_fewer_than_the_minimum(running: RunningServer) -> None:
+async def test_nothing_is_shown_of_fewer_than_the_minimum(running):
     wire, asked = running.wire, published(minimum_participants=20)
     await wire.create(asked)
     points = released(asked, 20)
@@ -173,7 +168,7 @@ async def test_nothing_is_shown_of_fewer_than_the_minimum(running: RunningServer
 
 
 @pytest.mark.deep
-async def test_periods_are_shown_apart_and_only_those_with_enough(running: RunningServer) -> None:
+async def test_periods_are_shown_apart_and_only_those_with_enough(running):
     wire, asked = running.wire, published(period=timedelta(days=5), minimum_participants=10)
     await wire.create(asked)  # the clock stands in the third period
     points = released(asked, 30)
@@ -195,9 +190,7 @@ async def test_periods_are_shown_apart_and_only_those_with_enough(running: Runni
 
 
 @pytest.mark.deep
-async def test_covariances_come_with_the_estimates_where_they_are_asked_for(
-    running: RunningServer,
-) -> None:
+async def test_covariances_come_with_the_estimates_where_they_are_asked_for(running):
     wire, asked = running.wire, published()
     await wire.create(asked)
     points = released(asked, 40)
@@ -215,9 +208,7 @@ async def test_covariances_come_with_the_estimates_where_they_are_asked_for(
     assert list(found.lower_triangle) == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-9)
 
 
-async def test_points_are_read_again_only_when_some_were_counted(
-    start_server: ServerStarter, database: Any
-) -> None:
+async def test_points_are_read_again_only_when_some_were_counted(start_server, database):
     class Counting(SQLiteStore):
         reads = 0
 
@@ -262,18 +253,14 @@ async def test_points_are_read_again_only_when_some_were_counted(
         ),
     ],
 )
-async def test_what_cannot_be_asked_is_refused_and_named(
-    running: RunningServer, request_: Any, told: str
-) -> None:
+async def test_what_cannot_be_asked_is_refused_and_named(running, request_, told):
     await running.wire.create(published())
     code, details = await refusal(running.wire.analyst.EstimateQueries(request_))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert told in details
 
 
-async def test_statistic_campaigns_are_exported_but_not_asked_later(
-    running: RunningServer, publish: Callable[..., Published], wire_report: Callable[..., Any]
-) -> None:
+async def test_statistic_campaigns_are_exported_but_not_asked_later(running, publish, wire_report):
     asked = publish("points", queries=2)
     await running.wire.create(asked)
     await running.wire.submit(asked, wire_report(1, (1, 7)), wire_report(2, (0, -3)))
@@ -283,7 +270,7 @@ async def test_statistic_campaigns_are_exported_but_not_asked_later(
     assert "value campaign" in details
 
 
-async def test_unknown_campaigns_are_not_found(running: RunningServer) -> None:
+async def test_unknown_campaigns_are_not_found(running):
     request = analyst_pb2.ExportReportsRequest(campaign_id="points")
     for call in (
         running.wire.analyst.EstimateQueries(ask()),
@@ -293,9 +280,7 @@ async def test_unknown_campaigns_are_not_found(running: RunningServer) -> None:
 
 
 @pytest.mark.deep(keep=0)
-async def test_places_are_asked_in_the_plane_and_unbiased_for_the_area(
-    running: RunningServer,
-) -> None:
+async def test_places_are_asked_in_the_plane_and_unbiased_for_the_area(running):
     plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
     asked = published(attribute=Attribute(name="location", unit="metre", coordinates=plane))
     await running.wire.create(asked)
@@ -320,9 +305,7 @@ class Endless(SQLiteStore):
 
 
 @pytest.mark.deep
-async def test_a_deadline_ends_the_reading_and_frees_the_next_call(
-    start_server: ServerStarter, database: Any
-) -> None:
+async def test_a_deadline_ends_the_reading_and_frees_the_next_call(start_server, database):
     running = await start_server(open_store=lambda: Endless(database))
     asked = published()
     await running.wire.create(asked)
@@ -339,9 +322,7 @@ async def test_a_deadline_ends_the_reading_and_frees_the_next_call(
     assert Endless.asked == ended
 
 
-async def test_other_calls_are_answered_while_points_are_read(
-    start_server: ServerStarter, database: Any
-) -> None:
+async def test_other_calls_are_answered_while_points_are_read(start_server, database):
     running = await start_server(open_store=lambda: Endless(database))
     asked = published()
     await running.wire.create(asked)

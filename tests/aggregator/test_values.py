@@ -34,7 +34,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.intervals import interval_of_mean
 
-from .conftest import CLOSES, OPENS, Published
+from .conftest import CLOSES, OPENS
 
 PRIVACY = GeoPrivacy(1.0, 200.0, "metre")
 LIMIT = 4.9
@@ -82,7 +82,7 @@ QUESTIONS = {
 
 @pytest.mark.deep(rest=2)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -> None:
+def test_estimates_are_those_of_gp_on_the_same_released_points(dimension):
     mechanism = campaign(dimension).point_mechanism
     source = SeededSource(dimension)
     true = np.random.default_rng(1).normal(0, 400, (60, dimension))
@@ -105,7 +105,7 @@ def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -
         assert found.ci_low == pytest.approx(low, abs=1e-7)
 
 
-def test_any_order_and_any_blocks_give_the_same_bits() -> None:
+def test_any_order_and_any_blocks_give_the_same_bits():
     rng = np.random.default_rng(2)
     values = rng.integers(-(2**23), 2**23, (2_000, 2))
     sums = []
@@ -120,7 +120,7 @@ def test_any_order_and_any_blocks_give_the_same_bits() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("dimension", [1, 2])
-def test_estimates_are_unbiased_where_plugging_in_is_not(dimension: int) -> None:
+def test_estimates_are_unbiased_where_plugging_in_is_not(dimension):
     """n = 200,000 points of 4 places, alpha = 1e-6 per query; the plugged-in mean must fail."""
     rng = np.random.default_rng(3)
     mechanism = campaign(dimension).point_mechanism
@@ -147,7 +147,7 @@ def test_estimates_are_unbiased_where_plugging_in_is_not(dimension: int) -> None
         assert abs(plugged.mean() - truth) > 2 * LIMIT * plugged.std() / np.sqrt(len(points))
 
 
-def test_intervals_cover_as_often_as_they_say() -> None:
+def test_intervals_cover_as_often_as_they_say():
     """400 campaigns of 400 people at one place, 95 %, alpha = 1e-6; half as wide must fail."""
     rng = np.random.default_rng(4)
     mechanism = campaign().point_mechanism
@@ -173,7 +173,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
 
 
 @pytest.mark.deep
-def test_periods_are_estimated_apart() -> None:
+def test_periods_are_estimated_apart():
     recurring = campaign(period=timedelta(days=7))
     mechanism = recurring.point_mechanism
     rng = np.random.default_rng(5)
@@ -228,7 +228,7 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
 
 
 @pytest.mark.deep
-async def test_memory_does_not_depend_on_the_number_of_points() -> None:
+async def test_memory_does_not_depend_on_the_number_of_points():
     """16 times the points at most 2 % more memory; keeping the blocks must fail that.
 
     The least of three peaks, as what other threads of the process allocate meanwhile counts.
@@ -251,15 +251,13 @@ async def test_memory_does_not_depend_on_the_number_of_points() -> None:
         (1, asked(ramp=Threshold(1.0, 200.0, "linear")), "'ramp'"),
     ],
 )
-def test_what_cannot_be_asked_of_points_is_refused_by_name(
-    dimension: int, questions: list[PointQuestion], match: str
-) -> None:
+def test_what_cannot_be_asked_of_points_is_refused_by_name(dimension, questions, match):
     with pytest.raises(GeoVeilError, match=match):
         PointSums(campaign(dimension), questions)
 
 
 @pytest.mark.deep
-def test_regions_are_refused_that_together_need_too_much_memory() -> None:
+def test_regions_are_refused_that_together_need_too_much_memory():
     regions = {
         f"r{i}": SmoothedRegion(Disc((0.0, 0.0), 10_000.0 + i, 1.0), 200.0) for i in range(5)
     }
@@ -269,7 +267,7 @@ def test_regions_are_refused_that_together_need_too_much_memory() -> None:
 
 
 @pytest.mark.deep
-async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
+async def test_what_takes_too_long_is_refused_before_anything_is_read():
     """4,096 kernels far apart, whose sums have no short cut; close together they are no matter."""
     layout = Layout.of(campaign())
     far, near = (
@@ -291,27 +289,27 @@ async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
     "query",
     [Threshold(0.0, 1e-3, "smoothstep"), GaussianKernel(1e300, 500.0), GaussianKernel(0.0, 1e-40)],
 )
-def test_a_query_that_is_hopeless_is_refused(query: Any) -> None:
+def test_a_query_that_is_hopeless_is_refused(query):
     """Too narrow for the noise; so far away, or so narrow, that its formula overflows."""
     sums = PointSums(campaign(1), asked(odd=query))
     with pytest.raises(UnsupportedError, match=r"'odd'.*widen"):
         sums.add(of_period(np.array([[1], [0]])))
 
 
-def test_statistic_campaigns_have_no_points(publish: Callable[..., Published]) -> None:
+def test_statistic_campaigns_have_no_points(publish):
     with pytest.raises(ParameterError, match="value campaign"):
         PointSums(publish().campaign, QUESTIONS[1])
 
 
 @pytest.mark.parametrize("answers", [[(0, 1)], [(1, 1), (0, 1)], [(0, 1), (3, 1)]])
-def test_stored_answers_that_are_no_points_are_a_defect(answers: list[tuple[int, int]]) -> None:
+def test_stored_answers_that_are_no_points_are_a_defect(answers):
     layout = Layout.of(campaign(period=timedelta(days=7)))
     with pytest.raises(ServiceError) as caught:
         points_of(layout, pack(answers))
     assert caught.value.code is Code.INTERNAL
 
 
-def test_points_are_shown_nowhere() -> None:
+def test_points_are_shown_nowhere():
     points = of_period(np.array([[31_415, 92_653]]))
     assert "31415" not in repr(points)
 
@@ -324,9 +322,7 @@ JOINT = asked(
 
 
 @pytest.mark.parametrize("questions", [JOINT, QUESTIONS[1]], ids=["bands", "bands and a bell"])
-def test_covariances_go_with_the_standard_errors_of_each_period(
-    questions: list[PointQuestion],
-) -> None:
+def test_covariances_go_with_the_standard_errors_of_each_period(questions):
     recurring = campaign(1, period=timedelta(days=1))
     mechanism = recurring.point_mechanism
     rng = np.random.default_rng(9)
@@ -344,7 +340,7 @@ def test_covariances_go_with_the_standard_errors_of_each_period(
         assert np.sqrt(np.diag(matrix)) == pytest.approx(shown, rel=1e-5)
 
 
-def test_covariances_are_only_had_where_they_were_asked_for_and_of_so_many() -> None:
+def test_covariances_are_only_had_where_they_were_asked_for_and_of_so_many():
     many = asked(**{f"t{i}": Threshold(10.0 * i, 900.0, "smoothstep") for i in range(901)})
     assert PointSums(campaign(1), many).covariances([0]) == {}
     PointSums(campaign(1), many[:900], joint=True)
@@ -354,14 +350,14 @@ def test_covariances_are_only_had_where_they_were_asked_for_and_of_so_many() -> 
         PointSums(campaign(1), many[:900], (1_000, 4), joint=True)
 
 
-def test_covariances_that_take_too_long_are_refused() -> None:
+def test_covariances_that_take_too_long_are_refused():
     bells = asked(**{f"k{i}": GaussianKernel((10.0 * i, 0.0), 500.0) for i in range(800)})
     PointSums(campaign(), bells, (2_000_000, 1))
     with pytest.raises(ServiceError, match="800 queries of 2,000,000 points"):
         PointSums(campaign(), bells, (2_000_000, 1), joint=True)
 
 
-def test_answers_are_kept_for_the_very_same_request() -> None:
+def test_answers_are_kept_for_the_very_same_request():
     key = AnswerCache.key("points", JOINT, {0: 5}, 0.95, True)
     assert key == AnswerCache.key("points", list(JOINT), {0: 5}, 0.95, True)
     others = [

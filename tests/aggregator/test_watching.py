@@ -1,7 +1,7 @@
 """A watch shows every change it sees, waits for enough, and ends with the campaign."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ class ReloadingFile:
 
 
 @pytest.fixture
-def start_watched(start_service: Any, publish: Callable[..., Any], clock: Any) -> Any:
+def start_watched(start_service, publish, clock):
     async def start(minimum: int = 0) -> ReloadingFile:
         running, naps = await start_service(), Naps()
         settings = Settings(database=Path("unused.db"))
@@ -66,7 +66,7 @@ async def until(awaitable: Any) -> Any:
     return await asyncio.wait_for(awaitable, PATIENCE_S)
 
 
-async def test_estimates_come_when_reports_came(start_watched: Any) -> None:
+async def test_estimates_come_when_reports_came(start_watched):
     watched = await start_watched()
     async with aclosing(watched.watch(interval_s=7.0)) as shown:
         assert (await until(anext(shown))).disclosure.estimates[0].estimate.n == 0
@@ -81,7 +81,7 @@ async def test_estimates_come_when_reports_came(start_watched: Any) -> None:
         assert (await until(following)).disclosure.estimates[0].estimate.n == 5
 
 
-async def test_the_last_estimate_is_that_of_the_closed_campaign(start_watched: Any) -> None:
+async def test_the_last_estimate_is_that_of_the_closed_campaign(start_watched):
     watched = await start_watched()
     async with aclosing(watched.watch()) as shown:
         await until(anext(shown))
@@ -95,7 +95,7 @@ async def test_the_last_estimate_is_that_of_the_closed_campaign(start_watched: A
             await until(anext(shown))
 
 
-async def test_a_watch_waits_for_enough(start_watched: Any) -> None:
+async def test_a_watch_waits_for_enough(start_watched):
     watched = await start_watched(minimum=3)
     async with aclosing(watched.watch()) as shown:
         first = asyncio.ensure_future(anext(shown))
@@ -109,7 +109,7 @@ async def test_a_watch_waits_for_enough(start_watched: Any) -> None:
         assert (await until(first)).disclosure.estimates[0].estimate.n == 3
 
 
-async def test_a_campaign_that_closes_with_too_few_ends_in_a_refusal(start_watched: Any) -> None:
+async def test_a_campaign_that_closes_with_too_few_ends_in_a_refusal(start_watched):
     watched = await start_watched(minimum=3)
     await watched.submit(2)
     await watched.service.close_campaign("income")
@@ -118,7 +118,7 @@ async def test_a_campaign_that_closes_with_too_few_ends_in_a_refusal(start_watch
     assert caught.value.code is Code.TOO_FEW_REPORTS
 
 
-async def test_a_server_that_drains_ends_all_watches(start_watched: Any) -> None:
+async def test_a_server_that_drains_ends_all_watches(start_watched):
     watched = await start_watched()
     shown = [watched.watch() for _ in range(5)]
     for one in shown:
@@ -132,7 +132,7 @@ async def test_a_server_that_drains_ends_all_watches(start_watched: Any) -> None
 
 
 @pytest.mark.parametrize("bad", [0.0, 0.5, -1.0, 3601.0, float("nan")])
-async def test_the_interval_has_limits(start_watched: Any, bad: float) -> None:
+async def test_the_interval_has_limits(start_watched, bad):
     watched = await start_watched()
     with pytest.raises(ParameterError, match="interval"):
         await until(anext(watched.watch(interval_s=bad)))

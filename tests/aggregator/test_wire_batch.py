@@ -55,7 +55,7 @@ def read(message: bytes) -> tuple[str, bytes, list[Report]]:
 
 
 @pytest.fixture
-def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_length(monkeypatch):
     """Read short messages as long ones are read."""
     for module in (submissions, wire_columns):
         monkeypatch.setattr(module, "LEAST_BYTES", 128)
@@ -63,7 +63,7 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("any_length")
-def test_mutated_messages_are_read_as_protocol_buffers_read_them() -> None:
+def test_mutated_messages_are_read_as_protocol_buffers_read_them():
     rng = Random(2)
     agreed = refused = 0
     for _ in range(4000):
@@ -102,7 +102,7 @@ def test_mutated_messages_are_read_as_protocol_buffers_read_them() -> None:
     ],
     ids=bytes.hex,
 )
-def test_fields_that_are_unknown_or_repeated_mean_what_they_mean(extra: bytes) -> None:
+def test_fields_that_are_unknown_or_repeated_mean_what_they_mean(extra):
     sound = request(8, 2, Random(3))
     for message in (sound + extra, extra + sound):
         assert read(message) == parsed(message)
@@ -125,7 +125,7 @@ def test_fields_that_are_unknown_or_repeated_mean_what_they_mean(extra: bytes) -
     ],
     ids=bytes.hex,
 )
-def test_what_is_no_message_is_refused(extra: bytes) -> None:
+def test_what_is_no_message_is_refused(extra):
     message = request(8, 2, Random(3)) + extra
     with pytest.raises(DecodeError):
         parsed(message)
@@ -145,12 +145,12 @@ def test_what_is_no_message_is_refused(extra: bytes) -> None:
     ],
     ids=["empty reports", "reports of nothing", "unknown fields", "ids", "groups"],
 )
-def test_a_message_of_very_many_fields_costs_little_memory(padding: bytes, expected: str) -> None:
+def test_a_message_of_very_many_fields_costs_little_memory(padding, expected):
     message = request(1, 1, Random(4)) + padding * (1_000_000 // len(padding))
     assert peak_of(message, expected) < 3 << 20
 
 
-def test_a_report_of_very_many_answers_is_not_read() -> None:
+def test_a_report_of_very_many_answers_is_not_read():
     report = b"\x0a\x10" + bytes(16) + b"\x12\x00" * 500_000
     batch = read_at_once(collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString())
     assert batch is not None
@@ -163,7 +163,7 @@ def test_a_report_of_very_many_answers_is_not_read() -> None:
     assert len(whole.answers) == 100_001
 
 
-def test_no_object_is_made_of_small_requests_before_they_are_counted() -> None:
+def test_no_object_is_made_of_small_requests_before_they_are_counted():
     """Two thousand reports fit into four kilobytes, and two thousand answers into one report."""
     head = collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString()
     reports = read_batch(head + b"\x1a\x00" * 2000).reports
@@ -178,7 +178,7 @@ def test_no_object_is_made_of_small_requests_before_they_are_counted() -> None:
     assert len(whole.answers) == 4
 
 
-def test_reports_show_nothing_of_themselves() -> None:
+def test_reports_show_nothing_of_themselves():
     reports = UnreadReports([b"secret"])
     assert "secret" not in f"{reports!r} {reports}"
     assert len(reports) == 1
@@ -195,7 +195,7 @@ def peak_of(message: bytes, expected: str) -> int:
         tracemalloc.stop()
 
 
-def test_what_may_take_long_is_not_read_at_once() -> None:
+def test_what_may_take_long_is_not_read_at_once():
     """Short requests are, and moderate ones that NumPy reads; others are left for a thread."""
     rng = Random(5)
     several = collector_pb2.SubmitReportsRequest.FromString(request(500, 1, rng))

@@ -1,6 +1,5 @@
 """Reading large requests by NumPy: what it says is what the parser of Protocol Buffers says."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -37,7 +36,7 @@ REPORTS = st.lists(
 
 
 @pytest.fixture(autouse=True)
-def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_length(monkeypatch):
     monkeypatch.setattr(wire_columns, "LEAST_BYTES", 128)
 
 
@@ -77,12 +76,12 @@ def same(message: bytes) -> bool:
 
 
 @given(REPORTS)
-def test_common_requests_are_read_and_read_right(reports: list[report_pb2.Report]) -> None:
+def test_common_requests_are_read_and_read_right(reports):
     assert same(request_of(reports))
 
 
 @given(REPORTS, st.randoms(use_true_random=False))
-def test_whatever_is_read_is_read_right(reports: list[report_pb2.Report], rng: Random) -> None:
+def test_whatever_is_read_is_read_right(reports, rng):
     message = mutated(request_of(reports), rng)
     try:
         parsed(message)
@@ -93,7 +92,7 @@ def test_whatever_is_read_is_read_right(reports: list[report_pb2.Report], rng: R
 
 
 @pytest.mark.deep
-def test_many_mutations_are_read_right() -> None:
+def test_many_mutations_are_read_right():
     rng = Random(1)
     taken = 0
     for _ in range(4000):
@@ -119,12 +118,12 @@ def test_many_mutations_are_read_right() -> None:
         report_pb2.Report(),
     ],
 )
-def test_unusual_reports_are_left_to_the_parser(unusual: report_pb2.Report) -> None:
+def test_unusual_reports_are_left_to_the_parser(unusual):
     assert read_columns(request_of([unusual])) is None
     assert read_columns(request_of([unusual, report(2, (0, 1))])) is None
 
 
-def test_other_headers_are_left_to_the_parser() -> None:
+def test_other_headers_are_left_to_the_parser():
     assert same(request_of([]))
     for changes in (
         {"campaign_id": ""},
@@ -141,11 +140,11 @@ def test_other_headers_are_left_to_the_parser() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63)])
-def test_numbers_of_every_length(value: int) -> None:
+def test_numbers_of_every_length(value):
     assert same(request_of([report(7, (300, value), period=127)]))
 
 
-def test_numbers_longer_than_need_be() -> None:
+def test_numbers_longer_than_need_be():
     plain = request_of([])
     body = bytes(range(16))
     for value in (b"\x80\x00", b"\x81\x80\x80\x00", b"\xff" * 9 + b"\x01"):
@@ -157,13 +156,13 @@ def test_numbers_longer_than_need_be() -> None:
     assert read_columns(plain + b"\x1a" + bytes([len(content)]) + content) is None
 
 
-def test_an_id_that_looks_like_a_report_is_read_right_or_not_at_all() -> None:
+def test_an_id_that_looks_like_a_report_is_read_right_or_not_at_all():
     lookalike = b"\x1a\x20\x0a\x10" * 4
     answers = [report_pb2.Answer(value=1)]
     assert not same(request_of([report_pb2.Report(report_id=lookalike, answers=answers)]))
 
 
-def test_columns_are_a_sequence_of_reports() -> None:
+def test_columns_are_a_sequence_of_reports():
     message = request_of([report(9, (3, -7), period=2)])
     columns = read_columns(message)
     assert columns is not None
@@ -174,7 +173,7 @@ def test_columns_are_a_sequence_of_reports() -> None:
         columns.reports[6]
 
 
-def test_representations_hide_reports() -> None:
+def test_representations_hide_reports():
     columns = read_columns(request_of([report(9, (3, 4711))]))
     assert columns is not None
     shown = repr(columns) + repr(columns.reports)
@@ -182,15 +181,13 @@ def test_representations_hide_reports() -> None:
     assert "array" not in shown
 
 
-def test_an_empty_sequence_of_columns_is_empty() -> None:
+def test_an_empty_sequence_of_columns_is_empty():
     nothing = np.array([], np.uint32)
     columns = ReportColumns(b"", nothing, np.array([], np.int64), nothing)
     assert list(columns) == []
 
 
-def test_a_period_that_has_not_begun_is_told_as_of_single_reports(
-    publish: Callable[..., Any],
-) -> None:
+def test_a_period_that_has_not_begun_is_told_as_of_single_reports(publish):
     weekly = replace(publish().campaign, period=timedelta(days=7))
     publication = publication_of(weekly)
     columns = read_columns(request_of([report(9, (2, -7), period=2), report(8, (1, 3), period=1)]))
@@ -206,7 +203,7 @@ def test_a_period_that_has_not_begun_is_told_as_of_single_reports(
     assert type(prepare(publication, columns.reports, 2).packed[0]) is PackedColumns
 
 
-def test_admission_and_packing_are_those_of_single_reports(publish: Callable[..., Any]) -> None:
+def test_admission_and_packing_are_those_of_single_reports(publish):
     from geoveil.aggregator.domain.layout import Layout
     from geoveil.campaign import DebiasedLaplaceSpec
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ Starter = Callable[..., Awaitable[Held]]
 
 
 @pytest.fixture
-async def start(database: Path) -> AsyncIterator[Starter]:
+async def start(database):
     async with AsyncExitStack() as stack:
 
         async def started(**changes: Any) -> Held:
@@ -113,7 +113,7 @@ async def queued() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_comes_during_a_transaction_shares_the_next(start: Starter) -> None:
+async def test_what_comes_during_a_transaction_shares_the_next(start):
     held = await start()
     tasks = [await held.occupy(), *[held.submit(n) for n in range(1, 101)]]
     await queued()
@@ -123,7 +123,7 @@ async def test_what_comes_during_a_transaction_shares_the_next(start: Starter) -
     assert await held.sums() == Accumulator.of(range(101))
 
 
-async def test_transactions_have_a_size(start: Starter) -> None:
+async def test_transactions_have_a_size(start):
     held = await start(commit_limit=10)
     first = await held.occupy()
     tasks = [held.submit(n, reports=4) for n in range(1, 6)] + [held.submit(6, reports=25)]
@@ -133,7 +133,7 @@ async def test_transactions_have_a_size(start: Starter) -> None:
     assert held.store.sizes == [1, 2, 2, 1, 1]  # the last is larger than the limit, and goes alone
 
 
-async def test_answers_go_to_whom_they_belong(start: Starter) -> None:
+async def test_answers_go_to_whom_they_belong(start):
     held = await start()
     first = await held.occupy()
     tasks = [held.submit(1), held.submit(1), held.submit(2, 3)]
@@ -143,7 +143,7 @@ async def test_answers_go_to_whom_they_belong(start: Starter) -> None:
     assert await settled([first, *tasks]) == [[accepted], [accepted], [duplicate], [accepted] * 3]
 
 
-async def test_a_full_queue_refuses_and_recovers(start: Starter) -> None:
+async def test_a_full_queue_refuses_and_recovers(start):
     held = await start(queue_limit=10)
     first = await held.occupy()
     tasks = [held.submit(1, reports=6), held.submit(2, reports=4)]
@@ -157,13 +157,13 @@ async def test_a_full_queue_refuses_and_recovers(start: Starter) -> None:
     assert await held.sums() == Accumulator.of([0, *[1] * 6, *[2] * 4, 3])
 
 
-async def test_an_empty_queue_takes_anything(start: Starter) -> None:
+async def test_an_empty_queue_takes_anything(start):
     held = await start(queue_limit=10, commit_limit=10)
     held.store.release()
     assert await held.writer.submit(submission(1, reports=50)) == [Outcome.ACCEPTED] * 50
 
 
-async def test_few_reports_do_not_wait_for_many(start: Starter) -> None:
+async def test_few_reports_do_not_wait_for_many(start):
     held = await start(commit_limit=1000, queue_limit=10_000)
     first = await held.occupy()
     many = [held.submit(n, reports=600) for n in (1, 2)]
@@ -176,7 +176,7 @@ async def test_few_reports_do_not_wait_for_many(start: Starter) -> None:
     assert await held.sums() == Accumulator.of([0, *[1] * 600, *[2] * 600, *range(3, 503)])
 
 
-async def test_large_requests_leave_half_of_the_queue_to_others(start: Starter) -> None:
+async def test_large_requests_leave_half_of_the_queue_to_others(start):
     held = await start(queue_limit=1000)
     first = await held.occupy()
     tasks = [held.submit(1, reports=450)]
@@ -200,9 +200,7 @@ async def test_large_requests_leave_half_of_the_queue_to_others(start: Starter) 
     ],
     ids=["one report", "two reports", "columns"],
 )
-async def test_the_queue_is_measured_in_answers(
-    start: Starter, nine: Sequence[PackedReport]
-) -> None:
+async def test_the_queue_is_measured_in_answers(start, nine):
     held = await start(queue_limit=10)
     first = await held.occupy()
     tasks = [asyncio.create_task(held.writer.submit(Submission("a", nine, True)))]
@@ -223,9 +221,7 @@ async def test_the_queue_is_measured_in_answers(
     "failure",
     [ServiceError(Code.STORE_UNAVAILABLE, "disk full"), RuntimeError("report 4711 is cursed")],
 )
-async def test_a_failed_transaction_fails_all_who_wait_and_no_more(
-    start: Starter, failure: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_transaction_fails_all_who_wait_and_no_more(start, failure, caplog):
     held = await start()
     held.store.failure = failure
     tasks = [await held.occupy()]
@@ -247,7 +243,7 @@ async def test_a_failed_transaction_fails_all_who_wait_and_no_more(
     assert await held.sums() == Accumulator.of(range(51))
 
 
-async def test_who_goes_away_is_counted_and_delays_nobody(start: Starter) -> None:
+async def test_who_goes_away_is_counted_and_delays_nobody(start):
     held = await start()
     first = await held.occupy()
     gone, stays = held.submit(1), held.submit(2)
@@ -259,7 +255,7 @@ async def test_who_goes_away_is_counted_and_delays_nobody(start: Starter) -> Non
     assert await held.sums() == Accumulator.of([0, 1, 2])
 
 
-async def test_calls_go_before_what_waits(start: Starter) -> None:
+async def test_calls_go_before_what_waits(start):
     held = await start()
     first = await held.occupy()
     late = held.submit(1)
@@ -271,14 +267,14 @@ async def test_calls_go_before_what_waits(start: Starter) -> None:
     await close
 
 
-async def test_calls_raise_what_they_raise(start: Starter) -> None:
+async def test_calls_raise_what_they_raise(start):
     held = await start()
     with pytest.raises(ServiceError) as caught:
         await held.writer.call(lambda store: store.close_campaign("unknown"))
     assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
 
 
-async def test_stop_writes_all_that_waits(start: Starter, database: Path) -> None:
+async def test_stop_writes_all_that_waits(start, database):
     held = await start(commit_limit=10)
     tasks = [await held.occupy(), *[held.submit(n) for n in range(1, 101)]]
     await queued()
@@ -297,9 +293,7 @@ async def test_stop_writes_all_that_waits(start: Starter, database: Path) -> Non
         assert reopened.totals("a") == [Accumulator.of(range(101))]
 
 
-async def test_waiting_for_more_ends_when_there_is_enough_or_no_more_to_come(
-    start: Starter,
-) -> None:
+async def test_waiting_for_more_ends_when_there_is_enough_or_no_more_to_come(start):
     held = await start(commit_limit=3, latency_s=1000 * PATIENCE_S)
     held.store.release()
     tasks = [held.submit(n) for n in range(3)]
@@ -311,7 +305,7 @@ async def test_waiting_for_more_ends_when_there_is_enough_or_no_more_to_come(
     assert await last == [Outcome.ACCEPTED]
 
 
-async def test_start_raises_what_opening_raises(tmp_path: Path) -> None:
+async def test_start_raises_what_opening_raises(tmp_path):
     missing = tmp_path / "missing" / "reports.sqlite"
     writer = Writer(lambda: SQLiteStore(missing), queue_limit=1, commit_limit=1)
     with pytest.raises(ServiceError) as caught:

@@ -10,7 +10,7 @@ from geoveil.audit.forms import FORM, form_faults, forms
 from geoveil.gp import SeededSource
 
 
-def test_a_form_tells_what_the_ledger_charges_and_no_more() -> None:
+def test_a_form_tells_what_the_ledger_charges_and_no_more():
     """A filter is charged for what its follower shows: the row reaches 1, and not by rounding."""
     (verdict,) = audit([*forms()], samples=20_000)
     assert verdict.keeps
@@ -18,7 +18,7 @@ def test_a_form_tells_what_the_ledger_charges_and_no_more() -> None:
     assert 0.8 < verdict.black_box.fraction <= 1
 
 
-def test_devices_whose_fields_follow_each_other_are_caught() -> None:
+def test_devices_whose_fields_follow_each_other_are_caught():
     found = {verdict.variant: verdict for verdict in audit([*form_faults()], samples=20_000)}
     assert set(found) == {"noise by another field", "not asked, below the range"}
     for verdict in found.values():
@@ -28,7 +28,7 @@ def test_devices_whose_fields_follow_each_other_are_caught() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_the_law_of_the_row_is_that_of_releases() -> None:
+def test_the_law_of_the_row_is_that_of_releases():
     """4,000 releases of two forms; χ² of both choices together, and the mean distance of numbers.
 
     α = 1e-6, by a normal bound of 4.9 standard errors each.

@@ -45,9 +45,7 @@ LEVELS = (0.0, 0.5, 2.0, 12.0)
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("outcomes", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_no_mechanism_exceeds_its_epsilon_and_each_reaches_it(
-    name: str, monotone: bool, outcomes: int, epsilon: Any
-) -> None:
+def test_no_mechanism_exceeds_its_epsilon_and_each_reaches_it(name, monotone, outcomes, epsilon):
     mechanism = MAKERS[name](epsilon, 2.0, monotone=monotone)
     found = worst_utilities(mechanism, outcomes, 2.0, monotone=monotone, levels=LEVELS)
     assert found.epsilon <= mechanism.guarantee.epsilon * (1 + 1e-9)
@@ -58,26 +56,26 @@ def test_no_mechanism_exceeds_its_epsilon_and_each_reaches_it(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", MAKERS)
-def test_four_outcomes_keep_epsilon(name: str) -> None:
+def test_four_outcomes_keep_epsilon(name):
     pairs = utility_pairs(4, 1.0, levels=(0.0, 1.0, 6.0))
     assert 0.9 < worst_pair(MAKERS[name](1.0, 1.0), pairs).epsilon <= 1 + 1e-9
 
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", MAKERS)
-def test_noise_of_seven_tenths_of_the_scale_is_caught(name: str) -> None:
+def test_noise_of_seven_tenths_of_the_scale_is_caught(name):
     found = worst_utilities(MAKERS[name](1.0, 0.7), 3, 1.0, levels=LEVELS)
     assert found.epsilon > 1.3
 
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", MAKERS)
-def test_half_the_noise_for_utilities_that_are_not_monotone_is_caught(name: str) -> None:
+def test_half_the_noise_for_utilities_that_are_not_monotone_is_caught(name):
     mechanism = MAKERS[name](1.0, 1.0, monotone=True)
     assert worst_utilities(mechanism, 2, 1.0, levels=LEVELS).epsilon > 1.8
 
 
-def test_the_search_ends_above_the_grid() -> None:
+def test_the_search_ends_above_the_grid():
     """From a grid on which nothing can be lost."""
     mechanism = ExponentialMechanism(1.0, 1.0)
     start = worst_pair(mechanism, utility_pairs(2, 1.0, levels=(0.0,))).epsilon
@@ -93,19 +91,19 @@ class Certain:
         return np.eye(scores.outcomes)[int(np.argmax(scores.values))]
 
 
-def test_an_outcome_that_becomes_impossible_is_an_infinite_loss() -> None:
+def test_an_outcome_that_becomes_impossible_is_an_infinite_loss():
     found = worst_utilities(Certain(), 2, 1.0)
     assert found.epsilon == math.inf
     assert Certain().probabilities(found.first)[found.outcome] == 1
     assert Certain().probabilities(found.second)[found.outcome] == 0
 
 
-def test_what_underflows_is_no_loss() -> None:
+def test_what_underflows_is_no_loss():
     pairs = [(Utilities([0.0, 5_000.0]), Utilities([1.0, 5_000.0]))]
     assert worst_pair(ExponentialMechanism(1.0, 1.0), pairs).epsilon == 0.0
 
 
-def test_pairs_of_utilities_are_all_changes_on_the_grid() -> None:
+def test_pairs_of_utilities_are_all_changes_on_the_grid():
     pairs = list(utility_pairs(2, 0.5, levels=(0.0, 3.0)))
     assert len(pairs) == 4 * 9
     assert {tuple(b.values - a.values) for a, b in pairs} == {
@@ -116,21 +114,21 @@ def test_pairs_of_utilities_are_all_changes_on_the_grid() -> None:
     assert one_way == {(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)}
 
 
-def test_pairs_of_margins_are_all_that_neighbours_may_have() -> None:
+def test_pairs_of_margins_are_all_that_neighbours_may_have():
     pairs = [(a.winner, a.margin, b.winner, b.margin) for a, b in margin_pairs(3, most=2)]
     assert pairs[:2] == [(0, 0, 0, 1), (0, 1, 0, 2)]
     assert set(pairs[2:]) == {(0, i, 1, j) for i in (0, 1) for j in (0, 1)}
     assert len(list(margin_pairs(1, most=2))) == 2
 
 
-def test_pairs_of_databases_differ_in_one_record() -> None:
+def test_pairs_of_databases_differ_in_one_record():
     seen = list(database_pairs(3, 2, lambda records: Margin(0, 3 * records[0] + records[1], 1)))
     decoded = [tuple(divmod(scores.margin, 3) for scores in pair) for pair in seen]
     assert len(decoded) == len(set(decoded)) == 9 * 4 // 2
     assert all(sum(a != b for a, b in zip(x, y, strict=True)) == 1 for x, y in decoded)
 
 
-def test_admissible_tells_both_conditions() -> None:
+def test_admissible_tells_both_conditions():
     def pair(first: Any, second: Any) -> Any:
         return [(LocalUtilities([0.0], first), LocalUtilities([1.0], second))]
 
@@ -143,7 +141,7 @@ def test_admissible_tells_both_conditions() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.0, True, None])
-def test_counts_are_checked(bad: Any) -> None:
+def test_counts_are_checked(bad):
     for call in (
         lambda: list(utility_pairs(bad, 1.0)),
         lambda: list(margin_pairs(bad, 1)),
@@ -155,7 +153,7 @@ def test_counts_are_checked(bad: Any) -> None:
             call()
 
 
-def test_no_pairs_is_an_error() -> None:
+def test_no_pairs_is_an_error():
     with pytest.raises(ParameterError, match="pairs"):
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
 
@@ -177,7 +175,7 @@ def test_no_pairs_is_an_error() -> None:
         (lambda scores, epsilon: epsilon * (9.0 if np.ptp(scores) > 500 else 1), True),
     ],
 )
-def test_selections_of_ones_own_are_audited_beyond_three_outcomes(rate: Any, refused: bool) -> None:
+def test_selections_of_ones_own_are_audited_beyond_three_outcomes(rate, refused):
     def make(epsilon: float, sensitivity: float) -> Any:
         class Own:
             def probabilities(self, scores: Any) -> Any:

@@ -47,9 +47,7 @@ SCALE = SOUND.largest_scale
     ids=lambda m: f"{type(m).__name__}-{m.step:g}-{type(m.query).__name__}",
 )
 @pytest.mark.parametrize("aside", [0.0, 0.4, -3.0, 30.0])
-def test_the_law_of_integers_adds_up_and_is_that_of_ideal_reports(
-    mechanism: Any, aside: float
-) -> None:
+def test_the_law_of_integers_adds_up_and_is_that_of_ideal_reports(mechanism, aside):
     """Oracle: 200,000 ideal reports, rounded. α = 1e-6 (4.9 standard errors) for each share."""
     scene = BELL if mechanism.query is BELL.query else RAMP
     x = scene.points(aside)
@@ -69,7 +67,7 @@ def test_the_law_of_integers_adds_up_and_is_that_of_ideal_reports(
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("seed", [11, 12])
-def test_honest_rows_keep_the_law_that_they_state(seed: int) -> None:
+def test_honest_rows_keep_the_law_that_they_state(seed):
     """600 releases a row; 36 rows, of which none is refused but with α = 1e-6."""
     for case in catalogue():
         draws = draws_of(case, 600, seed, ALPHA / 36)
@@ -77,7 +75,7 @@ def test_honest_rows_keep_the_law_that_they_state(seed: int) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_planted_faults_are_caught_and_were_kept_without_a_look_at_releases() -> None:
+def test_planted_faults_are_caught_and_were_kept_without_a_look_at_releases():
     """Control: what was looked at before, the rows' own points and outputs, shows none of them."""
     cases = release_faults()
     assert len(cases) == 8
@@ -247,9 +245,7 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(
-    stated: Any, draw: Draw
-) -> None:
+def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(stated, draw):
     """30,000 releases each, the control's too; refused by chance with at most 1e-6 each."""
     scene = BELL if isinstance(stated, PlanarLaplace) else RAMP
     for drawing, agrees in ((draw, False), (integers, True)):
@@ -259,7 +255,7 @@ def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(
         assert found.agree == agrees, found
 
 
-def test_a_count_of_unlike_events_is_no_rarer_than_its_bound() -> None:
+def test_a_count_of_unlike_events_is_no_rarer_than_its_bound():
     """Oracle: the law of a sum of independent events, by convolution; control: equal events."""
     rng = np.random.default_rng(171)
     for n in (1, 7, 60):
@@ -333,9 +329,7 @@ class SeededByDefault(LipschitzMechanism):
         (SeededByDefault, False),
     ],
 )
-def test_ones_own_releases_one_by_one_and_from_the_same_state_twice(
-    kind: type[LipschitzMechanism], agrees: bool
-) -> None:
+def test_ones_own_releases_one_by_one_and_from_the_same_state_twice(kind, agrees):
     """n = 2,000 releases, α = 1e-6."""
     found = draws_of(RAMP.case(kind(RAMP.query, INCOME), [0.0, 1.0]), 2_000, 6, ALPHA)
     assert found is not None
@@ -410,14 +404,12 @@ def of_24_bits(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_floats_of_ones_own_are_drawn_twice_and_their_ties_counted(
-    draw: Callable[[np.ndarray, np.random.Generator], np.ndarray], agrees: bool
-) -> None:
+def test_floats_of_ones_own_are_drawn_twice_and_their_ties_counted(draw, agrees):
     case = replace(RAMP, name="the value").case(Own(draw), [0.0, 1.0])
     assert (disagreements([case], samples=100_000, seed=3) == ()) == agrees
 
 
-def test_probabilities_of_ones_own_are_not_taken_for_a_density() -> None:
+def test_probabilities_of_ones_own_are_not_taken_for_a_density():
     """Randomized response with the logarithms of its two probabilities agrees with them."""
     case = RAMP.case(RESPONSE, RESPONSE.atoms)
     assert disagreements([case], samples=20_000, seed=3) == ()

@@ -79,7 +79,7 @@ SERIES = {
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_independent_numbers_follow_from_none(columns: int) -> None:
+def test_independent_numbers_follow_from_none(columns):
     """40 series: their least chance is below 1e-5 with a probability of 0.0004."""
     chances = []
     for seed in range(40):
@@ -90,7 +90,7 @@ def test_independent_numbers_follow_from_none(columns: int) -> None:
 
 
 @pytest.mark.parametrize("n", [60, 256, 300])
-def test_a_series_too_short_to_choose_from_follows_from_its_neighbours(n: int) -> None:
+def test_a_series_too_short_to_choose_from_follows_from_its_neighbours(n):
     """No lag has enough pairs below 256 numbers; a number is never compared with itself."""
     u = np.random.default_rng(n).random((n, 1))
     made, numbers = likeliest(u).sides(u)
@@ -99,7 +99,7 @@ def test_a_series_too_short_to_choose_from_follows_from_its_neighbours(n: int) -
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_numbers_that_follow_at_any_lag_are_seen(name: str) -> None:
+def test_numbers_that_follow_at_any_lag_are_seen(name):
     first, second = (SERIES[name](25_000, np.random.default_rng(s))[:, None] for s in (1, 2))
     follows = likeliest(first)
     made, numbers = follows.sides(second)
@@ -224,7 +224,7 @@ def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
         (LipschitzMechanism(BELL.query, PLACE), truer_off_the_axis),
     ],
 )
-def test_releases_that_were_kept(stated: Any, draw: Callable[..., Array]) -> None:
+def test_releases_that_were_kept(stated, draw):
     """60,000 releases each, the control's too. All were kept before lags, divisors and points."""
     scene = BELL if stated.dimension == 2 else RAMP
     for drawing, agrees in ((draw, False), (integers, True)):
@@ -234,7 +234,7 @@ def test_releases_that_were_kept(stated: Any, draw: Callable[..., Array]) -> Non
         assert found.agree == agrees, found
 
 
-def test_bare_answers_are_seen_where_noise_dies_away() -> None:
+def test_bare_answers_are_seen_where_noise_dies_away():
     """25,000 releases of smooth noise, 2e-5 of its largest scale where they are bare."""
     stated = SmoothMechanism(RAMP.query, INCOME)
 
@@ -305,7 +305,7 @@ def wavy(s: Array) -> Array:
         ({"series": lambda n, rng: np.where((u := rng.random(n)) < 0.008, 1 - u, u)}, False),
     ],
 )
-def test_mechanisms_of_ones_own_that_were_kept(fault: dict[str, Any], exact: bool) -> None:
+def test_mechanisms_of_ones_own_that_were_kept(fault, exact):
     """20,000 reports at each point. The first four break the promise that their density shows."""
 
     def keeps(**changed: Any) -> tuple[bool, bool]:
@@ -317,7 +317,7 @@ def test_mechanisms_of_ones_own_that_were_kept(fault: dict[str, Any], exact: boo
     assert not keeps(**fault)[0 if exact else 1]
 
 
-def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density() -> None:
+def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density():
     """A million per away floats are the answer itself, of which a density says nothing."""
     cases = own_cases({"mine": SmoothMechanism})
     assert len(cases) == 3
@@ -348,7 +348,7 @@ def quieter(where: Callable[[Array], Array]) -> Callable[[Array], Array]:
         "any two, a strip", "a strip with a slack", "a strip", "a strip off the axis",
     ],
 )  # fmt: skip
-def test_densities_that_break_a_promise_where_nobody_looked(stated: Any, where: Any) -> None:
+def test_densities_that_break_a_promise_where_nobody_looked(stated, where):
     """Control: the mechanism without the fault. All were kept."""
     scene = BELL if stated.dimension == 2 else RAMP
     for mechanism, keeps in ((stated, True), (Rescaled(stated, quieter(where)), False)):
@@ -406,7 +406,7 @@ class OfNoKnownKind(QueryMechanism):
         return -20
 
 
-def test_outputs_of_a_mechanism_that_knows_no_range_lie_near_its_reports() -> None:
+def test_outputs_of_a_mechanism_that_knows_no_range_lie_near_its_reports():
     """At 2^63 steps densities were rounding, and the honest mechanism was refused at 46 ε."""
     cases = own_cases({"mine": OfNoKnownKind})
     for verdict in audit(cases, samples=1_000, seed=3):
@@ -414,7 +414,7 @@ def test_outputs_of_a_mechanism_that_knows_no_range_lie_near_its_reports() -> No
         assert verdict.exact.fraction > 0.99
 
 
-def test_two_releases_of_a_row_do_not_share_their_noise() -> None:
+def test_two_releases_of_a_row_do_not_share_their_noise():
     """What is drawn at points beside a row is of another seed than what is drawn along its path."""
     case = replace(STEP, name="the value").case(Broken(SOUND, integers), [0.0, 1.0])  # type: ignore[arg-type]
     found = draws_of(case, 4_000, 1, 1e-6)
@@ -472,9 +472,7 @@ class Quieter(OfNoKnownKind):
         (Quieter, 30_000, False),
     ],
 )
-def test_releases_without_a_known_law_are_compared_with_what_is_simulated(
-    kind: type[OfNoKnownKind], releases: int, agrees: bool
-) -> None:
+def test_releases_without_a_known_law_are_compared_with_what_is_simulated(kind, releases, agrees):
     """α = 1e-6; the first is the control."""
     case = STEP.case(kind(STEP.query, INCOME), [0.0, 1.0])
     found = draws_of(case, releases, 6, 1e-6)

@@ -51,15 +51,13 @@ def density(y: Sequence[float], rates: Sequence[float], x: float) -> float:
 
 @pytest.mark.parametrize("y", [(0.3, -1.2, 2.0), (5.0, 5.5, -0.25), (-3.0, 0.1, 0.2)])
 @pytest.mark.parametrize("x", [0.0, 0.3, -4.0])
-def test_the_density_of_coarser_answers_is_that_of_quadrature(
-    y: tuple[float, ...], x: float
-) -> None:
+def test_the_density_of_coarser_answers_is_that_of_quadrature(y, x):
     history = NestedHistory(CAP, (HALF, THIRD, HALF))
     expected = density(y, (0.5, 1 / 3, 0.5), x)
     assert float(history.log_density(y, [x])) == pytest.approx(math.log(expected), abs=1e-8)
 
 
-def test_answers_that_are_equal_show_the_point() -> None:
+def test_answers_that_are_equal_show_the_point():
     """The atoms of both, and the third made from it; two pairs of equal answers are impossible."""
     history = NestedHistory(CAP, (HALF, HALF, THIRD))
     expected = laplace(1.0, 1.0) * 0.25 * 0.25 * (1 - 1 / 9) * laplace(2.0, 1 / 3)
@@ -69,14 +67,14 @@ def test_answers_that_are_equal_show_the_point() -> None:
     assert four.log_density([1.0, 1.0, 3.0, 3.0], [0.0]) == -math.inf
 
 
-def test_an_answer_at_the_rate_of_the_point_is_the_point() -> None:
+def test_an_answer_at_the_rate_of_the_point_is_the_point():
     history = NestedHistory(CAP, (HALF, CAP))
     expected = laplace(1.5, 1.0) * 0.75 * laplace(0.5, 0.5)
     found = history.log_density([2.0, 1.5], [0.0])
     assert float(found) == pytest.approx(math.log(expected))
 
 
-def test_epochs_are_independent() -> None:
+def test_epochs_are_independent():
     both = NestedHistory(CAP, (HALF, THIRD), epochs=2)
     one = NestedHistory(CAP, (HALF, THIRD))
     y, x = np.array([0.4, -1.0, 2.0, 7.0]), np.array([0.1, 3.0])
@@ -84,7 +82,7 @@ def test_epochs_are_independent() -> None:
     assert float(both.log_density(y, x)) == pytest.approx(float(parts))
 
 
-def test_simulated_histories_have_that_density() -> None:
+def test_simulated_histories_have_that_density():
     """How often both answers are below 0.5: counted, and integrated. n = 100,000, α = 1e-6."""
     n, x = 100_000, 0.2
     history = NestedHistory(CAP, (HALF, THIRD))
@@ -112,21 +110,19 @@ def _below(t: float, rate: float) -> float:
     ("answers", "epochs"),
     [((CAP,), 1), ((CAP, HALF, HALF), 4), ((HALF, HALF), 2), ((THIRD,) * 5, 3)],
 )
-def test_ten_thousand_pairs_of_trajectories_show_no_more_than_the_point_costs(
-    answers: tuple[GeoPrivacy, ...], epochs: int
-) -> None:
+def test_ten_thousand_pairs_of_trajectories_show_no_more_than_the_point_costs(answers, epochs):
     worst = worst_history(NestedHistory(CAP, answers, epochs), epochs)
     assert worst.rate <= 1 + 1e-9
     assert len(worst.x) == len(worst.other) == epochs
 
 
-def test_one_coarser_answer_alone_costs_its_own_rate() -> None:
+def test_one_coarser_answer_alone_costs_its_own_rate():
     worst = worst_history(NestedHistory(CAP, (HALF,), 2), 2)
     assert worst.rate == pytest.approx(0.5, abs=1e-6)
 
 
 @pytest.mark.parametrize("answers", [(CAP, HALF), (HALF, HALF), (THIRD,) * 4])
-def test_charging_less_than_the_point_is_found(answers: tuple[GeoPrivacy, ...]) -> None:
+def test_charging_less_than_the_point_is_found(answers):
     """Control: the largest rate asked is 1/2 or 1/3, and the histories of the last two cost 1."""
     found = worst_history(NestedHistory(CAP, answers), 1).rate
     assert found > 0.99
@@ -134,9 +130,7 @@ def test_charging_less_than_the_point_is_found(answers: tuple[GeoPrivacy, ...]) 
 
 @pytest.mark.parametrize("y", [(0.3, -1.2), (9.0, 2.0), (-20.0, 0.0)])
 @pytest.mark.parametrize("x", [(0.0, 0.0, 0.0), (3.0, -2.0, 5.0)])
-def test_the_density_of_extrapolated_answers_is_that_of_quadrature(
-    y: tuple[float, ...], x: tuple[float, ...]
-) -> None:
+def test_the_density_of_extrapolated_answers_is_that_of_quadrature(y, x):
     """Three epochs, the first point unseen: every other is what it and the reports say."""
 
     def given(first: float) -> float:
@@ -155,7 +149,7 @@ def test_the_density_of_extrapolated_answers_is_that_of_quadrature(
     assert float(seen) == pytest.approx(math.log(given(1.0)))
 
 
-def test_simulated_extrapolations_have_that_density() -> None:
+def test_simulated_extrapolations_have_that_density():
     """How often a report is below 0.5: counted, and integrated. n = 100,000, α = 1e-6."""
     history, x = ExtrapolatedHistory(CAP, (0.5,)), (0.2, 1.0)
     drawn = history.simulate(np.full((100_000, 2), x), np.random.default_rng(4))
@@ -165,7 +159,7 @@ def test_simulated_extrapolations_have_that_density() -> None:
     assert float((drawn < 0.5).mean()) == pytest.approx(expected, abs=4.9 * 0.5 / 100_000**0.5)
 
 
-def test_answers_to_questions_have_their_probability() -> None:
+def test_answers_to_questions_have_their_probability():
     """All answers together have 1; the commonest is counted: n = 100,000, α = 1e-6. What no point
     answers has none."""
     history = AnsweredHistory(CAP, ASKED)
@@ -188,9 +182,7 @@ def test_answers_to_questions_have_their_probability() -> None:
         AnsweredHistory(CAP, ASKED, epochs=4),
     ],
 )
-def test_what_is_made_of_the_points_shows_no_more_than_they_do(
-    history: ExtrapolatedHistory | AnsweredHistory,
-) -> None:
+def test_what_is_made_of_the_points_shows_no_more_than_they_do(history):
     """10,000 random pairs of trajectories and histories of four epochs."""
     worst = worst_history(history, 4)
     assert 0.9 < worst.rate <= 1 + 1e-9
@@ -208,11 +200,7 @@ def test_what_is_made_of_the_points_shows_no_more_than_they_do(
         (MovedAtom(CAP, HALF, atoms=()), 2, 1.5),
     ],
 )
-def test_faulty_histories_are_found_among_random_pairs(
-    fault: Redrawn | ReadOnceAbove | MovedAtom | AnsweredApart | WronglyExtrapolated,
-    epochs: int,
-    truth: float,
-) -> None:
+def test_faulty_histories_are_found_among_random_pairs(fault, epochs, truth):
     found = worst_history(fault, epochs).rate
     assert 0.95 * truth < found <= truth * (1 + 1e-9) or found == truth
 
@@ -232,7 +220,7 @@ def test_faulty_histories_are_found_among_random_pairs(
         (lambda: worst_history(NestedHistory(CAP, (HALF,)), 1, 10, -1), "seed"),
     ],
 )
-def test_bad_input_is_named(call: object, name: str) -> None:
+def test_bad_input_is_named(call, name):
     assert callable(call)
     with pytest.raises(ParameterError) as caught:
         call()

@@ -3,14 +3,13 @@
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import async_playwright
 
-from .surveys import Survey, running
+from .surveys import running
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -61,7 +60,7 @@ def start_browser(folder: Path) -> RunningBrowser:
 
 
 @pytest.fixture(scope="session")
-def running_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBrowser]:
+def running_browser(tmp_path_factory):
     """One Chromium for each process of tests."""
     browser = start_browser(tmp_path_factory.mktemp("chromium"))
     yield browser
@@ -69,7 +68,7 @@ def running_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 
 @pytest.fixture
-async def browser(running_browser: RunningBrowser) -> AsyncIterator[Browser]:
+async def browser(running_browser):
     async with async_playwright() as playwright:
         connected = await playwright.chromium.connect_over_cdp(running_browser.endpoint)
         yield connected
@@ -77,7 +76,7 @@ async def browser(running_browser: RunningBrowser) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+async def context(browser):
     """A profile of its own, which keeps nothing."""
     made = await browser.new_context()
     made.set_default_timeout(1_000 * _PATIENCE_S / 3)
@@ -86,14 +85,14 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 
 @pytest.fixture
-async def survey(tmp_path: Path) -> AsyncIterator[Survey]:
+async def survey(tmp_path):
     """A server without surveys."""
     async with running(tmp_path / "reports.db") as made:
         yield made
 
 
 @pytest.fixture
-async def page(context: BrowserContext) -> AsyncIterator[Page]:
+async def page(context):
     """A page that fails the test if it complains, or asks any other server."""
     made = await context.new_page()
     complaints: list[str] = []

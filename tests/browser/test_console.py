@@ -4,20 +4,19 @@ import asyncio
 import io
 import json
 import os
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import Page
 
 from geoveil.analyst import DistributionFunction, new_york_boroughs
 from geoveil.analyst.results import cell_text
 from geoveil.campaign import Attribute, Question
 from geoveil.gp import GeoPrivacy, Threshold
-from tests.console.served import NOW, Served, numbers, places, served, survey
+from tests.console.served import NOW, numbers, places, served, survey
 from tests.console.test_public import chosen
 
 pytestmark = pytest.mark.deep
@@ -27,13 +26,13 @@ _FOLDER = "GEOVEIL_CONSOLE_PICTURES"
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[Served]:
+async def console(tmp_path):
     async with served(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-async def page(context: BrowserContext) -> AsyncIterator[Page]:
+async def page(context):
     """A page that fails the test if it complains, or asks any other server."""
     made = await context.new_page()
     complaints: list[str] = []
@@ -73,9 +72,7 @@ async def _axe(page: Page, rules: str = "") -> list[str]:
     return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
 
 
-async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
-    console: Served, page: Page
-) -> None:
+async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(console, page):
     campaign = survey(minimum_participants=50)
     await console.publish(campaign)
     await page.goto(f"{console.base}/console/")
@@ -104,7 +101,7 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
     assert (await (await saving.value).path()).read_bytes().startswith(b"\x89PNG")
 
 
-async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -> None:
+async def test_points_are_asked_dragged_and_saved(console, page):
     incomes = numbers()
     await console.publish(incomes)
     await console.report(incomes, 1_000)
@@ -137,7 +134,7 @@ async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -
 
 
 @pytest.mark.deep(rest=0)
-async def test_places_are_mapped_and_counted_in_districts(console: Served, page: Page) -> None:
+async def test_places_are_mapped_and_counted_in_districts(console, page):
     homes = places()
     await console.publish(homes)
     await console.report(homes, 3_000)
@@ -153,7 +150,7 @@ async def test_places_are_mapped_and_counted_in_districts(console: Served, page:
     await sound(page, "points-districts")
 
 
-async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path: Path, page: Page) -> None:
+async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path, page):
     async with served(tmp_path, tokens=True) as console:
         campaign = survey()
         await console.publish(campaign)
@@ -191,7 +188,7 @@ async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path: Path, 
         assert f"{widened.ci_low:.2f}" in text
 
 
-async def test_a_survey_that_recurs(console: Served, page: Page) -> None:
+async def test_a_survey_that_recurs(console, page):
     campaign = survey(
         "weekly",
         title="Every week: income",
@@ -229,7 +226,7 @@ async def test_a_survey_that_recurs(console: Served, page: Page) -> None:
     await sound(page, "operators")
 
 
-async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -> None:
+async def test_titles_are_text_whatever_they_hold(console, page):
     forged = "<img src=x onerror=alert(1)><script>alert(1)</script>'\"{{7*7}}"
     campaign = survey(
         "forged",
@@ -249,7 +246,7 @@ async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -
     assert "{{7*7}}" in await page.inner_text("h1")
 
 
-async def test_results_are_read_by_anybody(tmp_path: Path, page: Page) -> None:
+async def test_results_are_read_by_anybody(tmp_path, page):
     async with served(tmp_path, **chosen(tmp_path, "income")) as console:
         await console.publish(survey())
         await console.report(survey(), 2_000)

@@ -2,15 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Page
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from tests.console.served import Served, numbers, served, survey
+from tests.console.served import numbers, served, survey
 
 from .test_console import (
     page as page,  # the same promises: no complaint, no other host
@@ -23,7 +21,7 @@ POPULATION = "#forecast tr:has-text('All people of whom') data"
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[Served]:
+async def console(tmp_path):
     async with served(tmp_path) as made:
         yield made
 
@@ -39,9 +37,7 @@ async def forecast(page: Page) -> str:
     return await page.get_attribute("#forecast .big data", "value") or ""
 
 
-async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(
-    console: Served, page: Page, tmp_path: Path
-) -> None:
+async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(console, page, tmp_path):
     began = time.monotonic()
     key, own = str(tmp_path / "key.pem"), tmp_path / "income-above-100k.campaign"
     await asyncio.to_thread(geoveil, "campaign", "keygen", key)
@@ -100,7 +96,7 @@ async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(
 
 
 @pytest.mark.deep(rest=0)
-async def test_each_question_has_its_fields_and_its_forecast(console: Served, page: Page) -> None:
+async def test_each_question_has_its_fields_and_its_forecast(console, page):
     await page.goto(f"{console.base}/console/plan")
     await forecast(page)
     for ask, shown, hidden in (
@@ -136,9 +132,7 @@ async def tab_to(page: Page, selector: str) -> None:
 
 
 @pytest.mark.deep(rest=0)
-async def test_the_keyboard_walks_the_whole_way(
-    console: Served, page: Page, tmp_path: Path
-) -> None:
+async def test_the_keyboard_walks_the_whole_way(console, page, tmp_path):
     key, own = str(tmp_path / "key.pem"), tmp_path / "rents.campaign"
     await asyncio.to_thread(geoveil, "campaign", "keygen", key)
     press, write = page.keyboard.press, page.keyboard.type
@@ -196,9 +190,7 @@ async def test_the_keyboard_walks_the_whole_way(
     assert text.startswith("answer,query,")
 
 
-async def test_a_file_of_people_is_added_and_planned_with(
-    console: Served, page: Page, tmp_path: Path
-) -> None:
+async def test_a_file_of_people_is_added_and_planned_with(console, page, tmp_path):
     file = tmp_path / "people.csv"
     rows = "".join(f"{30_000 + 350 * n},1\n" for n in range(400))
     file.write_text(f"income,weight\n{rows}")
@@ -222,8 +214,8 @@ async def test_a_file_of_people_is_added_and_planned_with(
 
 @pytest.mark.deep(rest=0)
 async def test_without_scripts_everything_but_pictures_that_move_is_there(
-    console: Served, browser: Browser, tmp_path: Path
-) -> None:
+    console, browser, tmp_path
+):
     incomes = numbers()
     await console.publish(incomes)
     await console.report(incomes, 500)
@@ -268,7 +260,7 @@ async def test_without_scripts_everything_but_pictures_that_move_is_there(
 
 
 @pytest.mark.deep(rest=0)
-async def test_500_surveys_are_painted_within_a_second(console: Served, page: Page) -> None:
+async def test_500_surveys_are_painted_within_a_second(console, page):
     await console.publish(*(survey(f"survey{number}") for number in range(500)))
     painted = []
     for _ in range(5):  # the least, as other programs may use the machine

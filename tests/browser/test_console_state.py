@@ -5,10 +5,9 @@ be used. Fails if a page does not recover, counts on, or says that nobody has ta
 """
 
 import socket
-from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import Page, expect
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from tests.console.served import served, survey
@@ -28,9 +27,7 @@ async def _enabled(page: Page) -> int:
     return await page.locator("button:enabled").count()
 
 
-async def test_a_page_recovers_when_the_server_begins_again(
-    tmp_path: Path, context: BrowserContext
-) -> None:
+async def test_a_page_recovers_when_the_server_begins_again(tmp_path, context):
     web, page = f"127.0.0.1:{_free_port()}", await context.new_page()
     state = page.locator("[data-session]")
     async with served(tmp_path, web=web) as made:
@@ -57,9 +54,7 @@ async def test_a_page_recovers_when_the_server_begins_again(
         await expect(page.locator("main")).to_contain_text("Live: as of 500", timeout=_WITHIN_MS)
 
 
-async def test_a_closed_survey_and_a_revoked_token_leave_nothing_untrue(
-    tmp_path: Path, context: BrowserContext
-) -> None:
+async def test_a_closed_survey_and_a_revoked_token_leave_nothing_untrue(tmp_path, context):
     async with served(tmp_path, tokens=True) as made:
         await made.publish(survey())
         await made.report(survey(), 300)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext
 
 from geoveil.aggregator import Aggregator, Settings
 from tests.gateways import gateway_of
@@ -23,9 +22,7 @@ CLOSE = "/geoveil.proto.v1.Analyst/CloseCampaign"
 
 @pytest.mark.deep
 @pytest.mark.parametrize("listed", [True, False])
-async def test_only_listed_pages_may_call(
-    tmp_path: Path, context: BrowserContext, listed: bool
-) -> None:
+async def test_only_listed_pages_may_call(tmp_path, context, listed):
     async with (
         Aggregator(_settings(tmp_path / "page.db")) as server,
         gateway_of(server) as pages,

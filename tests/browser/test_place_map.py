@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import BrowserContext, Page
 
 from geoveil.campaign import Attribute, LipschitzLaplaceSpec, Question
 from geoveil.gp import Disc, GeoPrivacy
@@ -58,9 +58,7 @@ def mercator(place: tuple[float, float]) -> Any:
     return np.array([place[0], -math.degrees(math.asinh(math.tan(math.radians(place[1]))))])
 
 
-async def test_a_finger_on_a_phone_is_off_by_less_than_a_quarter_of_what_is_protected(
-    survey: Survey, page: Page
-) -> None:
+async def test_a_finger_on_a_phone_is_off_by_less_than_a_quarter_of_what_is_protected(survey, page):
     """Seed 174, n = 24: two zooms after a search, taps with errors of 8 px (sd) on either axis.
 
     The control taps on the map as it opens, where the error is above that.
@@ -100,9 +98,7 @@ async def test_a_finger_on_a_phone_is_off_by_less_than_a_quarter_of_what_is_prot
     assert after < PER_M / 4 < before
 
 
-async def test_keys_alone_choose_a_place_and_tell_the_server_nothing(
-    survey: Survey, page: Page
-) -> None:
+async def test_keys_alone_choose_a_place_and_tell_the_server_nothing(survey, page):
     """What is fetched is the same whoever looks wherever, so that it tells nothing of a place."""
     await opened(survey, page)
     asked: list[str] = []
@@ -146,9 +142,7 @@ async def test_keys_alone_choose_a_place_and_tell_the_server_nothing(
     ],
     ids=["fiji", "widest", "street"],
 )
-async def test_every_survey_of_places_opens_on_a_map(
-    survey: Survey, page: Page, centre: AzimuthalEquidistant
-) -> None:
+async def test_every_survey_of_places_opens_on_a_map(survey, page, centre):
     await opened(survey, page, centre)
     await page.click("#map canvas")
     plane = centre.project(np.array([await chosen(page)]))
@@ -157,7 +151,7 @@ async def test_every_survey_of_places_opens_on_a_map(
 
 
 @pytest.mark.deep(keep=0)
-async def test_streets_of_the_operator_are_drawn(page: Page, tmp_path: Path) -> None:
+async def test_streets_of_the_operator_are_drawn(page, tmp_path):
     """The base map stands for a file of them: none of its roads are drawn, as there are none."""
     streets = Path(str(resources.files("geoveil.gateway") / "files" / "world.pmtiles"))
     async with running(tmp_path / "reports.db", web_streets=streets) as survey:
@@ -165,7 +159,7 @@ async def test_streets_of_the_operator_are_drawn(page: Page, tmp_path: Path) -> 
         assert "Streets: OpenStreetMap" in await page.inner_text("#outlines")
 
 
-async def test_near_a_pole_there_is_the_picture(survey: Survey, page: Page) -> None:
+async def test_near_a_pole_there_is_the_picture(survey, page):
     """Which Mercator's map does not show."""
     await survey.create(places("home", AzimuthalEquidistant(10.0, 89.0, 500_000.0)))
     await page.goto(survey.url("home"))
@@ -175,7 +169,7 @@ async def test_near_a_pole_there_is_the_picture(survey: Survey, page: Page) -> N
 
 
 @pytest.mark.deep(rest=0)
-async def test_narrow_and_with_forced_colours(survey: Survey, browser: Browser) -> None:
+async def test_narrow_and_with_forced_colours(survey, browser):
     context: BrowserContext = await browser.new_context(forced_colors="active", color_scheme="dark")
     page = await context.new_page()
     await opened(survey, page)

@@ -2,11 +2,9 @@
 
 import math
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.async_api import BrowserContext
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.analyst import AsyncAnalyst
@@ -48,9 +46,7 @@ ANSWERED = """async ([id, values]) => {
 
 @pytest.mark.deep(keep=0, rest=0)
 @pytest.mark.parametrize("kind", QUERIES)
-async def test_devices_in_pages_find_the_truth(
-    tmp_path: Path, context: BrowserContext, kind: str
-) -> None:
+async def test_devices_in_pages_find_the_truth(tmp_path, context, kind):
     """The truth is that of these people. Control: a truth that is off by one is not found."""
     query, now = QUERIES[kind], datetime.now(UTC)
     values = np.random.default_rng(36).normal(55.0, 20.0, (PEOPLE, query.dimension))

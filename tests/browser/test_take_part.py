@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -62,7 +61,7 @@ def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
 
 
 @pytest.fixture
-async def survey(survey: Survey) -> Survey:
+async def survey(survey):
     await survey.create(campaign_of("income"))
     return survey
 
@@ -72,7 +71,7 @@ async def answer(page: Page, value: str = PRIVATE) -> None:
     await page.click("#send")
 
 
-async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
+async def test_somebody_takes_part(survey, page):
     sent: list[bytes] = []
 
     def keep(request: Request) -> None:
@@ -143,7 +142,7 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     assert await survey.counted() == {"income": 1}
 
 
-async def test_a_ratio_is_shown_in_the_unit_of_values(survey: Survey, page: Page) -> None:
+async def test_a_ratio_is_shown_in_the_unit_of_values(survey, page):
     half = GeoPrivacy.per_factor(1.0, 2, "dollar")
     above = Threshold(math.log(100_000), 2.0, "smoothstep")
     scale = Attribute(name="household income", unit=half.unit, scale=LogScale(1_000.0))
@@ -168,7 +167,7 @@ async def test_a_ratio_is_shown_in_the_unit_of_values(survey: Survey, page: Page
     assert (await page.inner_text("#spent")).startswith("ε = 1 per factor 2 in dollar")
 
 
-async def test_a_perturbed_logarithm_is_sent_once(survey: Survey, page: Page) -> None:
+async def test_a_perturbed_logarithm_is_sent_once(survey, page):
     half = GeoPrivacy.per_factor(1.0, 2, "dollar")
     scale = Attribute(name="household income", unit=half.unit, scale=LogScale(1_000.0))
     given = {"attribute": scale, "privacy": half, "mechanism": PlanarLaplaceSpec(1)}
@@ -184,7 +183,7 @@ async def test_a_perturbed_logarithm_is_sent_once(survey: Survey, page: Page) ->
     assert "logarithm of household income" in await page.inner_text("#answers")
 
 
-async def test_the_keyboard_is_enough(survey: Survey, page: Page) -> None:
+async def test_the_keyboard_is_enough(survey, page):
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
     for _ in range(10):
@@ -201,7 +200,7 @@ async def test_the_keyboard_is_enough(survey: Survey, page: Page) -> None:
     assert await page.evaluate("document.activeElement.id") == "receipt-title"
 
 
-async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey: Survey, page: Page) -> None:
+async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey, page):
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
     for value in ("", "abc", "1,23,4", "1e400", "NaN", "--3"):
@@ -216,8 +215,8 @@ async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey: Survey, pa
     ("locale", "text", "sent"), [("de-DE", "52.000", 52_000), ("en-US", "52.000", None)]
 )
 async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
-    survey: Survey, browser: Browser, locale: str, text: str, sent: float | None
-) -> None:
+    survey, browser, locale, text, sent
+):
     """A German 52.000 is 52,000, and in an English browser it may be either: nothing is sent."""
     context = await browser.new_context(locale=locale)
     page = await context.new_page()
@@ -237,9 +236,7 @@ async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
 
 
 @pytest.mark.parametrize(("text", "shown"), [("-5", "-5"), ("999999999999", "999,999,999,999")])
-async def test_a_number_that_is_likely_a_slip_is_asked_about(
-    survey: Survey, page: Page, text: str, shown: str
-) -> None:
+async def test_a_number_that_is_likely_a_slip_is_asked_about(survey, page, text, shown):
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
     await answer(page, text)
@@ -257,9 +254,7 @@ async def test_a_number_that_is_likely_a_slip_is_asked_about(
     assert await survey.counted() == {"income": 1}
 
 
-async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(
-    survey: Survey, page: Page
-) -> None:
+async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(survey, page):
     income = Attribute(name="household income", unit="dollar", least=1_000, most=10_000_000)
     await survey.create(campaign_of("stated", attribute=income))
     await page.goto(survey.url("stated"))
@@ -274,7 +269,7 @@ async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(
     await counted(page)
 
 
-async def test_the_bars_are_of_the_number_that_was_typed(survey: Survey, page: Page) -> None:
+async def test_the_bars_are_of_the_number_that_was_typed(survey, page):
     """Rounded to 1,234,570, the bars would claim of another number what is true of this one."""
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
@@ -288,7 +283,7 @@ async def test_the_bars_are_of_the_number_that_was_typed(survey: Survey, page: P
         assert shown.startswith(f"1,234,567.89 dollar or {other} dollar: at most ")
 
 
-async def test_the_bars_say_what_the_sentences_say(survey: Survey, page: Page) -> None:
+async def test_the_bars_say_what_the_sentences_say(survey, page):
     """73.106 % is 73.2 % in both: 73 % would be a promise that is not kept."""
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
@@ -300,7 +295,7 @@ async def test_the_bars_say_what_the_sentences_say(survey: Survey, page: Page) -
     assert "at most 55 to 1" in await page.inner_text("#odds")
 
 
-async def test_several_numbers_are_asked_for(survey: Survey, page: Page) -> None:
+async def test_several_numbers_are_asked_for(survey, page):
     query = TwoWayThreshold((100_000.0, 50_000.0), 24_000.0, "smoothstep")
     await survey.create(
         campaign_of(
@@ -321,7 +316,7 @@ async def test_several_numbers_are_asked_for(survey: Survey, page: Page) -> None
     assert (await survey.counted())["two"] == 1
 
 
-async def test_titles_and_labels_are_text_whatever_they_hold(survey: Survey, page: Page) -> None:
+async def test_titles_and_labels_are_text_whatever_they_hold(survey, page):
     forged = "<img src=x onerror=alert(1)>"
     await survey.create(
         campaign_of(
@@ -341,9 +336,7 @@ async def test_titles_and_labels_are_text_whatever_they_hold(survey: Survey, pag
     assert await page.locator("img, b").count() == 0
 
 
-async def test_without_a_connection_the_report_waits(
-    survey: Survey, context: BrowserContext
-) -> None:
+async def test_without_a_connection_the_report_waits(survey, context):
     page = await context.new_page()
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
@@ -357,9 +350,7 @@ async def test_without_a_connection_the_report_waits(
     assert await survey.counted() == {"income": 1}
 
 
-async def test_a_page_is_loaded_again_without_a_connection(
-    survey: Survey, context: BrowserContext
-) -> None:
+async def test_a_page_is_loaded_again_without_a_connection(survey, context):
     """With its survey: it is answered, and the report is sent by the browser without the page."""
     page = await context.new_page()
     await page.goto(survey.url())
@@ -383,7 +374,7 @@ async def test_a_page_is_loaded_again_without_a_connection(
     assert await survey.counted() == {"income": 1}
 
 
-async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey: Survey, page: Page) -> None:
+async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey, page):
     """Of 5 in all: two surveys of 2 are answered, the third is not, nor is one of 6 by itself."""
     for name, epsilon in (("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 6.0)):
         await survey.create(campaign_of(name, privacy=GeoPrivacy(epsilon, 8_000.0, "dollar")))
@@ -403,9 +394,7 @@ async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey: Survey, page:
     assert await axe(page) == []
 
 
-async def test_a_closed_survey_has_its_title_and_the_receipt(
-    survey: Survey, browser: Browser, page: Page
-) -> None:
+async def test_a_closed_survey_has_its_title_and_the_receipt(survey, browser, page):
     await page.goto(survey.url())
     await answer(page)
     await counted(page)
@@ -425,9 +414,7 @@ async def test_a_closed_survey_has_its_title_and_the_receipt(
     await other.close()
 
 
-async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_server(
-    survey: Survey, context: BrowserContext
-) -> None:
+async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_server(survey, context):
     centre = AzimuthalEquidistant(-0.12, 51.5, 20_000.0)
     await survey.create(
         campaign_of(
@@ -463,7 +450,7 @@ async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_serve
     assert (await survey.counted())["bus"] == 1
 
 
-async def test_a_map_has_the_coasts_that_there_are(survey: Survey, page: Page) -> None:
+async def test_a_map_has_the_coasts_that_there_are(survey, page):
     """Without WebGL, as the console draws them; each place of the page's lines is one of theirs."""
     await page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
     bay = AzimuthalEquidistant(-122.3, 37.7, 80_000.0)
@@ -495,7 +482,7 @@ async def test_a_map_has_the_coasts_that_there_are(survey: Survey, page: Page) -
         assert await axe(page) == []
 
 
-async def test_a_browser_takes_part_by_tls(browser: Browser, tmp_path: Path) -> None:
+async def test_a_browser_takes_part_by_tls(browser, tmp_path):
     authority = new_authority("survey")
     certificate, key = written(for_server(authority), tmp_path, "server")
     settings = Settings(
@@ -530,7 +517,7 @@ async def test_a_browser_takes_part_by_tls(browser: Browser, tmp_path: Path) -> 
     assert {protocol for _, protocol in spoken} == {"http/1.1"}
 
 
-async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: BrowserContext) -> None:
+async def test_a_survey_that_there_is_not_is_told(survey, context):
     page = await context.new_page()
     await page.goto(survey.url("none"))
     await page.wait_for_selector("#trouble:not([hidden])")
@@ -538,7 +525,7 @@ async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: Brows
     assert await axe(page) == []
 
 
-async def test_two_tabs_draw_once(survey: Survey, context: BrowserContext) -> None:
+async def test_two_tabs_draw_once(survey, context):
     sent = submitted(context)
     tabs = [await context.new_page() for _ in range(3)]
     for tab in tabs:
@@ -587,9 +574,7 @@ _RACES = 3
 
 
 @pytest.mark.deep(rest=0)
-async def test_tabs_that_race_share_one_point_an_epoch(
-    survey: Survey, context: BrowserContext
-) -> None:
+async def test_tabs_that_race_share_one_point_an_epoch(survey, context):
     """Each asks all campaigns at once; one more, killed between draw and write, leaves nothing."""
     ids = ["a", "b", "c"]
     for campaign_id, epsilon in zip(ids, (1.0, 0.5, 0.75), strict=True):
@@ -613,7 +598,7 @@ async def test_tabs_that_race_share_one_point_an_epoch(
     assert await survey.counted() == {"income": 0} | dict.fromkeys(ids, _RACES)
 
 
-async def test_a_survey_that_reads_once_in_a_while_says_so(survey: Survey, page: Page) -> None:
+async def test_a_survey_that_reads_once_in_a_while_says_so(survey, page):
     readings = Readings(every=timedelta(days=2), extrapolated=True, cohorts=3)
     changes: dict[str, Any] = {"period": timedelta(hours=12), "readings": readings}
     await survey.create(campaign_of("daily", **changes))
@@ -666,16 +651,12 @@ async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed
     assert all(len(drawn) == 1 for drawn in reports.values())
 
 
-async def test_a_tab_that_is_killed_sends_the_same_bytes_later(
-    survey: Survey, context: BrowserContext
-) -> None:
+async def test_a_tab_that_is_killed_sends_the_same_bytes_later(survey, context):
     """GEOVEIL_KILLED_TABS=200 kills so many of them."""
     await _killed_tabs(survey, context, times=int(os.environ.get(_TIMES, "3")), seed=1)
 
 
-async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
-    survey: Survey, tmp_path: Path
-) -> None:
+async def test_a_browser_that_is_killed_sends_the_same_bytes_later(survey, tmp_path):
     folder = tmp_path / "profile"
     folder.mkdir()
     sent: list[bytes] = []

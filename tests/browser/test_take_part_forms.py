@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import Page
 
 from geoveil.campaign import (
     Attribute,
@@ -116,9 +116,7 @@ async def all_answered(page: Page, rents: str = "yes") -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (390, "light")])
-async def test_a_form_is_answered_screen_by_screen(
-    survey: Survey, page: Page, width: int, scheme: Any
-) -> None:
+async def test_a_form_is_answered_screen_by_screen(survey, page, width, scheme):
     await page.set_viewport_size({"width": width, "height": 844})
     await page.emulate_media(color_scheme=scheme)
     sent = submitted(page.context)
@@ -166,9 +164,7 @@ async def test_a_form_is_answered_screen_by_screen(
     assert "ε = 4.5 per 1 option on rents" in await page.inner_text("#each")
 
 
-async def test_what_does_not_apply_is_left_out_and_sent_all_the_same(
-    survey: Survey, page: Page
-) -> None:
+async def test_what_does_not_apply_is_left_out_and_sent_all_the_same(survey, page):
     sent = submitted(page.context)
     await begun(survey, page)
     await page.click("#send")
@@ -203,7 +199,7 @@ async def test_what_does_not_apply_is_left_out_and_sent_all_the_same(
     assert len(Report.FromString(report).answers) == form_of("household").columns
 
 
-async def test_the_keyboard_is_enough_for_a_form(survey: Survey, page: Page) -> None:
+async def test_the_keyboard_is_enough_for_a_form(survey, page):
     fields = (RENTS, FIELDS[INCOME], FIELDS[5])
     await begun(survey, page, fields)
     await page.focus("#send")
@@ -242,9 +238,7 @@ SLIPS = (
 )
 
 
-async def test_an_answer_of_a_form_that_may_be_a_slip_is_asked_about(
-    survey: Survey, page: Page
-) -> None:
+async def test_an_answer_of_a_form_that_may_be_a_slip_is_asked_about(survey, page):
     await begun(survey, page, (FIELDS[INCOME], SIDE))
     await page.click("#send")
     for typed, problem, doubt in SLIPS:
@@ -263,7 +257,7 @@ async def test_an_answer_of_a_form_that_may_be_a_slip_is_asked_about(
         await titled(page, "Question 1 of 2")
 
 
-async def test_a_form_of_one_field_is_one_screen(survey: Survey, page: Page) -> None:
+async def test_a_form_of_one_field_is_one_screen(survey, page):
     await begun(survey, page, (RENTS,))
     assert not await page.is_visible("#back")
     await page.click("#send")
@@ -274,9 +268,7 @@ async def test_a_form_of_one_field_is_one_screen(survey: Survey, page: Page) -> 
     await counted(page)
 
 
-async def test_a_form_is_asked_in_a_language_of_the_browser(
-    survey: Survey, browser: Browser
-) -> None:
+async def test_a_form_is_asked_in_a_language_of_the_browser(survey, browser):
     context = await browser.new_context(locale="de-AT")
     page = await context.new_page()
     await begun(survey, page, (RENTS, SIDE))
@@ -293,7 +285,7 @@ async def test_a_form_is_asked_in_a_language_of_the_browser(
     await context.close()
 
 
-async def test_titles_and_options_of_a_form_are_text(survey: Survey, page: Page) -> None:
+async def test_titles_and_options_of_a_form_are_text(survey, page):
     forged = "<img src=x onerror=alert(1)>"
     wording = Wording(text=forged, options=(f"{forged} a", f"{forged} b"))
     choice = ChoiceField(name="__proto__", options=("toString", "b"), epsilon=1.0)
@@ -311,7 +303,7 @@ async def test_titles_and_options_of_a_form_are_text(survey: Survey, page: Page)
 
 
 @pytest.mark.deep(rest=0)
-async def test_tabs_that_race_draw_a_form_once(survey: Survey, context: BrowserContext) -> None:
+async def test_tabs_that_race_draw_a_form_once(survey, context):
     await survey.create(form_of("household", (RENTS, FIELDS[1], SIDE)))
     sent = submitted(context)
     tabs = [await context.new_page() for _ in range(2)]

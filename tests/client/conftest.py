@@ -3,11 +3,10 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,17 +145,17 @@ def _campaign(
 
 
 @pytest.fixture(scope="session")
-def make_campaign() -> Callable[..., Campaign]:
+def make_campaign():
     return _campaign
 
 
 @pytest.fixture(scope="session")
-def campaign() -> Campaign:
+def campaign():
     return _campaign()
 
 
 @pytest.fixture(scope="session")
-def places() -> Campaign:
+def places():
     """One question about where people are, around a point in New York."""
     return _campaign(
         "places",
@@ -171,7 +170,7 @@ def places() -> Campaign:
 
 
 @pytest.fixture(scope="session")
-def policy() -> Policy:
+def policy():
     return Policy(
         {
             "household income": Limit(campaign=GeoPrivacy(1, 8000, "dollar"), lifetime="unbounded"),
@@ -183,27 +182,27 @@ def policy() -> Policy:
 
 
 @pytest.fixture
-def collector(campaign: Campaign, places: Campaign) -> InMemoryCollector:
+def collector(campaign, places):
     return InMemoryCollector([campaign, places])
 
 
 @pytest.fixture
-def tape(collector: InMemoryCollector) -> Tape:
+def tape(collector):
     return Tape(collector)
 
 
 @pytest.fixture
-def fake_time() -> FakeTime:
+def fake_time():
     return FakeTime()
 
 
 @pytest.fixture
-def make_source() -> Callable[[int], RecordingSource]:
+def make_source():
     return RecordingSource
 
 
 @pytest.fixture(params=["memory", "disk"])
-def state_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+def state_dir(request, tmp_path):
     return tmp_path / "state" if request.param == "disk" else None
 
 
@@ -285,20 +284,20 @@ class Shells:
 
 
 @pytest.fixture
-def shells(tape: Tape, policy: Policy, fake_time: FakeTime) -> Iterator[Shells]:
+def shells(tape, policy, fake_time):
     made = Shells(tape, policy, fake_time)
     yield made
     made.close()
 
 
 @pytest.fixture
-def make_client(shells: Shells) -> Callable[..., Client]:
+def make_client(shells):
     """Return a factory of blocking clients on the tape; see `Shells.blocking`."""
     return shells.blocking
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
-def make_either(request: pytest.FixtureRequest, shells: Shells) -> Iterator[Callable[..., Any]]:
+def make_either(request, shells):
     """Return a factory of clients of either kind on the tape, all with the blocking face."""
     with asyncio.Runner() as runner:
         makers: dict[str, Callable[..., Any]] = {
@@ -334,7 +333,7 @@ class Steering:
 
 
 @pytest.fixture
-def steering(tape: Tape) -> Steering:
+def steering(tape):
     steering = Steering(tape.handler)
     tape.handler = steering
     return steering

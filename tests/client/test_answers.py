@@ -27,7 +27,7 @@ def result(status: Any, **more: Any) -> report_pb2.ReportResult:
 
 
 @pytest.fixture
-def client(make_either: Make, state_dir: Path | None) -> Any:
+def client(make_either, state_dir):
     return make_either(state_dir=state_dir, fetched=("income",))
 
 
@@ -57,9 +57,7 @@ def test_half_of_what_waits_can_be_refused(
 @pytest.mark.parametrize(
     ("number", "name"), [(5, "NOT_OPEN"), (2, "ID_CONFLICT"), (0, "UNSPECIFIED"), (99, "99")]
 )
-def test_rejected_is_for_good(
-    client: Any, tape: Any, steering: Any, number: Any, name: str
-) -> None:
+def test_rejected_is_for_good(client, tape, steering, number, name):
     detail = "closes was\n2026-01-01" + "!" * 5000
     steering.results = [result(3, reason=number, detail=detail)]
     client.contribute("income", 1)
@@ -75,16 +73,14 @@ def test_rejected_is_for_good(
     assert len(tape.submitted) == 1
 
 
-def test_duplicate_means_counted(client: Any, steering: Any) -> None:
+def test_duplicate_means_counted(client, steering):
     steering.results = [result(2)]
     client.contribute("income", 1)
     assert client.flush() == ONE
 
 
 @pytest.mark.parametrize("results", [[], [result(1)] * 2, [result(0)], [result(17)]])
-def test_an_answer_that_breaks_the_contract_proves_nothing(
-    client: Any, tape: Any, steering: Any, results: Any
-) -> None:
+def test_an_answer_that_breaks_the_contract_proves_nothing(client, tape, steering, results):
     steering.results = results
     client.contribute("income", 1)
     assert client.flush() == KEPT
@@ -96,7 +92,7 @@ def test_an_answer_that_breaks_the_contract_proves_nothing(
     assert len(set(tape.submitted)) == 1
 
 
-def test_an_answer_that_is_no_message_proves_nothing(client: Any, tape: Any) -> None:
+def test_an_answer_that_is_no_message_proves_nothing(client, tape):
     client.contribute("income", 1)
     genuine, tape.handler = tape.handler, lambda request: b"<html>"
     assert client.flush() == KEPT

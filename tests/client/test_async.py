@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from tests.client.conftest import threads
 
 
 async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
-    policy: Any, tape: Any, collector: Any, tmp_path: Path, fake_time: Any
-) -> None:
+    policy, tape, collector, tmp_path, fake_time
+):
     before, running = asyncio.all_tasks(), threads()
     done = asyncio.Event()
     tape.after = lambda request: done.set() if hasattr(request, "reports") else None
@@ -43,8 +42,8 @@ async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
 
 
 async def test_a_slow_campaign_does_not_stop_the_loop(
-    policy: Any, make_campaign: Any, collector: Any, state_dir: Path | None, fake_time: Any
-) -> None:
+    policy, make_campaign, collector, state_dir, fake_time
+):
     """With asyncio, what takes its time is done in a thread, which close ends."""
     patient = replace(policy, most_queries=150, most_work=10**6)
     many = tuple(Threshold(1000.0 * i, 16_000, "smoothstep") for i in range(150))
@@ -64,9 +63,7 @@ async def test_a_slow_campaign_does_not_stop_the_loop(
     assert threads() == before
 
 
-async def test_a_flush_that_is_cancelled_loses_nothing(
-    policy: Any, tape: Any, tmp_path: Path, fake_time: Any, steering: Any
-) -> None:
+async def test_a_flush_that_is_cancelled_loses_nothing(policy, tape, tmp_path, fake_time, steering):
     paused = asyncio.Event()
 
     async def forever(seconds: float) -> None:
@@ -97,8 +94,8 @@ async def test_a_flush_that_is_cancelled_loses_nothing(
 
 
 async def test_a_contribution_that_is_cancelled_is_made_or_not(
-    policy: Any, tape: Any, tmp_path: Path, fake_time: Any, make_source: Any
-) -> None:
+    policy, tape, tmp_path, fake_time, make_source
+):
     """Cancelled at each of its steps: afterwards there is one report, and only one draw of it."""
     for steps in range(6):
         source = make_source(steps)
@@ -121,9 +118,7 @@ async def test_a_contribution_that_is_cancelled_is_made_or_not(
             assert len(source.draws) == 3
 
 
-async def test_two_flushes_at_once_do_not_send_twice(
-    policy: Any, collector: Any, fake_time: Any
-) -> None:
+async def test_two_flushes_at_once_do_not_send_twice(policy, collector, fake_time):
     asked: list[Any] = []
     arrived, free = asyncio.Event(), asyncio.Event()
 

@@ -9,8 +9,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ class Signal(logging.Handler):
 
 
 @pytest.fixture
-def signal() -> Iterator[Signal]:
+def signal():
     handler = Signal()
     logging.getLogger("geoveil.client").addHandler(handler)
     yield handler
@@ -52,8 +51,8 @@ def is_submit(request: Any) -> bool:
 
 
 def test_an_idle_thread_wakes_for_the_next_contribution(
-    make_client: Make, tape: Any, collector: Any, make_campaign: Any
-) -> None:
+    make_client, tape, collector, make_campaign
+):
     names = ("a", "b", "c")
     for name in names:
         collector.add(make_campaign(name))
@@ -67,8 +66,8 @@ def test_an_idle_thread_wakes_for_the_next_contribution(
 
 
 def test_a_thread_outlives_an_error_that_is_not_the_client_s_and_says_only_its_kind(
-    make_client: Make, tape: Any, signal: Signal, caplog: pytest.LogCaptureFixture
-) -> None:
+    make_client, tape, signal, caplog
+):
     sent = threading.Event()
 
     def fail_once(request: Any) -> None:
@@ -87,9 +86,7 @@ def test_a_thread_outlives_an_error_that_is_not_the_client_s_and_says_only_its_k
     assert "98765" not in caplog.text
 
 
-def test_a_thread_outlives_a_disk_that_fails(
-    make_client: Make, tmp_path: Path, tape: Any, signal: Signal
-) -> None:
+def test_a_thread_outlives_a_disk_that_fails(make_client, tmp_path, tape, signal):
     path = tmp_path / "state" / "journal.sqlite3"
     client = make_client(background=True, fetched=("income",), state_dir=tmp_path / "state")
     path.rename(path.with_suffix(".away"))
@@ -103,7 +100,7 @@ def test_a_thread_outlives_a_disk_that_fails(
     assert sent.wait(SECONDS)
 
 
-def test_a_client_that_is_forgotten_takes_its_thread_along(policy: Any, tape: Any) -> None:
+def test_a_client_that_is_forgotten_takes_its_thread_along(policy, tape):
     """A host that makes one for each request and never closes it must not gather threads."""
     before = threads()
     client = Client(policy=policy, transport=InMemoryTransport(tape))
@@ -116,7 +113,7 @@ def test_a_client_that_is_forgotten_takes_its_thread_along(policy: Any, tape: An
     assert not thread.is_alive()
 
 
-def test_without_a_background_there_is_no_thread(make_client: Make, tape: Any) -> None:
+def test_without_a_background_there_is_no_thread(make_client, tape):
     before = threads()
     client = make_client(background=False, fetched=("income",))
     client.contribute("income", 52_000)
@@ -126,9 +123,7 @@ def test_without_a_background_there_is_no_thread(make_client: Make, tape: Any) -
     assert tape.submitted == []
 
 
-def test_a_flush_and_the_thread_send_one_after_the_other(
-    make_client: Make, tape: Any, collector: Any
-) -> None:
+def test_a_flush_and_the_thread_send_one_after_the_other(make_client, tape, collector):
     arrived, free = threading.Event(), threading.Event()
 
     def slow(request: Any) -> None:
@@ -147,9 +142,7 @@ def test_a_flush_and_the_thread_send_one_after_the_other(
     assert len(collector.reports("income")) == 1
 
 
-async def test_the_task_does_the_same(
-    policy: Any, tape: Any, collector: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_task_does_the_same(policy, tape, collector, tmp_path, caplog):
     """It fetches what is wanted, outlives a foreign error, wakes, and ends with the client."""
     sent = asyncio.Event()
     failed = asyncio.Event()
@@ -202,9 +195,7 @@ print(client.contribute(campaign.campaign_id, 52_000).report_id, flush=True)
 
 @pytest.mark.deep
 @pytest.mark.parametrize("durable", [False, True])
-def test_an_exit_without_close_loses_nothing(
-    durable: bool, make_client: Make, campaign: Any, tmp_path: Path
-) -> None:
+def test_an_exit_without_close_loses_nothing(durable, make_client, campaign, tmp_path):
     """In memory it is sent, as it would be lost; what is on the disk is left for the next run."""
     from geoveil.campaign import encode
 

@@ -1,13 +1,12 @@
 """The background: tries again what may pass, each campaign by itself, and hammers nobody."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from geoveil.client import CampaignNotFetched, ClientError, JournalError, TransportError
+from geoveil.client import CampaignNotFetched, JournalError, TransportError
 from geoveil.client.report_sender import LONGEST_S, SERVER, Backoff, concerns
 
 Make = Callable[..., Any]
@@ -24,7 +23,7 @@ class Clock:
         return self.now_s
 
 
-def test_pauses_grow_from_a_second_to_five_minutes() -> None:
+def test_pauses_grow_from_a_second_to_five_minutes():
     clock = Clock()
     backoff = Backoff(clock, lambda: 0.5)
     waits = []
@@ -38,7 +37,7 @@ def test_pauses_grow_from_a_second_to_five_minutes() -> None:
     assert backoff.next_s() == pytest.approx(0.5)
 
 
-def test_a_pause_of_the_server_that_is_over_at_once_is_no_reason_to_give_up() -> None:
+def test_a_pause_of_the_server_that_is_over_at_once_is_no_reason_to_give_up():
     backoff = Backoff(Clock(), lambda: 0.0)
     assert backoff.next_s() is None
     backoff.failed(SERVER, DOWN)
@@ -48,7 +47,7 @@ def test_a_pause_of_the_server_that_is_over_at_once_is_no_reason_to_give_up() ->
 
 
 @pytest.mark.parametrize("error", [BROKEN, JournalError("/state", "disk full")])
-def test_what_another_try_can_not_mend_waits_the_longest(error: ClientError) -> None:
+def test_what_another_try_can_not_mend_waits_the_longest(error):
     backoff = Backoff(Clock(), lambda: 0.5)
     backoff.failed("a", error)
     assert backoff.next_s() == LONGEST_S
@@ -56,7 +55,7 @@ def test_what_another_try_can_not_mend_waits_the_longest(error: ClientError) -> 
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"])
-def test_nobody_comes_back_before_the_server_asks(code: str) -> None:
+def test_nobody_comes_back_before_the_server_asks(code):
     backoff = Backoff(Clock(), lambda: 0.0)
     backoff.failed("a", TransportError(code, retry_after_s=900.0))
     wait_s = backoff.next_s()
@@ -76,7 +75,7 @@ def test_nobody_comes_back_before_the_server_asks(code: str) -> None:
         (JournalError("/state", "disk full"), "a"),
     ],
 )
-def test_an_error_puts_off_the_campaign_or_the_whole_server(error: ClientError, key: str) -> None:
+def test_an_error_puts_off_the_campaign_or_the_whole_server(error, key):
     assert concerns(error, "a") == key
     backoff = Backoff(Clock(), lambda: 0.5)
     backoff.failed(key, error)
@@ -84,14 +83,14 @@ def test_an_error_puts_off_the_campaign_or_the_whole_server(error: ClientError, 
     assert backoff.ready("b") == (key != SERVER)
 
 
-def test_only_the_first_failure_is_news() -> None:
+def test_only_the_first_failure_is_news():
     backoff = Backoff(Clock(), lambda: 0.5)
     assert [backoff.failed("a", AGAIN) for _ in range(3)] == [True, False, False]
     backoff.succeeded("a")
     assert backoff.failed("a", AGAIN)
 
 
-def test_what_nobody_waits_for_is_forgotten() -> None:
+def test_what_nobody_waits_for_is_forgotten():
     backoff = Backoff(Clock(), lambda: 0.5)
     for key in ("a", "b", SERVER):
         backoff.failed(key, BROKEN)
@@ -112,9 +111,7 @@ EVENTS = st.one_of(
 @pytest.mark.deep
 @settings(max_examples=5 * settings().max_examples)
 @given(st.lists(EVENTS, max_size=30), st.floats(0, 0.999))
-def test_the_wait_is_none_if_something_is_ready_and_long_enough_if_nothing_is(
-    events: list[Any], jitter: float
-) -> None:
+def test_the_wait_is_none_if_something_is_ready_and_long_enough_if_nothing_is(events, jitter):
     """So that the background neither sleeps through nor spins."""
     clock = Clock()
     backoff = Backoff(clock, lambda: jitter)
@@ -164,21 +161,19 @@ class Background:
 
 
 @pytest.fixture
-def client(make_client: Make, state_dir: Path | None, collector: Any, make_campaign: Any) -> Any:
+def client(make_client, state_dir, collector, make_campaign):
     for name in "abc":
         collector.add(make_campaign(name))
     return make_client(state_dir=state_dir, fetched=("a", "b", "c"))
 
 
 @pytest.fixture
-def background(client: Any, fake_time: Any) -> Background:
+def background(client, fake_time):
     return Background(client, fake_time)
 
 
 @pytest.mark.deep
-def test_a_server_that_is_down_for_a_day_is_asked_a_few_times(
-    client: Any, background: Background, steering: Any
-) -> None:
+def test_a_server_that_is_down_for_a_day_is_asked_a_few_times(client, background, steering):
     for name in "abc":
         client.contribute(name, 52_000)
     steering.failures[""] = DOWN
@@ -192,8 +187,8 @@ def test_a_server_that_is_down_for_a_day_is_asked_a_few_times(
 
 
 def test_what_can_not_pass_is_asked_every_five_minutes_and_holds_up_nothing(
-    client: Any, background: Background, steering: Any
-) -> None:
+    client, background, steering
+):
     for name in "abc":
         client.contribute(name, 52_000)
     steering.failures["a"] = BROKEN
@@ -203,9 +198,7 @@ def test_what_can_not_pass_is_asked_every_five_minutes_and_holds_up_nothing(
     assert background.rounds <= 30
 
 
-def test_one_failure_after_another_never_makes_it_spin(
-    client: Any, background: Background, steering: Any, fake_time: Any
-) -> None:
+def test_one_failure_after_another_never_makes_it_spin(client, background, steering, fake_time):
     """A campaign's wait runs out while the server is put off, and the other way round."""
     client.contribute("a", 52_000)
     steering.failures["a"] = AGAIN
@@ -218,9 +211,7 @@ def test_one_failure_after_another_never_makes_it_spin(
     assert background.rounds <= 100
 
 
-def test_a_contribution_does_not_end_the_wait(
-    client: Any, background: Background, steering: Any
-) -> None:
+def test_a_contribution_does_not_end_the_wait(client, background, steering):
     """A host that contributes a thousand times asks a server that is down no more often."""
     steering.failures[""] = DOWN
     client.contribute("a", 52_000)
@@ -231,7 +222,7 @@ def test_a_contribution_does_not_end_the_wait(
     assert len(steering.asked) == 1
 
 
-def test_a_campaign_that_is_wanted_is_fetched(make_client: Make, tape: Any, fake_time: Any) -> None:
+def test_a_campaign_that_is_wanted_is_fetched(make_client, tape, fake_time):
     client = make_client()
     background = Background(client, fake_time)
     with pytest.raises(CampaignNotFetched):
@@ -244,8 +235,8 @@ def test_a_campaign_that_is_wanted_is_fetched(make_client: Make, tape: Any, fake
 
 
 def test_a_campaign_that_can_not_be_had_says_why_and_is_asked_for_seldom(
-    make_client: Make, tape: Any, fake_time: Any
-) -> None:
+    make_client, tape, fake_time
+):
     client = make_client()
     background = Background(client, fake_time)
     for campaign_id in ("unknown", "income"):

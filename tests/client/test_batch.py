@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign, Charge
+from geoveil.campaign import Charge
 from geoveil.client import (
     Contribution,
     DeliveryStatus,
-    InMemoryCollector,
     InMemoryTransport,
-    Policy,
     Rejection,
     ReportBuilder,
     Transport,
@@ -50,7 +48,7 @@ def numbers(batch: Any) -> list[int]:
     return [int.from_bytes(r.report_id) for r in batch.request().reports]
 
 
-def test_nothing_makes_no_request() -> None:
+def test_nothing_makes_no_request():
     assert list(gather([])) == []
 
 
@@ -59,13 +57,13 @@ def test_nothing_makes_no_request() -> None:
     ("count", "sizes"),
     [(1, [1]), (10_000, [10_000]), (10_001, [10_000, 1]), (20_000, [10_000] * 2)],
 )
-def test_at_most_ten_thousand_reports(count: int, sizes: list[int]) -> None:
+def test_at_most_ten_thousand_reports(count, sizes):
     batches = list(gather(contribution(i) for i in range(count)))
     assert [len(b.contributions) for b in batches] == sizes
     assert [n for b in batches for n in numbers(b)] == list(range(count))
 
 
-def test_at_most_four_mebibytes() -> None:
+def test_at_most_four_mebibytes():
     batches = list(gather(contribution(i, answers=10_000) for i in range(50)))
     sizes = [b.request().ByteSize() for b in batches]
     assert max(sizes) <= FOUR_MIB
@@ -76,7 +74,7 @@ def test_at_most_four_mebibytes() -> None:
     assert min(sizes[:-1]) > FOUR_MIB - len(one.report) - 6 * 50
 
 
-def test_each_request_is_for_one_campaign() -> None:
+def test_each_request_is_for_one_campaign():
     mixed = [contribution(i, campaign_id="ab"[i % 2]) for i in range(10)]
     batches = {b.campaign_id: b for b in gather(mixed)}
     assert numbers(batches["a"]) == [0, 2, 4, 6, 8]
@@ -85,12 +83,12 @@ def test_each_request_is_for_one_campaign() -> None:
     assert [c.report for c in batches["a"].contributions] == [c.report for c in mixed[::2]]
 
 
-def test_each_request_is_for_one_digest() -> None:
+def test_each_request_is_for_one_digest():
     changed = [replace(contribution(i), digest=bytes([i % 2] * 32)) for i in range(6)]
     assert {b.digest[0]: numbers(b) for b in gather(changed)} == {0: [0, 2, 4], 1: [1, 3, 5]}
 
 
-def test_each_request_is_for_one_period() -> None:
+def test_each_request_is_for_one_period():
     """Two reports of one participant would be known to belong together."""
     later = [replace(contribution(i), period=i % 3) for i in range(7)]
     batches = list(gather(later))
@@ -98,7 +96,7 @@ def test_each_request_is_for_one_period() -> None:
     assert all(len({c.period for c in b.contributions}) == 1 for b in batches)
 
 
-def test_batches_come_as_they_fill() -> None:
+def test_batches_come_as_they_fill():
     read = 0
 
     def endless() -> Any:
@@ -116,7 +114,7 @@ def result(status: int, **more: Any) -> report_pb2.ReportResult:
     return report_pb2.ReportResult(status=status, **more)  # type: ignore[arg-type]
 
 
-def test_results_are_read_in_order() -> None:
+def test_results_are_read_in_order():
     (batch,) = gather(contribution(i) for i in range(3))
     outcomes = batch.results(
         collector_pb2.SubmitReportsResponse(
@@ -132,16 +130,14 @@ def test_results_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize("statuses", [[], [1, 1], [1, 1, 1, 1], [1, 0, 1], [1, 9, 1]])
-def test_results_that_break_the_contract_prove_nothing(statuses: list[int]) -> None:
+def test_results_that_break_the_contract_prove_nothing(statuses):
     (batch,) = gather(contribution(i) for i in range(3))
     response = collector_pb2.SubmitReportsResponse(results=[result(s) for s in statuses])
     with pytest.raises(TransportError, match="INTERNAL: the server gave"):
         batch.results(response)
 
 
-def test_many_devices_share_a_transport(
-    campaign: Campaign, policy: Policy, collector: InMemoryCollector
-) -> None:
+def test_many_devices_share_a_transport(campaign, policy, collector):
     """What a kiosk does: one builder, many values, few requests, every report counted once."""
     transport: Transport = InMemoryTransport(collector)
     builder = ReportBuilder(policy=policy)

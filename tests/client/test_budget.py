@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ def dollars(epsilon: float) -> GeoPrivacy:
 
 
 @pytest.fixture
-def names(collector: Any, make_campaign: Any) -> tuple[str, ...]:
+def names(collector, make_campaign):
     """Five campaigns about one income, each for ε = 1 per 8,000 dollars."""
     names = tuple(f"c{i}" for i in range(5))
     for name in names:
@@ -28,9 +27,7 @@ def names(collector: Any, make_campaign: Any) -> tuple[str, ...]:
     return names
 
 
-def test_a_lifetime_is_spent_over_all_campaigns(
-    make_either: Make, state_dir: Path | None, names: tuple[str, ...], make_source: Any
-) -> None:
+def test_a_lifetime_is_spent_over_all_campaigns(make_either, state_dir, names, make_source):
     policy = Policy({"household income": Limit(campaign=dollars(1), lifetime=dollars(2.5))})
     source = make_source(0)
     client = make_either(state_dir=state_dir, policy=policy, fetched=names, source=source)
@@ -50,9 +47,7 @@ def test_a_lifetime_is_spent_over_all_campaigns(
     assert client.contribute(names[0], 1) == client.history()[0]
 
 
-def test_a_limit_of_one_campaign_alone_is_that_of_all(
-    make_either: Make, names: tuple[str, ...]
-) -> None:
+def test_a_limit_of_one_campaign_alone_is_that_of_all(make_either, names):
     """Else any number of campaigns might each have it; only "unbounded" says so."""
     unbounded = Limit(campaign=dollars(1), lifetime="unbounded")
     freely = make_either(policy=Policy({"household income": unbounded}), fetched=names)
@@ -67,9 +62,7 @@ def test_a_limit_of_one_campaign_alone_is_that_of_all(
     assert Limit(campaign=dollars(1), windows=(window,)).lifetime is None
 
 
-def test_a_value_is_not_looked_at_where_there_is_no_room(
-    make_either: Make, names: tuple[str, ...]
-) -> None:
+def test_a_value_is_not_looked_at_where_there_is_no_room(make_either, names):
     policy = Policy({"household income": dollars(1)})
     client = make_either(policy=policy, fetched=names)
     client.contribute(names[0], 52_000)
@@ -77,16 +70,14 @@ def test_a_value_is_not_looked_at_where_there_is_no_room(
         client.contribute(names[1], "52000")
 
 
-def test_a_privacy_as_a_limit_is_for_one_and_for_all(
-    make_either: Make, names: tuple[str, ...]
-) -> None:
+def test_a_privacy_as_a_limit_is_for_one_and_for_all(make_either, names):
     client = make_either(policy=Policy({"household income": dollars(1)}), fetched=names)
     client.contribute(names[0], 52_000)
     with pytest.raises(BudgetExceeded, match="lifetime"):
         client.contribute(names[1], 52_000)
 
 
-def test_a_window_slides(make_either: Make, names: tuple[str, ...], fake_time: Any) -> None:
+def test_a_window_slides(make_either, names, fake_time):
     window = Window(limit=dollars(2), length=30 * DAY)
     policy = Policy({"household income": Limit(campaign=dollars(1), windows=(window,))})
     client = make_either(policy=policy, fetched=names)
@@ -112,9 +103,7 @@ def test_a_window_slides(make_either: Make, names: tuple[str, ...], fake_time: A
     assert raised.value.frees == start + 85 * DAY
 
 
-def test_a_clock_set_forward_and_back_gives_no_room(
-    make_either: Make, names: tuple[str, ...], fake_time: Any
-) -> None:
+def test_a_clock_set_forward_and_back_gives_no_room(make_either, names, fake_time):
     window = Window(limit=dollars(1), length=30 * DAY)
     policy = Policy({"household income": Limit(campaign=dollars(1), windows=(window,))})
     client = make_either(policy=policy, fetched=names)
@@ -129,8 +118,8 @@ def test_a_clock_set_forward_and_back_gives_no_room(
 
 
 def test_the_limit_of_one_campaign_holds_for_all_its_periods(
-    make_either: Make, collector: Any, make_campaign: Any, fake_time: Any
-) -> None:
+    make_either, collector, make_campaign, fake_time
+):
     collector.add(make_campaign("daily", period=DAY))
     policy = Policy({"household income": Limit(campaign=dollars(3))})
     client = make_either(policy=policy, fetched=("daily",))
@@ -143,7 +132,7 @@ def test_the_limit_of_one_campaign_holds_for_all_its_periods(
     assert len(client.history()) == 3
 
 
-def test_attributes_have_budgets_of_their_own(make_either: Make, collector: Any) -> None:
+def test_attributes_have_budgets_of_their_own(make_either, collector):
     policy = Policy(
         {
             "household income": dollars(1),
@@ -165,9 +154,7 @@ def test_attributes_have_budgets_of_their_own(make_either: Make, collector: Any)
     ]
 
 
-def test_what_was_spent_outlives_the_client_and_its_policy(
-    make_either: Make, tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_what_was_spent_outlives_the_client_and_its_policy(make_either, tmp_path, names):
     """A limit that is added later counts what was spent before it."""
     settings: dict[str, Any] = {"state_dir": tmp_path / "state"}
     client = make_either(**settings, fetched=names)
@@ -181,9 +168,7 @@ def test_what_was_spent_outlives_the_client_and_its_policy(
         again.contribute(names[3], 52_000)
 
 
-def test_rejected_and_expired_reports_stay_spent(
-    make_either: Make, names: tuple[str, ...], collector: Any, fake_time: Any
-) -> None:
+def test_rejected_and_expired_reports_stay_spent(make_either, names, collector, fake_time):
     """The server has seen the one and may have seen the other."""
     policy = Policy({"household income": Limit(campaign=dollars(1), lifetime=dollars(2))})
     client = make_either(policy=policy, fetched=names)
@@ -199,9 +184,7 @@ def test_rejected_and_expired_reports_stay_spent(
     assert [b.spent for b in client.budgets()] == [2.0]
 
 
-def test_one_name_in_two_units_is_two_attributes(
-    make_either: Make, collector: Any, make_campaign: Any
-) -> None:
+def test_one_name_in_two_units_is_two_attributes(make_either, collector, make_campaign):
     """A policy has one unit for a name; the other is refused, and never summed with it."""
     euro = Attribute(name="household income", unit="euro")
     collector.add(make_campaign("e", attribute=euro, privacy=GeoPrivacy(1, 8000, "euro")))

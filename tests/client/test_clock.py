@@ -40,7 +40,7 @@ def dollars(epsilon: float) -> GeoPrivacy:
 
 
 @pytest.fixture
-def policy() -> Policy:
+def policy():
     """One answer in a century."""
     window = Window(limit=dollars(1), length=CENTURY)
     return Policy({"household income": Limit(campaign=dollars(1), windows=(window,))})
@@ -77,15 +77,15 @@ def test_every_call_works_at_the_ends_of_the_calendar(
 
 
 @pytest.mark.parametrize("now", [datetime(2026, 5, 1), datetime.min, "2026-05-01", None, 1.8e9])
-def test_a_clock_that_tells_no_date_is_refused(make_either: Make, fake_time: Any, now: Any) -> None:
+def test_a_clock_that_tells_no_date_is_refused(make_either, fake_time, now):
     client = make_either(timing=replace(fake_time.timing(), now=lambda: now))
     with pytest.raises(ParameterError, match=r"timing\.now must be a date with a time zone"):
         client.budgets()
 
 
 def test_a_clock_that_jumps_opens_no_window_when_it_comes_back(
-    make_either: Make, state_dir: Path | None, collector: Any, make_campaign: Any, fake_time: Any
-) -> None:
+    make_either, state_dir, collector, make_campaign, fake_time
+):
     collector.add(make_campaign("other"))
     client = make_either(state_dir=state_dir, fetched=("income", "other"))
     today = fake_time.date
@@ -100,8 +100,8 @@ def test_a_clock_that_jumps_opens_no_window_when_it_comes_back(
 
 
 def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
-    make_either: Make, state_dir: Path | None, campaign: Any, fake_time: Any, steering: Any
-) -> None:
+    make_either, state_dir, campaign, fake_time, steering
+):
     client = make_either(state_dir=state_dir, fetched=("income",))
     client.contribute("income", 52_000)
     steering.results = []  # no answer that counts
@@ -115,9 +115,7 @@ def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
         assert client.history()[0].status is status
 
 
-def test_a_client_that_forgets_says_so_once(
-    make_either: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_forgets_says_so_once(make_either, tmp_path, caplog):
     _say_that_all_is_forgotten.cache_clear()
     # A fleet simulated in this process before may have kept that module quiet.
     with caplog.at_level(logging.WARNING, "geoveil.client.device_session"):

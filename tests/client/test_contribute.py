@@ -4,12 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign, digest, encode, seal
+from geoveil.campaign import digest, encode, seal
 from geoveil.client import (
     CampaignNotFetched,
     CampaignNotOpen,
@@ -34,9 +33,7 @@ def forbidden(request: Any) -> Any:
     raise AssertionError("the network was used")
 
 
-def test_a_value_becomes_one_report_that_waits(
-    make_either: Make, state_dir: Path | None, tape: Any, campaign: Campaign, make_source: Any
-) -> None:
+def test_a_value_becomes_one_report_that_waits(make_either, state_dir, tape, campaign, make_source):
     source = make_source(3)
     client = make_either(state_dir=state_dir, fetched=("income",), source=source)
     tape.before = forbidden
@@ -67,8 +64,8 @@ def test_a_value_becomes_one_report_that_waits(
 
 
 def test_contributing_again_is_the_receipt_whatever_the_value(
-    make_either: Make, state_dir: Path | None, tape: Any, make_source: Any
-) -> None:
+    make_either, state_dir, tape, make_source
+):
     source = make_source(0)
     client = make_either(state_dir=state_dir, fetched=("income",), source=source)
     tape.before = forbidden
@@ -84,9 +81,7 @@ def test_contributing_again_is_the_receipt_whatever_the_value(
     assert not kept.fresh
 
 
-def test_the_receipt_outlives_the_client_and_shows_what_became_of_it(
-    make_either: Make, tmp_path: Path, tape: Any
-) -> None:
+def test_the_receipt_outlives_the_client_and_shows_what_became_of_it(make_either, tmp_path, tape):
     first = make_either(state_dir=tmp_path / "state", fetched=("income",))
     kept = first.contribute("income", 52_000)
     first.close(0)
@@ -102,7 +97,7 @@ def test_the_receipt_outlives_the_client_and_shows_what_became_of_it(
     assert sent.acknowledged
 
 
-def test_clients_in_memory_do_not_share_what_they_drew(make_either: Make) -> None:
+def test_clients_in_memory_do_not_share_what_they_drew(make_either):
     ids = {make_either(fetched=("income",)).contribute("income", 1).report_id for _ in range(5)}
     assert len(ids) == 5
 
@@ -137,8 +132,8 @@ BAD_PLACES: dict[str, Any] = {
     ],
 )
 def test_a_bad_value_costs_nothing_and_a_good_one_still_counts(
-    make_either: Make, tape: Any, make_source: Any, campaign_id: str, value: Any, good: Any
-) -> None:
+    make_either, tape, make_source, campaign_id, value, good
+):
     source = make_source(0)
     client = make_either(source=source, fetched=("income", "places"))
     with pytest.raises(PrivateValueError):
@@ -150,7 +145,7 @@ def test_a_bad_value_costs_nothing_and_a_good_one_still_counts(
 
 
 @pytest.mark.parametrize("place", [(2.35, 48.86), (106.02, -40.72), (-73.98, 42.0), (0.0, 90.0)])
-def test_places_outside_the_area_take_part(make_either: Make, place: Any) -> None:
+def test_places_outside_the_area_take_part(make_either, place):
     """Staying silent would tell where a person is not."""
     assert (
         make_either(fetched=("places",)).contribute("places", place).status
@@ -158,9 +153,7 @@ def test_places_outside_the_area_take_part(make_either: Make, place: Any) -> Non
     )
 
 
-def test_a_campaign_that_is_not_here_is_not_waited_for(
-    make_either: Make, tape: Any, make_source: Any
-) -> None:
+def test_a_campaign_that_is_not_here_is_not_waited_for(make_either, tape, make_source):
     source = make_source(0)
     client = make_either(source=source)
     with pytest.raises(CampaignNotFetched, match=r"call fetch\('income'\)") as raised:
@@ -173,7 +166,7 @@ def test_a_campaign_that_is_not_here_is_not_waited_for(
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 65, 3, None])
-def test_what_can_not_be_an_id_is_refused(make_either: Make, tape: Any, bad: Any) -> None:
+def test_what_can_not_be_an_id_is_refused(make_either, tape, bad):
     client = make_either()
     with pytest.raises(ParameterError, match="campaign_id"):
         client.contribute(bad, 52_000)
@@ -192,8 +185,8 @@ def test_what_can_not_be_an_id_is_refused(make_either: Make, tape: Any, bad: Any
     ],
 )
 def test_the_clock_of_the_device_says_whether_a_campaign_is_open(
-    make_either: Make, fake_time: Any, make_source: Any, date: datetime, state: str | None
-) -> None:
+    make_either, fake_time, make_source, date, state
+):
     source = make_source(0)
     client = make_either(fetched=("income",), source=source)
     fake_time.date = date
@@ -206,7 +199,7 @@ def test_the_clock_of_the_device_says_whether_a_campaign_is_open(
     assert source.draws == []
 
 
-def test_a_receipt_stays_after_the_campaign_has_closed(make_either: Make, fake_time: Any) -> None:
+def test_a_receipt_stays_after_the_campaign_has_closed(make_either, fake_time):
     client = make_either(fetched=("income",))
     receipt = client.contribute("income", 52_000)
     fake_time.date = datetime(2028, 1, 1, tzinfo=UTC)
@@ -214,8 +207,8 @@ def test_a_receipt_stays_after_the_campaign_has_closed(make_either: Make, fake_t
 
 
 def test_a_policy_that_became_stricter_holds_for_campaigns_fetched_before(
-    make_either: Make, tmp_path: Path, make_source: Any
-) -> None:
+    make_either, tmp_path, make_source
+):
     make_either(state_dir=tmp_path / "state", fetched=("income",)).close()
     stricter = Policy({"household income": Limit(campaign=GeoPrivacy(0.5, 8000, "dollar"))})
     source = make_source(0)
@@ -226,20 +219,15 @@ def test_a_policy_that_became_stricter_holds_for_campaigns_fetched_before(
     assert client.history() == ()
 
 
-def test_predictable_bits_are_refused(make_either: Make) -> None:
+def test_predictable_bits_are_refused(make_either):
     with pytest.raises(ParameterError, match="source must be a RandomSource whose bits nobody"):
         make_either(source=SeededSource(1))
 
 
 @pytest.mark.deep(keep=2)
 def test_more_campaigns_than_are_kept_at_hand_are_fetched_once(
-    make_either: Make,
-    state_dir: Path | None,
-    tape: Any,
-    collector: Any,
-    make_campaign: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    make_either, state_dir, tape, collector, make_campaign, monkeypatch
+):
     monkeypatch.setattr(device_session, "_MOST_CAMPAIGN_BYTES", 30 * len(encode(make_campaign())))
     names = [f"c{i}" for i in range(70)]
     for name in names:

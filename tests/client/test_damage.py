@@ -59,7 +59,7 @@ CHARGES = [
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(tmp_path):
     return tmp_path / "state"
 
 
@@ -83,9 +83,7 @@ def execute(state: Path, statement: str) -> int:
 
 
 @pytest.mark.parametrize("change", [*CHANGES, *CHARGES])
-def test_a_row_that_was_changed_is_not_believed(
-    waiting: Any, make_either: Make, state: Path, tape: Any, change: str
-) -> None:
+def test_a_row_that_was_changed_is_not_believed(waiting, make_either, state, tape, change):
     """Neither by the client that has the file open, nor by the next."""
     where = "WHERE campaign_id = 'second'"
     table = "charge" if change in CHARGES else "report"
@@ -108,16 +106,14 @@ def test_a_row_that_was_changed_is_not_believed(
         make_either(state_dir=state, policy=POLICY)
 
 
-def test_without_damage_all_is_delivered(waiting: Any) -> None:
+def test_without_damage_all_is_delivered(waiting):
     """The control."""
     assert waiting.flush().acknowledged == 3
     assert len(waiting.history()) == 3
 
 
 @pytest.mark.parametrize("change", ["envelope = x'00'", "digest = x'00'", "seen = 0"])
-def test_a_campaign_that_was_changed_is_not_believed(
-    waiting: Any, make_either: Make, state: Path, change: str
-) -> None:
+def test_a_campaign_that_was_changed_is_not_believed(waiting, make_either, state, change):
     assert execute(state, f"UPDATE campaign SET {change} WHERE campaign_id = 'third'") == 1
     waiting.close(0)
     with pytest.raises(JournalError, match="row of 'third'"):
@@ -138,9 +134,7 @@ def test_a_campaign_that_was_changed_is_not_believed(
         "DELETE FROM charge WHERE campaign_id = 'second'",
     ],
 )
-def test_a_file_that_lacks_a_part_is_not_used(
-    waiting: Any, make_either: Make, state: Path, statement: str
-) -> None:
+def test_a_file_that_lacks_a_part_is_not_used(waiting, make_either, state, statement):
     execute(state, statement)
     with pytest.raises(JournalError):  # while the first, which is open, keeps the mark
         make_either(state_dir=state, policy=POLICY)
@@ -225,7 +219,7 @@ class Written:
 
 
 @pytest.fixture
-def written(make_campaign: Any, make_source: Any, fake_time: Any, tmp_path: Path) -> Written:
+def written(make_campaign, make_source, fake_time, tmp_path):
     weekly = {"opens": OPENS, "closes": OPENS + 20 * WEEK, "period": WEEK}
     campaigns = [*map(make_campaign, ("a", "b", "c", "d")), make_campaign("weekly", **weekly)]
     return Written(campaigns, make_source, type(fake_time), tmp_path)
@@ -246,7 +240,7 @@ def interesting(name: str, content: bytes, random: Random) -> list[int]:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_byte_that_is_wrong_is_noticed_or_changes_nothing(written: Written, closed: bool) -> None:
+def test_a_byte_that_is_wrong_is_noticed_or_changes_nothing(written, closed):
     """In any file of the directory; all bytes were tried once, here are some."""
     files = written.write(closed=closed)
     expected = written.use(files)
@@ -275,9 +269,7 @@ def mixed(files: dict[str, bytes], others: dict[str, bytes], *names: str) -> dic
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("suffixes", [("",), ("-wal",), ("", "-wal")])
 @pytest.mark.parametrize("of", ["another device", "an earlier time", "nothing"])
-def test_files_that_do_not_belong_together_are_not_used(
-    written: Written, suffixes: tuple[str, ...], of: str
-) -> None:
+def test_files_that_do_not_belong_together_are_not_used(written, suffixes, of):
     """The log of one file would else be applied to another, without an error of SQLite's."""
     names = [f"{FILE_NAME}{suffix}" for suffix in suffixes]
     files = written.write(closed=False)
@@ -296,7 +288,7 @@ def test_files_that_do_not_belong_together_are_not_used(
 
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("weeks", [1, 3, 5, None])
-def test_an_older_copy_of_the_file_is_not_used(written: Written, weeks: int | None) -> None:
+def test_an_older_copy_of_the_file_is_not_used(written, weeks):
     """It has forgotten what was answered since; so has a new one, in place of one that is gone."""
     files = written.write(closed=True)
     older = {} if weeks is None else written.write(closed=True, weeks=weeks)
@@ -304,7 +296,7 @@ def test_an_older_copy_of_the_file_is_not_used(written: Written, weeks: int | No
         written.use(mixed(files, older, FILE_NAME))
 
 
-def test_a_page_of_another_device_is_not_believed(written: Written) -> None:
+def test_a_page_of_another_device_is_not_believed(written):
     """The page is of a file that is the same in all else, and its rows have right checksums."""
     files, others = (written.write(closed=True, first=first) for first in (0, 40))
     content, other = files[FILE_NAME], others[FILE_NAME]
@@ -319,9 +311,7 @@ def test_a_page_of_another_device_is_not_believed(written: Written) -> None:
     assert changed == 2  # reports, and what tells of rows
 
 
-def test_a_journal_of_an_earlier_format_is_refused_and_stays_as_it_is(
-    waiting: Any, make_either: Make, state: Path
-) -> None:
+def test_a_journal_of_an_earlier_format_is_refused_and_stays_as_it_is(waiting, make_either, state):
     waiting.close(0)
     with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
         connection.execute("PRAGMA user_version = 6")

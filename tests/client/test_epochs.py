@@ -5,7 +5,7 @@ import re
 import sqlite3
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -96,7 +96,7 @@ Devices = Callable[..., Client]
 
 
 @pytest.fixture
-def device(fake_time: FakeTime, state_dir: Path | None) -> Iterator[Devices]:
+def device(fake_time, state_dir):
     """Makes clients on one state directory and clock that have fetched all campaigns."""
     made: list[Client] = []
 
@@ -132,9 +132,7 @@ def readings(client: Client) -> Any:
     return client._session.journal.readings("income", "dollar", "Number()")
 
 
-def test_ten_campaigns_and_all_their_weeks_cost_one_reading(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_ten_campaigns_and_all_their_weeks_cost_one_reading(device, fake_time):
     """Control: a policy without an epoch, and the same questions cost their sum."""
     asked = [campaign(f"c{i}", 1.0 / (1 + i % 3), period=WEEK) for i in range(10)]
     client = device(*asked)
@@ -155,7 +153,7 @@ def test_ten_campaigns_and_all_their_weeks_cost_one_reading(
     assert spent(client) == 1.0
 
 
-def test_without_an_epoch_every_answer_has_noise_of_its_own(device: Devices) -> None:
+def test_without_an_epoch_every_answer_has_noise_of_its_own(device):
     client = device(campaign("a"), campaign("b"), of=limit(epoch=None))
     told = {number(client.contribute(name, 50_000.0)) for name in "ab"}
     assert len(told) == 2
@@ -164,7 +162,7 @@ def test_without_an_epoch_every_answer_has_noise_of_its_own(device: Devices) -> 
 
 
 @pytest.mark.deep(keep=0)
-def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path: Path) -> None:
+def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path):
     """200 devices: the mean distance of answers at ε/4 is 4/ε; α = 1e-6 (4.9 standard errors).
 
     Control: of those at ε it is 1/ε.
@@ -188,7 +186,7 @@ def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path: Path) -> None:
     assert means[1] == pytest.approx(1.0, abs=4.9 * 1.0 / 200**0.5)
 
 
-def test_the_next_epoch_is_read_anew_and_paid_for(device: Devices, fake_time: FakeTime) -> None:
+def test_the_next_epoch_is_read_anew_and_paid_for(device, fake_time):
     client = device(campaign("weekly", period=WEEK))
     first = client.contribute("weekly", 50_000.0)
     (reading,) = readings(client)
@@ -204,7 +202,7 @@ def test_the_next_epoch_is_read_anew_and_paid_for(device: Devices, fake_time: Fa
 
 
 @pytest.mark.deep(keep=0)
-def test_when_the_first_epoch_begins_is_drawn(fake_time: FakeTime) -> None:
+def test_when_the_first_epoch_begins_is_drawn(fake_time):
     """Uniform over an epoch's length, whatever the value: n = 200, α = 1e-6 (Kolmogorov)."""
     shares = []
     for i in range(200):
@@ -226,9 +224,7 @@ def test_when_the_first_epoch_begins_is_drawn(fake_time: FakeTime) -> None:
     assert 0 <= ordered[0] < ordered[-1] < 1
 
 
-def test_an_epoch_that_the_limit_has_no_room_for_is_refused(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_an_epoch_that_the_limit_has_no_room_for_is_refused(device, fake_time):
     """Before anything is drawn; what is answered from the reading goes on."""
     client = device(campaign("a", period=WEEK), campaign("b"), of=limit(lifetime=1.5))
     client.contribute("a", 50_000.0)
@@ -241,7 +237,7 @@ def test_an_epoch_that_the_limit_has_no_room_for_is_refused(
     assert spent(client) == 1.0
 
 
-def test_a_window_counts_readings_when_they_told_last(device: Devices, fake_time: FakeTime) -> None:
+def test_a_window_counts_readings_when_they_told_last(device, fake_time):
     """A reading of long ago, told today, counts today."""
     of = limit(windows=(Window(limit=dollars(1.0), length=2 * WEEK),))
     client = device(campaign("a", period=WEEK / 7), of=of)
@@ -259,9 +255,7 @@ def test_a_window_counts_readings_when_they_told_last(device: Devices, fake_time
     assert spent(client) == 2.0
 
 
-def test_each_campaign_pays_for_the_epochs_that_it_asks_in(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_each_campaign_pays_for_the_epochs_that_it_asks_in(device, fake_time):
     """Its own limit: 1 for its first epoch, nothing for more weeks of it, and no room for two."""
     client = device(campaign("a", period=WEEK), campaign("b", 0.5), of=limit(most=1.5))
     client.contribute("b", 50_000.0)
@@ -276,7 +270,7 @@ def test_each_campaign_pays_for_the_epochs_that_it_asks_in(
     assert spent(client) == 1.0
 
 
-def test_what_is_not_nested_costs_its_sum(device: Devices) -> None:
+def test_what_is_not_nested_costs_its_sum(device):
     """Answers drawn before the policy had an epoch, or after it lost it, count in full."""
     for of in (limit(epoch=None), limit(), limit(epoch=None)):
         client = device(campaign("a"), campaign("b"), campaign("c"), campaign("d"), of=of)
@@ -288,9 +282,7 @@ def test_what_is_not_nested_costs_its_sum(device: Devices) -> None:
     assert spent(client) == 3.0
 
 
-def test_a_clock_that_jumps_never_makes_anything_cheaper(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_a_clock_that_jumps_never_makes_anything_cheaper(device, fake_time):
     """Each reading is charged, whenever it is dated; an epoch once read is never read again."""
     client = device(campaign("a", period=WEEK))
     start = fake_time.date
@@ -308,9 +300,7 @@ def test_a_clock_that_jumps_never_makes_anything_cheaper(
     assert {receipt.report_id for receipt in client.history()} == before
 
 
-def test_a_shorter_epoch_goes_on_where_the_last_one_ends(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_a_shorter_epoch_goes_on_where_the_last_one_ends(device, fake_time):
     client = device(campaign("a", period=WEEK))
     client.contribute("a", 50_000.0)
     (reading,) = readings(client)
@@ -326,9 +316,7 @@ def test_a_shorter_epoch_goes_on_where_the_last_one_ends(
     assert spent(client) == 2.0
 
 
-def test_a_rate_above_the_reading_s_is_refused_until_the_epoch_ends(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_a_rate_above_the_reading_s_is_refused_until_the_epoch_ends(device, fake_time):
     with pytest.raises(PolicyRefused, match="in an epoch"):
         device(campaign("dear", 1.5))
     client = device(campaign("a"))
@@ -345,7 +333,7 @@ def test_a_rate_above_the_reading_s_is_refused_until_the_epoch_ends(
     assert spent(client) == 3.0
 
 
-def test_places_and_planes_have_readings_of_their_own(fake_time: FakeTime) -> None:
+def test_places_and_planes_have_readings_of_their_own(fake_time):
     """A point is never taken for one of another plane: two areas are read twice, and charged."""
     metres = GeoPrivacy(1.0, 500.0, "metre")
     planes = [AzimuthalEquidistant(2.35, 48.86, radius) for radius in (20_000.0, 30_000.0)]
@@ -379,7 +367,7 @@ def test_places_and_planes_have_readings_of_their_own(fake_time: FakeTime) -> No
     client.close(0)
 
 
-def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device: Devices) -> None:
+def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device):
     client = device(campaign("a"))
     with pytest.raises(PrivateValueError):
         client.contribute("a", (1.0, 2.0))
@@ -388,9 +376,7 @@ def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device: Devices)
 
 @pytest.mark.parametrize("table", ["reading", "answered", "campaign_point"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET checksum = 1"])
-def test_a_reading_that_is_missing_or_changed_is_damage(
-    fake_time: FakeTime, tmp_path: Path, table: str, change: str
-) -> None:
+def test_a_reading_that_is_missing_or_changed_is_damage(fake_time, tmp_path, table, change):
     make = partial(
         Client,
         policy=Policy({"income": limit()}),
@@ -449,7 +435,7 @@ def check_one_reading(lab: Lab, history: tuple[Receipt, ...], budgets: Any, coun
 
 @pytest.mark.deep
 @pytest.mark.parametrize("stride", [61, pytest.param(3, marks=pytest.mark.deep)])
-def test_a_device_killed_at_any_point_reads_its_value_once(stride: int, tmp_path: Path) -> None:
+def test_a_device_killed_at_any_point_reads_its_value_once(stride, tmp_path):
     def lives(point: int) -> bool:
         lab = Lab(InMemoryCollector([open_now(name) for name in NAMES]))
         state = tmp_path / str(point)
@@ -462,7 +448,7 @@ def test_a_device_killed_at_any_point_reads_its_value_once(stride: int, tmp_path
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.deep)])
-def test_two_processes_with_eight_threads_each_read_once(tmp_path: Path, times: int) -> None:
+def test_two_processes_with_eight_threads_each_read_once(tmp_path, times):
     def crowd(transport: WireTransport, state: Path) -> Any:
         with Client(
             policy=MORTAL, state_dir=state, transport=transport, release_floor_s=0
@@ -499,9 +485,7 @@ def test_two_processes_with_eight_threads_each_read_once(tmp_path: Path, times: 
 
 
 @pytest.mark.deep
-def test_neither_a_directory_nor_a_million_reports_tell_more_than_a_reading(
-    fake_time: FakeTime, tmp_path: Path
-) -> None:
+def test_neither_a_directory_nor_a_million_reports_tell_more_than_a_reading(fake_time, tmp_path):
     """80 devices, half at $50,000 and half at $58,000, 1/ε apart: any guess which of the two is
     right in a share of at most 1/(1 + e⁻¹) = 73.1 %; 75 of 80 have a probability below 1e-5.
 
@@ -561,7 +545,7 @@ def test_neither_a_directory_nor_a_million_reports_tell_more_than_a_reading(
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["read before", "not read before"])
-def test_a_process_that_forks_reads_once(tmp_path: Path, before: bool) -> None:
+def test_a_process_that_forks_reads_once(tmp_path, before):
     """The parent and its child answer others' campaigns at once, from one reading."""
     asked = [open_now(name) for name in NAMES]
     with Client(
@@ -601,7 +585,7 @@ def test_a_process_that_forks_reads_once(tmp_path: Path, before: bool) -> None:
         (lambda: limit(value=Point(4)), "value"),
     ],
 )
-def test_an_epoch_out_of_range_is_refused(call: Callable[[], object], name: str) -> None:
+def test_an_epoch_out_of_range_is_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.name == name
@@ -626,9 +610,7 @@ def question(name: str, epsilon: float = 1.0, **changes: Any) -> StatisticCampai
     return StatisticCampaign(**(fields | changes))
 
 
-def test_questions_on_a_line_are_answered_from_the_reading(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_questions_on_a_line_are_answered_from_the_reading(device, fake_time):
     """Each is g(s) of the campaign's point, which all its weeks share: one reading is charged."""
     asked = [question("a", period=WEEK), question("b", 0.25, period=WEEK), campaign("points")]
     client = device(*asked)
@@ -662,9 +644,7 @@ def test_questions_on_a_line_are_answered_from_the_reading(
         },
     ],
 )
-def test_what_no_point_answers_is_drawn_anew(
-    device: Devices, fake_time: FakeTime, changes: Any
-) -> None:
+def test_what_no_point_answers_is_drawn_anew(device, fake_time, changes):
     asked = question("a", 0.25, **changes)
     assert not asked.nests
     value = Number() if asked.dimension == 1 else Point(2)
@@ -680,9 +660,7 @@ def extrapolated(name: str, **changes: Any) -> StatisticCampaign:
     return question(name, period=WEEK, readings=Readings(every=YEAR, extrapolated=True), **changes)
 
 
-def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(device, fake_time):
     """y + (age/gap)(y − y'), both answers of the campaign's points; no longer than the gap."""
     client = device(extrapolated("a"))
     start = client.contribute("a", 20_000.0)
@@ -705,9 +683,7 @@ def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("skipped", [0.0, 0.6, 0.9])
-def test_every_extrapolated_answer_is_right_while_the_share_drifts(
-    fake_time: FakeTime, skipped: float
-) -> None:
+def test_every_extrapolated_answer_is_right_while_the_share_drifts(fake_time, skipped):
     """Readings next to without noise, of 15 devices that skip weeks, for 70 weeks: each answer is
     the share of now, to 0.01 weeks of drift. Control: were gaps below an epoch stretched to it, one
     answer in 50 or more would be a week off."""
@@ -753,9 +729,7 @@ def test_every_extrapolated_answer_is_right_while_the_share_drifts(
     assert np.mean(np.array(stretched) > 1.0) > 0.02
 
 
-def test_readings_that_are_too_close_are_not_answered_from(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_readings_that_are_too_close_are_not_answered_from(device, fake_time):
     """Once at the first reading, then as long after the second as it is after the first, and from
     the third on: the error says when, and nothing is kept or spent."""
     client = device(extrapolated("a"))
@@ -783,9 +757,7 @@ def test_readings_that_are_too_close_are_not_answered_from(
     assert client.contribute("a", 20_000.0).epoch == old.ends + YEAR
 
 
-def test_an_extrapolating_campaign_pays_for_the_reading_before_it(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_an_extrapolating_campaign_pays_for_the_reading_before_it(device, fake_time):
     """Its own limit has room for two readings and not for three; all other campaigns pay once."""
     client = device(campaign("early", period=WEEK), extrapolated("late"), of=limit(most=2.0))
     client.contribute("early", 20_000.0)
@@ -806,9 +778,7 @@ def test_an_extrapolating_campaign_pays_for_the_reading_before_it(
             device(extrapolated("third"), of=limit(most=1.5)).contribute("third", 1.0)
 
 
-def test_a_campaign_that_asks_for_readings_has_its_own(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_a_campaign_that_asks_for_readings_has_its_own(device, fake_time):
     """Without an epoch in the policy: nobody else's answers depend on how coarse they are."""
     asked = [campaign(n, e, readings=Readings(every=YEAR), period=WEEK)
              for n, e in (("a", 0.25), ("b", 1.0))]  # fmt: skip
@@ -821,7 +791,7 @@ def test_a_campaign_that_asks_for_readings_has_its_own(
     assert asked[0].total_privacy == dollars(0.25).repeated(12)
 
 
-def test_where_links_matter_every_campaign_has_a_coarser_point(device: Devices) -> None:
+def test_where_links_matter_every_campaign_has_a_coarser_point(device):
     """Epoch(finest=...): the dearest has half the rate of the reading, which is charged."""
     of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
     with pytest.raises(PolicyRefused, match="in an epoch"):
@@ -829,7 +799,7 @@ def test_where_links_matter_every_campaign_has_a_coarser_point(device: Devices) 
 
 
 @pytest.mark.deep(keep=0)
-def test_a_coarser_point_is_seldom_another_s() -> None:
+def test_a_coarser_point_is_seldom_another_s():
     """Two campaigns see one point with the probability 1/16; the control, that share of 200."""
     of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
     alike = 0
@@ -852,9 +822,7 @@ def test_a_coarser_point_is_seldom_another_s() -> None:
     assert 0 < alike < 40  # binomial(200, 1/16): outside with a probability below 1e-5
 
 
-def test_a_device_tells_in_which_part_of_an_epoch_it_reads(
-    device: Devices, fake_time: FakeTime
-) -> None:
+def test_a_device_tells_in_which_part_of_an_epoch_it_reads(device, fake_time):
     """Seven cohorts over 70 days from 1970 on: the one that its own epoch begins in."""
     every = Readings(every=timedelta(days=70), cohorts=7)
     asked = question("a", period=WEEK, readings=every)
@@ -890,9 +858,7 @@ def of_cohorts(length: timedelta, cohorts: int) -> StatisticCampaign:
         ({"cohorts": 12, "epoch": Epoch(privacy=dollars(1.0), length=YEAR + WEEK)}, []),
     ],
 )
-def test_a_cohort_is_sent_only_as_the_policy_says(
-    changes: dict[str, Any], permitted: list[int]
-) -> None:
+def test_a_cohort_is_sent_only_as_the_policy_says(changes, permitted):
     """As many parts as it permits or a divisor, of an epoch of its own length."""
     policy = Policy({"income": limit(**changes)})
     found = []
@@ -906,7 +872,7 @@ def test_a_cohort_is_sent_only_as_the_policy_says(
 
 
 @pytest.mark.parametrize("cohorts", [1, 17, -1, 2.5])
-def test_a_number_of_parts_out_of_range_is_refused(cohorts: Any) -> None:
+def test_a_number_of_parts_out_of_range_is_refused(cohorts):
     finest = Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5))
     for changes in ({"cohorts": cohorts}, {"cohorts": 4, "epoch": finest}):
         with pytest.raises(ParameterError) as caught:
@@ -940,7 +906,7 @@ def linked(first: Any, second: Any, labels: list[Any], rng: np.random.Generator)
 
 
 @pytest.mark.deep
-def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
+def test_reports_of_two_years_are_linked_by_what_points_tell():
     """10,000 people, four campaigns a year at lengths and numbers of labels of the server's choice.
 
     A policy that does not permit labels: linked as often as by the points alone, which is rare. One
@@ -978,7 +944,7 @@ def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
 
 
 @pytest.mark.deep
-def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time: FakeTime) -> None:
+def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time):
     """40 devices with clocks that jump, 40 times each: the readings in any 91 days cost at most
     what both sentences say, two of them, and in all at most what the campaign says of its dates.
 
@@ -1023,7 +989,7 @@ def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time: Fak
         timedelta(minutes=1),
     ],
 )
-def test_what_people_are_told_of_any_stretch_holds_of_one_so_long(length: timedelta) -> None:
+def test_what_people_are_told_of_any_stretch_holds_of_one_so_long(length):
     """A reading at the end of a stretch and one where the next but one begins are just more than a
     length apart: told as longer, "any 365 days" would hold three. And ε is not rounded down."""
     paid = dollars(0.1234564999)

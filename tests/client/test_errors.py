@@ -11,7 +11,6 @@ from geoveil.client import (
     CampaignNotFetched,
     CampaignNotFound,
     ClientClosed,
-    ClientError,
     FamilyMissing,
     JournalError,
     OutboxFull,
@@ -54,7 +53,7 @@ FREES = datetime(2026, 5, 1, tzinfo=UTC)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_error_is_made_again_of_its_arguments(error: ClientError, arguments: object) -> None:
+def test_an_error_is_made_again_of_its_arguments(error, arguments):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert again.args == error.args == arguments

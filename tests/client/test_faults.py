@@ -8,7 +8,6 @@ import os
 import signal
 import stat
 from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,13 +35,13 @@ FOLDER = next((str(p) for p in [Path("/dev/shm")] if p.is_dir()), None)
 
 
 @pytest.fixture
-def stride(request: pytest.FixtureRequest) -> int:
+def stride(request):
     """Every point of all tests; elsewhere every 29th, others for each server."""
     return 1 if request.config.getoption("tier") == "all" else 29
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """Every point has a state directory of its own, in which its lives flush many times."""
     with TemporaryDirectory(dir=FOLDER) as folder:
         yield Path(folder)
@@ -125,7 +124,7 @@ def check_once(lab: Lab, believed: dict[str, Any]) -> None:
 
 @pytest.mark.deep(rest=3)
 @pytest.mark.parametrize("server", SUBMITTED_TO)
-def test_a_device_killed_at_any_point_counts_once(server: str, stride: int, tmp_path: Path) -> None:
+def test_a_device_killed_at_any_point_counts_once(server, stride, tmp_path):
     def lives(point: int) -> bool:
         lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
         state = tmp_path / str(point)
@@ -147,7 +146,7 @@ def test_a_device_killed_at_any_point_counts_once(server: str, stride: int, tmp_
     assert points[-1] >= 60
 
 
-def test_the_enumeration_finds_a_device_that_sends_before_it_keeps(tmp_path: Path) -> None:
+def test_the_enumeration_finds_a_device_that_sends_before_it_keeps(tmp_path):
     """The control: a client that draws anew in every life is caught."""
 
     def forgetful(transport: WireTransport) -> Any:
@@ -169,7 +168,7 @@ def test_the_enumeration_finds_a_device_that_sends_before_it_keeps(tmp_path: Pat
     assert any(caught)
 
 
-def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_path: Path) -> None:
+def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_path):
     from datetime import timedelta
 
     lab = Lab(InMemoryCollector([campaign("daily", period=timedelta(hours=1))]))
@@ -223,9 +222,7 @@ def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_pat
 
 
 @pytest.mark.deep
-def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
-    tmp_path: Path,
-) -> None:
+def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(tmp_path):
     """The limit on the size of files stands in for a full disk: writes beyond it fail."""
     import resource
 
@@ -252,9 +249,7 @@ def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
     assert 3 <= refused <= 18  # the limits tried span those too small for all and those for none
 
 
-def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves(
-    tmp_path: Path,
-) -> None:
+def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves(tmp_path):
     lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
     state = tmp_path / "state"
     nobody = 65534
@@ -292,7 +287,7 @@ def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves
     assert lab.seen == {}
 
 
-def test_the_ledger_never_counts_less_than_the_server_has_seen(stride: int, tmp_path: Path) -> None:
+def test_the_ledger_never_counts_less_than_the_server_has_seen(stride, tmp_path):
     """At every point: what has arrived anywhere is in the ledger of the next life, in full."""
 
     def lives(point: int) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,14 +28,14 @@ REFUSING = (
 
 
 @pytest.fixture
-def client(make_either: Make, state_dir: Path | None, collector: Any, make_campaign: Any) -> Any:
+def client(make_either, state_dir, collector, make_campaign):
     """A client that has three campaigns besides the usual ones."""
     for name in NAMES:
         collector.add(make_campaign(name))
     return make_either(state_dir=state_dir, fetched=("income", *NAMES))
 
 
-def test_what_waits_is_sent_and_noted(client: Any, tape: Any, collector: Any) -> None:
+def test_what_waits_is_sent_and_noted(client, tape, collector):
     receipt = client.contribute("income", 52_000)
     assert client.flush() == ONE
     (report,) = collector.reports("income")
@@ -46,16 +45,14 @@ def test_what_waits_is_sent_and_noted(client: Any, tape: Any, collector: Any) ->
     assert len(tape.submitted) == 1
 
 
-def test_an_empty_flush_needs_no_network(client: Any, tape: Any) -> None:
+def test_an_empty_flush_needs_no_network(client, tape):
     asked = len(tape.requests)
     assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=0)
     assert len(tape.requests) == asked
 
 
 @pytest.mark.parametrize("code", sorted(RETRYABLE))
-def test_what_may_pass_is_tried_again_with_the_same_bytes(
-    client: Any, tape: Any, steering: Any, fake_time: Any, code: str
-) -> None:
+def test_what_may_pass_is_tried_again_with_the_same_bytes(client, tape, steering, fake_time, code):
     client.contribute("income", 52_000)
     tries = iter(range(3))
 
@@ -70,9 +67,7 @@ def test_what_may_pass_is_tried_again_with_the_same_bytes(
 
 
 @pytest.mark.parametrize("code", REFUSING)
-def test_what_can_not_pass_is_tried_once_per_flush(
-    client: Any, tape: Any, steering: Any, fake_time: Any, code: str
-) -> None:
+def test_what_can_not_pass_is_tried_once_per_flush(client, tape, steering, fake_time, code):
     client.contribute("income", 52_000)
     steering.failures["income"] = TransportError(code, "no")
     assert client.flush() == KEPT
@@ -87,9 +82,7 @@ def test_what_can_not_pass_is_tried_once_per_flush(
     assert len(set(tape.submitted)) == 1
 
 
-def test_exhaustion_is_waited_out_for_as_long_as_the_server_says(
-    client: Any, tape: Any, steering: Any, fake_time: Any
-) -> None:
+def test_exhaustion_is_waited_out_for_as_long_as_the_server_says(client, tape, steering, fake_time):
     client.contribute("income", 52_000)
     errors = [TransportError("RESOURCE_EXHAUSTED", retry_after_s=2.0)]
 
@@ -101,9 +94,7 @@ def test_exhaustion_is_waited_out_for_as_long_as_the_server_says(
     assert fake_time.slept == pytest.approx([0.1 + 2.0 * 1.5])
 
 
-def test_a_wait_beyond_the_deadline_is_not_begun(
-    client: Any, steering: Any, fake_time: Any
-) -> None:
+def test_a_wait_beyond_the_deadline_is_not_begun(client, steering, fake_time):
     client.contribute("income", 52_000)
     steering.failures[""] = TransportError("UNAVAILABLE", retry_after_s=60.0)
     assert client.flush(timeout_s=10.0) == KEPT
@@ -113,9 +104,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun(
 
 @pytest.mark.deep(keep=9)
 @pytest.mark.parametrize("timeout_s", [0.5, 3.0, 60.0])
-def test_one_deadline_is_over_all_tries(
-    client: Any, tape: Any, steering: Any, fake_time: Any, timeout_s: float
-) -> None:
+def test_one_deadline_is_over_all_tries(client, tape, steering, fake_time, timeout_s):
     """Requests take a second each, and none is given more time than is left."""
     client.contribute("income", 52_000)
     given: list[float] = []
@@ -133,14 +122,14 @@ def test_one_deadline_is_over_all_tries(
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e10, "10"])
-def test_the_time_of_a_flush_is_finite(client: Any, timeout_s: Any) -> None:
+def test_the_time_of_a_flush_is_finite(client, timeout_s):
     with pytest.raises(ParameterError, match="timeout_s"):
         client.flush(timeout_s)
     with pytest.raises(ParameterError, match="timeout_s"):
         client.fetch("income", timeout_s)
 
 
-def test_a_lost_answer_is_no_second_report(client: Any, tape: Any, collector: Any) -> None:
+def test_a_lost_answer_is_no_second_report(client, tape, collector):
     client.contribute("income", 52_000)
     lost = iter([True])
 
@@ -155,7 +144,7 @@ def test_a_lost_answer_is_no_second_report(client: Any, tape: Any, collector: An
     assert len(collector.reports("income")) == 1
 
 
-def test_flush_counts_what_became_of_each(client: Any, tape: Any, collector: Any) -> None:
+def test_flush_counts_what_became_of_each(client, tape, collector):
     for name in ("income", *NAMES):
         client.contribute(name, 52_000)
     collector.close("a")
@@ -167,9 +156,7 @@ def test_flush_counts_what_became_of_each(client: Any, tape: Any, collector: Any
     assert len(set(tape.submitted)) == 4
 
 
-def test_a_campaign_that_fails_does_not_hold_up_another(
-    client: Any, steering: Any, fake_time: Any
-) -> None:
+def test_a_campaign_that_fails_does_not_hold_up_another(client, steering, fake_time):
     """Each is tried as its own answers permit: for good, later, at once."""
     for name in NAMES:
         client.contribute(name, 52_000)
@@ -182,8 +169,8 @@ def test_a_campaign_that_fails_does_not_hold_up_another(
 
 
 def test_what_a_server_asks_of_one_campaign_is_kept_while_another_is_tried(
-    client: Any, steering: Any, fake_time: Any
-) -> None:
+    client, steering, fake_time
+):
     for name in NAMES:
         client.contribute(name, 52_000)
     steering.failures["a"] = TransportError("RESOURCE_EXHAUSTED", retry_after_s=60.0)
@@ -193,7 +180,7 @@ def test_what_a_server_asks_of_one_campaign_is_kept_while_another_is_tried(
     assert steering.asked.count("b") > 3
 
 
-def test_a_server_that_is_down_is_not_asked_for_every_campaign(client: Any, steering: Any) -> None:
+def test_a_server_that_is_down_is_not_asked_for_every_campaign(client, steering):
     for name in NAMES:
         client.contribute(name, 52_000)
     steering.failures[""] = TransportError("UNAUTHENTICATED", "who are you?")
@@ -201,7 +188,7 @@ def test_a_server_that_is_down_is_not_asked_for_every_campaign(client: Any, stee
     assert len(steering.asked) == 1
 
 
-def test_the_date_of_the_first_departure_stays(client: Any, steering: Any, fake_time: Any) -> None:
+def test_the_date_of_the_first_departure_stays(client, steering, fake_time):
     receipt = client.contribute("income", 1)
     assert receipt.sent is None
     steering.failures[""] = TransportError("INTERNAL")
@@ -216,9 +203,7 @@ def test_the_date_of_the_first_departure_stays(client: Any, steering: Any, fake_
     assert (arrived.settled - arrived.drawn).total_seconds() == 60
 
 
-def test_reports_of_all_kinds_go_out_as_they_were_drawn(
-    make_either: Make, tmp_path: Path, tape: Any, steering: Any
-) -> None:
+def test_reports_of_all_kinds_go_out_as_they_were_drawn(make_either, tmp_path, tape, steering):
     """Again and again, by one client after the other: the same bytes."""
     steering.failures[""] = TransportError("INTERNAL")
     client = make_either(state_dir=tmp_path / "state", fetched=("income", "places"))
@@ -238,7 +223,7 @@ class ForeignError(Exception):
     """An error of a transport that does not keep its promise."""
 
 
-def test_a_foreign_error_loses_nothing(make_either: Make, tape: Any, collector: Any) -> None:
+def test_a_foreign_error_loses_nothing(make_either, tape, collector):
     client = make_either(fetched=("income",))
     client.contribute("income", 52_000)
 
@@ -253,9 +238,7 @@ def test_a_foreign_error_loses_nothing(make_either: Make, tape: Any, collector: 
     assert len(collector.reports("income")) == 1
 
 
-def test_both_shells_take_the_same_steps(
-    shells: Any, make_source: Any, collector: Any, fake_time: Any
-) -> None:
+def test_both_shells_take_the_same_steps(shells, make_source, collector, fake_time):
     """Fail twice, lose an answer, then work: the same requests, pauses and receipts from both."""
     campaign = collector._held["income"].campaign
 

@@ -11,12 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign, encode, seal
+from geoveil.campaign import encode, seal
 from geoveil.client.transport import ForkBarrier
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 from tests.client.grpc_servers import run_script, serving
@@ -87,9 +86,7 @@ print("done")
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
 @pytest.mark.parametrize("server", ["slow", "silent"])
-async def test_no_request_is_under_way_in_a_fork(
-    kind: str, server: str, campaign: Campaign
-) -> None:
+async def test_no_request_is_under_way_in_a_fork(kind, server, campaign):
     """A slow server's answers are waited for; requests to a silent one are ended, and sent again.
 
     The requests of children are answered at once: every second one, as each parent forks with one
@@ -150,7 +147,7 @@ os.waitpid(process, 0)
 
 
 @pytest.mark.deep
-def test_a_fork_waits_for_another_thread_that_loads_grpc() -> None:
+def test_a_fork_waits_for_another_thread_that_loads_grpc():
     """Else the child would wait for that module for ever."""
     done = subprocess.run(
         [sys.executable, "-c", LOADING], capture_output=True, text=True, timeout=60, check=True
@@ -207,7 +204,7 @@ ends()
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_grpc_is_not_shut_down_while_a_process_forks() -> None:
+def test_grpc_is_not_shut_down_while_a_process_forks():
     """Else the child would wait for ever for the lock that a shutdown holds.
 
     Of scripts that had a request ended by a fork, one in six hung so on a busy machine. Left to
@@ -220,7 +217,7 @@ def test_grpc_is_not_shut_down_while_a_process_forks() -> None:
 
 
 @pytest.fixture
-def barrier() -> Iterator[ForkBarrier]:
+def barrier():
     barrier = ForkBarrier()
     yield barrier
     for _ in range(3):
@@ -239,7 +236,7 @@ def entering(barrier: ForkBarrier) -> tuple[threading.Thread, threading.Event]:
     return thread, inside
 
 
-def test_a_barrier_that_was_shut_twice_is_opened_twice(barrier: ForkBarrier) -> None:
+def test_a_barrier_that_was_shut_twice_is_opened_twice(barrier):
     """Two threads that fork at once shut it twice."""
     barrier.shut(1.0)
     barrier.shut(1.0)
@@ -251,7 +248,7 @@ def test_a_barrier_that_was_shut_twice_is_opened_twice(barrier: ForkBarrier) -> 
     assert inside.is_set()
 
 
-def test_a_barrier_that_was_never_shut_stays_open(barrier: ForkBarrier) -> None:
+def test_a_barrier_that_was_never_shut_stays_open(barrier):
     barrier.open()
     thread, inside = entering(barrier)
     thread.join(10)
@@ -260,7 +257,7 @@ def test_a_barrier_that_was_never_shut_stays_open(barrier: ForkBarrier) -> None:
     assert not entering(barrier)[1].wait(0.1)
 
 
-def test_requests_that_do_not_end_are_hurried() -> None:
+def test_requests_that_do_not_end_are_hurried():
     ended: list[float] = []
     barrier = ForkBarrier(lambda: (ended.append(time.monotonic()), barrier.leave())[0])
     barrier.enter()
@@ -270,7 +267,7 @@ def test_requests_that_do_not_end_are_hurried() -> None:
     assert barrier._inside == 0
 
 
-def test_requests_that_end_by_themselves_are_not_hurried() -> None:
+def test_requests_that_end_by_themselves_are_not_hurried():
     hurried: list[bool] = []
     barrier = ForkBarrier(lambda: hurried.append(True))
     barrier.enter()
@@ -325,9 +322,7 @@ print(status, campaign.mechanism)
     [(LAZY, True), (LAZY.replace("from geoveil.gp.lazy import lazy", CONTROL), False)],
     ids=["lazy", "control"],
 )
-def test_a_child_does_not_wait_for_what_a_thread_of_its_parent_computes(
-    script: str, ends: bool
-) -> None:
+def test_a_child_does_not_wait_for_what_a_thread_of_its_parent_computes(script, ends):
     """The control computes under a lock, as `functools.cached_property` does in Python 3.11."""
     with subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
@@ -370,7 +365,7 @@ thread.join()
 
 
 @pytest.mark.deep
-def test_a_fork_waits_for_a_thread_that_computes() -> None:
+def test_a_fork_waits_for_a_thread_that_computes():
     """And the child has the precision that is set outside of computations, 53 bits."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRECISION],

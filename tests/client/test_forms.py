@@ -110,15 +110,13 @@ def policy(times: float = 1, **more: Any) -> Policy:
 
 
 @pytest.fixture
-def asking(collector: InMemoryCollector) -> InMemoryCollector:
+def asking(collector):
     for name in ("household", "again"):
         collector.add(form(name))
     return collector
 
 
-def test_a_whole_form_is_one_report_and_one_receipt(
-    make_either: Make, asking: InMemoryCollector, state_dir: Path | None, make_source: Any
-) -> None:
+def test_a_whole_form_is_one_report_and_one_receipt(make_either, asking, state_dir, make_source):
     settings = {"policy": policy(), "state_dir": state_dir, "source": make_source(7)}
     client = make_either(fetched=("household",), **settings)
     receipt = client.contribute("household", SECRET)
@@ -140,7 +138,7 @@ def test_a_whole_form_is_one_report_and_one_receipt(
     assert again.charges == receipt.charges
 
 
-def test_the_report_is_what_the_fields_release_of_the_same_bits(make_source: Any) -> None:
+def test_the_report_is_what_the_fields_release_of_the_same_bits(make_source):
     campaign = form()
     builder = ReportBuilder(policy=policy(), source=make_source(3))
     accepted = builder.accept("household", seal(encode(campaign)))
@@ -156,7 +154,7 @@ def test_the_report_is_what_the_fields_release_of_the_same_bits(make_source: Any
     assert [answer.value for answer in made.answers] == expected
 
 
-def test_who_is_not_asked_sends_every_column(make_source: Any) -> None:
+def test_who_is_not_asked_sends_every_column(make_source):
     builder = ReportBuilder(policy=policy(), source=make_source(3))
     accepted = builder.accept("household", seal(encode(form())))
     answers = {name: value for name, value in SECRET.items() if name != "rent"}
@@ -195,9 +193,7 @@ def test_an_answer_that_is_missing_or_wrong_draws_nothing(
 @pytest.mark.parametrize(
     "answers", [{}, None, 52_000.0, [1, 2], SECRET | {"debt": 83715.0}, SECRET | {"income": -1.0}]
 )
-def test_what_is_no_form_is_refused(
-    answers: Any, make_client: Make, asking: InMemoryCollector
-) -> None:
+def test_what_is_no_form_is_refused(answers, make_client, asking):
     client = make_client(policy=policy(), fetched=("household",))
     with pytest.raises(PrivateValueError) as refused:
         client.contribute("household", answers)
@@ -205,17 +201,13 @@ def test_what_is_no_form_is_refused(
     assert client.history() == ()
 
 
-def test_a_number_of_another_kind_of_campaign_is_not_a_form(
-    make_client: Make, asking: InMemoryCollector
-) -> None:
+def test_a_number_of_another_kind_of_campaign_is_not_a_form(make_client, asking):
     client = make_client(fetched=("income",))
     with pytest.raises(PrivateValueError):
         client.contribute("income", SECRET)
 
 
-def test_each_attribute_is_charged_its_own_over_several_campaigns(
-    make_either: Make, asking: InMemoryCollector, state_dir: Path | None
-) -> None:
+def test_each_attribute_is_charged_its_own_over_several_campaigns(make_either, asking, state_dir):
     client = make_either(
         policy=policy(2), state_dir=state_dir, fetched=("household", "again"), background=False
     )
@@ -227,9 +219,7 @@ def test_each_attribute_is_charged_its_own_over_several_campaigns(
 
 
 @pytest.mark.parametrize("name", limits())
-def test_one_attribute_that_is_spent_refuses_the_whole_form(
-    name: str, make_either: Make, asking: InMemoryCollector, make_source: Any
-) -> None:
+def test_one_attribute_that_is_spent_refuses_the_whole_form(name, make_either, asking, make_source):
     tight = limits(2) | {name: limits(1)[name]}
     source = make_source(2)
     client = make_either(
@@ -245,7 +235,7 @@ def test_one_attribute_that_is_spent_refuses_the_whole_form(
     assert {b.attribute: b.spent for b in client.budgets()}["mood"] == 0.5
 
 
-def test_periods_and_windows_add_up(make_client: Make, collector: Any, fake_time: Any) -> None:
+def test_periods_and_windows_add_up(make_client, collector, fake_time):
     weekly = form("weekly", (MOOD,), period=timedelta(days=7))
     collector.add(weekly)
     most = GeoPrivacy(50, 1, "step")
@@ -271,7 +261,7 @@ def refusing(aspect: str, fields: Any = FIELDS, **settings: Any) -> PolicyRefuse
     return refused.value
 
 
-def test_an_open_field_needs_the_app_s_word() -> None:
+def test_an_open_field_needs_the_app_s_word():
     assert refusing("open field 'region'", openly={}).permitted == "none"
     refusing("open field 'region'", openly={"region": Ordinal()})
     refusing("open field 'region'", openly={"region": Choice(("north", "east"))})
@@ -283,12 +273,12 @@ def test_an_open_field_needs_the_app_s_word() -> None:
 
 
 @pytest.mark.parametrize("name", limits())
-def test_an_attribute_that_is_not_listed_is_refused(name: str) -> None:
+def test_an_attribute_that_is_not_listed_is_refused(name):
     listed = {other: limit for other, limit in limits().items() if other != name}
     assert name in refusing("attribute", limits=listed).stated
 
 
-def test_no_server_decides_how_an_answer_is_read() -> None:
+def test_no_server_decides_how_an_answer_is_read():
     def with_value(name: str, value: Any, unit: str) -> dict[str, Limit]:
         return limits() | {name: Limit(campaign=GeoPrivacy(10, 1, unit), value=value)}
 
@@ -302,7 +292,7 @@ def test_no_server_decides_how_an_answer_is_read() -> None:
     refusing("value of 'home'", limits=limits() | {"home": wide})
 
 
-def test_the_most_of_a_whole_form() -> None:
+def test_the_most_of_a_whole_form():
     private = FIELDS[:-1]
     far = form(fields=private).largest_epsilon
     assert 0 < 62.5 + 60 + 2 + 5 + 1 + 1.5 - far < 1e-4  # on the Earth 30 km are a little less
@@ -320,7 +310,7 @@ def test_the_most_of_a_whole_form() -> None:
 @pytest.mark.parametrize(
     ("fields", "more"), [(FIELDS, {}), ((MOOD, REGION), {"period": timedelta(days=30)})]
 )
-def test_what_was_shown_and_agreed_to_is_permitted(fields: Any, more: Any) -> None:
+def test_what_was_shown_and_agreed_to_is_permitted(fields, more):
     campaign = form(fields=fields, **more)
     builder = ReportBuilder(policy=Policy.permitting(campaign))
     accepted = builder.accept("household", seal(encode(campaign)))
@@ -329,7 +319,7 @@ def test_what_was_shown_and_agreed_to_is_permitted(fields: Any, more: Any) -> No
         assert builder.prepare(accepted, {f.name: SECRET[f.name] for f in fields})
 
 
-def test_a_form_that_asks_too_much_work_is_refused_before_it_is_made() -> None:
+def test_a_form_that_asks_too_much_work_is_refused_before_it_is_made():
     many = ChoiceField(name="word", options=tuple(f"word {i}" for i in range(10_000)), epsilon=1.0)
     campaign = form(fields=(many,))
     assert CampaignCost.of(encode(campaign)).work > 20_000
@@ -343,7 +333,7 @@ def test_a_form_that_asks_too_much_work_is_refused_before_it_is_made() -> None:
     [(Choice, {"options": ()}), (Choice, {"options": "yes"}), (Ordinal, {"options": ("a", "a")}),
      (Multiple, {"options": (1, 2)})],
 )  # fmt: skip
-def test_options_that_are_none_are_refused(kind: Any, arguments: Any) -> None:
+def test_options_that_are_none_are_refused(kind, arguments):
     with pytest.raises(ParameterError, match="options"):
         kind(**arguments)
 
@@ -353,13 +343,13 @@ def test_options_that_are_none_are_refused(kind: Any, arguments: Any) -> None:
     [("openly", {"region": "yes"}), ("openly", {"": Choice()}), ("openly", ["region"]),
      ("form_any_two", 3.0)],
 )  # fmt: skip
-def test_a_policy_that_is_none_is_refused(name: str, given: Any) -> None:
+def test_a_policy_that_is_none_is_refused(name, given):
     with pytest.raises(ParameterError, match=name):
         Policy({}, **{name: given})
 
 
 @pytest.mark.parametrize("unit", ["metre", "step"])
-def test_limits_of_options_are_per_option(unit: str) -> None:
+def test_limits_of_options_are_per_option(unit):
     with pytest.raises(ParameterError, match="'option'"):
         Limit(campaign=GeoPrivacy(1, 1, unit), value=Choice())
 
@@ -380,7 +370,7 @@ def take_part(transport: WireTransport, state: Path, home: tuple[float, float]) 
 
 
 @pytest.mark.parametrize("stride", [29, pytest.param(7, marks=pytest.mark.deep)])
-def test_a_device_killed_at_any_point_draws_one_form(stride: int, tmp_path: Path) -> None:
+def test_a_device_killed_at_any_point_draws_one_form(stride, tmp_path):
     def lives(point: int) -> bool:
         lab = Lab(InMemoryCollector([form(**NOW)]))
         state = tmp_path / str(point)
@@ -397,7 +387,7 @@ def test_a_device_killed_at_any_point_draws_one_form(stride: int, tmp_path: Path
     assert list(every_point(lives, stride, stride // 2))[-1] >= 20
 
 
-def test_two_processes_draw_one_form(tmp_path: Path) -> None:
+def test_two_processes_draw_one_form(tmp_path):
     lab = Lab(InMemoryCollector([form(**NOW)]))
     ended = lab.run(lambda t: take_part(t, tmp_path / "state", (2.36, 48.85)), processes=2)
     shown = [device.returned()[0][0].report_id for device in ended]
@@ -406,9 +396,7 @@ def test_two_processes_draw_one_form(tmp_path: Path) -> None:
     assert len(lab.seen["household", 0]) == 1
 
 
-def test_nothing_that_is_kept_holds_an_answer(
-    make_client: Make, asking: InMemoryCollector, tmp_path: Path
-) -> None:
+def test_nothing_that_is_kept_holds_an_answer(make_client, asking, tmp_path):
     client = make_client(policy=policy(), state_dir=tmp_path / "s", fetched=("household",))
     receipt = client.contribute("household", SECRET)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "s").iterdir())

@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import aio
 
-from geoveil.client import InMemoryCollector, TransportError
+from geoveil.client import TransportError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.client.grpc_servers import (
     REQUEST,
@@ -30,9 +30,7 @@ from tests.client.grpc_servers import (
 
 
 @either
-async def test_requests_and_answers_pass_with_their_deadline(
-    kind: Any, collector: InMemoryCollector
-) -> None:
+async def test_requests_and_answers_pass_with_their_deadline(kind, collector):
     async with (
         serving(lambda request, context: collector(request)) as (target, servicer),
         opened(kind, target) as transport,
@@ -52,7 +50,7 @@ async def test_requests_and_answers_pass_with_their_deadline(
 
 @either
 @pytest.mark.parametrize("status", [s for s in grpc.StatusCode if s is not grpc.StatusCode.OK])
-async def test_every_status_becomes_one_transport_error(kind: Any, status: grpc.StatusCode) -> None:
+async def test_every_status_becomes_one_transport_error(kind, status):
     def refuse(request: Any, context: Any) -> None:
         raise TransportError(status.name, "because\nof this")
 
@@ -104,9 +102,7 @@ TOLD = {
 
 @either
 @pytest.mark.parametrize(("told", "heard"), TOLD.values(), ids=TOLD)
-async def test_a_transport_hears_when_to_come_back(
-    kind: Any, told: bytes, heard: float | None
-) -> None:
+async def test_a_transport_hears_when_to_come_back(kind, told, heard):
     async def refuse(request: Any, context: Any) -> None:
         trailing = (("other", "text"), ("grpc-status-details-bin", told))
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "later", trailing)
@@ -118,7 +114,7 @@ async def test_a_transport_hears_when_to_come_back(
 
 
 @either
-async def test_a_server_that_hangs_costs_the_timeout_and_no_more(kind: Any) -> None:
+async def test_a_server_that_hangs_costs_the_timeout_and_no_more(kind):
     async with serving(hang) as (target, _), opened(kind, target) as transport:
         started = time.monotonic()
         assert str(await failure(transport, 0.3)) == "DEADLINE_EXCEEDED: no answer came in time"
@@ -156,9 +152,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         (say_nothing, {"DEADLINE_EXCEEDED"}),
     ],
 )
-async def test_a_server_that_is_not_grpc_is_a_transport_error(
-    kind: Any, talk: Any, codes: set[str]
-) -> None:
+async def test_a_server_that_is_not_grpc_is_a_transport_error(kind, talk, codes):
     async with listening(talk) as target, opened(kind, target) as transport:
         error = await failure(transport, 1.0)
     assert error.code in codes
@@ -166,7 +160,7 @@ async def test_a_server_that_is_not_grpc_is_a_transport_error(
 
 
 @either
-async def test_an_answer_that_is_no_message_is_a_transport_error(kind: Any) -> None:
+async def test_an_answer_that_is_no_message_is_a_transport_error(kind):
     async def rubbish(request: bytes, context: Any) -> bytes:
         return b"\xff\xff\xff"
 
@@ -189,7 +183,7 @@ async def test_an_answer_that_is_no_message_is_a_transport_error(kind: Any) -> N
 
 
 @either
-async def test_an_answer_that_is_too_long_is_not_read(kind: Any) -> None:
+async def test_an_answer_that_is_too_long_is_not_read(kind):
     def flood(request: Any, context: Any) -> Any:
         answer = collector_pb2.GetCampaignResponse()
         answer.envelope.campaign = bytes(5 << 20)
@@ -228,7 +222,7 @@ async def forward(
 
 @pytest.mark.deep(keep=1)
 @either
-async def test_a_slow_network_has_time_to_connect(kind: Any) -> None:
+async def test_a_slow_network_has_time_to_connect(kind):
     async with serving(empty) as (target, servicer):
 
         async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -286,9 +280,7 @@ def messages(wire: bytes) -> list[tuple[bool, int]]:
     [(batch_of(1), False), (long_report(), False), (batch_of(10), False), (batch_of(500), True)],
     ids=["one report", "one long report", "a short batch", "a long batch"],
 )
-async def test_only_long_batches_are_compressed(
-    kind: Any, request_: collector_pb2.SubmitReportsRequest, compressed: bool
-) -> None:
+async def test_only_long_batches_are_compressed(kind, request_, compressed):
     """Read from the wire, between the transport and a server that understands it."""
     received: list[Any] = []
     wire: list[bytes] = []

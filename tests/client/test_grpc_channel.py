@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -26,7 +25,7 @@ from tests.client.grpc_servers import (
 
 
 @either
-async def test_close_ends_calls_under_way(kind: Any) -> None:
+async def test_close_ends_calls_under_way(kind):
     started = asyncio.Event()
 
     async def hang_and_say_so(request: Any, context: Any) -> None:
@@ -42,7 +41,7 @@ async def test_close_ends_calls_under_way(kind: Any) -> None:
 
 
 @either
-async def test_a_call_that_meets_a_closed_channel_is_cancelled(kind: Any) -> None:
+async def test_a_call_that_meets_a_closed_channel_is_cancelled(kind):
     """This is what a call meets when another thread closes the transport at that moment."""
     async with serving(empty) as (target, _), opened(kind, target) as transport:
         await transport.get_campaign(REQUEST, 10.0)
@@ -51,7 +50,7 @@ async def test_a_call_that_meets_a_closed_channel_is_cancelled(kind: Any) -> Non
 
 
 @either
-async def test_a_transport_can_be_used_again_after_close(kind: Any) -> None:
+async def test_a_transport_can_be_used_again_after_close(kind):
     async with serving(empty) as (target, _), opened(kind, target) as transport:
         for _ in range(3):
             await transport.get_campaign(REQUEST, 10.0)
@@ -59,7 +58,7 @@ async def test_a_transport_can_be_used_again_after_close(kind: Any) -> None:
 
 
 @either
-async def test_a_server_that_comes_back_is_found_again(kind: Any, tmp_path: Path) -> None:
+async def test_a_server_that_comes_back_is_found_again(kind, tmp_path):
     address = f"unix:{tmp_path}/collector.sock"
     async with opened(kind, address) as transport:
         for _ in range(2):
@@ -70,7 +69,7 @@ async def test_a_server_that_comes_back_is_found_again(kind: Any, tmp_path: Path
 
 
 @either
-async def test_no_thread_or_task_is_left_after_close(kind: Any) -> None:
+async def test_no_thread_or_task_is_left_after_close(kind):
     await asyncio.to_thread(lambda: None)  # the loop's own executor has its thread now
     tasks = asyncio.all_tasks()
     async with serving(empty) as (target, _):
@@ -88,7 +87,7 @@ async def test_no_thread_or_task_is_left_after_close(kind: Any) -> None:
     assert asyncio.all_tasks() == tasks
 
 
-async def test_an_awaiting_call_can_be_cancelled() -> None:
+async def test_an_awaiting_call_can_be_cancelled():
     """The app's cancellation stays one, and the server hears of it."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
@@ -112,7 +111,7 @@ async def test_an_awaiting_call_can_be_cancelled() -> None:
             await stopped.wait()
 
 
-def test_one_asyncio_transport_serves_loop_after_loop() -> None:
+def test_one_asyncio_transport_serves_loop_after_loop():
     """Even if a loop ends with a call under way."""
     transport = GrpcAioTransport("127.0.0.1:1")
 
@@ -127,13 +126,13 @@ def test_one_asyncio_transport_serves_loop_after_loop() -> None:
     asyncio.run(transport.aclose())
 
 
-async def test_one_transport_serves_many_callers() -> None:
+async def test_one_transport_serves_many_callers():
     async with serving(empty) as (target, servicer), opened(GrpcAioTransport, target) as transport:
         await asyncio.gather(*(transport.get_campaign(REQUEST, 30.0) for _ in range(200)))
     assert len(servicer.time_left) == 200
 
 
-def test_many_threads_make_one_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_make_one_channel(monkeypatch):
     made: list[Any] = []
     genuine = grpc.insecure_channel
 
@@ -159,9 +158,7 @@ def test_many_threads_make_one_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == 1
 
 
-def test_the_channel_is_silent_without_calls_and_leaves_trying_again_to_us(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_channel_is_silent_without_calls_and_leaves_trying_again_to_us(monkeypatch):
     settings: dict[str, Any] = {}
     genuine = grpc.insecure_channel
 
@@ -228,7 +225,7 @@ print("done")
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", ["blocking", "aio"])
-async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind: str) -> None:
+async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind):
     def open_campaign(request: Any, context: Any) -> Any:
         return collector_pb2.GetCampaignResponse(state=1)
 
@@ -238,7 +235,7 @@ async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind:
     assert len(servicer.time_left) == 1 + 3 * 4
 
 
-def test_forget_does_not_wait_for_a_lock_that_nobody_will_open() -> None:
+def test_forget_does_not_wait_for_a_lock_that_nobody_will_open():
     """Another thread of the parent may have been making the channel during the fork."""
     transport = GrpcTransport("127.0.0.1:1")
     transport._lock.acquire()
@@ -267,7 +264,7 @@ print(json.dumps([before, "google.rpc" in loaded(), "scipy" in loaded()]))
 
 
 @pytest.mark.deep(keep=0)
-def test_a_transport_loads_what_it_needs_when_it_needs_it() -> None:
+def test_a_transport_loads_what_it_needs_when_it_needs_it():
     """Nothing before the first call; the types of details only for an error that has details."""
     done = subprocess.run(
         [sys.executable, "-c", LAZY], capture_output=True, text=True, timeout=120, check=True

@@ -184,9 +184,7 @@ def requests(campaigns: list[Campaign], seed: int) -> Iterator[Any]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [1000, pytest.param(1500, marks=pytest.mark.deep)])
-async def test_the_real_server_says_the_same(
-    make_campaign: Make, tmp_path: Path, number: int
-) -> None:
+async def test_the_real_server_says_the_same(make_campaign, tmp_path, number):
     """Random requests, over the dates and past a closing; every kind of answer occurs."""
     campaigns = [
         make_campaign("one-of-two", queries=TWO),
@@ -231,9 +229,7 @@ async def test_the_real_server_says_the_same(
 
 
 @pytest.mark.deep
-async def test_both_take_ten_thousand_reports_and_no_more(
-    make_campaign: Make, tmp_path: Path
-) -> None:
+async def test_both_take_ten_thousand_reports_and_no_more(make_campaign, tmp_path):
     campaign = make_campaign("income")
     async with both(tmp_path, Clock()) as servers:
         await servers.add(campaign)
@@ -243,9 +239,7 @@ async def test_both_take_ten_thousand_reports_and_no_more(
         assert real == in_memory == [ACCEPTED] * 10_000
 
 
-async def test_signed_and_recurring_campaigns_are_the_same_on_both(
-    make_campaign: Make, tmp_path: Path
-) -> None:
+async def test_signed_and_recurring_campaigns_are_the_same_on_both(make_campaign, tmp_path):
     campaign, clock = replace(make_campaign("income"), period=MONTH), Clock()
     async with both(tmp_path, clock, SigningKey.generate()) as servers:
         await servers.add(campaign)
@@ -263,7 +257,7 @@ def submit(collector: InMemoryCollector, request: Any) -> list[tuple[str, str]]:
     return said(InMemoryTransport(collector).submit_reports(request, 1.0))
 
 
-def test_a_report_is_counted_once(campaign: Campaign) -> None:
+def test_a_report_is_counted_once(campaign):
     collector = InMemoryCollector([campaign])
     first, second = report(campaign, 1), report(campaign, 2)
     assert submit(collector, batch(campaign, first)) == [ACCEPTED]
@@ -273,7 +267,7 @@ def test_a_report_is_counted_once(campaign: Campaign) -> None:
     assert collector.reports(campaign.campaign_id) == (first, second)
 
 
-def test_a_recurring_campaign_takes_the_periods_that_have_begun(campaign: Campaign) -> None:
+def test_a_recurring_campaign_takes_the_periods_that_have_begun(campaign):
     """And late reports for those that have ended; none for one that it does not have."""
     clock = Clock()
     recurring = replace(campaign, period=MONTH)
@@ -299,7 +293,7 @@ def test_a_recurring_campaign_takes_the_periods_that_have_begun(campaign: Campai
     assert of_periods(12) == [rejected("NOT_OPEN")]
 
 
-def test_one_id_in_two_periods_is_a_conflict(campaign: Campaign) -> None:
+def test_one_id_in_two_periods_is_a_conflict(campaign):
     recurring = replace(campaign, period=MONTH)
     collector = InMemoryCollector([recurring])
     first, again = report(recurring, period=1), report(recurring, period=2)
@@ -308,14 +302,14 @@ def test_one_id_in_two_periods_is_a_conflict(campaign: Campaign) -> None:
     ]
 
 
-def test_a_campaign_that_does_not_recur_has_one_period(campaign: Campaign) -> None:
+def test_a_campaign_that_does_not_recur_has_one_period(campaign):
     collector = InMemoryCollector([campaign])
     assert submit(collector, batch(campaign, report(campaign, period=1))) == [
         rejected("WRONG_PERIOD")
     ]
 
 
-def test_without_a_clock_dates_do_not_matter(campaign: Campaign) -> None:
+def test_without_a_clock_dates_do_not_matter(campaign):
     collector = InMemoryCollector([replace(campaign, period=MONTH)])
     transport = InMemoryTransport(collector)
     answer = transport.get_campaign(
@@ -326,7 +320,7 @@ def test_without_a_clock_dates_do_not_matter(campaign: Campaign) -> None:
     assert submit(collector, batch(recurring, report(recurring, period=12))) == [ACCEPTED]
 
 
-def test_campaigns_are_signed_if_there_is_a_key(campaign: Campaign) -> None:
+def test_campaigns_are_signed_if_there_is_a_key(campaign):
     key = SigningKey.generate()
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     for collector, whose in (
@@ -338,7 +332,7 @@ def test_campaigns_are_signed_if_there_is_a_key(campaign: Campaign) -> None:
         assert decode(envelope.campaign) == campaign
 
 
-def test_a_closed_campaign_still_knows_what_it_counted(campaign: Campaign) -> None:
+def test_a_closed_campaign_still_knows_what_it_counted(campaign):
     collector = InMemoryCollector([campaign])
     first = report(campaign, 1)
     submit(collector, batch(campaign, first))
@@ -353,7 +347,7 @@ def test_a_closed_campaign_still_knows_what_it_counted(campaign: Campaign) -> No
             unknown("nothing")
 
 
-def test_a_campaign_put_in_place_of_another_refuses_its_reports(make_campaign: Make) -> None:
+def test_a_campaign_put_in_place_of_another_refuses_its_reports(make_campaign):
     before, after = make_campaign(title="Before"), make_campaign(title="After")
     collector = InMemoryCollector([before])
     submit(collector, batch(before, report(before)))
@@ -365,7 +359,7 @@ def test_a_campaign_put_in_place_of_another_refuses_its_reports(make_campaign: M
 
 
 @pytest.mark.parametrize("answer", [None, b"<html>", report_pb2.Report()])
-def test_an_answer_that_is_no_message_is_a_transport_error(answer: Any) -> None:
+def test_an_answer_that_is_no_message_is_a_transport_error(answer):
     transport = InMemoryTransport(lambda request: answer)
     for call, request in (
         (transport.get_campaign, collector_pb2.GetCampaignRequest()),
@@ -378,7 +372,7 @@ def test_an_answer_that_is_no_message_is_a_transport_error(answer: Any) -> None:
             asyncio.run(awaited(request, 1.0))
 
 
-def test_threads_share_a_collector(campaign: Campaign) -> None:
+def test_threads_share_a_collector(campaign):
     """Eight send the same 200 reports: each is accepted for one of them."""
     collector = InMemoryCollector([campaign])
     sound = [report(campaign, report_id=i.to_bytes(16)) for i in range(200)]
@@ -399,7 +393,7 @@ def test_threads_share_a_collector(campaign: Campaign) -> None:
 
 
 @pytest.fixture
-def documented(campaign: Campaign) -> dict[str, Any]:
+def documented(campaign):
     """Return the names that the examples in the module's documentation define."""
     import doctest
 
@@ -413,9 +407,7 @@ def documented(campaign: Campaign) -> dict[str, Any]:
     return names
 
 
-def test_the_documented_server_is_down_at_first(
-    documented: dict[str, Any], campaign: Campaign
-) -> None:
+def test_the_documented_server_is_down_at_first(documented, campaign):
     transport = InMemoryTransport(documented["down_at_first"])
     request = batch(campaign, report(campaign))
     for _ in range(2):
@@ -425,9 +417,7 @@ def test_the_documented_server_is_down_at_first(
     assert said(transport.submit_reports(request, 1.0)) == [ACCEPTED]
 
 
-def test_the_documented_server_counts_and_loses_its_answer(
-    documented: dict[str, Any], campaign: Campaign
-) -> None:
+def test_the_documented_server_counts_and_loses_its_answer(documented, campaign):
     transport = InMemoryTransport(documented["losing_an_answer"])
     request = batch(campaign, report(campaign))
     with pytest.raises(TransportError, match="DEADLINE_EXCEEDED"):
@@ -435,7 +425,7 @@ def test_the_documented_server_counts_and_loses_its_answer(
     assert said(transport.submit_reports(request, 1.0)) == [DUPLICATE]
 
 
-def test_the_documented_server_refuses_half(documented: dict[str, Any], campaign: Campaign) -> None:
+def test_the_documented_server_refuses_half(documented, campaign):
     transport = InMemoryTransport(documented["refusing_half"])
     request = batch(campaign, *(report(campaign, number) for number in range(4)))
     assert said(transport.submit_reports(request, 1.0)) == [ACCEPTED, rejected("UNSPECIFIED")] * 2

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,17 +68,17 @@ def recorded(
 
 
 @pytest.fixture
-def journal(state_dir: Path | None) -> Any:
+def journal(state_dir):
     journal = Journal(state_dir)
     yield journal
     journal.close()
 
 
-def test_only_a_directory_is_durable(state_dir: Path | None, journal: Journal) -> None:
+def test_only_a_directory_is_durable(state_dir, journal):
     assert journal.durable == (state_dir is not None)
 
 
-def test_what_is_recorded_is_found(journal: Journal) -> None:
+def test_what_is_recorded_is_found(journal):
     assert journal.find("income", 0) is None
     entry = Entry(contribution=made(), drawn=T0)
     assert record(journal, made()) == entry
@@ -89,7 +88,7 @@ def test_what_is_recorded_is_found(journal: Journal) -> None:
     assert journal.find("income' OR '1'='1", 0) is None
 
 
-def test_the_first_report_of_a_period_is_the_one_that_counts(journal: Journal) -> None:
+def test_the_first_report_of_a_period_is_the_one_that_counts(journal):
     first = record(journal, made(value=1))
 
     def never(history_of: Any) -> None:
@@ -108,7 +107,7 @@ class Undone(Exception):  # noqa: N818 - it is no error
     """Raised by limits."""
 
 
-def test_what_the_limits_refuse_leaves_nothing(journal: Journal) -> None:
+def test_what_the_limits_refuse_leaves_nothing(journal):
     def fail(history_of: Any) -> None:
         assert list(history_of("household income", "dollar").spendings()) == []
         raise Undone
@@ -123,7 +122,7 @@ def test_what_the_limits_refuse_leaves_nothing(journal: Journal) -> None:
     assert record(journal, made()).contribution == made()
 
 
-def test_what_waits_is_bounded(journal: Journal) -> None:
+def test_what_waits_is_bounded(journal):
     for period in range(3):
         record(journal, made(period=period))
     for bounds in (replace(BOUNDS, most_reports=3), replace(BOUNDS, most_bytes=1)):
@@ -139,7 +138,7 @@ def test_what_waits_is_bounded(journal: Journal) -> None:
     record(journal, made(period=3), bounds=replace(BOUNDS, most_reports=4))
 
 
-def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
+def test_a_receipt_says_what_left_the_device(journal):
     receipt = recorded(journal, record(journal, made()), DeliveryStatus.ACKNOWLEDGED).receipt()
     assert receipt.report_id == bytes(range(16)).hex()
     assert receipt.digest == "00ff" * 16
@@ -149,7 +148,7 @@ def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
     assert receipt.acknowledged
 
 
-def test_a_status_only_goes_up(journal: Journal) -> None:
+def test_a_status_only_goes_up(journal):
     later = T0 + timedelta(seconds=1)
     entry = record(journal, made())
     assert recorded(journal, entry, DeliveryStatus.PENDING).settled is None
@@ -167,13 +166,13 @@ def test_a_status_only_goes_up(journal: Journal) -> None:
     assert recorded(journal, entry, DeliveryStatus.EXPIRED) == counted
 
 
-def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
+def test_settling_what_was_never_recorded_changes_nothing(journal):
     unknown = Entry(contribution=made(), drawn=T0)
     journal.record_outcome(EntryOutcome(entry=unknown, at=T0, status=DeliveryStatus.ACKNOWLEDGED))
     assert journal.history() == ()
 
 
-def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> None:
+def test_pending_are_those_without_an_answer_oldest_first(journal):
     east = timezone(timedelta(hours=14))
     record(journal, made("c"), T0 + timedelta(seconds=2))
     record(journal, made("b"), (T0 + timedelta(seconds=1)).astimezone(east))
@@ -194,7 +193,7 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
     assert size == 3 * len(made().report)
 
 
-def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Journal) -> None:
+def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal):
     entry = record(journal, made())
     journal.mark_sent([entry], T0)
     journal.mark_sent([entry], T0 + timedelta(hours=1))
@@ -205,7 +204,7 @@ def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Jour
     assert recorded(journal, entry, DeliveryStatus.ACKNOWLEDGED).receipt().failure is None
 
 
-def test_the_first_campaign_of_an_id_is_pinned(journal: Journal) -> None:
+def test_the_first_campaign_of_an_id_is_pinned(journal):
     assert journal.envelope("income") is None
     assert journal.pin("income", b"1" * 32, b"first", T0) == b"1" * 32
     assert journal.pin("income", b"2" * 32, b"second", T0) == b"1" * 32
@@ -213,7 +212,7 @@ def test_the_first_campaign_of_an_id_is_pinned(journal: Journal) -> None:
     assert journal.envelope("debt") is None
 
 
-def test_times_are_exact_and_in_utc(journal: Journal) -> None:
+def test_times_are_exact_and_in_utc(journal):
     odd = datetime(2026, 5, 1, 12, 0, 0, 123_457, tzinfo=timezone(timedelta(hours=-7)))
     entry = record(journal, made(), odd)
     (kept,) = journal.history()
@@ -236,21 +235,21 @@ def race(count: int, journal_of: Callable[[], Journal]) -> list[Entry]:
     return kept
 
 
-def test_threads_that_race_all_get_one_report(journal: Journal) -> None:
+def test_threads_that_race_all_get_one_report(journal):
     kept = race(8, lambda: journal)
     assert len(kept) == 8
     assert len({e.contribution.report for e in kept}) == 1
     assert [entry.fresh for entry in kept].count(True) == 1
 
 
-def test_journals_that_race_for_a_directory_all_get_one_report(tmp_path: Path) -> None:
+def test_journals_that_race_for_a_directory_all_get_one_report(tmp_path):
     kept = race(8, lambda: Journal(tmp_path / "state"))
     assert len(kept) == 8
     assert len({e.contribution.report for e in kept}) == 1
     assert [entry.fresh for entry in kept].count(True) == 1
 
 
-def test_it_survives_its_object(tmp_path: Path) -> None:
+def test_it_survives_its_object(tmp_path):
     first = Journal(tmp_path / "state")
     entry = record(first, made())
     first.pin("income", b"1" * 32, b"first", T0)
@@ -261,7 +260,7 @@ def test_it_survives_its_object(tmp_path: Path) -> None:
     again.close()
 
 
-def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
+def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path):
     Journal(tmp_path / "state").close()
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
     tables = {
@@ -304,7 +303,7 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", ["epsilon = -1", "per = 0", "status = 9", "drawn = 1e30", "drawn = 'soon'"]
 )
-def test_rows_that_nobody_wrote_are_refused(tmp_path: Path, damage: str) -> None:
+def test_rows_that_nobody_wrote_are_refused(tmp_path, damage):
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
@@ -318,7 +317,7 @@ def test_rows_that_nobody_wrote_are_refused(tmp_path: Path, damage: str) -> None
     journal.close()
 
 
-def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
+def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path):
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
@@ -351,7 +350,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_sqlite_says_becomes_a_journal_error(tmp_path: Path, operation: str) -> None:
+def test_what_sqlite_says_becomes_a_journal_error(tmp_path, operation):
     journal = Journal(tmp_path / "state")
     journal.close()
     (tmp_path / "state" / "journal.sqlite3").write_bytes(b"not a database" * 1000)
@@ -362,14 +361,14 @@ def test_what_sqlite_says_becomes_a_journal_error(tmp_path: Path, operation: str
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_journal_in_memory_that_was_closed_is_gone(operation: str) -> None:
+def test_a_journal_in_memory_that_was_closed_is_gone(operation):
     journal = Journal(None)
     journal.close()
     with pytest.raises(JournalError, match="it is closed"):
         OPERATIONS[operation](journal)
 
 
-def test_no_operation_is_left_out_above() -> None:
+def test_no_operation_is_left_out_above():
     assert {name for name in vars(Journal) if not name.startswith("_")} == {
         *OPERATIONS, "close"
     }  # fmt: skip
@@ -380,7 +379,7 @@ def spent(journal: Journal) -> list[tuple[GeoPrivacy, int]]:
     return [(spending.privacy, spending.count) for spending in found]
 
 
-def test_what_was_spent_is_read_as_it_grows(tmp_path: Path) -> None:
+def test_what_was_spent_is_read_as_it_grows(tmp_path):
     """Whoever added it, and not before it is kept."""
     journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
     assert spent(journal) == spent(other) == []
@@ -404,7 +403,7 @@ def undo(history_of: Any) -> None:
     raise Undone
 
 
-def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal: Journal) -> None:
+def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal):
     """Each count against one of all rows, by brute force; every fourth report waits."""
     hour = timedelta(hours=1)
     reports = [(f"c{i % 3}", i // 3, T0 + (7 * i % 12) * hour, i % 4 == 0) for i in range(12)]
@@ -425,7 +424,7 @@ def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal: Journal) 
 
 
 @pytest.mark.parametrize("between", [False, True])
-def test_room_is_looked_at_again_if_another_report_came(tmp_path: Path, between: bool) -> None:
+def test_room_is_looked_at_again_if_another_report_came(tmp_path, between):
     journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
     looked: list[list[Any]] = []
 
@@ -443,7 +442,7 @@ def test_room_is_looked_at_again_if_another_report_came(tmp_path: Path, between:
         one.close()
 
 
-def test_departures_together_are_one_commit(tmp_path: Path) -> None:
+def test_departures_together_are_one_commit(tmp_path):
     journal = Journal(tmp_path / "state")
     entries = [record(journal, made(period=period)) for period in range(3)]
     statements: list[str] = []
@@ -456,7 +455,7 @@ def test_departures_together_are_one_commit(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_what_is_admitted_is_told_from_one_state(tmp_path: Path) -> None:
+def test_what_is_admitted_is_told_from_one_state(tmp_path):
     """Another process that answers in between is seen whole or not at all."""
     journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
     spent: list[int] = []

@@ -223,7 +223,7 @@ def killed_at(point: int, state: Path, week: int) -> int:
 
 
 @pytest.mark.deep
-def test_a_year_of_kills_reads_once_in_a_quarter(tmp_path: Path) -> None:
+def test_a_year_of_kills_reads_once_in_a_quarter(tmp_path):
     """Fourteen weeks touch two epochs; killed in those in which a value is read."""
     deaths, read = through(14, 157, None, tmp_path)
     assert deaths >= 6

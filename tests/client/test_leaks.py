@@ -15,7 +15,6 @@ from geoveil.client import (
     BudgetExceeded,
     CampaignNotFetched,
     CampaignNotOpen,
-    ClientError,
     JournalError,
     Limit,
     OutboxFull,
@@ -66,7 +65,7 @@ def files(directory: Path) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def hidden(campaign: Any) -> list[bytes]:
+def hidden(campaign):
     return [
         spelling
         for number in (SECRET, unperturbed())
@@ -74,9 +73,7 @@ def hidden(campaign: Any) -> list[bytes]:
     ]
 
 
-def test_the_control_finds_what_is_there(
-    tmp_path: Path, hidden: list[bytes], campaign: Any
-) -> None:
+def test_the_control_finds_what_is_there(tmp_path, hidden, campaign):
     """A directory into which the value was written in any of its forms is caught."""
     for spelling in hidden:
         (tmp_path / "file").write_bytes(b"head" + spelling + b"tail")
@@ -85,9 +82,7 @@ def test_the_control_finds_what_is_there(
     assert all(len(spelling) >= 4 for spelling in hidden), exact
 
 
-def test_no_file_holds_the_value_or_its_unperturbed_answer(
-    make_either: Make, tmp_path: Path, hidden: list[bytes], tape: Any
-) -> None:
+def test_no_file_holds_the_value_or_its_unperturbed_answer(make_either, tmp_path, hidden, tape):
     state = tmp_path / "state"
     client = make_either(state_dir=state, fetched=("income",))
     for use in (
@@ -104,9 +99,7 @@ def test_no_file_holds_the_value_or_its_unperturbed_answer(
     assert not [s for s in hidden if s in sent]
 
 
-def test_the_draws_of_the_noise_are_nowhere(
-    make_either: Make, tmp_path: Path, make_source: Any
-) -> None:
+def test_the_draws_of_the_noise_are_nowhere(make_either, tmp_path, make_source):
     source = make_source(5)
     client = make_either(state_dir=tmp_path / "state", fetched=("income",), source=source)
     client.contribute("income", SECRET)
@@ -119,9 +112,7 @@ def test_the_draws_of_the_noise_are_nowhere(
         assert not [content for content in contents if part in content]
 
 
-def test_nothing_that_is_shown_or_logged_holds_the_value(
-    make_either: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, steering: Any
-) -> None:
+def test_nothing_that_is_shown_or_logged_holds_the_value(make_either, tmp_path, caplog, steering):
     caplog.set_level(logging.DEBUG)
     client = make_either(state_dir=tmp_path / "state", fetched=("income",))
     steering.failures[""] = TransportError("INTERNAL", "no")
@@ -155,7 +146,7 @@ def in_memory_of(client: Any) -> Iterator[Any]:
         found += [m for m in more if not (isinstance(m, dict) and "__builtins__" in m)]
 
 
-def test_a_client_does_not_hold_on_to_the_value(make_client: Make) -> None:
+def test_a_client_does_not_hold_on_to_the_value(make_client):
     public = 1234.5
     client = make_client(fetched=("income",), timeout_s=public)
     value = float(repr(SECRET))
@@ -234,15 +225,8 @@ def no_disk(make: Make, tmp_path: Path, steering: Any, collector: Any, make_camp
     ],
 )
 def test_no_error_of_contribute_tells_the_value(
-    provoke: Any,
-    kind: type[ClientError],
-    make_either: Make,
-    tmp_path: Path,
-    steering: Any,
-    collector: Any,
-    make_campaign: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    provoke, kind, make_either, tmp_path, steering, collector, make_campaign, caplog
+):
     caplog.set_level(logging.DEBUG)
     with pytest.raises(kind) as raised:
         provoke(make_either, tmp_path, steering, collector, make_campaign)
@@ -268,9 +252,7 @@ def test_a_refused_value_leaves_no_error_of_a_library_behind(
     assert not [f for f in frames if "numpy" in f.filename]
 
 
-def test_a_failed_commit_does_not_show_what_was_drawn(
-    make_client: Make, monkeypatch: pytest.MonkeyPatch, make_source: Any
-) -> None:
+def test_a_failed_commit_does_not_show_what_was_drawn(make_client, monkeypatch, make_source):
     """The report that is undone is drawn again: two of them must never be seen."""
     from geoveil.client import journal
 

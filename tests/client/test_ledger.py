@@ -109,9 +109,7 @@ def within_all(limit: Limit, answers: list[tuple[datetime, str, GeoPrivacy]]) ->
 
 @steady
 @given(LIMITS, st.lists(st.tuples(FORWARDS, CAMPAIGNS, PRICES), max_size=12))
-def test_an_answer_is_taken_if_and_only_if_no_stretch_of_time_costs_too_much(
-    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
-) -> None:
+def test_an_answer_is_taken_if_and_only_if_no_stretch_of_time_costs_too_much(limit, moves):
     history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
         now += hours * HOUR
@@ -123,9 +121,7 @@ def test_an_answer_is_taken_if_and_only_if_no_stretch_of_time_costs_too_much(
 
 @steady
 @given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=12))
-def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
-    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
-) -> None:
+def test_no_clock_can_make_any_stretch_of_time_cost_too_much(limit, moves):
     """Set back, a clock may make the ledger refuse more, never less: what is dated later counts."""
     history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
@@ -141,9 +137,7 @@ def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
 @pytest.mark.deep
 @steady
 @given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=12))
-def test_the_window_frees_exactly_when_it_says(
-    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
-) -> None:
+def test_the_window_frees_exactly_when_it_says(limit, moves):
     history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
         now += hours * HOUR
@@ -196,9 +190,7 @@ def agreed(
 @pytest.mark.deep
 @steady
 @given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=10))
-def test_the_journal_keeps_the_same_book(
-    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
-) -> None:
+def test_the_journal_keeps_the_same_book(limit, moves):
     """Every decision, refusal and budget, on rows of SQL among those of other attributes."""
     history, now = ListHistory(), T0
     bounds = Bounds(most_reports=10**6, most_bytes=10**6)
@@ -223,7 +215,7 @@ def test_the_journal_keeps_the_same_book(
     journal.close()
 
 
-def test_a_thousand_small_losses_are_added_without_an_error() -> None:
+def test_a_thousand_small_losses_are_added_without_an_error():
     """A thousand times the double 0.1 is more than a hundred, and 999 of it and the rest is not."""
     small, limit = dollars(0.1), Limit(campaign=dollars(1e6), lifetime=dollars(100.0))
     history = ListHistory([(T0, f"c{i}", small) for i in range(999)])
@@ -236,14 +228,14 @@ def test_a_thousand_small_losses_are_added_without_an_error() -> None:
     assert accepted(history, limit, dollars(fits), T0)
 
 
-def test_different_distances_are_one_currency() -> None:
+def test_different_distances_are_one_currency():
     limit = Limit(campaign=dollars(1, 1000))
     history = ListHistory([(T0, "c", dollars(1, 2000)), (T0, "c", dollars(1, 4000))])
     assert accepted(history, limit, dollars(1, 4000), T0)
     assert not accepted(history, limit, dollars(1, 3999.999), T0)
 
 
-def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_room() -> None:
+def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_room():
     limit = Limit(
         campaign=dollars(5), windows=(Window(limit=dollars(1), length=timedelta(days=30)),)
     )
@@ -260,7 +252,7 @@ def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_ro
         assert part in str(error)
 
 
-def test_of_several_limits_the_one_that_holds_longest_is_named() -> None:
+def test_of_several_limits_the_one_that_holds_longest_is_named():
     day, month = (
         Window(limit=dollars(e), length=timedelta(days=d)) for e, d in ((0.5, 1), (1.0, 30))
     )
@@ -275,13 +267,13 @@ def test_of_several_limits_the_one_that_holds_longest_is_named() -> None:
         assert str(error).endswith("is spent; there will never be room for it")
 
 
-def test_what_a_window_can_never_hold_frees_never() -> None:
+def test_what_a_window_can_never_hold_frees_never():
     window = Window(limit=dollars(1), length=HOUR)
     limit = Limit(campaign=dollars(5), windows=(window,))
     assert refusal(ListHistory(), limit, dollars(2), T0).frees is None
 
 
-def test_budgets_list_every_limit_over_all_campaigns() -> None:
+def test_budgets_list_every_limit_over_all_campaigns():
     windows = (Window(limit=dollars(1, 500), length=HOUR),)
     limit = Limit(campaign=dollars(5), lifetime=dollars(7), windows=windows)
     history = ListHistory([(T0 - 2 * HOUR, "a", dollars(1)), (T0, "b", dollars(0.5))])

@@ -3,11 +3,9 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from geoveil.campaign import Campaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Policy
 from geoveil.client.report_sender import MOST_UNQUIET, QUIET_S
 from geoveil.client.sync_client import _until_quiet
@@ -30,14 +28,14 @@ class Stop(threading.Event):
 
 
 @pytest.mark.parametrize("busy", [0, 1, 7, MOST_UNQUIET - 1])
-def test_the_background_waits_until_the_app_is_quiet(busy: int) -> None:
+def test_the_background_waits_until_the_app_is_quiet(busy):
     called = threading.Event()
     stop = Stop(called, busy)
     _until_quiet(called, stop)
     assert stop.waits == [QUIET_S] * (busy + 1)
 
 
-def test_the_background_waits_for_ten_seconds_at_most() -> None:
+def test_the_background_waits_for_ten_seconds_at_most():
     called = threading.Event()
     stop = Stop(called, busy=10**6)
     _until_quiet(called, stop)
@@ -45,7 +43,7 @@ def test_the_background_waits_for_ten_seconds_at_most() -> None:
     assert round(MOST_UNQUIET * QUIET_S, 9) == 10
 
 
-def test_a_client_that_ends_waits_no_longer() -> None:
+def test_a_client_that_ends_waits_no_longer():
     called = threading.Event()
     stop = Stop(called, busy=10**6, stopped=3)
     _until_quiet(called, stop)
@@ -108,9 +106,7 @@ print("done")
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
-def test_grpc_is_loaded_when_the_app_is_quiet_and_on_another_thread(
-    kind: str, tmp_path: Path, campaign: Campaign
-) -> None:
+def test_grpc_is_loaded_when_the_app_is_quiet_and_on_another_thread(kind, tmp_path, campaign):
     policy = Policy({"household income": GeoPrivacy(1, 8000, "dollar")})
     transport = InMemoryTransport(InMemoryCollector([campaign]))
     with Client(policy=policy, state_dir=tmp_path / "s", transport=transport) as client:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def daily(collector: Any, make_campaign: Any, fake_time: Any) -> Any:
+def daily(collector, make_campaign, fake_time):
     campaign = make_campaign("daily", period=DAY)
     collector.add(campaign)
     fake_time.date = campaign.opens
@@ -32,7 +31,7 @@ def daily(collector: Any, make_campaign: Any, fake_time: Any) -> Any:
 
 
 @pytest.fixture
-def make(make_either: Make, daily: Any, state_dir: Path | None) -> Make:
+def make(make_either, daily, state_dir):
     policy = Policy({"household income": Limit(campaign=GeoPrivacy(400, 8000, "dollar"))})
 
     def make(**settings: Any) -> Any:
@@ -47,9 +46,7 @@ def fill(client: Any, fake_time: Any, days: int) -> None:
         fake_time.date += DAY
 
 
-def test_the_report_that_is_too_many_is_not_drawn(
-    make: Make, fake_time: Any, make_source: Any
-) -> None:
+def test_the_report_that_is_too_many_is_not_drawn(make, fake_time, make_source):
     source = make_source(0)
     client = make(most_pending=3, source=source)
     fill(client, fake_time, 3)
@@ -73,7 +70,7 @@ def test_the_report_that_is_too_many_is_not_drawn(
     )  # fmt: skip
 
 
-def test_the_bytes_that_wait_are_bounded(make: Make, fake_time: Any) -> None:
+def test_the_bytes_that_wait_are_bounded(make, fake_time):
     """The report that reaches the bound is still taken; the next is not."""
     client = make()
     client.contribute("daily", 52_000)
@@ -95,16 +92,14 @@ def test_the_bytes_that_wait_are_bounded(make: Make, fake_time: Any) -> None:
     assert len(client.history()) >= days
 
 
-def test_receipts_are_shown_although_the_outbox_is_full(make: Make, fake_time: Any) -> None:
+def test_receipts_are_shown_although_the_outbox_is_full(make, fake_time):
     client = make(most_pending=1)
     receipt = client.contribute("daily", 52_000)
     assert client.contribute("daily", 1) == receipt
     assert client.counts().refused == 0
 
 
-def test_the_bound_holds_over_restarts(
-    make_either: Make, daily: Any, fake_time: Any, tmp_path: Path
-) -> None:
+def test_the_bound_holds_over_restarts(make_either, daily, fake_time, tmp_path):
     policy = Policy({"household income": Limit(campaign=GeoPrivacy(400, 8000, "dollar"))})
     settings: dict[str, Any] = {
         "state_dir": tmp_path / "state", "policy": policy, "most_pending": 2
@@ -122,15 +117,15 @@ def test_the_bound_holds_over_restarts(
 
 @pytest.mark.parametrize("name", ["most_pending", "most_pending_bytes"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "10", None])
-def test_bounds_are_positive_integers(make_either: Make, name: str, value: Any) -> None:
+def test_bounds_are_positive_integers(make_either, name, value):
     with pytest.raises(ParameterError, match=name):
         make_either(**{name: value})
 
 
 @pytest.mark.parametrize(("later", "expired"), [(timedelta(0), False), (DAY / 86_400, True)])
 def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
-    make: Make, fake_time: Any, steering: Any, daily: Any, later: timedelta, expired: bool
-) -> None:
+    make, fake_time, steering, daily, later, expired
+):
     client = make()
     client.contribute("daily", 52_000)
     steering.failures[""] = TransportError("INTERNAL")
@@ -146,8 +141,8 @@ def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
 
 
 def test_a_campaign_that_expired_makes_room(
-    make: Make, fake_time: Any, steering: Any, daily: Any, collector: Any, make_campaign: Any
-) -> None:
+    make, fake_time, steering, daily, collector, make_campaign
+):
     client = make(most_pending=1)
     client.contribute("daily", 52_000)
     fake_time.date = daily.closes + 31 * DAY
@@ -160,8 +155,8 @@ def test_a_campaign_that_expired_makes_room(
 
 
 def test_an_answer_that_comes_after_the_report_was_given_up_counts(
-    make_client: Make, daily: Any, fake_time: Any, tmp_path: Path, tape: Any
-) -> None:
+    make_client, daily, fake_time, tmp_path, tape
+):
     """Two processes: one gives up while the other's request is under way."""
     policy = Policy({"household income": Limit(campaign=GeoPrivacy(400, 8000, "dollar"))})
     settings: dict[str, Any] = {"state_dir": tmp_path / "state", "policy": policy}

@@ -28,13 +28,13 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def other(make_campaign: Any) -> Campaign:
+def other(make_campaign):
     """Another campaign under the same id."""
     made: Campaign = make_campaign(title="Another question")
     return made
 
 
-def test_fetch_returns_the_campaign(make_either: Make, campaign: Campaign, tape: Any) -> None:
+def test_fetch_returns_the_campaign(make_either, campaign, tape):
     client = make_either()
     assert client.fetch("income") == campaign
     assert client.fetch("income") == campaign
@@ -42,8 +42,8 @@ def test_fetch_returns_the_campaign(make_either: Make, campaign: Campaign, tape:
 
 
 def test_a_changed_campaign_is_refused_with_both_digests(
-    make_either: Make, state_dir: Path | None, collector: Any, campaign: Campaign, other: Campaign
-) -> None:
+    make_either, state_dir, collector, campaign, other
+):
     client = make_either(state_dir=state_dir, fetched=("income",))
     collector.add(other)
     for _ in range(2):
@@ -60,9 +60,7 @@ def test_a_changed_campaign_is_refused_with_both_digests(
     assert client.fetch("income") == campaign
 
 
-def test_the_pin_outlives_the_client(
-    make_either: Make, tmp_path: Path, collector: Any, other: Campaign
-) -> None:
+def test_the_pin_outlives_the_client(make_either, tmp_path, collector, other):
     make_either(state_dir=tmp_path / "state", fetched=("income",)).close()
     collector.add(other)
     with pytest.raises(CampaignChanged):
@@ -112,9 +110,7 @@ def test_the_one_that_a_faster_process_pinned_counts(
     assert slower.contribute("income", 1).digest == digest(encode(campaign)).hex()
 
 
-def test_the_signature_is_kept_with_the_campaign(
-    make_either: Make, tmp_path: Path, tape: Any, campaign: Campaign
-) -> None:
+def test_the_signature_is_kept_with_the_campaign(make_either, tmp_path, tape, campaign):
     """A policy that comes to trust only some keys holds for campaigns fetched before it."""
     key = SigningKey.generate()
     tape.handler = InMemoryCollector([campaign], key=key)
@@ -200,9 +196,7 @@ def test_an_envelope_holds_a_campaign_and_its_signature_and_nothing_else(
     assert client.fetch("income") == campaign
 
 
-def test_what_the_policy_refuses_is_not_pinned(
-    make_either: Make, collector: Any, make_campaign: Any, campaign: Campaign
-) -> None:
+def test_what_the_policy_refuses_is_not_pinned(make_either, collector, make_campaign, campaign):
     collector.add(make_campaign(privacy=GeoPrivacy(3, 8000, "dollar")))
     client = make_either()
     with pytest.raises(PolicyRefused):
@@ -211,7 +205,7 @@ def test_what_the_policy_refuses_is_not_pinned(
     assert client.fetch("income") == campaign
 
 
-def test_a_campaign_that_its_analyst_closed_is_not_kept(make_either: Make, collector: Any) -> None:
+def test_a_campaign_that_its_analyst_closed_is_not_kept(make_either, collector):
     collector.close("income")
     client = make_either()
     with pytest.raises(CampaignNotOpen, match="is closed"):
@@ -220,9 +214,7 @@ def test_a_campaign_that_its_analyst_closed_is_not_kept(make_either: Make, colle
         client.contribute("income", 1)
 
 
-def test_a_campaign_that_opens_later_can_be_kept_for_then(
-    make_either: Make, tape: Any, fake_time: Any, campaign: Campaign
-) -> None:
+def test_a_campaign_that_opens_later_can_be_kept_for_then(make_either, tape, fake_time, campaign):
     fake_time.date = campaign.opens.replace(year=2025)
     tape.handler = InMemoryCollector([campaign], clock=lambda: fake_time.date)
     client = make_either(fetched=("income",))
@@ -232,15 +224,13 @@ def test_a_campaign_that_opens_later_can_be_kept_for_then(
     assert client.contribute("income", 1)
 
 
-def test_a_campaign_that_the_server_does_not_know_is_told(make_either: Make) -> None:
+def test_a_campaign_that_the_server_does_not_know_is_told(make_either):
     with pytest.raises(CampaignNotFound, match="'unknown'") as raised:
         make_either().fetch("unknown")
     assert isinstance(raised.value.__cause__, TransportError)
 
 
-def test_fetch_tries_again_until_its_time_is_up(
-    make_either: Make, tape: Any, fake_time: Any
-) -> None:
+def test_fetch_tries_again_until_its_time_is_up(make_either, tape, fake_time):
     failures = iter(["UNAVAILABLE", "ABORTED"])
 
     def fail(request: Any) -> None:

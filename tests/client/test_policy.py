@@ -60,9 +60,7 @@ def refusal(policy: Policy, campaign: Campaign, signer: PublicKey | None = None)
         (1.0, 8000.0, "Dollar", False),
     ],
 )
-def test_the_rate_and_the_unit_decide(
-    make_campaign: Any, epsilon: float, per: float, unit: str, permitted: bool
-) -> None:
+def test_the_rate_and_the_unit_decide(make_campaign, epsilon, per, unit, permitted):
     asked = GeoPrivacy(epsilon, per, unit)
     campaign = make_campaign(attribute=Attribute(name="household income", unit=unit), privacy=asked)
     policy = Policy({"household income": LIMIT})
@@ -77,7 +75,7 @@ def test_the_rate_and_the_unit_decide(
 
 
 @pytest.mark.parametrize("name", ["Household income", "household  income", "income", "debt"])
-def test_an_attribute_that_is_not_listed_is_refused(make_campaign: Any, name: str) -> None:
+def test_an_attribute_that_is_not_listed_is_refused(make_campaign, name):
     campaign = make_campaign(attribute=Attribute(name=name, unit="dollar"))
     error = refusal(Policy({"household income": LIMIT}), campaign)
     assert (error.aspect, error.stated) == ("attribute", repr(name))
@@ -96,8 +94,8 @@ def test_an_attribute_that_is_not_listed_is_refused(make_campaign: Any, name: st
     ],
 )
 def test_the_area_of_a_campaign_is_inside_the_one_permitted(
-    make_campaign: Any, longitude: float, latitude: float, radius: float, permitted: bool
-) -> None:
+    make_campaign, longitude, latitude, radius, permitted
+):
     plane = AzimuthalEquidistant(longitude, latitude, radius)
     campaign = _places(make_campaign, plane)
     price = GeoPrivacy(1, 1000, "metre")
@@ -122,7 +120,7 @@ def test_the_area_of_a_campaign_is_inside_the_one_permitted(
         (CLOSES - TICK, False),
     ],
 )
-def test_a_campaign_closes_in_time(campaign: Campaign, latest: datetime, permitted: bool) -> None:
+def test_a_campaign_closes_in_time(campaign, latest, permitted):
     policy = Policy({"household income": LIMIT}, latest_close=latest)
     if permitted:
         policy.check(campaign, None)
@@ -132,7 +130,7 @@ def test_a_campaign_closes_in_time(campaign: Campaign, latest: datetime, permitt
     assert error.permitted == f"at latest {latest.isoformat()}"
 
 
-def test_a_campaign_promises_to_have_enough_participants(make_campaign: Any) -> None:
+def test_a_campaign_promises_to_have_enough_participants(make_campaign):
     policy = Policy({"household income": LIMIT}, minimum_participants=1000)
     policy.check(make_campaign(minimum_participants=1000), None)
     error = refusal(policy, make_campaign(minimum_participants=999))
@@ -156,9 +154,7 @@ KEY, OTHER = SigningKey.generate(), SigningKey.generate()
         ([], None, False),
     ],
 )
-def test_only_the_trusted_are_answered(
-    campaign: Campaign, trusted: Any, key: SigningKey | None, permitted: bool
-) -> None:
+def test_only_the_trusted_are_answered(campaign, trusted, key, permitted):
     policy = Policy({"household income": LIMIT}, trusted_keys=trusted)
     builder = ReportBuilder(policy=policy)
     envelope = seal(encode(campaign), key)
@@ -196,9 +192,7 @@ def empty(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
 
 @pytest.mark.parametrize("forge", [another_title, another_key, cut_short, empty])
 @pytest.mark.parametrize("trusted", [None, [KEY.public, OTHER.public]])
-def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(
-    campaign: Campaign, trusted: Any, forge: Forge
-) -> None:
+def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(campaign, trusted, forge):
     builder = ReportBuilder(policy=Policy({"household income": LIMIT}, trusted_keys=trusted))
     genuine = seal(encode(campaign), OTHER)
     builder.accept("income", genuine)
@@ -220,7 +214,7 @@ NO_LIMITS: list[Any] = [
 
 
 @pytest.mark.parametrize("limits", NO_LIMITS)
-def test_a_limit_has_a_unit_and_a_reach_only_with_a_slack(limits: Any) -> None:
+def test_a_limit_has_a_unit_and_a_reach_only_with_a_slack(limits):
     with pytest.raises(ParameterError):
         Policy(limits)
 
@@ -238,7 +232,7 @@ def test_a_limit_has_a_unit_and_a_reach_only_with_a_slack(limits: Any) -> None:
         ("minimum_participants", {"minimum_participants": True}),
     ],
 )
-def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
+def test_the_rest_of_a_policy_is_checked(name, settings):
     with pytest.raises(ParameterError, match=name):
         Policy({"income": LIMIT}, **settings)
 
@@ -262,7 +256,7 @@ def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
         ),
     ],
 )
-def test_a_limit_is_checked(name: str, settings: Any) -> None:
+def test_a_limit_is_checked(name, settings):
     with pytest.raises(ParameterError, match=name):
         Limit(**({"campaign": LIMIT} | settings))
 
@@ -270,13 +264,13 @@ def test_a_limit_is_checked(name: str, settings: Any) -> None:
 @pytest.mark.parametrize(
     "length", [timedelta(0), timedelta(days=-1), timedelta(days=36_526), timedelta.max, 86_400]
 )
-def test_a_window_has_a_length(length: Any) -> None:
+def test_a_window_has_a_length(length):
     with pytest.raises(ParameterError, match="length"):
         Window(limit=LIMIT, length=length)
     Window(limit=LIMIT, length=timedelta(days=36_525))
 
 
-def test_a_policy_can_not_be_loosened_afterwards() -> None:
+def test_a_policy_can_not_be_loosened_afterwards():
     limits: dict[str, Any] = {"household income": LIMIT}
     keys = [KEY.public]
     policy = Policy(limits, trusted_keys=keys)
@@ -291,7 +285,7 @@ def test_a_policy_can_not_be_loosened_afterwards() -> None:
         policy.limits = {}  # type: ignore[misc]
 
 
-def test_a_hostile_unit_can_not_write_lines_of_its_own() -> None:
+def test_a_hostile_unit_can_not_write_lines_of_its_own():
     unit = "dollar\n2026-05-01 INFO all is well\x1b[2J"
     with pytest.raises(ParameterError) as raised:
         Attribute(name="household income", unit=unit)
@@ -322,8 +316,8 @@ def _places(make_campaign: Any, plane: AzimuthalEquidistant) -> Campaign:
     ],
 )
 def test_an_app_that_requires_a_cap_refuses_a_looser_one_and_none(
-    make_campaign: Any, cap: Cap | None, most: float, permitted: bool
-) -> None:
+    make_campaign, cap, most, permitted
+):
     limit = Limit(campaign=LIMIT, any_two=LocalPrivacy(most))
     campaign = make_campaign(cap=cap)
     if permitted:
@@ -336,7 +330,7 @@ def test_an_app_that_requires_a_cap_refuses_a_looser_one_and_none(
         assert error.permitted == "at most 1,000 to 1"
 
 
-def test_all_periods_count_and_what_an_epoch_answers_has_no_cap(make_campaign: Any) -> None:
+def test_all_periods_count_and_what_an_epoch_answers_has_no_cap(make_campaign):
     weekly = make_campaign(cap=Cap(1.5, 1.5), period=timedelta(days=7))
     wide = GeoPrivacy(1000, 8000, "dollar")
     limit = Limit(campaign=wide, any_two=LocalPrivacy(3.0 * weekly.periods))
@@ -349,6 +343,6 @@ def test_all_periods_count_and_what_an_epoch_answers_has_no_cap(make_campaign: A
 
 
 @pytest.mark.parametrize("any_two", [3.0, LIMIT, "1,000 to 1"])
-def test_a_cap_that_is_required_is_a_local_privacy(any_two: Any) -> None:
+def test_a_cap_that_is_required_is_a_local_privacy(any_two):
     with pytest.raises(ParameterError, match=r"^any_two must be a LocalPrivacy, or None"):
         Limit(campaign=LIMIT, any_two=any_two)

@@ -52,7 +52,7 @@ def crowd(transport: WireTransport, state_dir: Path, seed: int) -> dict[str, set
     return shown
 
 
-def test_two_processes_with_eight_threads_each_count_once(tmp_path: Path) -> None:
+def test_two_processes_with_eight_threads_each_count_once(tmp_path):
     lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
     state = tmp_path / "state"
     ended = lab.run(lambda transport: crowd(transport, state, os.getpid()), processes=2)
@@ -71,7 +71,7 @@ def test_two_processes_with_eight_threads_each_count_once(tmp_path: Path) -> Non
 
 @pytest.mark.deep
 @pytest.mark.parametrize("children", [4, pytest.param(11, marks=pytest.mark.deep)])
-def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path, children: int) -> None:
+def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path, children):
     """Also while the parent's threads use it, which hold its locks at times."""
     used = NAMES[: children + 1]
     lab = Lab(InMemoryCollector([campaign(name) for name in used]))

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -53,7 +52,7 @@ ABOVE = Threshold(math.log(100_000), 2.0, "smoothstep")
 
 
 @pytest.fixture
-def ratio(make_campaign: Make, collector: Any) -> Make:
+def ratio(make_campaign, collector):
     """Make campaigns about ratios that the collector has."""
 
     def make(campaign_id: str, query: Query = ABOVE, **more: Any) -> Any:
@@ -65,7 +64,7 @@ def ratio(make_campaign: Make, collector: Any) -> Make:
     return make
 
 
-def test_logarithms_are_the_nearest_doubles() -> None:
+def test_logarithms_are_the_nearest_doubles():
     draw = Random(35)
     values = [math.exp(draw.uniform(-100, 100)) for _ in range(2_000)]
     values += [1 + draw.uniform(-1e-9, 1e-9) for _ in range(200)] + [1.0, math.nextafter(1, 2)]
@@ -74,7 +73,7 @@ def test_logarithms_are_the_nearest_doubles() -> None:
         assert [scale.coordinate(v) for v in values] == [float(mp.log(v)) for v in values]
 
 
-def test_values_below_the_floor_are_not_told_apart(ratio: Make) -> None:
+def test_values_below_the_floor_are_not_told_apart(ratio):
     point = ratio("ratio").attribute.point
     assert {point(value, 1) for value in (1_000, 999.9, 0, -0.0, -7e9)} == {math.log(1_000)}
     assert point(np.float64(2_000), 1) == point([2_000], 1) == math.log(2_000)
@@ -84,7 +83,7 @@ def test_values_below_the_floor_are_not_told_apart(ratio: Make) -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0, 1.5], ids=["as-stated", "control"])
-def test_reports_are_as_alike_as_the_ratio_says(ratio: Make, factor: float) -> None:
+def test_reports_are_as_alike_as_the_ratio_says(ratio, factor):
     """The largest log-ratio of probabilities of any report, atoms and density, at random pairs."""
     campaign = ratio("ratio", privacy=GeoPrivacy.per_factor(1.0, factor, "dollar"))
     (mechanism,) = campaign.mechanisms
@@ -100,7 +99,7 @@ def test_reports_are_as_alike_as_the_ratio_says(ratio: Make, factor: float) -> N
     assert worst > 0.99
 
 
-def test_limits_of_ratios_and_of_differences_are_apart(make_either: Make, ratio: Make) -> None:
+def test_limits_of_ratios_and_of_differences_are_apart(make_either, ratio):
     ratio("ratio")
     for most in (GeoPrivacy(1e9, 8_000.0, "dollar"), GeoPrivacy.per_factor(1.0, 4, "dollar")):
         with pytest.raises(PolicyRefused, match="privacy loss"):
@@ -119,9 +118,7 @@ def test_no_limit_of_ratios_admits_differences(make_either: Make, make_campaign:
     make_either(policy=Policy({NAME: LINEAR})).fetch("linear")
 
 
-def test_the_ledger_keeps_them_apart(
-    make_client: Make, ratio: Make, make_campaign: Make, collector: Any, tmp_path: Path
-) -> None:
+def test_the_ledger_keeps_them_apart(make_client, ratio, make_campaign, collector, tmp_path):
     """By factor 2 and by factor 4 they add up; a difference costs nothing of them."""
     ratio("half")
     ratio("quarter", privacy=GeoPrivacy.per_factor(2.0, 4, "dollar"))
@@ -144,7 +141,7 @@ def test_the_ledger_keeps_them_apart(
             client.contribute("third", 97_000)
 
 
-def test_one_reading_serves_campaigns_of_the_same_floor(make_either: Make, ratio: Make) -> None:
+def test_one_reading_serves_campaigns_of_the_same_floor(make_either, ratio):
     other = replace(INCOME, scale=LogScale(2_000.0))
     for name, attribute in (("a", INCOME), ("b", INCOME), ("c", other)):
         ratio(name, attribute=attribute)
@@ -158,7 +155,7 @@ def test_one_reading_serves_campaigns_of_the_same_floor(make_either: Make, ratio
     assert spent == [1.0, 1.0, 2.0]
 
 
-def test_what_has_no_log_scale_is_refused_by_name(make_campaign: Make) -> None:
+def test_what_has_no_log_scale_is_refused_by_name(make_campaign):
     given: dict[str, Any] = {"attribute": INCOME, "privacy": HALF}
     with pytest.raises(ParameterError, match=r"queries\[0\] must be a Threshold or a Range on a"):
         make_campaign(queries=(GaussianKernel((11.0,), 1.0),), **given)
@@ -175,7 +172,7 @@ def test_what_has_no_log_scale_is_refused_by_name(make_campaign: Make) -> None:
         Attribute(name=NAME, unit="log dollar", scale=1_000.0)  # type: ignore[arg-type]
 
 
-def test_the_scale_is_signed_and_said(ratio: Make) -> None:
+def test_the_scale_is_signed_and_said(ratio):
     campaign = ratio("ratio")
     assert decode(encode(campaign)) == campaign
     other = ratio("ratio", attribute=replace(INCOME, scale=LogScale(999.0)))
@@ -183,7 +180,7 @@ def test_the_scale_is_signed_and_said(ratio: Make) -> None:
     assert "values below 1,000 dollar counted as that" in unbiased_for(campaign)
 
 
-def test_a_slip_is_asked_about_in_the_unit_of_values(ratio: Make) -> None:
+def test_a_slip_is_asked_about_in_the_unit_of_values(ratio):
     campaign = ratio("ratio")
     assert [what_to_ask(campaign, value) for value in (0, 50, 52_000, 999_999)] == ["", "", "", ""]
     for slip, shown in ((-5, "-5"), (1_000_001, "1,000,001")):
@@ -191,7 +188,7 @@ def test_a_slip_is_asked_about_in_the_unit_of_values(ratio: Make) -> None:
         assert what_to_ask(campaign, slip) == asked
 
 
-def test_people_are_told_a_factor() -> None:
+def test_people_are_told_a_factor():
     said = likelihood(HALF, "It is", "your income", "one")
     assert said.endswith("2.72 times as likely for your income as for one half or twice as much.")
     third = GeoPrivacy.per_factor(1.0, Fraction(3, 2), "dollar")
@@ -199,7 +196,7 @@ def test_people_are_told_a_factor() -> None:
     assert str(replace(HALF, delta=0.1, reach=2.0)).endswith("up to factor 7.38906 in dollar")
 
 
-def test_ranges_are_on_the_scale_too(make_either: Make, ratio: Make) -> None:
+def test_ranges_are_on_the_scale_too(make_either, ratio):
     between = Range(math.log(20_000), math.log(90_000), 0.5, "smoothstep")
     wide = GeoPrivacy.per_factor(500.0, 2, "dollar")  # so that noise hardly moves a report
     ratio("range", between, privacy=wide, step_exponent=None)
@@ -207,7 +204,7 @@ def test_ranges_are_on_the_scale_too(make_either: Make, ratio: Make) -> None:
     assert client.contribute("range", 50_000).perturbed == (1.0,)
 
 
-def test_ranges_are_of_values_and_not_of_their_logarithms(ratio: Make) -> None:
+def test_ranges_are_of_values_and_not_of_their_logarithms(ratio):
     """The app's refuses, the campaign's asks; 11.5 and not 100,000 is the coordinate of 100,000."""
     stated = replace(INCOME, least=1_000, most=10_000_000)
     campaign = ratio("ranged", attribute=stated)

@@ -19,7 +19,7 @@ TICK = timedelta(microseconds=1)
 
 
 @pytest.fixture
-def weekly(make_campaign: Any) -> Campaign:
+def weekly(make_campaign):
     """Ten weeks and a day: the last period is short."""
     made: Campaign = make_campaign(
         "weekly", opens=OPENS, closes=OPENS + 10 * WEEK + timedelta(days=1), period=WEEK
@@ -28,7 +28,7 @@ def weekly(make_campaign: Any) -> Campaign:
 
 
 @pytest.fixture
-def generous() -> Policy:
+def generous():
     return Policy({"household income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))})
 
 
@@ -56,24 +56,20 @@ def client(
         (10 * WEEK + timedelta(days=1) - TICK, 10),
     ],
 )
-def test_a_report_is_for_the_period_of_the_clock(
-    client: Any, fake_time: Any, after: timedelta, period: int
-) -> None:
+def test_a_report_is_for_the_period_of_the_clock(client, fake_time, after, period):
     fake_time.date = OPENS + after
     assert client.contribute("weekly", 52_000).period == period
 
 
 @pytest.mark.parametrize("after", [-TICK, 10 * WEEK + timedelta(days=1)])
-def test_outside_its_dates_there_is_no_period(
-    client: Any, fake_time: Any, after: timedelta
-) -> None:
+def test_outside_its_dates_there_is_no_period(client, fake_time, after):
     fake_time.date = OPENS + after
     with pytest.raises(CampaignNotOpen):
         client.contribute("weekly", 52_000)
     assert client.history() == ()
 
 
-def test_every_period_is_drawn_for_once(client: Any, fake_time: Any) -> None:
+def test_every_period_is_drawn_for_once(client, fake_time):
     drawn = []
     for day in range(71):
         fake_time.date = OPENS + timedelta(days=day)
@@ -84,7 +80,7 @@ def test_every_period_is_drawn_for_once(client: Any, fake_time: Any) -> None:
     assert drawn == [history[day // 7] for day in range(71)]
 
 
-def test_a_clock_that_is_set_back_finds_what_was_drawn(client: Any, fake_time: Any) -> None:
+def test_a_clock_that_is_set_back_finds_what_was_drawn(client, fake_time):
     receipts = {}
     for week in (0, 3, 5):
         fake_time.date = OPENS + week * WEEK
@@ -100,8 +96,8 @@ def test_a_clock_that_is_set_back_finds_what_was_drawn(client: Any, fake_time: A
 
 
 def test_what_an_outage_held_up_goes_out_in_requests_of_its_own(
-    client: Any, fake_time: Any, tape: Any, collector: Any, weekly: Campaign
-) -> None:
+    client, fake_time, tape, collector, weekly
+):
     """No request says which reports are of one person, be it of two periods or two campaigns."""
     collector.add(replace(weekly, campaign_id="also-weekly"))
     client.fetch("also-weekly")
@@ -118,8 +114,8 @@ def test_what_an_outage_held_up_goes_out_in_requests_of_its_own(
 
 
 def test_a_period_that_the_server_has_not_reached_is_refused_alone(
-    make_client: Make, weekly: Campaign, generous: Policy, fake_time: Any, tape: Any
-) -> None:
+    make_client, weekly, generous, fake_time, tape
+):
     """The device's clock was ahead: its report for the future is rejected, the others count."""
     collector = InMemoryCollector([weekly], clock=lambda: OPENS + 2 * WEEK)
     tape.handler = collector
@@ -136,7 +132,7 @@ def test_a_period_that_the_server_has_not_reached_is_refused_alone(
     assert [report.period for report in collector.reports("weekly")] == [2]
 
 
-def test_every_period_costs_anew(client: Any, fake_time: Any) -> None:
+def test_every_period_costs_anew(client, fake_time):
     for week in range(3):
         fake_time.date = OPENS + week * WEEK
         client.contribute("weekly", 52_000)

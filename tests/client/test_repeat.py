@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ def policy_of(*, campaign: float = 100, lifetime: float | None = None, **more: A
 
 
 @pytest.fixture
-def repeat(make_campaign: Any, collector: Any) -> Campaign:
+def repeat(make_campaign, collector):
     """Three questions, each answered for ε = 1 per 8,000 dollars."""
     made: Campaign = make_campaign(
         "repeat",
@@ -40,8 +39,8 @@ def repeat(make_campaign: Any, collector: Any) -> Campaign:
 
 
 def test_all_queries_are_answered_and_all_of_them_are_charged(
-    make_either: Make, state_dir: Path | None, repeat: Campaign, collector: Any
-) -> None:
+    make_either, state_dir, repeat, collector
+):
     policy = policy_of(lifetime=10)
     client = make_either(state_dir=state_dir, policy=policy, fetched=("repeat",))
     receipt = client.contribute("repeat", 97_000)
@@ -64,9 +63,7 @@ def test_all_queries_are_answered_and_all_of_them_are_charged(
     ("most", "permitted"),
     [(1.0, False), (2.0, False), (math.nextafter(M, 0), False), (float(M), True), (4.0, True)],
 )
-def test_a_cap_is_compared_with_the_sum(
-    make_either: Make, repeat: Campaign, make_source: Any, most: float, permitted: bool
-) -> None:
+def test_a_cap_is_compared_with_the_sum(make_either, repeat, make_source, most, permitted):
     """Between ε and mε as well: a cap on a campaign is none on each of its queries."""
     source = make_source(0)
     client = make_either(policy=policy_of(campaign=most), source=source)
@@ -80,9 +77,7 @@ def test_a_cap_is_compared_with_the_sum(
     assert source.draws == []
 
 
-def test_a_lifetime_has_room_for_the_sum_or_for_nothing(
-    make_either: Make, repeat: Campaign, make_source: Any
-) -> None:
+def test_a_lifetime_has_room_for_the_sum_or_for_nothing(make_either, repeat, make_source):
     source = make_source(0)
     client = make_either(
         policy=policy_of(lifetime=3.5), source=source, fetched=("income", "repeat")
@@ -96,9 +91,7 @@ def test_a_lifetime_has_room_for_the_sum_or_for_nothing(
     assert len(client.history()) == 1
 
 
-def test_a_window_frees_the_sum_at_once(
-    make_either: Make, repeat: Campaign, collector: Any, make_campaign: Any, fake_time: Any
-) -> None:
+def test_a_window_frees_the_sum_at_once(make_either, repeat, collector, make_campaign, fake_time):
     collector.add(make_campaign("other", queries=tuple(q.query for q in repeat.questions),
                                 allocation=Allocation.REPEAT))  # fmt: skip
     window = Window(limit=dollars(5), length=4 * WEEK)
@@ -113,9 +106,7 @@ def test_a_window_frees_the_sum_at_once(
     assert client.contribute("other", 97_000).privacy == dollars(M)
 
 
-def test_every_period_is_charged_the_sum(
-    make_either: Make, repeat: Campaign, collector: Any, make_campaign: Any, fake_time: Any
-) -> None:
+def test_every_period_is_charged_the_sum(make_either, repeat, collector, make_campaign, fake_time):
     opens = datetime(2026, 5, 1, tzinfo=UTC)
     weekly = make_campaign(
         "weekly",
@@ -137,9 +128,7 @@ def test_every_period_is_charged_the_sum(
     assert weekly.total_privacy == dollars(4 * M)
 
 
-def test_what_is_charged_survives_the_process(
-    make_client: Make, repeat: Campaign, tmp_path: Path
-) -> None:
+def test_what_is_charged_survives_the_process(make_client, repeat, tmp_path):
     state_dir = tmp_path / "state"
     first = make_client(state_dir=state_dir, policy=policy_of(lifetime=5), fetched=("repeat",))
     first.contribute("repeat", 97_000)
@@ -151,8 +140,8 @@ def test_what_is_charged_survives_the_process(
 
 
 def test_the_answers_of_a_report_are_drawn_independently(
-    make_client: Make, make_campaign: Any, collector: Any, make_source: Any
-) -> None:
+    make_client, make_campaign, collector, make_source
+):
     """Two equal answers to one question put twice would mean that noise was used again."""
     collector.add(
         make_campaign(

@@ -2,7 +2,6 @@
 
 import math
 import traceback
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import mpmath  # type: ignore[import-untyped]  # it has no stubs
@@ -34,7 +33,7 @@ AT, WIDTH = 100_000, 16_000
 
 
 @pytest.fixture(autouse=True)
-def _sixty_digits() -> Iterator[None]:
+def _sixty_digits():
     """Here only: every other oracle of the process would take as many."""
     with mpmath.workdps(60):
         yield
@@ -71,7 +70,7 @@ MECHANISMS = {
 
 
 @pytest.fixture
-def builder(policy: Policy, make_source: Callable[[int], Any]) -> ReportBuilder:
+def builder(policy, make_source):
     return ReportBuilder(policy=policy, source=make_source(0))
 
 
@@ -79,8 +78,8 @@ def builder(policy: Policy, make_source: Callable[[int], Any]) -> ReportBuilder:
 @pytest.mark.parametrize("x", [52_000.0, 93_000.5, 100_000.0, 104_321.0])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
-    make_campaign: Any, policy: Policy, make_source: Any, name: str, x: float, seed: int
-) -> None:
+    make_campaign, policy, make_source, name, x, seed
+):
     spec, formula = MECHANISMS[name]
     campaign = make_campaign(mechanism=spec, queries=(Threshold(AT, WIDTH, "smoothstep"),))
     source = make_source(seed)
@@ -102,8 +101,8 @@ def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
     [(Allocation.SPLIT, 24_000, 1), (Allocation.REPEAT, 8_000, 3)],
 )
 def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
-    make_campaign: Any, make_source: Any, allocation: Allocation, per_of_an_answer: int, spent: int
-) -> None:
+    make_campaign, make_source, allocation, per_of_an_answer, spent
+):
     queries = tuple(Threshold(AT, WIDTH, "smoothstep") for _ in range(3))
     campaign = make_campaign(
         queries=queries, allocation=allocation, mechanism=LipschitzLaplaceSpec()
@@ -125,8 +124,8 @@ def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
 
 
 def test_partition_answers_one_query_and_every_query_gets_its_turn(
-    make_campaign: Any, policy: Policy, make_source: Any
-) -> None:
+    make_campaign, policy, make_source
+):
     queries = tuple(Threshold(AT + 1000 * i, WIDTH, "smoothstep") for i in range(5))
     builder = ReportBuilder(policy=policy, source=make_source(4))
     accepted = builder.accept("income", seal(encode(make_campaign(queries=queries))))
@@ -138,7 +137,7 @@ def test_partition_answers_one_query_and_every_query_gets_its_turn(
     assert {i for (i,) in seen} == set(range(5))  # missed with probability 5·(4/5)^200 < 1e-18
 
 
-def test_report_ids_are_sixteen_fresh_bytes(policy: Policy, campaign: Campaign) -> None:
+def test_report_ids_are_sixteen_fresh_bytes(policy, campaign):
     builder = ReportBuilder(policy=policy)
     accepted = builder.accept("income", seal(encode(campaign)))
     ids = {
@@ -149,9 +148,7 @@ def test_report_ids_are_sixteen_fresh_bytes(policy: Policy, campaign: Campaign) 
     assert {len(i) for i in ids} == {16}
 
 
-def test_a_place_becomes_a_point_of_the_plane(
-    places: Campaign, policy: Policy, make_source: Any
-) -> None:
+def test_a_place_becomes_a_point_of_the_plane(places, policy, make_source):
     builder = ReportBuilder(policy=policy, source=make_source(1))
     accepted = builder.accept("places", seal(encode(places)))
     # A degree of latitude is 111 km: noise of 1 km cannot carry the kernel's 3 km that far.
@@ -203,13 +200,8 @@ BAD_PLACES: dict[str, Any] = {
     ],
 )
 def test_a_bad_value_is_refused_before_anything_is_drawn_and_never_shown(
-    campaign: Campaign,
-    places: Campaign,
-    policy: Policy,
-    make_source: Any,
-    campaign_id: str,
-    value: Any,
-) -> None:
+    campaign, places, policy, make_source, campaign_id, value
+):
     source = make_source(0)
     builder = ReportBuilder(policy=policy, source=source)
     asked = {"income": campaign, "places": places}[campaign_id]
@@ -225,9 +217,7 @@ def test_a_bad_value_is_refused_before_anything_is_drawn_and_never_shown(
     assert raised.value.__cause__ is None
 
 
-def test_values_of_many_types_give_the_same_report(
-    campaign: Campaign, policy: Policy, make_source: Any
-) -> None:
+def test_values_of_many_types_give_the_same_report(campaign, policy, make_source):
     reports = set()
     for value in (52_000, 52_000.0, [52_000], np.float64(52_000), np.array([52_000]), (52_000.0,)):
         builder = ReportBuilder(policy=policy, source=make_source(9))
@@ -242,7 +232,7 @@ def _hostile(campaign: Campaign, **fields: Any) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def test_rubbish_is_no_campaign(builder: ReportBuilder, campaign: Campaign) -> None:
+def test_rubbish_is_no_campaign(builder, campaign):
     sound = encode(campaign)
     rubbish = {
         "nothing": b"",
@@ -264,9 +254,7 @@ def test_rubbish_is_no_campaign(builder: ReportBuilder, campaign: Campaign) -> N
         assert raised.value.campaign_id == "income"
 
 
-def test_every_flip_of_a_bit_is_refused_or_another_campaign(
-    builder: ReportBuilder, campaign: Campaign
-) -> None:
+def test_every_flip_of_a_bit_is_refused_or_another_campaign(builder, campaign):
     sound = encode(campaign)
     for position in range(8 * len(sound)):
         flipped = bytearray(sound)
@@ -280,9 +268,7 @@ def test_every_flip_of_a_bit_is_refused_or_another_campaign(
         assert accepted.campaign.privacy.exact_rate <= campaign.privacy.exact_rate
 
 
-def test_a_campaign_at_which_a_formula_gives_up_is_refused(
-    builder: ReportBuilder, places: Campaign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_campaign_at_which_a_formula_gives_up_is_refused(builder, places, monkeypatch):
     def gives_up(campaign: bytes) -> Campaign:
         raise ZeroDivisionError
 
@@ -291,34 +277,32 @@ def test_a_campaign_at_which_a_formula_gives_up_is_refused(
         builder.accept("places", seal(encode(places)))
 
 
-def test_an_area_so_small_that_no_double_holds_its_angle_is_read(
-    builder: ReportBuilder, places: Campaign
-) -> None:
+def test_an_area_so_small_that_no_double_holds_its_angle_is_read(builder, places):
     plane = campaign_pb2.AzimuthalEquidistant(radius_m=1e-320)
     attribute = campaign_pb2.Attribute(azimuthal_equidistant=plane)
     accepted = builder.accept("places", seal(_hostile(places, attribute=attribute)))
     assert accepted.campaign.attribute.distortion == 1 + 2.0**-52
 
 
-def test_the_policy_is_asked(make_campaign: Any, builder: ReportBuilder) -> None:
+def test_the_policy_is_asked(make_campaign, builder):
     greedy = make_campaign(privacy=GeoPrivacy(2, 8000, "dollar"))
     with pytest.raises(PolicyRefused):
         builder.accept("income", seal(encode(greedy)))
 
 
-def test_predictable_bits_are_refused(policy: Policy) -> None:
+def test_predictable_bits_are_refused(policy):
     for source in (SeededSource(1), SystemSource, "SystemSource"):
         with pytest.raises(ParameterError, match="whose bits nobody can predict"):
             ReportBuilder(policy=policy, source=source)  # type: ignore[arg-type]
     ReportBuilder(policy=policy, source=SystemSource())
 
 
-def test_a_policy_is_needed() -> None:
+def test_a_policy_is_needed():
     with pytest.raises(ParameterError, match="a Policy"):
         ReportBuilder(policy={"household income": 1})  # type: ignore[arg-type]
 
 
-def test_the_campaign_is_the_one_published(builder: ReportBuilder, campaign: Campaign) -> None:
+def test_the_campaign_is_the_one_published(builder, campaign):
     accepted = builder.accept("income", seal(encode(campaign)))
     assert accepted.campaign == decode(encode(campaign))
     assert accepted.digest == digest(encode(campaign))
@@ -326,14 +310,12 @@ def test_the_campaign_is_the_one_published(builder: ReportBuilder, campaign: Cam
 
 
 @pytest.mark.parametrize("envelope", [b"\xff" * 100, b"\x0a\x05abc", b"\x0a"])
-def test_an_envelope_that_can_not_be_read_is_no_campaign(
-    builder: ReportBuilder, envelope: bytes
-) -> None:
+def test_an_envelope_that_can_not_be_read_is_no_campaign(builder, envelope):
     with pytest.raises(CampaignInvalid):
         builder.accept("income", envelope)
 
 
-def test_a_report_says_which_period_it_is_for(builder: ReportBuilder, campaign: Campaign) -> None:
+def test_a_report_says_which_period_it_is_for(builder, campaign):
     accepted = builder.accept("income", seal(encode(campaign)))
     for period in (0, 1, 4711):
         made = builder.prepare(accepted, 52_000, period=period)
@@ -341,9 +323,7 @@ def test_a_report_says_which_period_it_is_for(builder: ReportBuilder, campaign: 
         assert report_pb2.Report.FromString(made.report).period == period
 
 
-def test_a_contribution_carries_what_the_ledger_and_the_person_need(
-    builder: ReportBuilder, campaign: Campaign
-) -> None:
+def test_a_contribution_carries_what_the_ledger_and_the_person_need(builder, campaign):
     made = builder.prepare(builder.accept("income", seal(encode(campaign))), 52_000)
     assert made.charges[0][:2] == ("household income", campaign.privacy)
     assert (made.closes, made.step_exponent) == (campaign.closes, campaign.grid_exponent)

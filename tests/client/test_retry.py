@@ -3,7 +3,6 @@
 import math
 import pickle
 from itertools import islice, pairwise
-from typing import Any
 
 import grpc
 import pytest
@@ -33,26 +32,24 @@ OTLP = {
 }
 
 
-def test_the_table_has_every_status() -> None:
+def test_the_table_has_every_status():
     assert {*OTLP, "OK"} == {status.name for status in grpc.StatusCode}
     assert {code for code, again in OTLP.items() if again} == RETRYABLE
 
 
 @pytest.mark.parametrize(("code", "again"), OTLP.items())
-def test_retryable_is_the_table_of_otlp(code: str, again: bool) -> None:
+def test_retryable_is_the_table_of_otlp(code, again):
     assert TransportError(code).retryable == again
 
 
 @pytest.mark.parametrize(("code", "again"), OTLP.items())
 @pytest.mark.parametrize("retry_after_s", [0.0, 2.0])
-def test_a_hint_helps_where_resources_are_exhausted_only(
-    code: str, again: bool, retry_after_s: float
-) -> None:
+def test_a_hint_helps_where_resources_are_exhausted_only(code, again, retry_after_s):
     error = TransportError(code, retry_after_s=retry_after_s)
     assert error.retryable == (again or code == "RESOURCE_EXHAUSTED")
 
 
-def test_a_code_that_grpc_does_not_have_is_not_retried() -> None:
+def test_a_code_that_grpc_does_not_have_is_not_retried():
     assert not TransportError("TEAPOT", retry_after_s=1.0).retryable
 
 
@@ -70,9 +67,7 @@ def test_a_code_that_grpc_does_not_have_is_not_retried() -> None:
         (math.nan, 0.0),
     ],
 )
-def test_no_server_can_silence_a_client_for_more_than_an_hour(
-    said: float | None, kept: float | None
-) -> None:
+def test_no_server_can_silence_a_client_for_more_than_an_hour(said, kept):
     error = TransportError("UNAVAILABLE", "down", retry_after_s=said)
     assert error.retry_after_s == kept
     again = pickle.loads(pickle.dumps(error))
@@ -88,14 +83,12 @@ def test_no_server_can_silence_a_client_for_more_than_an_hour(
     ],
 )
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
-def test_pauses_are_between_zero_and_a_bound_that_doubles(
-    bounds: list[float], settings: Any, jitter: float
-) -> None:
+def test_pauses_are_between_zero_and_a_bound_that_doubles(bounds, settings, jitter):
     got = list(islice(pauses(lambda: jitter, *settings), len(bounds)))
     assert got == pytest.approx([jitter * bound for bound in bounds])
 
 
-def test_pauses_stay_bounded_for_ever() -> None:
+def test_pauses_stay_bounded_for_ever():
     (last,) = islice(pauses(lambda: 0.5), 10_000, 10_001)
     assert last == 2.5
 
@@ -112,14 +105,14 @@ def test_pauses_stay_bounded_for_ever() -> None:
         ("longest_s", (math.inf, math.inf)),
     ],
 )
-def test_bounds_are_checked_before_the_first_pause(name: str, settings: Any) -> None:
+def test_bounds_are_checked_before_the_first_pause(name, settings):
     with pytest.raises(ParameterError, match=name):
         pauses(lambda: 0.5, *settings)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
 @pytest.mark.parametrize("asked", [0.0, 0.1, 30.0, 3600.0])
-def test_nobody_comes_back_before_the_server_asks(jitter: float, asked: float) -> None:
+def test_nobody_comes_back_before_the_server_asks(jitter, asked):
     for pause_s in islice(pauses(lambda: jitter), 10):
         error = TransportError("UNAVAILABLE", retry_after_s=asked)
         wait_s = after(error, pause_s, lambda: jitter)
@@ -128,7 +121,7 @@ def test_nobody_comes_back_before_the_server_asks(jitter: float, asked: float) -
         assert after(TransportError("UNAVAILABLE"), pause_s, lambda: jitter) == pause_s
 
 
-def test_devices_sent_away_together_come_back_spread_out() -> None:
+def test_devices_sent_away_together_come_back_spread_out():
     """Evenly over as long as they were sent away for: no tenth of it sees more than its share."""
     devices, asked = 1000, 60.0
     error = TransportError("RESOURCE_EXHAUSTED", retry_after_s=asked)
@@ -138,7 +131,7 @@ def test_devices_sent_away_together_come_back_spread_out() -> None:
     assert waits[-1] > 1.99 * asked
 
 
-def test_the_default_jitter_is_uniform() -> None:
+def test_the_default_jitter_is_uniform():
     """Kolmogorov–Smirnov, n = 20,000, alpha = 1e-6; numbers 1.3 times too small must fail."""
     n, limit = 20_000, 2.69  # sqrt(n)·D exceeds 2.69 with probability 2·exp(−2·2.69²) = 1.0e-6
     draw = Timing().jitter
@@ -153,7 +146,7 @@ def test_the_default_jitter_is_uniform() -> None:
     assert statistic([x / 1.3 for x in numbers]) > limit
 
 
-def test_time_left_is_never_negative() -> None:
+def test_time_left_is_never_negative():
     now_s = 0.0
     deadline = Deadline(2.0, lambda: now_s)
     assert deadline.remaining_s() == 2.0
@@ -163,7 +156,7 @@ def test_time_left_is_never_negative() -> None:
     assert deadline.remaining_s() == 0.0
 
 
-def test_the_real_clocks_have_their_units() -> None:
+def test_the_real_clocks_have_their_units():
     timing = Timing()
     assert timing.now().tzinfo is not None
     assert timing.clock() <= timing.clock()

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,15 +33,13 @@ POLICY = Policy({"household income": Limit(campaign=GeoPrivacy(100, 8000, "dolla
 
 
 @pytest.fixture
-def windowed(make_campaign: Any) -> Campaign:
+def windowed(make_campaign):
     made: Campaign = make_campaign("windowed", opens=OPENS, closes=CLOSES, window=2 * DAY)
     return made
 
 
 @pytest.fixture
-def make(
-    make_either: Make, collector: Any, windowed: Campaign, fake_time: Any, make_source: Any
-) -> Make:
+def make(make_either, collector, windowed, fake_time, make_source):
     collector.add(windowed)
     fake_time.date = OPENS
 
@@ -57,7 +54,7 @@ def move(fake_time: Any, when: datetime) -> None:
     fake_time.date = when - timedelta(seconds=fake_time.now_s)
 
 
-def test_a_report_leaves_at_its_time_and_no_sooner(make: Make, fake_time: Any, tape: Any) -> None:
+def test_a_report_leaves_at_its_time_and_no_sooner(make, fake_time, tape):
     client = make(fetched=("windowed",))
     receipt = client.contribute("windowed", 52_000)
     assert BEGINS <= receipt.departs < CLOSES
@@ -71,7 +68,7 @@ def test_a_report_leaves_at_its_time_and_no_sooner(make: Make, fake_time: Any, t
     assert client.history()[0].sent == receipt.departs
 
 
-def test_other_reports_do_not_wait_for_it(make: Make, tape: Any) -> None:
+def test_other_reports_do_not_wait_for_it(make, tape):
     client = make(fetched=("windowed", "income"))
     client.contribute("windowed", 52_000)
     client.contribute("income", 52_000)
@@ -81,8 +78,8 @@ def test_other_reports_do_not_wait_for_it(make: Make, tape: Any) -> None:
 
 
 def test_a_restart_and_a_clock_that_is_set_keep_its_time(
-    make_either: Make, collector: Any, windowed: Campaign, fake_time: Any, tmp_path: Path
-) -> None:
+    make_either, collector, windowed, fake_time, tmp_path
+):
     collector.add(windowed)
     fake_time.date = OPENS
     chosen: dict[str, Any] = {"policy": POLICY, "state_dir": tmp_path / "state"}
@@ -99,14 +96,14 @@ def test_a_restart_and_a_clock_that_is_set_keep_its_time(
     assert make_either(**chosen).flush().acknowledged == 1
 
 
-def test_one_that_is_late_leaves_at_once(make: Make, fake_time: Any) -> None:
+def test_one_that_is_late_leaves_at_once(make, fake_time):
     client = make(fetched=("windowed",))
     client.contribute("windowed", 52_000)
     move(fake_time, CLOSES - TICK)
     assert client.flush().acknowledged == 1
 
 
-def test_answers_end_where_the_window_begins(make: Make, fake_time: Any, tape: Any) -> None:
+def test_answers_end_where_the_window_begins(make, fake_time, tape):
     client = make(fetched=("windowed",))
     move(fake_time, BEGINS)
     with pytest.raises(CampaignNotOpen, match="is in its window: it takes no answers now"):
@@ -117,9 +114,7 @@ def test_answers_end_where_the_window_begins(make: Make, fake_time: Any, tape: A
     assert client.contribute("windowed", 1.0) == drawn  # what is kept is shown
 
 
-def test_each_period_has_one(
-    make: Make, collector: Any, make_campaign: Any, fake_time: Any
-) -> None:
+def test_each_period_has_one(make, collector, make_campaign, fake_time):
     closes = OPENS + 9 * DAY + DAY / 2  # the last period is short
     weekly = make_campaign("p", opens=OPENS, closes=closes, period=3 * DAY, window=DAY / 4)
     collector.add(weekly)
@@ -133,7 +128,7 @@ def test_each_period_has_one(
         assert client.flush().acknowledged == 1
 
 
-def test_the_background_looks_again(make_client: Make, collector: Any, make_campaign: Any) -> None:
+def test_the_background_looks_again(make_client, collector, make_campaign):
     # On the real clock: answers end and the window of a minute begins in a moment.
     now = datetime.now(UTC)
     minute = timedelta(minutes=1)
@@ -160,7 +155,7 @@ def of_answering(hours: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return hours + draws * (1 - hours)
 
 
-def test_times_are_uniform_whatever_the_hour(windowed: Campaign, make_source: Any) -> None:
+def test_times_are_uniform_whatever_the_hour(windowed, make_source):
     # n = 500, seed 17, α = 1e-6; hours at which people answer, early or late, are of no matter.
     times = departures(windowed, make_source(17), 500)
     hours = np.random.default_rng(17).random(500)
@@ -172,7 +167,7 @@ def test_times_are_uniform_whatever_the_hour(windowed: Campaign, make_source: An
     assert ks_2samp(planted[late], planted[~late]).pvalue < ALPHA
 
 
-def test_reports_come_in_any_order_alike(windowed: Campaign, make_source: Any) -> None:
+def test_reports_come_in_any_order_alike(windowed, make_source):
     # 200 histories of three who answer one after the other, in which of six orders; seed 19.
     times = departures(windowed, make_source(19), 600).reshape(200, 3)
 
@@ -196,20 +191,18 @@ def test_reports_come_in_any_order_alike(windowed: Campaign, make_source: Any) -
         {"window": DAY, "period": 3 * DAY},  # the last period is as short
     ],
 )
-def test_windows_that_leave_no_time_to_answer_are_refused(
-    windowed: Campaign, changed: dict[str, Any]
-) -> None:
+def test_windows_that_leave_no_time_to_answer_are_refused(windowed, changed):
     with pytest.raises(ParameterError, match=r"window must be a minute or more, less than the"):
         replace(windowed, **changed)
 
 
-def test_a_window_is_signed(windowed: Campaign) -> None:
+def test_a_window_is_signed(windowed):
     assert decode(windowed.encoded) == windowed
     assert replace(windowed, window=None).encoded != windowed.encoded
 
 
 @pytest.mark.deep(keep=0, rest=0)
-def test_a_black_box_finds_no_more_than_the_central_epsilon_in_what_arrives() -> None:
+def test_a_black_box_finds_no_more_than_the_central_epsilon_in_what_arrives():
     # 2 × 50,000 histories of 100 capped reports in the order in which they leave: of somebody who
     # answers first, at either value, with weights for early and for all arrivals; seed 23.
     draw, n, lots, unit = np.random.default_rng(23), 100, 50_000, GeoPrivacy(1.0, per=1.0)

@@ -3,7 +3,6 @@
 import inspect
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -38,7 +37,7 @@ def public(kind: type) -> dict[str, Any]:
     }
 
 
-def test_both_shells_have_the_same_methods_but_for_await() -> None:
+def test_both_shells_have_the_same_methods_but_for_await():
     blocking, awaited = public(Client), public(AsyncClient)
     assert {PAIRS.get(name, name) for name in blocking} == set(awaited)
     for name, method in blocking.items():
@@ -48,7 +47,7 @@ def test_both_shells_have_the_same_methods_but_for_await() -> None:
         assert not inspect.iscoroutinefunction(method), name
 
 
-def test_both_shells_are_made_alike() -> None:
+def test_both_shells_are_made_alike():
     blocking, awaited = (inspect.signature(kind).parameters for kind in (Client, AsyncClient))
     assert list(blocking) == list(awaited)
     for name, parameter in blocking.items():
@@ -62,12 +61,12 @@ def test_both_shells_are_made_alike() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e10, "10", None])
-def test_timeouts_are_finite(make_either: Make, timeout_s: Any) -> None:
+def test_timeouts_are_finite(make_either, timeout_s):
     with pytest.raises(ParameterError, match="timeout_s"):
         make_either(timeout_s=timeout_s)
 
 
-def test_a_target_or_a_transport_is_needed(make_either: Make) -> None:
+def test_a_target_or_a_transport_is_needed(make_either):
     with pytest.raises(ParameterError, match="target"):
         make_either(transport=None)
     with pytest.raises(PlaintextRefused, match=r"give tls=TLS\(\)"):
@@ -75,12 +74,12 @@ def test_a_target_or_a_transport_is_needed(make_either: Make) -> None:
 
 
 @pytest.mark.parametrize("floor_s", [-0.001, -1.0, float("nan"), 61.0, "1", True, None])
-def test_the_floor_of_a_release_is_checked(make_either: Make, floor_s: Any) -> None:
+def test_the_floor_of_a_release_is_checked(make_either, floor_s):
     with pytest.raises(ParameterError, match="release_floor_s"):
         make_either(release_floor_s=floor_s)
 
 
-def test_a_floor_changes_nothing_but_the_time(make_either: Make, make_source: Any) -> None:
+def test_a_floor_changes_nothing_but_the_time(make_either, make_source):
     receipts = [
         make_either(fetched=("income",), source=make_source(7), release_floor_s=floor_s).contribute(
             "income", 52_000
@@ -91,9 +90,7 @@ def test_a_floor_changes_nothing_but_the_time(make_either: Make, make_source: An
 
 
 @pytest.mark.parametrize("settings", [{}, {"release_floor_s": 0.004}, {"release_floor_s": 0}])
-def test_all_that_looks_at_a_value_keeps_the_floor(
-    make_either: Make, shells: Any, monkeypatch: pytest.MonkeyPatch, settings: Any
-) -> None:
+def test_all_that_looks_at_a_value_keeps_the_floor(make_either, shells, monkeypatch, settings):
     """To check a value, refused or not, and to draw are one; what is kept is no secret."""
     floors: list[float] = []
 
@@ -112,16 +109,14 @@ def test_all_that_looks_at_a_value_keeps_the_floor(
     assert floors == ([floor] * 2 if floor else [])
 
 
-def test_close_sends_what_waits(make_either: Make, collector: Any, state_dir: Path | None) -> None:
+def test_close_sends_what_waits(make_either, collector, state_dir):
     client = make_either(fetched=("income",), state_dir=state_dir)
     client.contribute("income", 52_000)
     client.close()
     assert len(collector.reports("income")) == 1
 
 
-def test_closing_at_once_leaves_all_of_it(
-    make_either: Make, tmp_path: Path, tape: Any, collector: Any
-) -> None:
+def test_closing_at_once_leaves_all_of_it(make_either, tmp_path, tape, collector):
     client = make_either(fetched=("income",), state_dir=tmp_path / "state")
     receipt = client.contribute("income", 52_000)
     client.close(0)
@@ -132,9 +127,7 @@ def test_closing_at_once_leaves_all_of_it(
     assert len(collector.reports("income")) == 1
 
 
-def test_close_takes_no_longer_than_it_is_given(
-    make_either: Make, steering: Any, fake_time: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_close_takes_no_longer_than_it_is_given(make_either, steering, fake_time, caplog):
     client = make_either(fetched=("income",))
     client.contribute("income", 52_000)
     steering.failures[""] = TransportError("UNAVAILABLE")
@@ -144,16 +137,14 @@ def test_close_takes_no_longer_than_it_is_given(
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), 1e10, "1", None])
-def test_the_time_to_close_is_finite_and_a_wrong_one_closes_nothing(
-    make_either: Make, timeout_s: Any
-) -> None:
+def test_the_time_to_close_is_finite_and_a_wrong_one_closes_nothing(make_either, timeout_s):
     client = make_either(fetched=("income",))
     with pytest.raises(ParameterError, match="timeout_s"):
         client.close(timeout_s)
     assert client.contribute("income", 1)
 
 
-def test_a_closed_client_says_so(make_either: Make, state_dir: Path | None, tape: Any) -> None:
+def test_a_closed_client_says_so(make_either, state_dir, tape):
     client = make_either(state_dir=state_dir)
     client.close()
     client.close()
@@ -168,7 +159,7 @@ def test_a_closed_client_says_so(make_either: Make, state_dir: Path | None, tape
     assert tape.requests == []
 
 
-def test_leaving_the_block_closes(make_either: Make, collector: Any) -> None:
+def test_leaving_the_block_closes(make_either, collector):
     with make_either(fetched=("income",)) as client:
         client.contribute("income", 52_000)
     assert len(collector.reports("income")) == 1
@@ -176,7 +167,7 @@ def test_leaving_the_block_closes(make_either: Make, collector: Any) -> None:
         client.counts()
 
 
-def test_leaving_by_an_error_closes_and_keeps_the_error(make_either: Make, collector: Any) -> None:
+def test_leaving_by_an_error_closes_and_keeps_the_error(make_either, collector):
     client = make_either(fetched=("income",))
 
     def fail() -> None:
@@ -189,9 +180,7 @@ def test_leaving_by_an_error_closes_and_keeps_the_error(make_either: Make, colle
     assert len(collector.reports("income")) == 1
 
 
-def test_a_disk_that_fails_does_not_keep_a_client_from_closing(
-    make_either: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fails_does_not_keep_a_client_from_closing(make_either, tmp_path, caplog):
     client = make_either(fetched=("income",), state_dir=tmp_path / "state")
     client.contribute("income", 52_000)
     (tmp_path / "state" / "journal.sqlite3").unlink()
@@ -201,7 +190,7 @@ def test_a_disk_that_fails_does_not_keep_a_client_from_closing(
         client.counts()
 
 
-def test_a_transport_that_was_given_is_left_open(make_either: Make, tape: Any) -> None:
+def test_a_transport_that_was_given_is_left_open(make_either, tape):
     closed: list[str] = []
 
     class Counting(InMemoryTransport):
@@ -212,9 +201,7 @@ def test_a_transport_that_was_given_is_left_open(make_either: Make, tape: Any) -
     assert closed == []
 
 
-def test_threads_share_a_client(
-    make_client: Make, state_dir: Path | None, make_source: Any, collector: Any
-) -> None:
+def test_threads_share_a_client(make_client, state_dir, make_source, collector):
     clients = [make_client(state_dir=state_dir, fetched=("income",)) for _ in range(6)]
     if state_dir is None:
         clients = [clients[0]] * 6  # one client, and its memory, in six threads
@@ -236,8 +223,8 @@ def test_threads_share_a_client(
 
 
 def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
-    make_client: Make, state_dir: Path | None, tape: Any, collector: Any
-) -> None:
+    make_client, state_dir, tape, collector
+):
     before = threads()
     done = threading.Event()
     tape.after = lambda request: done.set() if hasattr(request, "reports") else None
@@ -259,7 +246,7 @@ def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
     assert len(collector.reports("income")) == 1
 
 
-def test_closing_in_memory_forgets(make_either: Make, fake_time: Any) -> None:
+def test_closing_in_memory_forgets(make_either, fake_time):
     client = make_either(fetched=("income",))
     receipt = client.contribute("income", 1)
     assert receipt.status is DeliveryStatus.PENDING
@@ -268,9 +255,7 @@ def test_closing_in_memory_forgets(make_either: Make, fake_time: Any) -> None:
     assert again.history() == ()
 
 
-def test_a_state_dir_that_can_not_be_used_is_told_at_once(
-    make_either: Make, tmp_path: Path
-) -> None:
+def test_a_state_dir_that_can_not_be_used_is_told_at_once(make_either, tmp_path):
     (tmp_path / "state").mkdir(mode=0o755)
     (tmp_path / "state").chmod(0o755)
     with pytest.raises(JournalError, match="chmod 700"):

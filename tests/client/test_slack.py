@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign, SmoothSpec
+from geoveil.campaign import SmoothSpec
 from geoveil.campaign.consent import likelihood
 from geoveil.client import BudgetExceeded, Client, Epoch, Limit, Policy, PolicyRefused, Window
 from geoveil.gp import GeoPrivacy, ParameterError
@@ -21,7 +20,7 @@ NAME = "household income"
 
 
 @pytest.fixture
-def slack(make_campaign: Any, collector: Any) -> tuple[Campaign, ...]:
+def slack(make_campaign, collector):
     """Three campaigns of δ = 10⁻⁶ each."""
     spec = SmoothSpec(noise="laplace", calibration="paper")
     made = tuple(
@@ -38,9 +37,7 @@ def limits(delta: float, **more: Any) -> Policy:
     return Policy({NAME: Limit(campaign=replace(SLACK, epsilon=10.0), lifetime=most, **more)})
 
 
-def test_a_slack_is_refused_unless_the_app_allows_it(
-    make_either: Make, slack: tuple[Campaign, ...], make_source: Any
-) -> None:
+def test_a_slack_is_refused_unless_the_app_allows_it(make_either, slack, make_source):
     source = make_source(0)
     for most in (PURE, replace(PURE, epsilon=100.0), replace(SLACK, delta=9e-7)):
         client = make_either(policy=Policy({NAME: most}), source=source)
@@ -52,9 +49,7 @@ def test_a_slack_is_refused_unless_the_app_allows_it(
     assert allowed.contribute("slack-0", 97_000).privacy == SLACK
 
 
-def test_a_slack_for_shorter_distances_is_less(
-    make_either: Make, make_campaign: Any, collector: Any
-) -> None:
+def test_a_slack_for_shorter_distances_is_less(make_either, make_campaign, collector):
     spec = SmoothSpec(noise="laplace", calibration="paper")
     near = replace(SLACK, reach=50_000.0)
     collector.add(make_campaign("near", privacy=near, mechanism=spec, step_exponent=None))
@@ -64,9 +59,7 @@ def test_a_slack_for_shorter_distances_is_less(
     assert client.contribute("near", 97_000).privacy == near
 
 
-def test_slacks_add_up_over_campaigns(
-    make_either: Make, state_dir: Path | None, slack: tuple[Campaign, ...]
-) -> None:
+def test_slacks_add_up_over_campaigns(make_either, state_dir, slack):
     """Two fit into 2·10⁻⁶ exactly, the third does not, although its ε would."""
     ids = tuple(campaign.campaign_id for campaign in slack)
     client = make_either(state_dir=state_dir, policy=limits(2e-6), fetched=ids)
@@ -81,9 +74,7 @@ def test_slacks_add_up_over_campaigns(
     assert client.history()[0].to_dict()["charges"][0]["delta"] == 1e-6
 
 
-def test_what_was_spent_outlives_the_process(
-    make_client: Make, tmp_path: Path, slack: tuple[Campaign, ...]
-) -> None:
+def test_what_was_spent_outlives_the_process(make_client, tmp_path, slack):
     policy = limits(1e-6)
     with make_client(state_dir=tmp_path, policy=policy) as client:
         client.fetch("slack-0")
@@ -96,7 +87,7 @@ def test_what_was_spent_outlives_the_process(
             client.contribute("slack-1", 97_000)
 
 
-def test_limits_of_a_slack_go_together() -> None:
+def test_limits_of_a_slack_go_together():
     near = replace(SLACK, reach=9.0)
     with pytest.raises(ParameterError, match="reaches of the limits"):
         Limit(campaign=SLACK, lifetime=near)
@@ -107,7 +98,7 @@ def test_limits_of_a_slack_go_together() -> None:
     assert Limit(campaign=near, windows=(Window(limit=near, length=timedelta(days=1)),))
 
 
-def test_people_are_told() -> None:
+def test_people_are_told():
     said = likelihood(SLACK, "It is", "yours", "one")
     assert said.endswith("away, plus a chance of at most 1 in 1,000,000.")
     assert "plus" not in likelihood(PURE, "It is", "yours", "one")

@@ -6,7 +6,6 @@ How long that takes is measured by `python -m benchmarks startup`.
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,22 +50,22 @@ def first_report(campaign: Campaign, state_dir: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.deep
-def test_the_first_report_loads_nothing_heavy(campaign: Campaign) -> None:
+def test_the_first_report_loads_nothing_heavy(campaign):
     assert first_report(campaign)["heavy"] == {"sqlite3"}
 
 
 @pytest.mark.deep
-def test_the_first_report_loads_no_openssl(campaign: Campaign, tmp_path: Path) -> None:
+def test_the_first_report_loads_no_openssl(campaign, tmp_path):
     assert "_hashlib" not in first_report(campaign, str(tmp_path / "state"))["modules"]
 
 
 @pytest.mark.deep
-def test_places_load_pyproj(places: Campaign, tmp_path: Path) -> None:
+def test_places_load_pyproj(places, tmp_path):
     heavy = first_report(places, str(tmp_path / "state"))["heavy"]
     assert heavy == {"numpy", "pyproj", "sqlite3"}
 
 
-def test_public_names_are_sorted_and_exist() -> None:
+def test_public_names_are_sorted_and_exist():
     names = geoveil.client.__all__
     assert len(set(names)) == len(names)
     assert all(hasattr(geoveil.client, name) for name in names)
@@ -75,5 +74,5 @@ def test_public_names_are_sorted_and_exist() -> None:
 
 
 @pytest.mark.parametrize("name", geoveil.client.__all__)
-def test_public_things_are_documented(name: str) -> None:
+def test_public_things_are_documented(name):
     assert getattr(geoveil.client, name).__doc__

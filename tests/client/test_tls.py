@@ -86,12 +86,12 @@ def _name(name: str) -> x509.GeneralName:
 
 
 @pytest.fixture(scope="module")
-def trusted() -> Identity:
+def trusted():
     return authority("trusted")
 
 
 @pytest.fixture(scope="module")
-def stranger() -> Identity:
+def stranger():
     return authority("stranger")
 
 
@@ -146,9 +146,7 @@ either = pytest.mark.parametrize("call", [blocking, awaited])
 
 
 @either
-def test_the_roots_given_are_trusted_and_no_others(
-    call: Call, trusted: Identity, stranger: Identity
-) -> None:
+def test_the_roots_given_are_trusted_and_no_others(call, trusted, stranger):
     """Refused: another authority, those that gRPC comes with, and no TLS."""
     with serving(trusted.issue(*LOCALHOST)) as target:
         assert call(target, TLS(root_certificates=trusted.chain)) == b""
@@ -160,7 +158,7 @@ def test_the_roots_given_are_trusted_and_no_others(
 
 
 @either
-def test_a_certificate_past_its_date_is_refused(call: Call, trusted: Identity) -> None:
+def test_a_certificate_past_its_date_is_refused(call, trusted):
     with (
         serving(trusted.issue(*LOCALHOST, days=-1)) as target,
         pytest.raises(TransportError, match="UNAVAILABLE"),
@@ -169,7 +167,7 @@ def test_a_certificate_past_its_date_is_refused(call: Call, trusted: Identity) -
 
 
 @either
-def test_a_certificate_must_be_for_the_server_named(call: Call, trusted: Identity) -> None:
+def test_a_certificate_must_be_for_the_server_named(call, trusted):
     with serving(trusted.issue("collector.example")) as target:
         for name in (None, "other.example"):
             with pytest.raises(TransportError, match="UNAVAILABLE"):
@@ -179,9 +177,7 @@ def test_a_certificate_must_be_for_the_server_named(call: Call, trusted: Identit
 
 
 @either
-def test_a_server_that_asks_learns_who_calls(
-    call: Call, trusted: Identity, stranger: Identity
-) -> None:
+def test_a_server_that_asks_learns_who_calls(call, trusted, stranger):
     """Served: a client that the server's authority vouches for. Refused: another, and none."""
     known, unknown = trusted.issue("app-7"), stranger.issue("app-7")
     roots = trusted.chain
@@ -201,9 +197,7 @@ def test_a_server_that_asks_learns_who_calls(
 
 
 @either
-def test_certificates_that_can_not_be_used_are_a_transport_error(
-    call: Call, trusted: Identity
-) -> None:
+def test_certificates_that_can_not_be_used_are_a_transport_error(call, trusted):
     """Not of PEM inside, and a key of another certificate."""
     rubbish = b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n"
     first, second = trusted.issue("first"), trusted.issue("second")
@@ -239,12 +233,12 @@ PEM = b"-----BEGIN SOMETHING-----"
         ({"server_name": "collector.example", "insecure": True}, "insecure.*server_name"),
     ],
 )
-def test_settings_are_checked(settings: dict[str, Any], wrong: str) -> None:
+def test_settings_are_checked(settings, wrong):
     with pytest.raises(ParameterError, match=wrong):
         TLS(**settings)
 
 
-def test_a_private_key_is_shown_nowhere(trusted: Identity) -> None:
+def test_a_private_key_is_shown_nowhere(trusted):
     key = trusted.private_key
     tls = TLS(certificate_chain=trusted.chain, private_key=key)
     secret = key.splitlines()[1].decode()
@@ -288,7 +282,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("target", LOCAL)
-def test_this_machine_needs_no_tls(target: str) -> None:
+def test_this_machine_needs_no_tls(target):
     assert is_local(target)
     GrpcTransport(target)
     GrpcTransport(target, tls=TLS())
@@ -296,7 +290,7 @@ def test_this_machine_needs_no_tls(target: str) -> None:
 
 @pytest.mark.parametrize("target", ELSEWHERE)
 @pytest.mark.parametrize("transport", [GrpcTransport, GrpcAioTransport])
-def test_elsewhere_needs_tls_or_a_clear_word(target: str, transport: Any) -> None:
+def test_elsewhere_needs_tls_or_a_clear_word(target, transport):
     assert not is_local(target)
     with pytest.raises(PlaintextRefused, match=r"tls=TLS\(insecure=True\) sends in the clear"):
         transport(target)
@@ -311,7 +305,7 @@ def test_elsewhere_needs_tls_or_a_clear_word(target: str, transport: Any) -> Non
         *("127.0.0.1:1,10.0.0.1:1", "localhost:1@collector.example:1"),
     ],
 )
-def test_a_target_is_an_address(target: Any) -> None:
+def test_a_target_is_an_address(target):
     with pytest.raises(ParameterError, match="target"):
         GrpcTransport(target)
 
@@ -321,12 +315,12 @@ def test_a_target_is_an_address(target: Any) -> None:
     ["127.0.0.1:99999", "localhost:0", "localhost:", "localhost:x", "[::1]:65536", "localhost:٤٢"],
 )
 @pytest.mark.parametrize("tls", [None, TLS()])
-def test_a_port_is_one(target: str, tls: TLS | None) -> None:
+def test_a_port_is_one(target, tls):
     with pytest.raises(ParameterError, match="target must be HOST:PORT with a port from 1 to"):
         GrpcTransport(target, tls=tls)
 
 
 @pytest.mark.parametrize("tls", [True, "roots.pem", b"-----BEGIN "])
-def test_what_is_no_tls_is_refused_at_once(tls: Any) -> None:
+def test_what_is_no_tls_is_refused_at_once(tls):
     with pytest.raises(ParameterError, match="tls must be a TLS, or None"):
         GrpcTransport("localhost:1", tls=tls)

@@ -20,19 +20,19 @@ def checked(path: Path, cache: Path) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("mypy")
 
 
 @pytest.mark.deep
-def test_an_app_sees_the_types_that_are_documented(cache: Path) -> None:
+def test_an_app_sees_the_types_that_are_documented(cache):
     said, _ = checked(PUBLIC, cache)
     # What mypy says of the packages themselves is not this test's business.
     assert [line for line in said.splitlines() if PUBLIC.name in line] == []
 
 
 @pytest.mark.deep(rest=0)  # the marks above are checked as well: each has to be used
-def test_what_must_be_an_error_is_one(cache: Path, tmp_path: Path) -> None:
+def test_what_must_be_an_error_is_one(cache, tmp_path):
     """The control: without its marks, the same file has an error on each marked line."""
     text = PUBLIC.read_text(encoding="utf-8")
     marked = {n for n, line in enumerate(text.splitlines(), 1) if "# type: ignore[" in line}

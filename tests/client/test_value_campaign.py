@@ -1,9 +1,7 @@
 """A device's part in a value campaign: one release of a point, kept and shown as ever."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import ldexp
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +63,7 @@ def campaign(dimension: int, **changes: Any) -> Campaign:
 
 @pytest.mark.parametrize("value", [12.5, (120.0, -40.0), (1.0, 2.0, 3.0)])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_report_is_one_release_of_the_mechanism(
-    make_source: Callable[[int], Any], value: Any, seed: int
-) -> None:
+def test_the_report_is_one_release_of_the_mechanism(make_source, value, seed):
     """Bit for bit that of `PlanarLaplace.release`, from the bits drawn after the report's id."""
     dimension = len(value) if isinstance(value, tuple) else 1
     source = make_source(seed)
@@ -81,7 +77,7 @@ def test_the_report_is_one_release_of_the_mechanism(
     assert [(a.query_index, a.value) for a in report.answers] == list(enumerate(released))
 
 
-def test_a_place_is_perturbed_in_the_plane(make_source: Callable[[int], Any]) -> None:
+def test_a_place_is_perturbed_in_the_plane(make_source):
     asked = campaign(2, attribute=Attribute(name="position", unit="metre", coordinates=PLANE))
     source = make_source(7)
     builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
@@ -93,7 +89,7 @@ def test_a_place_is_perturbed_in_the_plane(make_source: Callable[[int], Any]) ->
     assert tuple(a.value for a in report.answers) == released
 
 
-def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path: Path) -> None:
+def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path):
     asked = campaign(2)
     collector = InMemoryCollector([asked])
     transport = InMemoryTransport(collector)
@@ -112,9 +108,7 @@ def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", [5.0, (1.0, 2.0, 3.0), (1.0, float("nan"))])
-def test_values_of_another_kind_are_refused_before_anything_is_drawn(
-    make_source: Callable[[int], Any], value: Any
-) -> None:
+def test_values_of_another_kind_are_refused_before_anything_is_drawn(make_source, value):
     source = make_source(1)
     asked = campaign(2)
     builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
@@ -124,7 +118,7 @@ def test_values_of_another_kind_are_refused_before_anything_is_drawn(
     assert source.draws == []
 
 
-def test_a_collector_in_memory_rejects_what_is_no_point() -> None:
+def test_a_collector_in_memory_rejects_what_is_no_point():
     asked = campaign(2)
     collector = InMemoryCollector([asked])
     one = report_pb2.Report(report_id=bytes(16), answers=[report_pb2.Answer(query_index=0)])

@@ -42,7 +42,7 @@ class Unreadable:
 
 
 @pytest.fixture
-def asking(make_campaign: Any) -> Callable[..., Campaign]:
+def asking(make_campaign):
     """Return a factory of campaigns about a position, of any dimension and coordinates."""
 
     def ask(
@@ -72,9 +72,7 @@ KINDS: dict[str, tuple[ValueKind, int, AzimuthalEquidistant | None]] = {
 
 
 @pytest.mark.parametrize(("permitted", "asked"), list(product(KINDS, KINDS)))
-def test_only_the_kind_that_the_policy_states_is_answered(
-    asking: Callable[..., Campaign], make_source: Any, permitted: str, asked: str
-) -> None:
+def test_only_the_kind_that_the_policy_states_is_answered(asking, make_source, permitted, asked):
     policy = Policy({"position": Limit(campaign=PRIVACY, value=KINDS[permitted][0])})
     source = make_source(0)
     builder = ReportBuilder(policy=policy, source=source)
@@ -89,7 +87,7 @@ def test_only_the_kind_that_the_policy_states_is_answered(
     assert refused.value.permitted == str(KINDS[permitted][0])
 
 
-def test_a_bare_privacy_stands_for_a_number(asking: Callable[..., Campaign]) -> None:
+def test_a_bare_privacy_stands_for_a_number(asking):
     policy = Policy({"position": PRIVACY})
     policy.check(asking(1), None)
     for campaign in (asking(2), asking(3), asking(2, SHOP)):
@@ -97,7 +95,7 @@ def test_a_bare_privacy_stands_for_a_number(asking: Callable[..., Campaign]) -> 
             policy.check(campaign, None)
 
 
-def test_points_of_a_value_campaign_are_of_a_kind_as_well(make_campaign: Any) -> None:
+def test_points_of_a_value_campaign_are_of_a_kind_as_well(make_campaign):
     for dimension, plane in ((1, None), (2, None), (3, None), (2, SHOP)):
         campaign = make_campaign(
             attribute=Attribute(name="position", unit="metre", coordinates=plane),
@@ -137,15 +135,15 @@ def test_a_position_on_a_shop_floor_is_never_read_as_degrees(
     assert np.allclose(points[1] - points[0], (1e-4, 0.0))
 
 
-def test_the_control_shows_what_the_server_would_gain(asking: Callable[..., Campaign]) -> None:
+def test_the_control_shows_what_the_server_would_gain(asking):
     """A tenth of a millimetre on the floor becomes ten metres on the Earth: all of the ε."""
     points = [asking(2, SHOP).attribute.point(p, 2) for p in (POSITION, OTHER_POSITION)]
     assert np.hypot(*(points[1] - points[0])) > 10.0
 
 
 def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
-    make_either: Make, tmp_path: Path, tape: Any, asking: Callable[..., Campaign]
-) -> None:
+    make_either, tmp_path, tape, asking
+):
     tape.handler = InMemoryCollector([asking(2, SHOP)])
     state = tmp_path / "state"
     anywhere = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
@@ -156,9 +154,7 @@ def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
             make_either(policy=policy, state_dir=state).contribute("position", Unreadable())
 
 
-def test_what_another_contributor_accepted_is_looked_at_again(
-    asking: Callable[..., Campaign],
-) -> None:
+def test_what_another_contributor_accepted_is_looked_at_again(asking):
     """A host may hold several policies."""
     careless = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
     careful = Policy({"position": Limit(campaign=PRIVACY, value=Point(2))})
@@ -168,9 +164,7 @@ def test_what_another_contributor_accepted_is_looked_at_again(
         ReportBuilder(policy=careful).prepare(accepted, value)
 
 
-def test_whoever_was_shown_a_campaign_permits_that_and_no_other(
-    asking: Callable[..., Campaign],
-) -> None:
+def test_whoever_was_shown_a_campaign_permits_that_and_no_other(asking):
     campaigns = [asking(*rest) for _, *rest in KINDS.values()]
     for shown, found in product(campaigns, campaigns):
         policy = Policy.permitting(shown)
@@ -182,13 +176,13 @@ def test_whoever_was_shown_a_campaign_permits_that_and_no_other(
 
 
 @pytest.mark.parametrize("dimension", [1, 0, -1, 2.0, True, "2", None])
-def test_a_point_has_two_coordinates_or_more(dimension: Any) -> None:
+def test_a_point_has_two_coordinates_or_more(dimension):
     with pytest.raises(ParameterError, match="dimension"):
         Point(dimension)
 
 
 @pytest.mark.parametrize("area", [(0, 0, 1), SHOP, 5.0])
-def test_the_area_of_a_place_is_an_area(area: Any) -> None:
+def test_the_area_of_a_place_is_an_area(area):
     with pytest.raises(ParameterError, match="area"):
         Place(area)
 
@@ -196,7 +190,7 @@ def test_the_area_of_a_place_is_an_area(area: Any) -> None:
 @pytest.mark.parametrize(
     "name", ["Position", "positi\u043en", "po\u0073\u0131tion", "position.", "Pos\u0456tion"]
 )
-def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign: Any, name: str) -> None:
+def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign, name):
     """What the policy does not list, letter by letter, is not answered about at all."""
     campaign = make_campaign(attribute=Attribute(name=name, unit="metre"), privacy=PRIVACY)
     with pytest.raises(PolicyRefused, match="its attribute is"):
@@ -212,8 +206,8 @@ def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign: Any, na
     ],
 )
 def test_numbers_out_of_the_range_of_the_policy_are_refused_before_anything_is_drawn(
-    asking: Callable[..., Campaign], kind: Number, good: Any, bad: Any
-) -> None:
+    asking, kind, good, bad
+):
     builder = ReportBuilder(policy=Policy({"position": Limit(campaign=PRIVACY, value=kind)}))
     accepted = builder.accept("position", seal(encode(asking(1))))
     for value in good:
@@ -225,9 +219,7 @@ def test_numbers_out_of_the_range_of_the_policy_are_refused_before_anything_is_d
         assert refused.value.__context__ is None
 
 
-def test_a_place_outside_the_area_is_moved_or_refused_as_the_policy_says(
-    asking: Callable[..., Campaign],
-) -> None:
+def test_a_place_outside_the_area_is_moved_or_refused_as_the_policy_says(asking):
     envelope = seal(encode(asking(2, SHOP)))
     for outside in ("moved", "refused"):
         place = Place(None, outside=outside)
@@ -243,11 +235,11 @@ def test_a_place_outside_the_area_is_moved_or_refused_as_the_policy_says(
 
 
 @pytest.mark.parametrize("ends", [(1, 1), (2, 1), ("0", 1), (float("nan"), 1), (0, float("inf"))])
-def test_a_range_has_two_finite_ends_in_order(ends: Any) -> None:
+def test_a_range_has_two_finite_ends_in_order(ends):
     with pytest.raises(ParameterError, match=r"least|most"):
         Number(*ends)
 
 
-def test_what_becomes_of_places_outside_is_one_of_two() -> None:
+def test_what_becomes_of_places_outside_is_one_of_two():
     with pytest.raises(ParameterError, match="'moved', 'refused'"):
         Place(None, outside="asked")  # type: ignore[arg-type]

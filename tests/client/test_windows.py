@@ -150,9 +150,7 @@ def dearest(window: Window, told: list[Telling]) -> Fraction:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", range(8))
-def test_no_schedule_tells_more_in_a_window_than_it_permits(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_schedule_tells_more_in_a_window_than_it_permits(seed, monkeypatch):
     draw = Random(seed)
     found = [lived(draw, monkeypatch) for _ in range(12)]
     assert max(dearest(window, told) for window, told, _ in found) <= 1
@@ -160,7 +158,7 @@ def test_no_schedule_tells_more_in_a_window_than_it_permits(
     assert any(dearest(window, told) == 1 for window, told, _ in found)
 
 
-def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch):
     last = "coalesce(report.settled, 9223372036854775807)"
     read = "(SELECT drawn FROM reading WHERE begins = answered.epoch)"
     assert last in journals.TOLD

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,9 +123,7 @@ def spent_us(campaign: Campaign, tries: int = 3) -> float:
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("mechanism", DECLARED)
 @pytest.mark.parametrize("query", ASKED)
-def test_no_kind_takes_much_more_than_is_told(
-    make_campaign: Any, query: str, mechanism: str
-) -> None:
+def test_no_kind_takes_much_more_than_is_told(make_campaign, query, mechanism):
     """Against thresholds in the same run: a machine twice as slow is so for both."""
     reference = campaign_of(make_campaign, THRESHOLD, 60, SmoothSpec(0.3))
     asked = campaign_of(make_campaign, *ASKED[query], DECLARED[mechanism])
@@ -134,7 +131,7 @@ def test_no_kind_takes_much_more_than_is_told(
     assert per_us[1] <= 2 * per_us[0]
 
 
-def test_every_kind_that_a_campaign_knows_has_its_price() -> None:
+def test_every_kind_that_a_campaign_knows_has_its_price():
     kinds = campaign_pb2.Query.DESCRIPTOR.oneofs_by_name["kind"].fields
     priced = {family.wire.field for family in QUERIES if family.wire and not family.of_points}
     assert {field.name for field in kinds} - LATER - {"extension"} == priced
@@ -143,7 +140,7 @@ def test_every_kind_that_a_campaign_knows_has_its_price() -> None:
     assert {field.name for field in mechanisms} - {"extension"} == priced
 
 
-def test_what_is_told_grows_with_what_is_asked(make_campaign: Any) -> None:
+def test_what_is_told_grows_with_what_is_asked(make_campaign):
     def work(count: int, allocation: Allocation = Allocation.REPEAT) -> int:
         asked = make_campaign(queries=(THRESHOLD,) * count, allocation=allocation)
         return CampaignCost.of(encode(asked)).work
@@ -193,21 +190,19 @@ def test_what_asks_too_much_is_refused_when_it_is_fetched(
     assert source.draws == []
 
 
-def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
-    make_either: Make, tmp_path: Path
-) -> None:
+def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(make_either, tmp_path):
     make_either(state_dir=tmp_path / "state", fetched=("income",)).close()
     strict = Policy({"household income": GeoPrivacy(1, 8000, "dollar")}, most_work=10)
     with pytest.raises(PolicyRefused, match="work in microseconds"):
         make_either(state_dir=tmp_path / "state", policy=strict).contribute("income", 1)
 
 
-def test_whoever_was_shown_a_campaign_permits_its_work(make_campaign: Any) -> None:
+def test_whoever_was_shown_a_campaign_permits_its_work(make_campaign):
     asked = make_campaign(queries=(THRESHOLD,) * 300, allocation=Allocation.REPEAT)
     ReportBuilder(policy=Policy.permitting(asked)).accept("income", seal(encode(asked)))
 
 
-def test_a_value_campaign_is_cheap(make_campaign: Any) -> None:
+def test_a_value_campaign_is_cheap(make_campaign):
     asked = make_campaign(
         attribute=Attribute(name="position", unit="dollar"), queries=(),
         mechanism=PlanarLaplaceSpec(3),
@@ -221,15 +216,13 @@ def test_a_value_campaign_is_cheap(make_campaign: Any) -> None:
 
 @pytest.mark.parametrize("name", ["most_queries", "most_work"])
 @pytest.mark.parametrize("count", [-1, 1.5, True, None, "10"])
-def test_limits_are_integers(name: str, count: Any) -> None:
+def test_limits_are_integers(name, count):
     settings: dict[str, Any] = {name: count}
     with pytest.raises(ParameterError, match=name):
         Policy({}, **settings)
 
 
-def test_a_draw_holds_up_nobody(
-    make_client: Make, tmp_path: Path, make_campaign: Any, collector: Any, make_source: Any
-) -> None:
+def test_a_draw_holds_up_nobody(make_client, tmp_path, make_campaign, collector, make_source):
     """While one client draws, another uses the same state directory."""
     collector.add(make_campaign("other"))
     state = tmp_path / "state"
@@ -249,9 +242,7 @@ def test_a_draw_holds_up_nobody(
     assert len(second.history()) == 2
 
 
-def test_a_draw_that_comes_too_late_is_forgotten(
-    make_client: Make, tmp_path: Path, collector: Any, make_source: Any
-) -> None:
+def test_a_draw_that_comes_too_late_is_forgotten(make_client, tmp_path, collector, make_source):
     """Another client was faster: its report is the one, for both."""
     state = tmp_path / "state"
     second = make_client(state_dir=state, fetched=("income",))

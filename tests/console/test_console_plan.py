@@ -4,10 +4,8 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +24,13 @@ from geoveil.console.process import ChildProcess, SupersededError
 from geoveil.gp import LogScale, ParameterError
 from geoveil.simulation.priors import public_prior
 
-from .served import Served, form_token, numbers, served, survey, uploaded
+from .served import form_token, numbers, served, survey, uploaded
 
 FORGED = "<img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[Served]:
+async def console(tmp_path):
     async with served(tmp_path, tokens=True) as made:
         yield made
 
@@ -43,9 +41,7 @@ def message(task: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.deep
-async def test_a_signed_file_is_checked_and_published_as_it_is(
-    console: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_signed_file_is_checked_and_published_as_it_is(console, caplog):
     caplog.set_level(logging.INFO, "geoveil")
     sealed = seal(encode(survey("brought", title=FORGED)), console.key)
     async with console.signed_in() as client:
@@ -76,7 +72,7 @@ async def test_a_signed_file_is_checked_and_published_as_it_is(
 
 
 @pytest.mark.deep
-async def test_files_that_are_no_signed_campaign_are_refused(console: Served) -> None:
+async def test_files_that_are_no_signed_campaign_are_refused(console):
     sealed = seal(encode(survey("brought")), console.key)
     changed = sealed.replace(b"Household", b"Neighbour")
     async with console.signed_in() as client:
@@ -90,7 +86,7 @@ async def test_files_that_are_no_signed_campaign_are_refused(console: Served) ->
         assert 'class="problem"' in answer.text or answer.status_code == 415
 
 
-async def test_a_token_publishes_and_closes_what_it_may(console: Served, tmp_path: Path) -> None:
+async def test_a_token_publishes_and_closes_what_it_may(console, tmp_path):
     await console.publish(survey())
     bob = TokenFile(tmp_path / "tokens.json").create("bob", [Scope.LIST, Scope.ESTIMATE], None)
     sealed = seal(encode(survey("brought")), console.key)
@@ -105,7 +101,7 @@ async def test_a_token_publishes_and_closes_what_it_may(console: Served, tmp_pat
         assert (await client.get("/console/plan")).status_code == 401
 
 
-async def test_fields_that_hold_rubbish_are_named(console: Served) -> None:
+async def test_fields_that_hold_rubbish_are_named(console):
     async with console.signed_in() as client:
         token = form_token((await client.get("/console/publish")).text)
         for field, value, said in (
@@ -126,7 +122,7 @@ async def test_fields_that_hold_rubbish_are_named(console: Served) -> None:
             assert FORGED not in answer.text
 
 
-def test_what_is_kept_is_bounded_and_its_owners() -> None:
+def test_what_is_kept_is_bounded_and_its_owners():
     kept = Kept()
     key = kept.keep("alice", b"hers")
     assert kept.find("alice", key) == b"hers"
@@ -141,13 +137,13 @@ def test_what_is_kept_is_bounded_and_its_owners() -> None:
     "changes",
     [{"region": "{"}, {"region": "[" * 100_000}, {"region": '{"type":"FeatureCollection"}'}],
 )
-def test_a_district_is_one_polygon(changes: dict[str, str]) -> None:
+def test_a_district_is_one_polygon(changes):
     with pytest.raises(ParameterError) as caught:
         PlanForm(ask="region", **changes).asked()  # type: ignore[arg-type]  # texts alone
     assert caught.value.name == "region"
 
 
-def test_what_is_known_of_a_file_is_never_repeated() -> None:
+def test_what_is_known_of_a_file_is_never_repeated():
     planner = Planner()
 
     def told(content: bytes, **changes: Any) -> dict[str, Any]:
@@ -173,7 +169,7 @@ def test_what_is_known_of_a_file_is_never_repeated() -> None:
 
 
 @pytest.mark.deep
-def test_a_small_file_that_unpacks_to_much_is_refused() -> None:
+def test_a_small_file_that_unpacks_to_much_is_refused():
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -188,9 +184,7 @@ def test_a_small_file_that_unpacks_to_much_is_refused() -> None:
 
 
 @pytest.mark.deep
-async def test_the_page_says_what_the_command_does_and_makes_its_campaign(
-    console: Served,
-) -> None:
+async def test_the_page_says_what_the_command_does_and_makes_its_campaign(console):
     asked, source = questions_in({"threshold": ["100000"]}), public_prior("lognormal:98000,0.83")
     request = PlanRequest.of(
         asked, source=source, participants=20_000, unit="dollar", epsilon=1.0, per=8_000.0
@@ -228,7 +222,7 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(
 
 
 @pytest.mark.deep
-async def test_a_pilot_on_this_server_is_what_a_plan_goes_by(console: Served) -> None:
+async def test_a_pilot_on_this_server_is_what_a_plan_goes_by(console):
     pilot = numbers("pilot")
     await console.publish(pilot)
     await console.report(pilot, 2_000)
@@ -246,7 +240,7 @@ async def test_a_pilot_on_this_server_is_what_a_plan_goes_by(console: Served) ->
 
 
 @pytest.mark.deep
-def test_only_the_last_of_somebodys_questions_counts() -> None:
+def test_only_the_last_of_somebodys_questions_counts():
     running = ChildProcess("geoveil.console.planning")
     try:
         running.ask("anybody", message("forecast"))  # begun
@@ -275,7 +269,7 @@ def _plan_for_ever(running: ChildProcess) -> None:
 
 
 @pytest.mark.deep
-def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch):
     running = ChildProcess("geoveil.console.planning")
     try:
         running.ask("alice", message("forecast"))
@@ -295,7 +289,7 @@ def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.deep(keep=0, rest=1)
-def test_numbers_are_planned_by_ratio_too() -> None:
+def test_numbers_are_planned_by_ratio_too():
     """The page, the command and Python say the same factor; the campaign has the scale."""
     wish = {"compare": "ratio", "factor": 2.0, "ratios_from": 1_000.0, "epsilon": 2.0}
     found = Planner().answer(message("plan", **wish))["told"]
@@ -320,7 +314,7 @@ def test_numbers_are_planned_by_ratio_too() -> None:
 
 
 @pytest.mark.deep(keep=0, rest=1)
-def test_a_cap_is_that_of_the_plan_or_none() -> None:
+def test_a_cap_is_that_of_the_plan_or_none():
     """The page, the command and Python make the same campaign."""
     for said, capped in ((PlanForm().cap, True), ("none", False)):
         made = Planner().answer(message("campaign", cap=said, participants=200_000))

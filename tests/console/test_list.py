@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from .served import NOW, numbers, places, served, survey
 pytestmark = pytest.mark.deep
 
 
-async def test_each_row_says_the_answer_and_only_to_whom_it_may_be_said(tmp_path: Path) -> None:
+async def test_each_row_says_the_answer_and_only_to_whom_it_may_be_said(tmp_path):
     async with served(tmp_path, tokens=True) as made:
         for number, count in enumerate((40, 300, 120)):
             one = survey(f"s{number}", title=f"Survey {number}")
@@ -42,7 +41,7 @@ async def test_each_row_says_the_answer_and_only_to_whom_it_may_be_said(tmp_path
             assert "of people" not in page
 
 
-async def test_points_say_their_median_first_and_places_a_map(tmp_path: Path) -> None:
+async def test_points_say_their_median_first_and_places_a_map(tmp_path):
     async with served(tmp_path) as made, made.signed_in() as client:
         await made.publish(numbers(), places())
         await made.report(numbers(), 1_500)

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -28,7 +27,7 @@ async def events(client: httpx.AsyncClient) -> AsyncIterator[tuple[str, dict[str
 
 
 @pytest.mark.deep(keep=0)
-async def test_many_pages_cost_one_look_a_second(tmp_path: Path) -> None:
+async def test_many_pages_cost_one_look_a_second(tmp_path):
     pages, seen = 20, []
     async with served(tmp_path) as made, made.signed_in() as client:
         campaign = survey()
@@ -59,7 +58,7 @@ async def test_many_pages_cost_one_look_a_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-async def test_who_signs_out_hears_no_more(tmp_path: Path) -> None:
+async def test_who_signs_out_hears_no_more(tmp_path):
     async with served(tmp_path, tokens=True) as made, made.signed_in() as client:
         campaign = survey()
         await made.publish(campaign)
@@ -72,7 +71,7 @@ async def test_who_signs_out_hears_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep(keep=0)
-async def test_only_a_survey_that_is_closed_is_said_to_have_ended(tmp_path: Path) -> None:
+async def test_only_a_survey_that_is_closed_is_said_to_have_ended(tmp_path):
     """Else pages would not ask again after a server began anew."""
     async with served(tmp_path) as made, made.signed_in() as client:
         await made.publish(survey())
@@ -89,7 +88,7 @@ async def test_only_a_survey_that_is_closed_is_said_to_have_ended(tmp_path: Path
             assert [name async for name, _ in told] == ["estimate", "ended"]
 
 
-async def test_a_page_that_stands_open_does_not_keep_its_session(tmp_path: Path) -> None:
+async def test_a_page_that_stands_open_does_not_keep_its_session(tmp_path):
     assert sessions.IDLE_S == 1_800
     async with served(tmp_path, tokens=True) as made, made.signed_in() as client:
         await made.publish(survey())

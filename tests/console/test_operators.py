@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,7 +29,7 @@ def numbers_in(page: str, title: str) -> dict[str, int]:
 
 
 @pytest.mark.deep
-async def test_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
+async def test_numbers_are_those_of_the_metrics(tmp_path):
     async with served(tmp_path, metrics_port=0) as made:
         campaign = survey()
         await made.publish(campaign)
@@ -65,7 +64,7 @@ async def test_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
         assert "sign in" in page
 
 
-async def test_the_page_needs_its_scope(tmp_path: Path) -> None:
+async def test_the_page_needs_its_scope(tmp_path):
     async with served(tmp_path, tokens=True) as made:
         tokens = TokenFile(tmp_path / "tokens.json")
         others = [scope for scope in Scope if scope is not Scope.OPERATE]
@@ -90,7 +89,7 @@ def status_of(metrics: Metrics, **more: Any) -> pb.GetStatusResponse:
     return pb.GetStatusResponse(**({"samples": samples, "on_loopback": True} | more))
 
 
-def test_warnings_say_what_is_wrong() -> None:
+def test_warnings_say_what_is_wrong():
     def warned(metrics: Metrics, **more: Any) -> list[str]:
         status = status_of(metrics, **more)
         return [*warnings_of(Sample.of(status, 0.0), status, NOW)]
@@ -111,7 +110,7 @@ def test_warnings_say_what_is_wrong() -> None:
     assert "Without TLS" in told_of_tls
 
 
-def test_quantiles_of_a_histogram_lie_in_their_bucket() -> None:
+def test_quantiles_of_a_histogram_lie_in_their_bucket():
     metrics = Metrics()
     for seconds in (0.0004, 0.002, 0.002, 0.03):
         metrics.commit_seconds.observe(seconds)
@@ -125,7 +124,7 @@ def test_quantiles_of_a_histogram_lie_in_their_bucket() -> None:
 
 
 @pytest.mark.deep
-async def test_an_empty_console_says_how_to_begin(tmp_path: Path) -> None:
+async def test_an_empty_console_says_how_to_begin(tmp_path):
     async with served(tmp_path) as made, made.signed_in() as client:
         page = (await client.get("/console/")).text
         assert "There is no survey yet" in page
@@ -134,7 +133,7 @@ async def test_an_empty_console_says_how_to_begin(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-async def test_the_page_of_a_form_leads_to_where_people_take_part(tmp_path: Path) -> None:
+async def test_the_page_of_a_form_leads_to_where_people_take_part(tmp_path):
     opens = datetime.now(UTC) - timedelta(hours=1)
     form = FormCampaign(
         campaign_id="household",

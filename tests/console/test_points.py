@@ -5,10 +5,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,7 +26,7 @@ SPOTS = "Times Square=-73.9855,40.758\nBattery=-74.017,40.703\nFlushing=-73.83,4
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[Served]:
+async def console(tmp_path):
     async with served(tmp_path) as made:
         yield made
 
@@ -73,9 +71,7 @@ async def run(console: Served, code: str) -> Any:
 
 @pytest.mark.deep(rest=4)
 @pytest.mark.parametrize("what", [*OF_NUMBERS, *OF_PLACES])
-async def test_a_statistic_has_a_page_and_its_python_makes_the_same(
-    console: Served, what: str
-) -> None:
+async def test_a_statistic_has_a_page_and_its_python_makes_the_same(console, what):
     campaign = numbers() if what in OF_NUMBERS else places()
     await console.publish(campaign)
     await console.report(campaign, 1_000)
@@ -94,9 +90,7 @@ async def test_a_statistic_has_a_page_and_its_python_makes_the_same(
 
 
 @pytest.mark.deep(keep=0, rest=1)
-async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(
-    console: Served,
-) -> None:
+async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(console):
     scale, half = LogScale(1_000.0), GeoPrivacy.per_factor(2.0, 2, "dollar")
     attribute = Attribute(name="household income", unit=half.unit, scale=scale)
     campaign = numbers("ratios", attribute=attribute, privacy=half)
@@ -117,7 +111,7 @@ async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(
 
 
 @pytest.mark.deep(rest=0)
-async def test_periods_and_doubts_are_asked_too(console: Served) -> None:
+async def test_periods_and_doubts_are_asked_too(console):
     campaign = numbers(opens=NOW - timedelta(days=15), period=timedelta(days=7))
     await console.publish(campaign)
     for period in (0, 1):
@@ -140,7 +134,7 @@ async def test_periods_and_doubts_are_asked_too(console: Served) -> None:
 
 
 @pytest.mark.deep(rest=0)
-async def test_two_surveys_are_compared_as_softly_as_the_noisier_needs(console: Served) -> None:
+async def test_two_surveys_are_compared_as_softly_as_the_noisier_needs(console):
     noisy = GeoPrivacy(1.0, per=16_000.0, unit="dollar")
     both = numbers(), numbers("again", privacy=noisy)
     await console.publish(*both)
@@ -186,7 +180,7 @@ NOT_TO_BE_ASKED = (
 
 
 @pytest.mark.deep(keep=0)
-async def test_what_can_t_be_asked_is_told_and_inert(console: Served) -> None:
+async def test_what_can_t_be_asked_is_told_and_inert(console):
     campaign = numbers()
     await console.publish(campaign)
     await console.report(campaign, 50)
@@ -202,7 +196,7 @@ async def test_what_can_t_be_asked_is_told_and_inert(console: Served) -> None:
 
 
 @pytest.mark.deep(rest=0)
-async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> None:
+async def test_districts_come_from_a_file_and_are_not_kept(console):
     campaign = places()
     await console.publish(campaign)
     await console.report(campaign, 500)
@@ -249,7 +243,7 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
 
 
 @pytest.mark.deep(rest=0)
-async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -> None:
+async def test_files_are_ranked_compared_and_drawn_on_the_map(console):
     campaign = places(opens=NOW - timedelta(days=15), period=timedelta(days=7))
     await console.publish(campaign)
     for period in (0, 1):
@@ -312,12 +306,12 @@ async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -
         {"type": "LineString", "coordinates": [[1.0, 1.0]] * 50_001},
     ],
 )
-def test_a_layer_that_is_none_is_refused(content: Any) -> None:
+def test_a_layer_that_is_none_is_refused(content):
     with pytest.raises(ParameterError, match="file"):
         layer_in(content)
 
 
-def test_collections_without_end_are_refused() -> None:
+def test_collections_without_end_are_refused():
     content: dict[str, Any] = {"type": "Point", "coordinates": [1.0, 1.0]}
     for _ in range(20):
         content = {"type": "GeometryCollection", "geometries": [content]}
@@ -326,7 +320,7 @@ def test_collections_without_end_are_refused() -> None:
 
 
 @pytest.mark.deep(keep=0)
-async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) -> None:
+async def test_labels_that_are_formulas_or_markup_do_nothing(console):
     for sign in "=+-@":
         campaign = survey(
             f"forged{ord(sign)}",
@@ -352,7 +346,7 @@ async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) ->
 
 
 @pytest.mark.deep(keep=0)
-async def test_a_survey_without_enough_answers_shows_none_of_its_points(console: Served) -> None:
+async def test_a_survey_without_enough_answers_shows_none_of_its_points(console):
     campaign = numbers(minimum_participants=500)
     await console.publish(campaign)
     await console.report(campaign, 100)
@@ -369,7 +363,7 @@ async def test_a_survey_without_enough_answers_shows_none_of_its_points(console:
             assert saved.status_code == 409
 
 
-async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Served) -> None:
+async def test_parts_of_estimates_are_saved_and_made_by_their_python(console):
     campaign = survey(
         opens=NOW - timedelta(days=15),
         period=timedelta(days=7),
@@ -391,7 +385,7 @@ async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Se
 
 
 @pytest.mark.deep
-async def test_the_process_of_statistics_knows_no_token_and_is_begun_again(tmp_path: Path) -> None:
+async def test_the_process_of_statistics_knows_no_token_and_is_begun_again(tmp_path):
     async with served(tmp_path, tokens=True) as console:
         campaign = numbers()
         await console.publish(campaign)

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ def filled(
     return ReportsOverTime.of(PublishedCampaign(envelope, "open", reports), progress, now)
 
 
-def test_days_are_told_one_by_one_beside_the_plan() -> None:
+def test_days_are_told_one_by_one_beside_the_plan():
     found = filled(4, CampaignProgress(1_000, [(FIRST, 50), (FIRST + 3, 260)]), 300)
     rows = [tuple(row.values()) for row in found.rows()]
     assert rows == [
@@ -47,7 +46,7 @@ def test_days_are_told_one_by_one_beside_the_plan() -> None:
     assert 'stroke-dasharray="6 4"' in str(filling(found))
 
 
-def test_what_came_before_days_were_counted_is_no_days() -> None:
+def test_what_came_before_days_were_counted_is_no_days():
     found = filled(4, CampaignProgress(None, [(0, 900), (FIRST + 3, 960)]), 960)
     assert [tuple(row.values()) for row in found.rows()] == [("2026-05-04", 60, 960, None)]
     assert "900 came before this server counted by the day." in found.notes
@@ -55,21 +54,21 @@ def test_what_came_before_days_were_counted_is_no_days() -> None:
     assert not found.behind
 
 
-def test_a_survey_that_recurs_plans_its_people_in_every_period() -> None:
+def test_a_survey_that_recurs_plans_its_people_in_every_period():
     found = filled(5, CampaignProgress(100, []), 600, period=timedelta(days=1))
     assert found.planned == 1_000
     assert found.words.startswith("120 % of the 500")
     assert not found.behind
 
 
-def test_nothing_came_is_no_picture_without_a_plan() -> None:
+def test_nothing_came_is_no_picture_without_a_plan():
     assert filling(filled(2, CampaignProgress(None, []), 0)) is None
     assert filled(2, CampaignProgress(None, []), 0).rows() == []
     assert filling(filled(0, CampaignProgress(10, []), 0)) is not None
 
 
 @pytest.mark.deep
-async def test_a_plan_is_kept_by_who_may_publish(tmp_path: Path) -> None:
+async def test_a_plan_is_kept_by_who_may_publish(tmp_path):
     async with served(tmp_path, tokens=True) as console:
         campaign = survey(opens=datetime.now(UTC) - timedelta(days=5))
         await console.publish(campaign)
@@ -103,9 +102,7 @@ async def test_a_plan_is_kept_by_who_may_publish(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-async def test_a_server_notes_the_day_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_notes_the_day_by_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("geoveil.aggregator.grpc.server._NOTE_FIRST_S", 0.05)
     monkeypatch.setattr("geoveil.aggregator.grpc.server._NOTE_S", 0.05)
     async with served(tmp_path) as console:
@@ -121,7 +118,7 @@ async def test_a_server_notes_the_day_by_itself(
         assert found["income"].days == [(today, 20)]
 
 
-def test_the_page_says_what_random_order_would_be_worth_under_a_cap() -> None:
+def test_the_page_says_what_random_order_would_be_worth_under_a_cap():
     capped = survey(cap=Cap(2.0, 2.0))
     assert "If 900 honest reports reach the analyst" in central_words(capped, 900)
     assert central_words(capped, 0) == central_words(survey(), 900) == ""

@@ -21,7 +21,7 @@ def chosen(folder: Path, *campaigns: str) -> dict[str, Any]:
     return {"tokens": True, "results_token_file": folder / "public"}
 
 
-async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path: Path) -> None:
+async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path):
     few = survey("few", minimum_participants=50)
     async with served(tmp_path, **chosen(tmp_path, "income", "few")) as made:
         await made.publish(survey(), few, survey("secret"))
@@ -57,9 +57,7 @@ async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path: P
             assert (await anybody.get("/results/income")).status_code == 404
 
 
-async def test_frames_are_of_listed_origins_and_nothing_is_public_unless_chosen(
-    tmp_path: Path,
-) -> None:
+async def test_frames_are_of_listed_origins_and_nothing_is_public_unless_chosen(tmp_path):
     frames = ("https://news.example.org",)
     async with served(tmp_path, **chosen(tmp_path, "income"), results_frames=frames) as made:
         await made.publish(survey())

@@ -1,7 +1,6 @@
 """Who may see the console: sessions, forms, origins, tokens, and what the log says of actions."""
 
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +14,11 @@ from geoveil.console.sessions import COOKIE, Sessions
 from geoveil.gateway import ledger
 from geoveil.gp import ParameterError
 
-from .served import Served, form_token, served, survey
+from .served import form_token, served, survey
 
 
 @pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Served]:
+async def guarded(tmp_path):
     """A console that asks for tokens."""
     async with served(tmp_path, tokens=True) as made:
         await made.publish(survey())
@@ -31,7 +30,7 @@ async def page(client: httpx.AsyncClient, path: str = "/console/") -> httpx.Resp
 
 
 @pytest.mark.deep
-async def test_nobody_sees_a_page_without_a_session(guarded: Served) -> None:
+async def test_nobody_sees_a_page_without_a_session(guarded):
     async with guarded.browser() as client:
         for path in ("/", "/surveys/income", "/surveys/income/estimate.csv", "/none"):
             answer = await page(client, f"/console{path}")
@@ -43,7 +42,7 @@ async def test_nobody_sees_a_page_without_a_session(guarded: Served) -> None:
         assert (await client.post("/console/sign-out")).status_code == 401
 
 
-async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served) -> None:
+async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded):
     async with guarded.browser() as client:
         for wrong in ("", "geoveil_x", guarded.token[:-1] if guarded.token else ""):
             answer = await client.post("/console/sign-in", data={"token": wrong, "next": "/"})
@@ -66,9 +65,7 @@ async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served)
 
 
 @pytest.mark.deep
-async def test_pages_and_tries_to_sign_in_are_limited(
-    guarded: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_and_tries_to_sign_in_are_limited(guarded, monkeypatch):
     """By what they cost, as tokens are too long to be found: wrong tries lock nobody else out."""
     monkeypatch.setattr(ledger, "_BURST", 50_000.0)
     monkeypatch.setattr(ledger, "_SHARE", 1e-9)
@@ -83,9 +80,7 @@ async def test_pages_and_tries_to_sign_in_are_limited(
 
 
 @pytest.mark.deep
-async def test_behind_a_proxy_tries_to_sign_in_lock_nobody_else_out(
-    guarded: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_behind_a_proxy_tries_to_sign_in_lock_nobody_else_out(guarded, monkeypatch):
     """Not even the right token helps whoever tried too often, until their address has earned more.
 
     Of those behind a proxy that is not named, all pay together: this is the control.
@@ -115,7 +110,7 @@ async def test_behind_a_proxy_tries_to_sign_in_lock_nobody_else_out(
 
 
 @pytest.mark.deep
-async def test_forms_of_strangers_are_short(guarded: Served) -> None:
+async def test_forms_of_strangers_are_short(guarded):
     async with guarded.browser() as client:
         told = {"token": "x" * 5_000, "next": "/"}
         assert (await client.post("/console/sign-in", data=told)).status_code == 413
@@ -131,7 +126,7 @@ async def test_forms_of_strangers_are_short(guarded: Served) -> None:
 
 
 @pytest.mark.deep(keep=0)
-async def test_a_cookie_is_found_wherever_it_stands(guarded: Served) -> None:
+async def test_a_cookie_is_found_wherever_it_stands(guarded):
     async with guarded.signed_in() as client:
         cookie = client.cookies[COOKIE]
     backslashes = "\\" * 15_000
@@ -148,7 +143,7 @@ async def test_a_cookie_is_found_wherever_it_stands(guarded: Served) -> None:
 
 
 @pytest.mark.deep
-async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> None:
+async def test_a_cookie_is_worth_nothing_after_signing_out(guarded):
     async with guarded.signed_in() as client:
         stolen = client.cookies[COOKIE]
         token = form_token((await page(client)).text)
@@ -160,9 +155,7 @@ async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> N
 
 
 @pytest.mark.deep
-async def test_a_revoked_token_ends_what_its_session_may_do(
-    guarded: Served, tmp_path: Path
-) -> None:
+async def test_a_revoked_token_ends_what_its_session_may_do(guarded, tmp_path):
     tokens = TokenFile(tmp_path / "tokens.json")
     bob = tokens.create("bob", [Scope.LIST, Scope.ESTIMATE], None)
     async with guarded.signed_in(bob) as client:
@@ -174,7 +167,7 @@ async def test_a_revoked_token_ends_what_its_session_may_do(
 
 
 @pytest.mark.deep
-async def test_scopes_and_campaigns_of_a_token_hold(guarded: Served, tmp_path: Path) -> None:
+async def test_scopes_and_campaigns_of_a_token_hold(guarded, tmp_path):
     await guarded.publish(survey("other", title="Another title"))
     tokens = TokenFile(tmp_path / "tokens.json")
     lists = tokens.create("lists", [Scope.LIST], None)
@@ -191,7 +184,7 @@ async def test_scopes_and_campaigns_of_a_token_hold(guarded: Served, tmp_path: P
         assert (await page(client, "/console/events?campaign=other")).status_code == 403
 
 
-async def test_a_session_that_somebody_else_fixed_is_not_used(guarded: Served) -> None:
+async def test_a_session_that_somebody_else_fixed_is_not_used(guarded):
     fixed = "A" * 43
     async with guarded.browser(cookie=f"{COOKIE}={fixed}") as victim:
         told = {"token": guarded.token or "", "next": "/"}
@@ -210,7 +203,7 @@ async def test_a_session_that_somebody_else_fixed_is_not_used(guarded: Served) -
 
 
 @pytest.mark.deep
-async def test_forms_from_elsewhere_are_refused(guarded: Served) -> None:
+async def test_forms_from_elsewhere_are_refused(guarded):
     async with guarded.signed_in() as client:
         token = form_token((await page(client)).text)
         for headers in (
@@ -240,7 +233,7 @@ async def test_forms_from_elsewhere_are_refused(guarded: Served) -> None:
         assert answer.status_code == 403
 
 
-async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
+async def test_pages_elsewhere_can_load_nothing(guarded):
     async with guarded.signed_in() as client:
         for where in ("image", "script", "empty", "iframe"):
             headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": where}
@@ -269,7 +262,7 @@ async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
         "/\u2028",
     ],
 )
-async def test_signing_in_leads_nowhere_else(guarded: Served, wanted: str) -> None:
+async def test_signing_in_leads_nowhere_else(guarded, wanted):
     async with guarded.browser() as client:
         told = {"token": guarded.token or "", "next": wanted}
         answer = await client.post("/console/sign-in", data=told)
@@ -277,9 +270,7 @@ async def test_signing_in_leads_nowhere_else(guarded: Served, wanted: str) -> No
         assert "set-cookie: x" not in str(answer.headers)
 
 
-async def test_actions_are_logged_by_the_name_of_the_token(
-    guarded: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_actions_are_logged_by_the_name_of_the_token(guarded, caplog):
     caplog.set_level(logging.INFO, "geoveil")
     async with guarded.signed_in() as client:
         await client.get("/console/surveys/income/estimate.csv")
@@ -293,7 +284,7 @@ async def test_actions_are_logged_by_the_name_of_the_token(
     assert guarded.token not in str([vars(one) for one in caplog.records])
 
 
-def test_sessions_end_by_themselves_and_are_few() -> None:
+def test_sessions_end_by_themselves_and_are_few():
     now = [0.0]
     kept = Sessions(clock=lambda: now[0], most=3)
     cookie = kept.begin("alice", "token")
@@ -312,7 +303,7 @@ def test_sessions_end_by_themselves_and_are_few() -> None:
     assert "token" not in repr(kept.find(kept.begin("alice", "token"))).replace("form_token", "")
 
 
-async def test_on_the_machine_itself_no_token_is_needed(tmp_path: Path) -> None:
+async def test_on_the_machine_itself_no_token_is_needed(tmp_path):
     async with served(tmp_path) as made:
         await made.publish(survey())
         async with made.browser() as client:
@@ -328,7 +319,7 @@ async def test_on_the_machine_itself_no_token_is_needed(tmp_path: Path) -> None:
             assert answer.status_code == 421
 
 
-def test_without_tokens_the_console_is_for_the_machine_itself() -> None:
+def test_without_tokens_the_console_is_for_the_machine_itself():
     assert Settings(console=True).web == "127.0.0.1:7718"
     for changes in ({"host": "0.0.0.0"}, {"web": "0.0.0.0:7718"}):
         with pytest.raises(ParameterError, match="tokens_file"):
@@ -338,7 +329,7 @@ def test_without_tokens_the_console_is_for_the_machine_itself() -> None:
         Settings(console=True, tokens_file=Path("tokens.json"), **changes)
 
 
-async def test_an_expired_token_opens_nothing(guarded: Served, tmp_path: Path) -> None:
+async def test_an_expired_token_opens_nothing(guarded, tmp_path):
     past = datetime.now(UTC) - timedelta(days=1)
     old = TokenFile(tmp_path / "tokens.json").create("old", Scope, past)
     async with guarded.browser() as client:

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,13 +86,8 @@ async def asked(caller: GrpcCaller | WebCaller, rows: list[Row]) -> list[Outcome
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
 async def test_every_call_is_answered_as_over_grpc(
-    start_web: Any,
-    publish: Callable[..., Published],
-    wire_report: Callable[..., Report],
-    tmp_path: Path,
-    kind: str,
-    in_json: bool,
-) -> None:
+    start_web, publish, wire_report, tmp_path, kind, in_json
+):
     rows = table(publish, wire_report)
     first = await start_web(database=tmp_path / "grpc.db")
     second = await start_web(database=tmp_path / "web.db")
@@ -111,9 +105,7 @@ async def test_every_call_is_answered_as_over_grpc(
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "in_json"), [FORMS[0], FORMS[2]], ids=["connect", "grpc-web"])
-async def test_bytes_that_are_no_messages_are_refused_alike(
-    start_web: Any, kind: str, in_json: bool
-) -> None:
+async def test_bytes_that_are_no_messages_are_refused_alike(start_web, kind, in_json):
     server = await start_web(max_message_bytes=5_000)
     paths = (COLLECTOR + "GetCampaign", COLLECTOR + "SubmitReports", ANALYST + "GetEstimate")
     unsound = (
@@ -133,9 +125,7 @@ async def test_bytes_that_are_no_messages_are_refused_alike(
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
-async def test_tokens_are_asked_for_and_told_alike(
-    start_web: Any, tmp_path: Path, clock: Any, kind: str, in_json: bool
-) -> None:
+async def test_tokens_are_asked_for_and_told_alike(start_web, tmp_path, clock, kind, in_json):
     file = tmp_path / "tokens.json"
     tokens = TokenFile(file)
     past = clock.now - timedelta(days=1)
@@ -165,7 +155,7 @@ async def test_tokens_are_asked_for_and_told_alike(
     ]
 
 
-async def test_the_gateway_has_a_share_of_its_own(start_web: Any) -> None:
+async def test_the_gateway_has_a_share_of_its_own(start_web):
     """What is asked by the gateway takes nothing from callers of gRPC; the delay is told alike."""
     server = await start_web(call_rate=0.01, call_burst=3)
     request = collector.GetCampaignRequest(campaign_id="income").SerializeToString()
@@ -183,9 +173,7 @@ async def test_the_gateway_has_a_share_of_its_own(start_web: Any) -> None:
         assert all(90 <= delay <= 100 for delay in delays)
 
 
-async def test_a_defect_is_told_alike_and_says_nothing(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_defect_is_told_alike_and_says_nothing(start_web, monkeypatch, caplog):
     server = await start_web()
 
     async def broken(*_: object, **__: object) -> None:
@@ -205,9 +193,7 @@ async def test_a_defect_is_told_alike_and_says_nothing(
 
 
 @pytest.mark.parametrize("header", ["connect-timeout-ms", "grpc-timeout"])
-async def test_the_patience_of_the_caller_is_kept(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch, header: str
-) -> None:
+async def test_the_patience_of_the_caller_is_kept(start_web, monkeypatch, header):
     server = await start_web()
     ended = asyncio.Event()
 

@@ -63,7 +63,7 @@ def found(text: str, kind: type[Message]) -> bytes | None:
 REFUSED_HERE_ONLY = (': ""', ": []", "n\\u00f6ne")
 
 
-def test_json_is_read_as_the_library_reads_it() -> None:
+def test_json_is_read_as_the_library_reads_it():
     """And refused alike, but for what `from_json` tells."""
     rng, read = Random(1), 0
     for _ in range(1_200):
@@ -88,14 +88,14 @@ def test_json_is_read_as_the_library_reads_it() -> None:
         '{"reports": ' + "[" * 9_000 + "]" * 9_000 + "}",
     ],
 )
-def test_what_is_no_request_is_refused(text: str) -> None:
+def test_what_is_no_request_is_refused(text):
     kind = collector_pb2.SubmitReportsRequest
     assert expected(text, kind) is None
     with pytest.raises(ParameterError, match="SubmitReportsRequest in JSON"):
         from_json(text.encode(), kind)
 
 
-def test_a_field_or_one_of_a_choice_is_given_once() -> None:
+def test_a_field_or_one_of_a_choice_is_given_once():
     text = b'{"queries": [{"disc": {}, "range": {}}]}'
     assert expected(text.decode(), analyst_pb2.EstimateQueriesRequest) is None
     with pytest.raises(ParameterError, match="has kind twice"):

@@ -14,7 +14,7 @@ class Time:
         return self.now
 
 
-def test_an_address_has_its_share_and_no_more() -> None:
+def test_an_address_has_its_share_and_no_more():
     time = Time()
     ledger = Ledger(10, 1_000, clock=time)
     account = ledger.account("192.0.2.1")
@@ -26,7 +26,7 @@ def test_an_address_has_its_share_and_no_more() -> None:
     assert ledger.wait_s(account) >= 1
 
 
-def test_who_has_most_gives_way_and_others_stay() -> None:
+def test_who_has_most_gives_way_and_others_stay():
     ledger, ended = Ledger(6, 100, clock=Time()), []
 
     def opened(host: str, name: str) -> HeldConnection:
@@ -50,7 +50,7 @@ def test_who_has_most_gives_way_and_others_stay() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_accounts_balance_whatever_happens() -> None:
+def test_accounts_balance_whatever_happens():
     rng, time = Random(7), Time()
     ledger = Ledger(30, 5_000, clock=time)
     kept: list[tuple[str, HeldConnection]] = []

@@ -5,7 +5,6 @@ import logging
 from typing import Any
 
 import httpx
-import pytest
 
 from geoveil.gateway import ledger as ledger_module, site
 from geoveil.gateway.pages import Files
@@ -49,7 +48,7 @@ async def started(start_web: Any, **changes: Any) -> tuple[RunningGateway, httpx
     return running, httpx.AsyncClient(base_url=f"http://{running.web}", timeout=10), echo
 
 
-async def test_a_mount_answers_what_comes_under_its_prefix(start_web: Any) -> None:
+async def test_a_mount_answers_what_comes_under_its_prefix(start_web):
     running, client, echo = await started(start_web)
     async with client:
         found = await client.post("/echo/any/where?x=1", content=b"some")
@@ -67,7 +66,7 @@ async def test_a_mount_answers_what_comes_under_its_prefix(start_web: Any) -> No
     assert echo.closed
 
 
-async def test_pages_of_other_origins_do_not_reach_a_mount(start_web: Any) -> None:
+async def test_pages_of_other_origins_do_not_reach_a_mount(start_web):
     _, client, _ = await started(start_web, web_origins=(ELSEWHERE,))
     async with client:
         for origin in (ELSEWHERE, "http://evil.org", "null"):
@@ -78,9 +77,7 @@ async def test_pages_of_other_origins_do_not_reach_a_mount(start_web: Any) -> No
         assert (await client.get("/echo/", headers={"host": "evil.org"})).status_code == 421
 
 
-async def test_requests_to_a_mount_have_bounds(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_to_a_mount_have_bounds(start_web, monkeypatch):
     monkeypatch.setattr(site, "MESSAGE_S", 0.1)
     running, client, _ = await started(start_web)
     async with client:
@@ -99,9 +96,7 @@ async def test_requests_to_a_mount_have_bounds(
     assert (refused.status_code, "retry-after" in refused.headers) == (429, True)
 
 
-async def test_a_defect_of_a_mount_says_nothing(
-    start_web: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_defect_of_a_mount_says_nothing(start_web, caplog):
     _, client, _ = await started(start_web)
     async with client:
         found = await client.get("/echo/broken")
@@ -110,7 +105,7 @@ async def test_a_defect_of_a_mount_says_nothing(
     assert [one.message for one in caplog.records if one.levelno >= logging.ERROR] == ["defect"]
 
 
-async def test_a_stream_ends_when_its_reader_is_gone(start_web: Any) -> None:
+async def test_a_stream_ends_when_its_reader_is_gone(start_web):
     running, client, echo = await started(start_web)
     async with client, client.stream("GET", "/echo/stream") as stream:
         assert await anext(stream.aiter_raw()) == b"data\n\n"

@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,9 +79,7 @@ def complaints(records: list[logging.LogRecord]) -> list[str]:
 
 
 @pytest.fixture(params=[False, True], ids=["in the clear", "with TLS"])
-async def places(
-    request: pytest.FixtureRequest, start_web: Any, tmp_path: Path
-) -> tuple[list[str], bool]:
+async def places(request, start_web, tmp_path):
     """Where an aggregator and its gateway listen, and whether with TLS."""
     files: dict[str, Path] = {}
     if request.param:
@@ -117,9 +114,7 @@ async def send(address: str, content: bytes, *, secure: bool, reset: bool) -> No
         writer.transport.abort()
 
 
-async def test_nothing_that_is_sent_is_a_defect(
-    places: tuple[list[str], bool], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nothing_that_is_sent_is_a_defect(places, caplog):
     addresses, has_tls = places
     await asyncio.gather(
         *(
@@ -134,9 +129,7 @@ async def test_nothing_that_is_sent_is_a_defect(
     assert complaints(caplog.records) == []
 
 
-async def test_a_defect_would_be_noticed(
-    start_web: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_defect_would_be_noticed(start_web, caplog, monkeypatch):
     """The control."""
     running = await start_web()
 

@@ -7,7 +7,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from geoveil.aggregator.ops.authority import Authority
 from geoveil.gateway import GatewaySettings, calls, ledger, listener
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2
-from tests.aggregator.conftest import Published
 from tests.aggregator.tls_files import for_client, for_server, new_authority, written
 
 from .conftest import RunningGateway
@@ -61,7 +60,7 @@ async def post(running: RunningGateway, path: str = HEALTH, **more: Any) -> http
 
 
 @pytest.mark.deep
-async def test_pages_of_other_origins_may_call_if_they_are_listed(start_web: Any) -> None:
+async def test_pages_of_other_origins_may_call_if_they_are_listed(start_web):
     running = await start_web(web_origins=(ELSEWHERE,))
     listed = await post(running, headers={"origin": ELSEWHERE})
     assert listed.status_code == 200
@@ -75,7 +74,7 @@ async def test_pages_of_other_origins_may_call_if_they_are_listed(start_web: Any
         assert "access-control-allow-origin" not in refused.headers
 
 
-async def test_browsers_that_ask_first_are_told_what_a_page_may_send(start_web: Any) -> None:
+async def test_browsers_that_ask_first_are_told_what_a_page_may_send(start_web):
     running = await start_web(web_origins=(ELSEWHERE,))
     asked = {"access-control-request-method": "POST"}
     async with httpx.AsyncClient() as client:
@@ -91,7 +90,7 @@ async def test_browsers_that_ask_first_are_told_what_a_page_may_send(start_web: 
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "a/b"])
-async def test_what_a_page_may_send_unasked_is_no_call(start_web: Any, kind: str) -> None:
+async def test_what_a_page_may_send_unasked_is_no_call(start_web, kind):
     """A browser sends forms and text to anywhere without asking."""
     running = await start_web()
     answer = await post(running, headers={"content-type": kind})
@@ -100,9 +99,7 @@ async def test_what_a_page_may_send_unasked_is_no_call(start_web: Any, kind: str
 
 
 @pytest.mark.deep
-async def test_a_name_that_points_at_this_machine_is_not_enough(
-    start_web: Any, tmp_path: Path
-) -> None:
+async def test_a_name_that_points_at_this_machine_is_not_enough(start_web, tmp_path):
     """DNS rebinding: the page of another site, served under a name of 127.0.0.1."""
     running = await start_web(web_origins=("http://survey.example.org",))
     path = ANALYST + "ListCampaigns"
@@ -121,7 +118,7 @@ async def test_a_name_that_points_at_this_machine_is_not_enough(
     assert (await post(other, path, headers={"host": "evil.org"})).status_code == 401
 
 
-def test_a_gateway_to_the_network_opens_the_server_to_it() -> None:
+def test_a_gateway_to_the_network_opens_the_server_to_it():
     """Analysts without a token are let in on the loopback only, by either way."""
     assert Settings(web="127.0.0.1:1").on_loopback
     assert Settings(web="[::1]:1").on_loopback
@@ -129,9 +126,7 @@ def test_a_gateway_to_the_network_opens_the_server_to_it() -> None:
     assert not Settings(web="[::]:1").on_loopback
 
 
-async def test_analysts_without_a_token_are_refused_if_the_gateway_is_public(
-    start_web: Any,
-) -> None:
+async def test_analysts_without_a_token_are_refused_if_the_gateway_is_public(start_web):
     server = await start_web(web="0.0.0.0:0")
     address = server.web.replace("0.0.0.0", "127.0.0.1")
     async with WebCaller(address, "connect", in_json=True) as caller:
@@ -139,7 +134,7 @@ async def test_analysts_without_a_token_are_refused_if_the_gateway_is_public(
     assert (found.code, found.reason) == ("PERMISSION_DENIED", "ANALYST_CLOSED")
 
 
-async def test_a_public_gateway_lends_nobody_the_trust_of_its_machine(start_web: Any) -> None:
+async def test_a_public_gateway_lends_nobody_the_trust_of_its_machine(start_web):
     """The aggregator listens on the loopback and asks for no token; a gateway elsewhere may not."""
     running = await start_web(gateway={"web": "0.0.0.0:0"})
     port = running.web.rpartition(":")[2]
@@ -151,7 +146,7 @@ async def test_a_public_gateway_lends_nobody_the_trust_of_its_machine(start_web:
     assert [one.status_code for one in (refused, also, health)] == [403, 403, 200]
 
 
-async def test_a_proxy_says_who_pays(start_web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_says_who_pays(start_web, monkeypatch):
     """Behind a proxy that is named each address pays for itself; nobody else may say who it is."""
     monkeypatch.setattr(ledger, "_BURST", 2_600.0)
     monkeypatch.setattr(ledger, "_SHARE", 1e-9)
@@ -179,13 +174,13 @@ async def test_a_proxy_says_who_pays(start_web: Any, monkeypatch: pytest.MonkeyP
         ({"web": "h:1", "web_proxies": ("proxy",)}, "web_proxies"),
     ],
 )
-def test_settings_of_the_gateway_are_checked(changes: dict[str, Any], name: str) -> None:
+def test_settings_of_the_gateway_are_checked(changes, name):
     with pytest.raises(ParameterError) as caught:
         Settings(**changes)
     assert caught.value.name == name
 
 
-async def test_an_address_that_is_taken_is_told(start_web: Any, tmp_path: Path) -> None:
+async def test_an_address_that_is_taken_is_told(start_web, tmp_path):
     first = await start_web()
     with pytest.raises(ParameterError) as caught:
         await start_web(web=first.web, database=tmp_path / "other.db")
@@ -195,7 +190,7 @@ async def test_an_address_that_is_taken_is_told(start_web: Any, tmp_path: Path) 
 # TLS.
 
 
-async def test_tls_follows_its_files(start_web: Any, tmp_path: Path) -> None:
+async def test_tls_follows_its_files(start_web, tmp_path):
     first, second = new_authority("first"), new_authority("second")
     certificate, key = written(for_server(first), tmp_path, "server")
     server = await start_web(tls_certificate=certificate, tls_key=key)
@@ -218,9 +213,7 @@ async def test_tls_follows_its_files(start_web: Any, tmp_path: Path) -> None:
     assert not await healthy(first)
 
 
-async def test_clients_need_a_certificate_if_they_do_for_grpc(
-    start_web: Any, tmp_path: Path
-) -> None:
+async def test_clients_need_a_certificate_if_they_do_for_grpc(start_web, tmp_path):
     authority, clients = new_authority("first"), new_authority("clients")
     certificate, key = written(for_server(authority), tmp_path, "server")
     roots = tmp_path / "clients.pem"
@@ -240,9 +233,7 @@ async def test_clients_need_a_certificate_if_they_do_for_grpc(
 # What callers can't do.
 
 
-async def test_who_does_not_say_what_it_asks_for_is_hung_up_on(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_does_not_say_what_it_asks_for_is_hung_up_on(start_web, monkeypatch):
     """Silent from the start; drop by drop; and again after a call that was sound."""
     monkeypatch.setattr(listener, "HEAD_S", 0.3)
     running = await start_web()
@@ -262,9 +253,7 @@ async def test_who_does_not_say_what_it_asks_for_is_hung_up_on(
             dripping.cancel()
 
 
-async def test_a_request_that_is_slow_to_come_is_given_up(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_that_is_slow_to_come_is_given_up(start_web, monkeypatch):
     monkeypatch.setattr(calls, "MESSAGE_S", 0.2)
     running = await start_web()
     async with connected(running) as (reader, writer):
@@ -279,7 +268,7 @@ async def test_a_request_that_is_slow_to_come_is_given_up(
 @pytest.mark.parametrize(
     "flood", [b"x-%d: y\r\n", b"x: " + b"y" * 100 + b"\r\n", b"x-%d: " + b"y" * 900 + b"\r\n"]
 )
-async def test_a_flood_of_headers_is_refused(start_web: Any, flood: bytes) -> None:
+async def test_a_flood_of_headers_is_refused(start_web, flood):
     running = await start_web()
     lines = b"".join(flood % i if b"%d" in flood else flood for i in range(20_000))
     async with connected(running) as (reader, writer):
@@ -307,7 +296,7 @@ def head(path: str, *more: str, kind: str = "application/json") -> bytes:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_beyond_the_limit_is_not_read(start_web: Any, chunked: bool) -> None:
+async def test_a_body_beyond_the_limit_is_not_read(start_web, chunked):
     running = await start_web(max_message_bytes=100_000)
     path = COLLECTOR + "SubmitReports"
     said = "transfer-encoding: chunked" if chunked else "content-length: 1000000000000"
@@ -346,7 +335,7 @@ async def test_a_body_beyond_the_limit_is_not_read(start_web: Any, chunked: bool
     ],
     ids=lambda content: content[:16].decode("latin-1"),
 )
-async def test_json_that_is_no_request_is_refused_as_such(start_web: Any, content: bytes) -> None:
+async def test_json_that_is_no_request_is_refused_as_such(start_web, content):
     running = await start_web()
     sent = {"content": content, "json": None, "headers": {"content-type": "application/json"}}
     answer = await post(running, COLLECTOR + "BrowseCampaigns", **sent)
@@ -357,9 +346,7 @@ async def test_json_that_is_no_request_is_refused_as_such(start_web: Any, conten
     assert len(answer.content) < 1_500
 
 
-async def test_json_is_charged_before_it_is_read(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_json_is_charged_before_it_is_read(start_web, monkeypatch):
     monkeypatch.setattr(ledger, "_BURST", 120_000.0)
     monkeypatch.setattr(ledger, "_SHARE", 1e-4)
     running = await start_web()
@@ -383,7 +370,7 @@ async def test_json_is_charged_before_it_is_read(
         (b"\0\xff\xff\xff\xff", "RESOURCE_EXHAUSTED"),
     ],
 )
-async def test_frames_that_are_none_are_refused(start_web: Any, frames: bytes, code: str) -> None:
+async def test_frames_that_are_none_are_refused(start_web, frames, code):
     running = await start_web()
     headers = {"content-type": "application/grpc-web+proto"}
     answer = await post(
@@ -395,9 +382,7 @@ async def test_frames_that_are_none_are_refused(start_web: Any, frames: bytes, c
 
 
 @pytest.mark.deep
-async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(
-    start_web: Any, publish: Callable[..., Published]
-) -> None:
+async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(start_web, publish):
     server = await start_web()
     for i in range(8):
         await server.wire.create(publish(f"large-{i}", queries=700))
@@ -414,9 +399,7 @@ async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(
 
 
 @pytest.mark.deep
-async def test_who_reads_nothing_holds_little_and_not_for_long(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_reads_nothing_holds_little_and_not_for_long(start_web, monkeypatch):
     monkeypatch.setattr(listener, "STALLED_S", 0.5)
     running = await start_web()
     asked = b"GET /pages/geoveil-client.js HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -433,7 +416,7 @@ async def test_who_reads_nothing_holds_little_and_not_for_long(
         assert not open_in(running)
 
 
-async def test_pipelined_requests_are_few(start_web: Any) -> None:
+async def test_pipelined_requests_are_few(start_web):
     running = await start_web()
     async with connected(running) as (reader, writer):
         writer.write((head(HEALTH, "content-length: 2") + b"{}") * 500)
@@ -445,9 +428,7 @@ async def test_pipelined_requests_are_few(start_web: Any) -> None:
 
 
 @pytest.mark.deep
-async def test_of_too_many_connections_those_of_the_address_with_most_are_closed(
-    start_web: Any,
-) -> None:
+async def test_of_too_many_connections_those_of_the_address_with_most_are_closed(start_web):
     running = await start_web(gateway={"connections": 5})
     opened = [await asyncio.open_connection(*running.web.split(":")) for _ in range(30)]
     await asyncio.sleep(0.2)
@@ -457,9 +438,7 @@ async def test_of_too_many_connections_those_of_the_address_with_most_are_closed
         writer.close()
 
 
-async def test_an_address_that_spent_its_share_is_hung_up_on(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_address_that_spent_its_share_is_hung_up_on(start_web, monkeypatch):
     """Bytes one at a time, connections, and requests: all are paid for by the address."""
     monkeypatch.setattr(ledger, "_BURST", 5_000.0)
     monkeypatch.setattr(ledger, "_SHARE", 1e-9)
@@ -487,7 +466,7 @@ async def test_an_address_that_spent_its_share_is_hung_up_on(
 # Pages.
 
 
-async def test_pages_load_nothing_but_their_own_files(start_web: Any) -> None:
+async def test_pages_load_nothing_but_their_own_files(start_web):
     running = await start_web()
     async with httpx.AsyncClient() as client:
         page = await client.get(url(running, "/take-part/income"))
@@ -514,7 +493,7 @@ async def test_pages_load_nothing_but_their_own_files(start_web: Any) -> None:
     }
 
 
-async def test_a_map_is_sent_in_parts(start_web: Any) -> None:
+async def test_a_map_is_sent_in_parts(start_web):
     running = await start_web()
     path = url(running, "/pages/world.pmtiles")
     async with httpx.AsyncClient() as client:
@@ -533,7 +512,7 @@ async def test_a_map_is_sent_in_parts(start_web: Any) -> None:
     assert last.headers["content-range"] == f"bytes {size - 5}-{size - 1}/{size}"
 
 
-async def test_streets_are_a_file_of_the_operator(start_web: Any, tmp_path: Path) -> None:
+async def test_streets_are_a_file_of_the_operator(start_web, tmp_path):
     file = tmp_path / "city.pmtiles"
     file.write_bytes(b"PMTiles\x03" + bytes(range(100)))
     running = [await start_web(**given) for given in ({"web_streets": file}, {})]
@@ -562,14 +541,14 @@ async def test_streets_are_a_file_of_the_operator(start_web: Any, tmp_path: Path
     "path",
     ["/", "/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],
 )
-async def test_there_are_no_other_pages(start_web: Any, path: str) -> None:
+async def test_there_are_no_other_pages(start_web, path):
     running = await start_web()
     async with connected(running) as (reader, writer):
         writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         assert (await reader.readline()).startswith(b"HTTP/1.1 404 ")
 
 
-async def test_pages_count(start_web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_count(start_web, monkeypatch):
     monkeypatch.setattr(ledger, "_BURST", 1_000.0)
     monkeypatch.setattr(ledger, "_SHARE", 1e-4)
     running = await start_web()
@@ -583,11 +562,7 @@ async def test_pages_count(start_web: Any, monkeypatch: pytest.MonkeyPatch) -> N
 # Streams, and the end.
 
 
-async def test_a_watch_is_given_up_when_its_watcher_is_gone(
-    start_web: Any,
-    publish: Callable[..., Published],
-    wire_report: Any,
-) -> None:
+async def test_a_watch_is_given_up_when_its_watcher_is_gone(start_web, publish, wire_report):
     server = await start_web()
     campaign = publish(queries=1)
     await server.wire.create(campaign)
@@ -611,9 +586,7 @@ async def test_a_watch_is_given_up_when_its_watcher_is_gone(
     assert server.aggregator._reaper.memory.held == 0
 
 
-async def test_a_server_that_stops_tells_those_who_wait(
-    start_web: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_stops_tells_those_who_wait(start_web, monkeypatch):
     server = await start_web(grace_s=0.2)
 
     async def slow(*_: object, **__: object) -> None:
@@ -634,7 +607,7 @@ async def test_a_server_that_stops_tells_those_who_wait(
 
 
 @pytest.mark.deep(rest=0)
-async def test_browsers_that_are_idle_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_browsers_that_are_idle_take_little(monkeypatch):
     """`python -m benchmarks web` has 500 of them for longer."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

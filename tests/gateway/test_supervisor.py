@@ -33,9 +33,7 @@ async def supervised(folder: Path) -> AsyncIterator[tuple[Aggregator, Supervisor
 
 
 @pytest.mark.deep
-async def test_a_gateway_that_dies_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_gateway_that_dies_is_started_again(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setattr(supervisor, "_PAUSES_S", (0.1,))
     async with (
@@ -61,7 +59,7 @@ async def test_a_gateway_that_dies_is_started_again(
     assert second.returncode == 0  # told to end, it did
 
 
-async def test_a_process_that_grows_too_large_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_grows_too_large_is_ended(monkeypatch):
     monkeypatch.setattr(supervisor, "_MEMORY", 64 << 20)
     monkeypatch.setattr(supervisor, "_LOOK_S", 0.05)
     monkeypatch.setattr(supervisor, "_PAUSES_S", (60.0,))
@@ -72,7 +70,7 @@ async def test_a_process_that_grows_too_large_is_ended(monkeypatch: pytest.Monke
         assert await asyncio.wait_for(running.process.wait(), 20) == -signal.SIGKILL
 
 
-async def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+async def test_a_gateway_ends_with_the_process_that_started_it(tmp_path):
     started = "import os, sys, time; os.read(0, 1); open(sys.argv[1], 'w'); time.sleep(60)"
     mark = tmp_path / "ended"
     command = [sys.executable, "-c", started, str(mark)]

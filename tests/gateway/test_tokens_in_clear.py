@@ -1,8 +1,5 @@
 """Tokens over plain HTTP: on the machine itself, or behind a proxy that speaks HTTPS."""
 
-from pathlib import Path
-from typing import Any
-
 import httpx
 import pytest
 
@@ -24,13 +21,8 @@ LIST = ANALYST + "ListCampaigns"
     ],
 )
 async def test_a_token_off_the_machine_needs_https(
-    start_web: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    told: dict[str, str],
-    proxies: tuple[str, ...],
-    status: int,
-) -> None:
+    start_web, tmp_path, monkeypatch, told, proxies, status
+):
     file = TokenFile(tmp_path / "tokens.json")
     token = file.create("alice", [Scope.LIST], None)
     running = await start_web(

@@ -106,7 +106,7 @@ def worst(mechanism: ApproximateLaplace, reach: float, eta: float | None = None)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_oracle_against_quadrature(seed: int) -> None:
+def test_the_oracle_against_quadrature(seed):
     rng = np.random.default_rng(seed)
     f, scale, x = rng.uniform(0, 1, 2), rng.uniform(0.1, 3.0, 2), rng.uniform(-2, 2, 2)
     ours = hockey_stick(f, scale, x, RATE, math.inf)
@@ -126,9 +126,7 @@ def test_the_oracle_against_quadrature(seed: int) -> None:
     [(math.inf, "exact"), (40.0, "paper"), (4.0, "exact"), (40.0, "exact")],
 )
 @pytest.mark.parametrize("name", ["smoothstep", "linear"])
-def test_hockey_stick_is_at_most_delta(
-    name: str, reach: float, calibration: str, size: float
-) -> None:
+def test_hockey_stick_is_at_most_delta(name, reach, calibration, size):
     for delta in DELTAS:
         for share in (0.25, 0.9):
             beta = share * RATE / max(1.0, math.log(1 / delta))
@@ -140,7 +138,7 @@ def test_hockey_stick_is_at_most_delta(
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("size", [0.8, 90.0])
-def test_hockey_stick_of_the_kernel(size: float) -> None:
+def test_hockey_stick_of_the_kernel(size):
     """One β for each size: its bound is found numerically."""
     beta = 0.25 * RATE / math.log(1e3)
     for reach in (4.0, math.inf):
@@ -158,7 +156,7 @@ def laplace_pair(r: float, shift: float, gap: float, rate: float) -> float:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_divergence_of_a_pair(seed: int) -> None:
+def test_the_divergence_of_a_pair(seed):
     """The theorem: h(t)·e^{−c/t}·cosh(ηD/t) against the sum of exponentials; 0 the other way."""
     rng = np.random.default_rng(seed)
     for _ in range(200):
@@ -197,9 +195,7 @@ SETTINGS = [
 
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("name", "size", "delta", "reach", "share"), SETTINGS)
-def test_the_exact_calibration_is_within_three_per_cent(
-    name: str, size: float, delta: float, reach: float, share: float
-) -> None:
+def test_the_exact_calibration_is_within_three_per_cent(name, size, delta, reach, share):
     """No pair needs more than δ; with 3 % less noise some pair does."""
     beta = share * RATE / math.log(1 / delta)
     mechanism = ApproximateLaplace(MAKERS[name](size), privacy_of(delta, reach), beta=beta)
@@ -211,7 +207,7 @@ def test_the_exact_calibration_is_within_three_per_cent(
 @pytest.mark.parametrize(
     ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]
 )
-def test_variance_against_the_paper_s(name: str, before: float) -> None:
+def test_variance_against_the_paper_s(name, before):
     """At the default β nowhere more, where f varies 1.35 to 1.75 times less, at δ = 1e-6."""
     query, privacy = MAKERS[name](9.0), privacy_of(1e-6)
     x = points(9.0, 0.01)
@@ -221,7 +217,7 @@ def test_variance_against_the_paper_s(name: str, before: float) -> None:
     assert (paper / exact)[np.abs(x) <= 4.5].max() <= 16 / 9
 
 
-def test_exact_and_paper_calibration() -> None:
+def test_exact_and_paper_calibration():
     """A finite Λ buys a larger η, the more the smaller it is, up to ε − β; the paper's never."""
     query, delta = MAKERS["smoothstep"](9.0), 1e-6
     beta = 0.25 * RATE / math.log(1 / delta)
@@ -243,7 +239,7 @@ def test_exact_and_paper_calibration() -> None:
 class TestControls:
     """What must exceed δ: each of these was a plausible mistake."""
 
-    def test_the_cost_of_the_tail_forgotten(self) -> None:
+    def test_the_cost_of_the_tail_forgotten(self):
         """η = ε: for a band wider than 1/β the chord and the scale change together."""
         for delta in (1e-9, 1e-3):
             mechanism = ApproximateLaplace(
@@ -252,7 +248,7 @@ class TestControls:
             assert worst(mechanism, math.inf) <= delta
             assert worst(mechanism, math.inf, eta=RATE) > 10 * delta
 
-    def test_only_the_growth_of_the_scale_paid_for(self) -> None:
+    def test_only_the_growth_of_the_scale_paid_for(self):
         """η = ε − β, the pure part without log(1/δ)."""
         mechanism = ApproximateLaplace(
             MAKERS["linear"](600.0), privacy_of(1e-9), calibration="paper"
@@ -261,7 +257,7 @@ class TestControls:
 
     @pytest.mark.deep(keep=2)
     @pytest.mark.parametrize("name", MAKERS)
-    def test_exponential_growth(self, name: str) -> None:
+    def test_exponential_growth(self, name):
         """Scales that differ by e^{βd} at the η of linear growth."""
         delta = 1e-6
         mechanism = ApproximateLaplace(MAKERS[name](9.0), privacy_of(delta))
@@ -273,7 +269,7 @@ class TestControls:
             ).max()
             assert found > 100 * delta
 
-    def test_a_bound_that_does_not_reach_as_far_as_the_guarantee(self) -> None:
+    def test_a_bound_that_does_not_reach_as_far_as_the_guarantee(self):
         """Linear growth, but of the local slope only: far chords are steeper than it says."""
         mechanism = ApproximateLaplace(
             MAKERS["smoothstep"](600.0), privacy_of(1e-3), calibration="paper"
@@ -290,7 +286,7 @@ class TestControls:
     ("name", "size"),
     [("linear", 0.8), ("linear", 90.0), ("smoothstep", 0.8), ("smoothstep", 90.0), ("kernel", 9.0)],
 )
-def test_moments_and_density(oracles: Any, name: str, size: float) -> None:
+def test_moments_and_density(oracles, name, size):
     """Scale B/η with B by brute force over chords and points; density of mass 1, mean f."""
     mechanism = ApproximateLaplace(MAKERS[name](size), privacy_of(1e-4), calibration="paper")
     x = [0.0, 0.3 * size, -0.5 * size, 0.7 * size, -3.0 * size, 7.0 * size]
@@ -332,7 +328,7 @@ def linear_bound(oracles: Any, query: Any, s: Any, beta: Any) -> Any:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["linear", "smoothstep"])
-def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name: str) -> None:
+def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, name):
     rng = random.Random(23)
     tried = 0
     for size in (0.8, 9.0, 600.0):
@@ -355,7 +351,7 @@ def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name
     assert tried == 30
 
 
-def test_simulated_reports_have_the_law(oracles: Any) -> None:
+def test_simulated_reports_have_the_law(oracles):
     """n = 100,000, seed 2, α = 1e-6; a scale of 1.05 instead of 1 must be caught."""
     mechanism = ApproximateLaplace(MAKERS["smoothstep"](9.0), privacy_of(1e-5))
     x = np.tile([0.0, 3.0, 40.0, -7.0], 25_000)
@@ -366,7 +362,7 @@ def test_simulated_reports_have_the_law(oracles: Any) -> None:
     assert oracles.ks_distance(1.05 * z, cdf) > oracles.ks_limit(z.size)
 
 
-def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywhere() -> None:
+def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywhere():
     """B ∝ 1/(1 + βd) for narrow bands: the scale against that of the best β for each distance."""
     for delta in (1e-9, 0.5):
         cost = max(1.0, math.log(1 / delta))
@@ -384,7 +380,7 @@ def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywh
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.01, 0.3678, 0.3679, 0.5, 0.999])
 @pytest.mark.parametrize("reach", [1e-30, 1.0, 1e30, math.inf])
-def test_eta_is_rounded_down(delta: float, reach: float) -> None:
+def test_eta_is_rounded_down(delta, reach):
     """The paper's η ≤ ε − βc in exact arithmetic, no less by 1e-12; the exact one is no smaller."""
     query, privacy = MAKERS["linear"](9.0), privacy_of(delta, reach)
     mechanism = ApproximateLaplace(query, privacy, calibration="paper")
@@ -398,7 +394,7 @@ def test_eta_is_rounded_down(delta: float, reach: float) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_bad_input_is_refused_by_name() -> None:
+def test_bad_input_is_refused_by_name():
     query = MAKERS["linear"](9.0)
     with pytest.raises(ParameterError, match=r"privacy\.delta .*SmoothMechanism"):
         ApproximateLaplace(query, GeoPrivacy(1.0, per=1.0))
@@ -426,7 +422,7 @@ def test_bad_input_is_refused_by_name() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_the_kernel_is_refused_or_released_with_its_bound(oracles: Any, fixed_bits: Any) -> None:
+def test_the_kernel_is_refused_or_released_with_its_bound(oracles, fixed_bits):
     """Its bound has no closed form: the reason is stated, or the report is f + (B/η)z, up."""
     mechanism = ApproximateLaplace(MAKERS["kernel"](9.0), privacy_of(0.1), calibration="paper")
     rng = random.Random(2)
@@ -450,7 +446,7 @@ def bump(u: Any, ops: Any) -> Any:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("delta", [1e-6, 0.3])
-def test_a_formula_of_ones_own(delta: float) -> None:
+def test_a_formula_of_ones_own(delta):
     """Its bound is certified, and so is the guarantee."""
     query = Linear(FormulaProfile(bump, scale=9.0), direction=1.0)
     mechanism = ApproximateLaplace(query, privacy_of(delta))

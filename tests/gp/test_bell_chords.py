@@ -20,7 +20,7 @@ def steepest(z: np.ndarray) -> np.ndarray:
     return np.maximum(chord.max(axis=1), np.abs(z) * np.exp(-z * z / 2))
 
 
-def test_cells_bound_every_chord_and_hardly_more() -> None:
+def test_cells_bound_every_chord_and_hardly_more():
     edges, most = bell_cells()
     inside = edges[:-1] < 1_000
     low, high = edges[:-1][inside], edges[1:][inside]
@@ -35,7 +35,7 @@ def test_cells_bound_every_chord_and_hardly_more() -> None:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("growth", DECAYS)
 @pytest.mark.parametrize("beta", [0.03, 0.3, 3.0])
-def test_the_bound_is_the_least_smooth_function_above_chords(growth: str, beta: float) -> None:
+def test_the_bound_is_the_least_smooth_function_above_chords(growth, beta):
     h = 1.7
     y = np.linspace(-40, 40, 1_601)
     x = np.linspace(0, 30, 61)
@@ -58,7 +58,7 @@ def test_the_bound_is_the_least_smooth_function_above_chords(growth: str, beta: 
     assert ratio.max() <= 1.012
 
 
-def test_settled_numbers_are_the_same_at_every_precision() -> None:
+def test_settled_numbers_are_the_same_at_every_precision():
     for number in (2.0, 1 / 3, 0.3):
         for settled, neighbour in ((settled_down, 0.0), (settled_up, math.inf)):
             found = set()

@@ -49,7 +49,7 @@ DECIMALS = {7.192: 3, 519.6: 1, 144.1: 1, 400.0: 1, 30.77: 2}
 
 @pytest.mark.parametrize("noise", NOISES_OF_ANY_KIND, ids=repr)
 @pytest.mark.parametrize("fraction", [1e-4, 0.02, 0.1, 0.149, 0.19])
-def test_exact_eta_on_the_rectangle(oracles: Any, noise: Noise, fraction: float) -> None:
+def test_exact_eta_on_the_rectangle(oracles, noise, fraction):
     expected = oracles.largest_eta(noise, fraction)
     for query in (BELL, STEP):
         eta = SmoothMechanism(query, UNIT, noise=noise, beta=fraction).eta
@@ -58,7 +58,7 @@ def test_exact_eta_on_the_rectangle(oracles: Any, noise: Noise, fraction: float)
 
 
 @pytest.mark.parametrize("noise", NOISES_OF_ANY_KIND, ids=repr)
-def test_exact_eta_on_the_cross(noise: Noise) -> None:
+def test_exact_eta_on_the_cross(noise):
     """sup ηψ ≤ ε: η = 1/max_score, whatever β is, at both reaches."""
     for fraction in (1e-3, 0.1, 0.19):
         for reach in (0.0, math.inf):
@@ -67,7 +67,7 @@ def test_exact_eta_on_the_cross(noise: Noise) -> None:
             assert m.eta <= 1 / noise.max_score * (1 + 1e-15)
 
 
-def test_smoothstep_and_kernel_are_never_calibrated_as_a_cross() -> None:
+def test_smoothstep_and_kernel_are_never_calibrated_as_a_cross():
     for query in (STEP, BELL):
         for reach in (0.0, math.inf):
             mechanism = SmoothMechanism(query, UNIT, beta=0.2, reach=reach)
@@ -78,7 +78,7 @@ def test_smoothstep_and_kernel_are_never_calibrated_as_a_cross() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-6, 1e6, 1e14, 1e20])
-def test_calibration_sees_noise_of_any_scale(scale: float) -> None:
+def test_calibration_sees_noise_of_any_scale(scale):
     """η·Z is the same noise whatever the unit of Z."""
     for family in (LaplacePareto, PowerLaw):
         unit = SmoothMechanism(BELL, UNIT, noise=family(1.0, 0.15), beta=0.1)
@@ -87,7 +87,7 @@ def test_calibration_sees_noise_of_any_scale(scale: float) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 1 / 9, 0.3])
-def test_paper_eta_is_the_sum_of_two_suprema(fraction: float) -> None:
+def test_paper_eta_is_the_sum_of_two_suprema(fraction):
     """ε = (γ−1)β + (γ−1)^{(γ−1)/γ} η [SGP 3.3] and ε = νβ + (ν+1)/(2√ν) η [SGP 3.5]."""
     privacy = GeoPrivacy(2.0, per=5.0)
     beta = fraction * privacy.rate
@@ -107,7 +107,7 @@ def test_paper_eta_is_the_sum_of_two_suprema(fraction: float) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("beta", TABLE)
-def test_table_of_variances(oracles: Any, beta: float) -> None:
+def test_table_of_variances(oracles, beta):
     """All thirty numbers, from the library and from the oracles, to the digits printed."""
 
     def best(query: Any) -> float:
@@ -147,7 +147,7 @@ def test_table_of_variances(oracles: Any, beta: float) -> None:
         assert value == pytest.approx(reference, rel=1e-8, abs=0)
 
 
-def test_the_best_noise_has_the_least_variance() -> None:
+def test_the_best_noise_has_the_least_variance():
     for beta in (0.02, 0.1, 0.2, 0.3):
         for query in (RAMP, STEP, BELL):
             best = SmoothMechanism(query, UNIT, beta=beta)
@@ -156,7 +156,7 @@ def test_the_best_noise_has_the_least_variance() -> None:
                 assert best.noise.variance / best.eta**2 < noise.variance / other.eta**2
 
 
-def test_defaults() -> None:
+def test_defaults():
     privacy = GeoPrivacy(1.0, per=8000.0)
     assert SmoothMechanism(RAMP, privacy).beta == pytest.approx(0.3 / 8000, rel=1e-15, abs=0)
     assert SmoothMechanism(BELL, privacy).beta == pytest.approx(0.15 / 8000, rel=1e-15, abs=0)
@@ -164,7 +164,7 @@ def test_defaults() -> None:
         assert SmoothMechanism(query, privacy).eta == pytest.approx(1 / 8000, rel=1e-15, abs=0)
 
 
-def test_what_cannot_be_private_is_refused() -> None:
+def test_what_cannot_be_private_is_refused():
     for query in (RAMP, STEP, BELL):
         with pytest.raises(UnsupportedError, match="power-law tail"):
             SmoothMechanism(query, UNIT, noise=Laplace())

@@ -110,7 +110,7 @@ def enumerated_law(mechanism: CategoryMechanism, x: int) -> Law:
 
 
 @pytest.fixture
-def coarse(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def coarse(monkeypatch):
     """Make M = 4 and words of 2 bits, with which every draw can be looked at: T = 12 at ε = 1.1."""
     categories._weight.cache_clear()
     monkeypatch.setattr(categories, "ONE", 4)

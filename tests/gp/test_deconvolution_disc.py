@@ -19,7 +19,7 @@ from geoveil.gp.deconvolution.disc import landing_within
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("a", [0.01, 0.8, 3.0, 40.0])
-def test_probability_of_landing_within(dimension: int, a: float) -> None:
+def test_probability_of_landing_within(dimension, a):
     """N = √(2τ)Z with τ ~ Gamma((k+1)/2): the mixture of non-central χ², to 1e-8."""
     shape = (dimension + 1) / 2
     for r in (0.0, 0.3 * a, 0.99 * a, a, 1.02 * a, a + 2.0, a + 9.0):
@@ -40,7 +40,7 @@ def test_probability_of_landing_within(dimension: int, a: float) -> None:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("profile", ["linear", "smoothstep"])
 @pytest.mark.parametrize("dimension", [2, 3])
-def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:
+def test_monte_carlo(oracles, dimension, profile):
     """z-test of mean and variance: n = 200,000, α = 1e-6; f itself, or b off by 5 %, fails."""
     center = tuple(float(i) for i in range(dimension))
     query = Disc(center, 5.0, 3.0, profile)
@@ -69,7 +69,7 @@ def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", ["linear", "smoothstep"])
 @pytest.mark.parametrize("per", [0.02, 1.0, 30.0])
-def test_moments_of_a_ball(per: float, profile: str) -> None:
+def test_moments_of_a_ball(per, profile):
     """k = 3 by the elementary density of the distance, with adaptive quadrature, to 1e-7."""
     query = Disc((0.0, 0.0, 0.0), 5.0, 3.0, profile)
     estimator = PlanarLaplace(GeoPrivacy(1.0, per=per), 3).estimator(query)
@@ -96,7 +96,7 @@ def test_moments_of_a_ball(per: float, profile: str) -> None:
         assert estimator.variance([0.0, 0.0, r]) == pytest.approx(second - mean**2, abs=1e-7)
 
 
-def test_more_dimensions_have_no_quadrature() -> None:
+def test_more_dimensions_have_no_quadrature():
     query = Disc((0.0,) * 4, 5.0, 3.0)
     estimator = PlanarLaplace(GeoPrivacy(1.0, per=2.0), 4).estimator(query)
     assert estimator.value(np.zeros(4)) == 1

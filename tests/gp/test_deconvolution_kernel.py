@@ -65,7 +65,7 @@ def plane_g(r: np.ndarray, c: float) -> np.ndarray:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("k", "c"), [(2, c) for c in RATIOS] + [(3, 0.4), (4, 0.4), (4, 3.0)])
-def test_g_against_the_hankel_transform(k: int, c: float) -> None:
+def test_g_against_the_hankel_transform(k, c):
     """To 1e-13 of g(0) by the mixture, to TABLE_ERROR in the table, to 1e-13 in closed form."""
     r = np.array([0.0, 0.01, 0.7, 2.3, 6.1])
     with mp.workdps(25):
@@ -80,7 +80,7 @@ def test_g_against_the_hankel_transform(k: int, c: float) -> None:
 
 @pytest.mark.parametrize("c", RATIOS)
 @pytest.mark.parametrize("k", [2, 4])
-def test_the_table_is_as_good_everywhere(c: float, k: int) -> None:
+def test_the_table_is_as_good_everywhere(c, k):
     """Within TABLE_ERROR · g(0), inside the table, at its end, and beyond it, where it says 0."""
     top = bell_by_mixture(np.zeros(1), c, k)[0]
     rng = np.random.default_rng(4)
@@ -96,7 +96,7 @@ def test_the_table_is_as_good_everywhere(c: float, k: int) -> None:
 
 
 @pytest.mark.parametrize("c", [0.1, 0.6, 2.0])
-def test_k3_is_one_less_b2_laplacian_twice(c: float) -> None:
+def test_k3_is_one_less_b2_laplacian_twice(c):
     """(1 − c²Δ)² e^{−r²/2} with Δ = d²/dr² + (2/r) d/dr in mpmath, and the formula of MATH §5.2."""
 
     def less_laplacian(f: Any) -> Any:
@@ -115,7 +115,7 @@ def test_k3_is_one_less_b2_laplacian_twice(c: float) -> None:
     np.testing.assert_allclose(debiased_bell(r, c, 3), np.exp(-u2 / 2) * formula, rtol=1e-12)
 
 
-def test_k1_agrees_with_the_debiased_profile() -> None:
+def test_k1_agrees_with_the_debiased_profile():
     query, b = GaussianKernel(2.0, H), 1.7
     x = np.linspace(-9, 13, 101)
     expected = query.profile.debiased(np.abs(x - 2.0), b)
@@ -124,7 +124,7 @@ def test_k1_agrees_with_the_debiased_profile() -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("k", "c"), [(2, 0.3), (2, 1.0), (3, 0.3), (3, 1.0), (4, 0.3)])
-def test_monte_carlo(oracles: Any, k: int, c: float) -> None:
+def test_monte_carlo(oracles, k, c):
     """z-test of mean and variance: n = 300,000, α = 1e-6; plugged in fails, and b off by 5 %,
     and the variance by 10 %, at one of the points at least.
     """
@@ -158,7 +158,7 @@ def test_monte_carlo(oracles: Any, k: int, c: float) -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("c", [0.05, 0.3, 1.0, 4.0])
-def test_variance_in_the_plane(c: float) -> None:
+def test_variance_in_the_plane(c):
     """E[g²] by the Hankel transform of g² times (1 + c²κ²)^{−3/2}, to 1e-6 of the variance."""
     edges = np.linspace(0, 13 if c < 1 else 40, 121)
     half = np.diff(edges)[:, None] / 2
@@ -175,7 +175,7 @@ def test_variance_in_the_plane(c: float) -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("c", [0.05, 0.3, 1.0, 4.0, 40.0])
-def test_variance_in_space(c: float) -> None:
+def test_variance_in_space(c):
     """k = 3, near and far: the density of the distance is elementary.
 
     P(ρ) = (ρ/4rc) [(1 + d/c) e^{−d/c}] from d = r + ρ to |r − ρ|, by integrating over the cosine.
@@ -202,7 +202,7 @@ def test_variance_in_space(c: float) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("k", [2, 3, 4])
-def test_variance_for_narrow_noise(k: int) -> None:
+def test_variance_for_narrow_noise(k):
     """To second order g(x + N) − f(x) is ⟨∇f, N⟩, and at the top −(|N|² − E|N|²)/2.
 
     So the variance is |∇f|²(k + 1)c², and at the top c⁴ Var(s²)/4 with s ~ Gamma(k): E s² = k(k+1),
@@ -220,7 +220,7 @@ def test_variance_for_narrow_noise(k: int) -> None:
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("c", [0.03, 0.5, 2.0, 25.0])
 @pytest.mark.parametrize("k", [2, 3, 4])
-def test_expectations_of_what_is_known(k: int, c: float) -> None:
+def test_expectations_of_what_is_known(k, c):
     """E of a bell by the mixture of normals N = b√(2τ)Z, τ ~ Gamma((k+1)/2), to 1e-9 of itself."""
     r = np.array([0.0, 0.5, 2.0, 5.0])
     computed = planar_expectation(lambda rho, _: np.exp(-rho * rho / 2), r, c, k)
@@ -236,14 +236,14 @@ def test_expectations_of_what_is_known(k: int, c: float) -> None:
         assert mean == pytest.approx(float(mp.quad(integrand, marks)), rel=1e-9, abs=0)
 
 
-def test_far_away_nothing_is_left() -> None:
+def test_far_away_nothing_is_left():
     _, estimator = estimators(0.5, 2)
     x = at_distance(np.array([1e3, 1e9]), 2)
     for result in (estimator.value(x), estimator.mean(x), estimator.variance(x)):
         assert np.array_equal(result, [0, 0])
 
 
-def test_a_million_points_in_the_plane() -> None:
+def test_a_million_points_in_the_plane():
     _, estimator = estimators(0.8, 2)
     points = np.random.default_rng(6).normal(size=(1_000_000, 2)) * 4 * H
     values = estimator.value(points)

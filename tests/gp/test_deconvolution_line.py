@@ -70,7 +70,7 @@ def exact_moment(oracles: Any, query: Query, x: float, power: int, debias: bool)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
-def test_g_is_f_less_its_curvature(query: Query) -> None:
+def test_g_is_f_less_its_curvature(query):
     """g = f − b²f'' with f'' by central differences, away from its jumps."""
     estimator = PlanarLaplace(PRIVACY, 1).estimator(query, debias=True)
     x = np.random.default_rng(1).uniform(-15, 20, 400)
@@ -87,7 +87,7 @@ def test_g_is_f_less_its_curvature(query: Query) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
-def test_mean_and_variance(oracles: Any, query: Query, debias: bool) -> None:
+def test_mean_and_variance(oracles, query, debias):
     """Both to 1e-8 of themselves, where the variance is 1e-14 too; the mean is f if unbiased."""
     estimator = PlanarLaplace(PRIVACY, 1).estimator(query, debias=debias)
     assert estimator.unbiased == debias
@@ -104,7 +104,7 @@ def test_mean_and_variance(oracles: Any, query: Query, debias: bool) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
-def test_monte_carlo(oracles: Any, query: Query) -> None:
+def test_monte_carlo(oracles, query):
     """z-test of mean and variance: n = 400,000, α = 1e-6; plugged in, or b off by 5 %, fails."""
     mechanism = PlanarLaplace(PRIVACY, 1)
     estimator, plugged = (mechanism.estimator(query, debias=flag) for flag in (True, False))
@@ -131,7 +131,7 @@ def test_monte_carlo(oracles: Any, query: Query) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_narrow_noise_in_a_wide_range(oracles: Any) -> None:
+def test_narrow_noise_in_a_wide_range(oracles):
     """Deep inside and far outside, the variance keeps its relative accuracy."""
     query = Range(0.0, 1000.0, 10.0, "smoothstep")
     estimator = PlanarLaplace(GeoPrivacy(1.0, per=2.0), 1).estimator(query, debias=True)
@@ -164,7 +164,7 @@ PROJECTED: dict[str, Callable[[], Query]] = {
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("name", PROJECTED)
 @pytest.mark.parametrize("debias", [False, True])
-def test_projected_queries(oracles: Any, name: str, debias: bool) -> None:
+def test_projected_queries(oracles, name, debias):
     """Mean and variance over the noise by quadrature of the values; unbiased if debiased."""
     query = PROJECTED[name]()
     estimator = PlanarLaplace(PRIVACY, 1).estimator(query, debias=debias)
@@ -188,7 +188,7 @@ def test_projected_queries(oracles: Any, name: str, debias: bool) -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["formula", "smoothstep"])
-def test_a_corner_at_the_centre_is_not_debiased(name: str) -> None:
+def test_a_corner_at_the_centre_is_not_debiased(name):
     """|x + N − c| is not |x − c| + N: here the point has the noise, not its distance."""
     query = Radial(FormulaProfile(decay, 5.0) if name == "formula" else Smoothstep(9.0), 1.5)
     mechanism = PlanarLaplace(PRIVACY, 1)
@@ -200,12 +200,12 @@ def test_a_corner_at_the_centre_is_not_debiased(name: str) -> None:
 @pytest.mark.parametrize(
     "query", [Linear(Gaussian(6.0), (1.0, 2.0)), Radial(Smoothstep(9.0), (0, 0))]
 )
-def test_projections_of_the_plane_are_not_debiased(query: Query) -> None:
+def test_projections_of_the_plane_are_not_debiased(query):
     with pytest.raises(UnsupportedError, match="DebiasedLaplace"):
         PlanarLaplace(PRIVACY, 2).estimator(query, debias=True)
 
 
-def test_a_radial_bell_is_the_kernel() -> None:
+def test_a_radial_bell_is_the_kernel():
     points = np.random.default_rng(1).normal(size=(9, 2)) * 5
     mechanism = PlanarLaplace(PRIVACY, 2)
     bell, kernel = Radial(Gaussian(6.0), (1.0, 2.0)), GaussianKernel((1.0, 2.0), 6.0)

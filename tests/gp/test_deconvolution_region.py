@@ -65,7 +65,7 @@ def noise(per: float) -> PlanarLaplace:
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("box", [BOX, SLIVER, HUGE], ids=["box", "sliver", "half plane"])
 @pytest.mark.parametrize("angle", [0.0, 0.3, math.pi / 4])
-def test_boxes(box: tuple[float, float, float, float], angle: float) -> None:
+def test_boxes(box, angle):
     """The product of normal probabilities, for boxes at any angle."""
     points = np.random.default_rng(1).uniform(-5, 6, (5000, 2))
     expected = box_f(points, box, H)
@@ -83,7 +83,7 @@ def test_boxes(box: tuple[float, float, float, float], angle: float) -> None:
 
 
 @pytest.mark.parametrize("radius", [0.05, 1.0, 6.0])
-def test_discs(radius: float) -> None:
+def test_discs(radius):
     """P(|x + hZ| ≤ r): non-central χ² with two degrees of freedom."""
     center = np.array([0.31, -0.2])
     query = Disc(tuple(center), radius, radius / 10)
@@ -93,7 +93,7 @@ def test_discs(radius: float) -> None:
     assert np.max(np.abs(SmoothedRegion(query, H).value(points) - expected)) <= RASTER_ERROR
 
 
-def test_a_quadrant_ends_at_its_bounds() -> None:
+def test_a_quadrant_ends_at_its_bounds():
     """Far from its rounded corner the two-way threshold is a half plane; the bounds cut it."""
     query = TwoWayThreshold((0.0, 0.0), 0.5)
     region = SmoothedRegion(query, H, (-1.0, -1.0, 12.0, 13.0))
@@ -102,7 +102,7 @@ def test_a_quadrant_ends_at_its_bounds() -> None:
     assert np.max(np.abs(region.value(points) - expected)) <= RASTER_ERROR
 
 
-def test_rings_and_pieces() -> None:
+def test_rings_and_pieces():
     """A multipolygon with a hole is the sum of its boxes."""
     outer, hole, other = (-3.0, -3.0, 3.0, 3.0), (-1.0, -1.5, 2.0, 1.0), (5.0, 0.0, 7.0, 1.0)
     shape = shapely.box(*outer).difference(shapely.box(*hole)).union(shapely.box(*other))
@@ -116,7 +116,7 @@ def test_rings_and_pieces() -> None:
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.5])
-def test_g_is_the_debiased_kernel_integrated_over_the_region(c: float) -> None:
+def test_g_is_the_debiased_kernel_integrated_over_the_region(c):
     """The kernel by its Hankel integral, over the box by Gauss-Legendre."""
     box = (-1.0, -0.7, 1.3, 1.9)
     edges = np.linspace(0, 12, 31)
@@ -148,7 +148,7 @@ def test_g_is_the_debiased_kernel_integrated_over_the_region(c: float) -> None:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("c", [0.15, 0.6, 1.5])
-def test_moments_by_quadrature_over_the_noise(c: float, debias: bool) -> None:
+def test_moments_by_quadrature_over_the_noise(c, debias):
     """Mean and variance: Gauss-Legendre over the radius, 256 equidistant angles.
 
     The mean is that of the raster to 1e-6, and f to RASTER_ERROR; the variance to 1e-5 of its
@@ -174,7 +174,7 @@ def test_moments_by_quadrature_over_the_noise(c: float, debias: bool) -> None:
 
 
 @pytest.mark.deep
-def test_monte_carlo(oracles: Any) -> None:
+def test_monte_carlo(oracles):
     """z-test of mean and variance: n = 200,000, α = 1e-6; plugged in, or b off by 5 %, fails."""
     query = SmoothedRegion(Disc((0.0, 0.0), 1.5, 1.0), H)
     mechanism = noise(0.8 * H)
@@ -201,7 +201,7 @@ def test_monte_carlo(oracles: Any) -> None:
     assert all(failed), "the controls must fail"
 
 
-def test_far_away_nothing_is_left() -> None:
+def test_far_away_nothing_is_left():
     estimator = noise(0.8 * H).estimator(SmoothedRegion(Disc((0.0, 0.0), 3.0, 1.0), H), debias=True)
     far = [[1e3, 0.0], [0.0, -1e80]]
     for result in (estimator.value(far), estimator.mean(far), estimator.variance(far)):
@@ -209,7 +209,7 @@ def test_far_away_nothing_is_left() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", True, None])
-def test_a_bandwidth_is_one(bad: Any) -> None:
+def test_a_bandwidth_is_one(bad):
     with pytest.raises(ParameterError, match="bandwidth"):
         SmoothedRegion(everywhere, bad, BOX)
 
@@ -218,7 +218,7 @@ def test_a_bandwidth_is_one(bad: Any) -> None:
     "bad",
     [None, 5.0, "abcd", (), BOX[:3], (*BOX, 1.0), (0, 0, 0, 1), (1, 0, 0, 1), (0, 0, math.nan, 1)],
 )
-def test_bounds_are_four_in_order(bad: Any) -> None:
+def test_bounds_are_four_in_order(bad):
     with pytest.raises(ParameterError, match="bounds"):
         SmoothedRegion(everywhere, H, bad)
 
@@ -239,7 +239,7 @@ def test_bounds_are_four_in_order(bad: Any) -> None:
     ],
     ids=repr,
 )
-def test_a_region_is_one(bad: Any) -> None:
+def test_a_region_is_one(bad):
     with pytest.raises(ParameterError, match="region"):
         SmoothedRegion(bad, H, BOX)
 
@@ -255,12 +255,12 @@ def test_a_region_is_one(bad: Any) -> None:
         lambda p: None,
     ],
 )
-def test_a_callable_returns_signed_distances(bad: Any) -> None:
+def test_a_callable_returns_signed_distances(bad):
     with pytest.raises(ParameterError, match="signed distances"):
         SmoothedRegion(bad, H, BOX).value([[0.0, 0.0]])
 
 
-def test_points_and_sizes_are_checked() -> None:
+def test_points_and_sizes_are_checked():
     region = SmoothedRegion(everywhere, H, BOX)
     for bad in ([[0.0, math.nan]], [[1.0]], 5.0, [["a", "b"]]):
         with pytest.raises(PrivateValueError):
@@ -270,7 +270,7 @@ def test_points_and_sizes_are_checked() -> None:
     assert region.value((0.5, 0.5)).shape == ()
 
 
-def test_regions_and_estimators_are_copied_with_their_answers() -> None:
+def test_regions_and_estimators_are_copied_with_their_answers():
     polygon, _ = turned(BOX, 0.2)
     for region in (SmoothedRegion(polygon, H), SmoothedRegion(Disc((0.0, 0.0), 1.0, 1.0), H)):
         estimator = noise(H).estimator(region, debias=True)

@@ -15,7 +15,7 @@ assert digests.sha256 is hashlib.sha256 and digests.blake2b is hashlib.blake2b
 """
 
 
-def test_digests_are_those_of_hashlib() -> None:
+def test_digests_are_those_of_hashlib():
     for length in (*range(260), 4096, 100_003):
         data = (b"geoveil" * (length // 7 + 1))[:length]
         assert digests.sha256(data).digest() == hashlib.sha256(data).digest()
@@ -24,5 +24,5 @@ def test_digests_are_those_of_hashlib() -> None:
         assert digests.blake2b(data, digest_size=7).digest() == expected
 
 
-def test_an_interpreter_without_them_uses_hashlib() -> None:
+def test_an_interpreter_without_them_uses_hashlib():
     subprocess.run([sys.executable, "-c", WITHOUT], check=True, timeout=60)

@@ -120,7 +120,7 @@ def distance(sample: np.ndarray, cdf: Cdf) -> float:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
-def test_releases_follow_the_ideal_law(oracles: Any, name: str) -> None:
+def test_releases_follow_the_ideal_law(oracles, name):
     mechanism, x = CASES[name]
     source = SeededSource(20_240_607)
     indices = np.array([mechanism.release(x, source) for _ in range(RELEASES)], dtype=np.int64)
@@ -151,7 +151,7 @@ def rank_correlation(sample: np.ndarray) -> float:
 
 @pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("name", [*CASES, *ONLY_SIMULATED])
-def test_simulations_follow_the_ideal_law(oracles: Any, name: str) -> None:
+def test_simulations_follow_the_ideal_law(oracles, name):
     mechanism, x = (CASES | ONLY_SIMULATED)[name]
     count = 100_000
     sample = mechanism.simulate(np.full(count, x), np.random.default_rng(77))
@@ -163,7 +163,7 @@ def test_simulations_follow_the_ideal_law(oracles: Any, name: str) -> None:
         assert distance(sample, ideal_cdf(oracles, mechanism, x, factor)) > limit
 
 
-def test_simulation_takes_each_point_for_itself(oracles: Any) -> None:
+def test_simulation_takes_each_point_for_itself(oracles):
     """Points that differ in an array get their own scale, and independent noise."""
     mechanism = CASES["kernel, on the slope"][0]
     x = np.tile([2.0, 60.0], 50_000)
@@ -173,7 +173,7 @@ def test_simulation_takes_each_point_for_itself(oracles: Any) -> None:
     assert np.unique(y).size == y.size
 
 
-def test_a_release_is_fresh_each_time_and_of_the_system_by_default() -> None:
+def test_a_release_is_fresh_each_time_and_of_the_system_by_default():
     mechanism = CASES["lipschitz"][0]
     assert len({mechanism.release(1.0) for _ in range(50)}) == 50
     assert SystemSource.is_secure
@@ -182,7 +182,7 @@ def test_a_release_is_fresh_each_time_and_of_the_system_by_default() -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5])
-def test_planar_laplace(oracles: Any, dimension: int) -> None:
+def test_planar_laplace(oracles, dimension):
     """Radius Gamma(k, 1/ε), direction uniform, density ∝ e^{−ε|N|} with mass one."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     count = 50_000
@@ -223,7 +223,7 @@ def test_planar_laplace(oracles: Any, dimension: int) -> None:
 
 
 @pytest.mark.parametrize("query", [STEP, BELL], ids=repr)
-def test_perturbed_values_answer_later_queries_without_bias(oracles: Any, query: Any) -> None:
+def test_perturbed_values_answer_later_queries_without_bias(oracles, query):
     """MATH §5.1 for k = 1: the mean of the debiased estimator over the noise is f(x)."""
     mechanism = PlanarLaplace(PRIVACY, 1)
     debiased = mechanism.estimator(query, debias=True)

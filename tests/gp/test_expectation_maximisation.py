@@ -1,8 +1,5 @@
 """Expectation-maximisation: the likeliest shares without smoothing, smooth ones with it."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -41,7 +38,7 @@ def test_without_smoothing_it_finds_the_likeliest_shares():
 
 
 @pytest.mark.parametrize("shape", [(40,), (5, 8)])
-def test_smoothing_convolves_in_each_direction_and_loses_nobody(shape: tuple[int, ...]):
+def test_smoothing_convolves_in_each_direction_and_loses_nobody(shape):
     """With a law that tells all, a step of the maximisation gives the shares of the counts."""
     rng = np.random.default_rng(2)
     counts = np.zeros(shape)
@@ -90,9 +87,7 @@ def test_smoothing_errs_less_on_a_smooth_population():
         ([[1.0, 0.0], [0.0, 1.0]], [1, 1], (0.5, 0.2, 0.5), "smoothing"),
     ],
 )
-def test_what_is_no_law_is_refused(
-    law: Any, counts: Any, smoothing: Sequence[float], named: str
-) -> None:
+def test_what_is_no_law_is_refused(law, counts, smoothing, named):
     with pytest.raises(ParameterError, match=named):
         expectation_maximisation(law, counts, smoothing)
     with pytest.raises(ParameterError, match="shape"):

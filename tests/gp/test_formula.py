@@ -157,7 +157,7 @@ def brute_force(
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("name", "growth"), KINDS)
-def test_bound_against_brute_force(name: str, growth: str) -> None:
+def test_bound_against_brute_force(name, growth):
     """Never below the definition, and for β·scale ≤ 1 within 4 scales at most 5 % above it."""
     case = CASES[name]
     profile = case.profile()
@@ -177,7 +177,7 @@ def test_bound_against_brute_force(name: str, growth: str) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("name", "growth"), KINDS)
-def test_bound_is_smooth(name: str, growth: str) -> None:
+def test_bound_is_smooth(name, growth):
     """B(x) ≤ g(β|x − x'|) B(x'), from next to each other to far out."""
     case = CASES[name]
     rng = np.random.default_rng(11)
@@ -208,7 +208,7 @@ def test_bound_is_smooth(name: str, growth: str) -> None:
             assert np.all(change[shown] <= log_growth[shown] + slack)
 
 
-def test_sampled_slopes_are_no_bound() -> None:
+def test_sampled_slopes_are_no_bound():
     """The control: the same cells with the slopes at their edges, instead of enclosures."""
     case = CASES["spike"]
     y = np.unique(np.concatenate([np.linspace(-16, 16, 129), np.linspace(-3, 3, 97)]))
@@ -230,7 +230,7 @@ BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_profiles_written_as_formulas(name: str) -> None:
+def test_built_in_profiles_written_as_formulas(name):
     """From above, by no more than half a percent and what B may change over a cell of 1/32."""
     built_in, same, extent = BUILT_IN[name]
     formula = FormulaProfile(same, 3.0, extent=extent)
@@ -304,7 +304,7 @@ OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = 
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_jets(name: str) -> None:
+def test_jets(name):
     """Value, slope and curvature at a point; and balls around them on wide balls."""
     formula, exact = OPERATIONS[name]
     rng = random.Random(name)
@@ -330,9 +330,7 @@ def test_jets(name: str) -> None:
                 assert float(balls.value.rad()) <= 1e-7
 
 
-def test_a_formula_too_intricate_is_refused_after_limited_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_formula_too_intricate_is_refused_after_limited_work(monkeypatch):
     """Operations are counted, however many of them an enclosure takes."""
     spent = [0]
 
@@ -471,7 +469,7 @@ TAKE_LONG = {"equal pieces"}
     "name",
     [pytest.param(n, marks=[pytest.mark.deep] if n in TAKE_LONG else []) for n in REFUSED],
 )
-def test_refused(name: str) -> None:
+def test_refused(name):
     """In words that say what is wrong, and with no warning of NumPy."""
     formula, words = REFUSED[name]
     with warnings.catch_warnings():
@@ -481,12 +479,12 @@ def test_refused(name: str) -> None:
     assert words in str(caught.value)
 
 
-def test_sign_is_refused_with_what_to_use() -> None:
+def test_sign_is_refused_with_what_to_use():
     with pytest.raises(UnsupportedError, match="use clip or piecewise"):
         FormulaProfile(lambda u, ops: ops.sign(u), scale=1.0)
 
 
-def test_a_formula_is_called_once() -> None:
+def test_a_formula_is_called_once():
     """What it finds elsewhere afterwards changes nothing, and it need not even be hashable."""
 
     class Moody:
@@ -509,7 +507,7 @@ def test_a_formula_is_called_once() -> None:
     assert FormulaProfile(Moody(), scale=1.0, extent=2.0) == profile
 
 
-def test_pieces_meet_by_construction() -> None:
+def test_pieces_meet_by_construction():
     """A jump that is below all that is looked for is closed, as a real number."""
     gap = Fraction(1, 2**5000)
 
@@ -532,7 +530,7 @@ BASES = ((-1.0, 2.0), (-2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (-0.3, 
 
 @pytest.mark.parametrize("exponent", POWERS, ids=str)
 @pytest.mark.parametrize("how", ["number", "constant"])
-def test_powers_of_bases_that_change_sign(exponent: Any, how: str) -> None:
+def test_powers_of_bases_that_change_sign(exponent, how):
     """Value, slope and curvature at points of cells on both sides of 0, or no finite enclosure."""
 
     def formula(u: Any, ops: Any) -> Any:
@@ -572,9 +570,7 @@ def notch(middle: float, depth: float, exponent: Any) -> Callable[[Any, Any], An
     ("middle", "depth", "exponent", "extent"),
     [(0.2499, 0.02, 2, 8.0), (0.1, 0.001, 3, 8.0), (-0.7, 0.01, 4, 3.0), (0.3, -0.02, 1, 8.0)],
 )
-def test_powers_keep_their_epsilon(
-    middle: float, depth: float, exponent: Any, extent: float
-) -> None:
+def test_powers_keep_their_epsilon(middle, depth, exponent, extent):
     """No two points are told apart beyond what the mechanism promises, by its own densities."""
     profile = FormulaProfile(notch(middle, depth, exponent), scale=1.0, extent=extent)
     mechanism = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.02))
@@ -584,7 +580,7 @@ def test_powers_keep_their_epsilon(
 
 
 @pytest.mark.deep(keep=0)
-def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_do_not_tell_points_apart(monkeypatch):
     """2,000 releases each at 0.055 and 0.065: ε = 50 per unit permits 0.5; 1e-6 to fail.
 
     The control takes a base for ≥ 0, whatever the exponent.
@@ -612,7 +608,7 @@ def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.deep
-def test_corners_are_found_wherever_cells_end() -> None:
+def test_corners_are_found_wherever_cells_end():
     """Beside an end, at the end of a cell, and where two pieces meet twice within 1e-10."""
     privacy = GeoPrivacy(1.0, per=1.0)
     corners: dict[str, Callable[[Any, Any], Any]] = {
@@ -630,25 +626,25 @@ def test_corners_are_found_wherever_cells_end() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None, [1.0], 1e51])
-def test_scale_out_of_range(value: Any) -> None:
+def test_scale_out_of_range(value):
     with pytest.raises(ParameterError, match="scale"):
         FormulaProfile(bell, scale=value)
 
 
 @pytest.mark.parametrize("value", [0, 1e-4, 1e7, -1, math.nan, math.inf, True, "1", None])
-def test_extent_out_of_range(value: Any) -> None:
+def test_extent_out_of_range(value):
     with pytest.raises(ParameterError, match="extent"):
         FormulaProfile(bell, scale=1.0, extent=value)
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "yes"])
-def test_ray_is_a_truth_value(value: Any) -> None:
+def test_ray_is_a_truth_value(value):
     with pytest.raises(ParameterError, match="ray"):
         FormulaProfile(bell, scale=1.0, ray=value)
 
 
 @pytest.mark.deep(keep=0)
-def test_what_cannot_be_debiased_says_where() -> None:
+def test_what_cannot_be_debiased_says_where():
     privacy = GeoPrivacy(1.0, per=1.0)
     with pytest.raises(UnsupportedError, match=r"slope jumps at -?20"):
         DebiasedLaplace(Linear(FormulaProfile(epanechnikov, 20.0), 1.0), privacy)
@@ -668,7 +664,7 @@ def test_what_cannot_be_debiased_says_where() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
-def test_two_arithmetics(name: str) -> None:
+def test_two_arithmetics(name):
     """Float64 and balls agree to 1e-12 of the range, at knots and ends too."""
     case = CASES[name]
     profile = case.profile(scale=2.5)
@@ -721,7 +717,7 @@ def undone(v: Any, c: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["smooth", "lipschitz", "debiased"])
-def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, kind: str) -> None:
+def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, kind):
     """e^{−r/500} in the plane, each part evaluated in mpmath at 120 digits.
 
     At reach 0 the smooth bound is e^{−u} up to β = 1/scale, to within the half percent of a cell.
@@ -765,7 +761,7 @@ def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, kind
             assert low <= released <= high
 
 
-def test_release_evaluates_the_bound_of_the_simulation(oracles: Any, fixed_bits: Any) -> None:
+def test_release_evaluates_the_bound_of_the_simulation(oracles, fixed_bits):
     """The very B of the cells: nothing of the half percent is left open."""
     query = Radial(FormulaProfile(walk, scale=500.0), center=(10.0, -20.0))
     mechanism = SmoothMechanism(query, GeoPrivacy(0.75, per=300.0))
@@ -781,7 +777,7 @@ def test_release_evaluates_the_bound_of_the_simulation(oracles: Any, fixed_bits:
         assert released == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
-def test_awkward_formulas_release_what_they_evaluate_to() -> None:
+def test_awkward_formulas_release_what_they_evaluate_to():
     """Numbers where a ball is expected, and pieces that are numbers."""
 
     def awkward(u: Any, ops: Any) -> Any:
@@ -796,7 +792,7 @@ def test_awkward_formulas_release_what_they_evaluate_to() -> None:
 
 
 @pytest.mark.deep
-def test_copies_are_equal_and_release_alike() -> None:
+def test_copies_are_equal_and_release_alike():
     profile = FormulaProfile(bell, scale=3.0)
     query = Radial(profile, (1.0, 2.0))
     for other in (copy.copy(profile), copy.deepcopy(profile), pickle.loads(pickle.dumps(profile))):
@@ -811,7 +807,7 @@ def test_copies_are_equal_and_release_alike() -> None:
 
 
 @pytest.mark.deep
-def test_first_use_in_many_threads() -> None:
+def test_first_use_in_many_threads():
     """Each thread meets a formula that no cache knows, in the middle of a release."""
 
     def fresh(k: int) -> Callable[[Any, Any], Any]:
@@ -830,7 +826,7 @@ def test_first_use_in_many_threads() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_float_arithmetic_stays_silent() -> None:
+def test_float_arithmetic_stays_silent():
     """An overflow on the way to a number, or in a piece that is not taken, is no warning."""
 
     def softplus(u: Any, ops: Any) -> Any:

@@ -397,7 +397,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 
 
 @pytest.mark.deep(keep=0)
-def test_every_enclosure_contains_what_it_encloses() -> None:
+def test_every_enclosure_contains_what_it_encloses():
     seen: Counter[str] = Counter()
     assert list(complaints(1, 1200, seen)) == []
     assert seen["values"] > 1200
@@ -407,7 +407,7 @@ def test_every_enclosure_contains_what_it_encloses() -> None:
     assert seen["refused: a jump"] > 30
 
 
-def test_a_power_that_leaves_a_clip_within_a_step_has_no_oracle() -> None:
+def test_a_power_that_leaves_a_clip_within_a_step_has_no_oracle():
     """u^0.001 is above 0.5 from u = 2^-1000 on: differences over a longer step tell of no slope."""
     tree = ("clip", 0.5, 1.75, ("power", Fraction(1, 1000), ("u",)))
     record = recorded(written(tree))
@@ -419,7 +419,7 @@ def test_a_power_that_leaves_a_clip_within_a_step_has_no_oracle() -> None:
 
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_faults_are_found(monkeypatch, fault):
     """The control: with a wrong operation, a few hundred formulas are enough."""
     owner, name, wrong, words = FAULTS[fault]
     monkeypatch.setattr(owner, name, wrong)

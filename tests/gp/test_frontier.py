@@ -83,7 +83,7 @@ def scores(noise: Noise) -> list[tuple[Any, Any]]:
         return [(u, score(noise, u)) for u in points]
 
 
-def test_every_family_is_here() -> None:
+def test_every_family_is_here():
     found = {type(noise) for noise in FAMILIES} | {Laplace}
     assert found >= set(NOISES.values())
     for unbounded in (Laplace(2.0), LaplaceLogNormal(0.5)):
@@ -93,7 +93,7 @@ def test_every_family_is_here() -> None:
 
 @pytest.mark.deep(keep=15)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_scale_cost_and_max_score_are_suprema_and_never_too_small(noise: Noise) -> None:
+def test_scale_cost_and_max_score_are_suprema_and_never_too_small(noise):
     with mp.workdps(DIGITS):
         scale_cost = max(abs(u * psi - 1) for u, psi in scores(noise))
         max_score = max(psi for _, psi in scores(noise))
@@ -105,7 +105,7 @@ def test_scale_cost_and_max_score_are_suprema_and_never_too_small(noise: Noise) 
 
 
 @pytest.mark.parametrize("scale", [1e-50, 0.3, 3.0, 1e50])
-def test_max_score_of_noise_that_is_only_shifted(scale: float) -> None:
+def test_max_score_of_noise_that_is_only_shifted(scale):
     assert Fraction(Laplace(scale).max_score) * Fraction(scale) >= 1
     with mp.workdps(DIGITS):
         for sigma in (0.1, 0.7, 1.0, 2.0):
@@ -132,7 +132,7 @@ def worst_rate(noise: Noise, beta: Fraction, eta: Fraction, frontier: Frontier, 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> None:
+def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise):
     """Not by an ulp more; and, for the closed forms, not a millionth less than could be had."""
     scale_cost = noise.exact_scale_cost
     assert scale_cost is not None
@@ -154,7 +154,7 @@ def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> No
 
 @pytest.mark.deep(keep=14)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_the_closed_form_is_the_infimum(noise: Noise) -> None:
+def test_the_closed_form_is_the_infimum(noise):
     """inf (n + m·uψ)/ψ for numerators that fall and rise: no point of a grid has less, one has
     nearly as little."""
     scale_cost = noise.exact_scale_cost
@@ -187,7 +187,7 @@ def near_the_station() -> Query:
     ],
     ids=repr,
 )
-def test_heavy_tails_keep_the_promise(noise: Noise, share: float, calibration: str) -> None:
+def test_heavy_tails_keep_the_promise(noise, share, calibration):
     """What the densities of a report, at neighbouring points, reveal: never more than ε."""
     privacy = GeoPrivacy(1.0, per=400.0, unit="metre")
     beta = share * privacy.rate
@@ -210,7 +210,7 @@ def test_heavy_tails_keep_the_promise(noise: Noise, share: float, calibration: s
 
 
 @pytest.mark.parametrize("frontier", ["cross", "rectangle"])
-def test_what_is_said_of_beta_and_eta_is_no_more_than_what_holds(frontier: str) -> None:
+def test_what_is_said_of_beta_and_eta_is_no_more_than_what_holds(frontier):
     """β·scale_cost + η·max_score ≤ ε, exactly, of the numbers that a mechanism shows."""
     rng = np.random.default_rng(5)
     query = Threshold(0.0, 3.0) if frontier == "cross" else GaussianKernel(0.0, 3.0)
@@ -245,14 +245,14 @@ def test_what_is_said_of_beta_and_eta_is_no_more_than_what_holds(frontier: str) 
         (lambda: Laplace(1e-300), "scale"),
     ],
 )
-def test_parameters_beyond_all_use_are_refused(make: Any, name: str) -> None:
+def test_parameters_beyond_all_use_are_refused(make, name):
     with pytest.raises(ParameterError, match=rf"{name} must be .*\d"):
         make()
 
 
 @pytest.mark.parametrize("query", [Threshold(0.0, 2.0), GaussianKernel(0.0, 2.0)], ids=repr)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_any_beta_gives_a_calibration_or_a_typed_error(noise: Noise, query: Query) -> None:
+def test_any_beta_gives_a_calibration_or_a_typed_error(noise, query):
     for beta in (5e-324, 1e-300, 1e-50, 1e-13, 0.2, 0.999999, 1.0, 1.5, 1e13, 1e300, math.inf):
         for calibration in CALIBRATIONS:
             try:
@@ -265,7 +265,7 @@ def test_any_beta_gives_a_calibration_or_a_typed_error(noise: Noise, query: Quer
 
 @pytest.mark.parametrize("calibration", list(CALIBRATIONS))
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_every_noise_has_a_default_beta(noise: Noise, calibration: str) -> None:
+def test_every_noise_has_a_default_beta(noise, calibration):
     """It leaves three quarters of η, and no β that is a thousandth larger does."""
     if calibration == "paper" and not noise.in_the_paper:
         return
@@ -288,7 +288,7 @@ def test_every_noise_has_a_default_beta(noise: Noise, calibration: str) -> None:
         assert several.eta * noise.max_score >= 0.75 * (1 - 1e-15)
 
 
-def test_the_default_beta_is_the_largest_where_eta_does_not_depend_on_it() -> None:
+def test_the_default_beta_is_the_largest_where_eta_does_not_depend_on_it():
     ramp, bell = Threshold(0.0, 1.0), GaussianKernel(0.0, 1.0)
     assert SmoothMechanism(ramp, UNIT, noise=GeneralizedCauchy(5)).beta == 0.25
     assert SmoothMechanism(ramp, UNIT, noise=StudentT(4)).beta == 0.25
@@ -296,7 +296,7 @@ def test_the_default_beta_is_the_largest_where_eta_does_not_depend_on_it() -> No
     assert SmoothMechanism(bell, UNIT, noise=PowerLaw(1, 0.05)).beta == 0.05
 
 
-def test_the_default_beta_is_near_the_best() -> None:
+def test_the_default_beta_is_near_the_best():
     """Mean log-variance over bands, bells and populations, against the best single share."""
     shares = np.arange(0.05, 1.0, 0.05)
     queries: list[Query] = [Threshold(0.0, w, "smoothstep") for w in (2.0, 8.0)]

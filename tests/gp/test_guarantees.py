@@ -7,7 +7,6 @@ they count for each point: f(x) + (B(x)/η)·z, z over many magnitudes, kinks of
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -92,7 +91,7 @@ def audit(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("reach", [0.0, 5.0, math.inf])
 @pytest.mark.parametrize("name", MAKERS)
-def test_smooth_mechanism(name: str, reach: float, choice: str) -> None:
+def test_smooth_mechanism(name, reach, choice):
     noise, fraction, calibration = CHOICES[choice]
     for size in SIZES:
         mechanism = SmoothMechanism(
@@ -115,7 +114,7 @@ def test_smooth_mechanism(name: str, reach: float, choice: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_lipschitz_mechanism(name: str) -> None:
+def test_lipschitz_mechanism(name):
     for size in SIZES:
         mechanism = LipschitzMechanism(MAKERS[name](size), PRIVACY)
         x = points(mechanism.query, 0.3 * RATE)
@@ -125,7 +124,7 @@ def test_lipschitz_mechanism(name: str) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["smoothstep", "kernel"])
-def test_debiased_laplace(name: str) -> None:
+def test_debiased_laplace(name):
     """Density inside the range, and the atoms where the query is constant."""
     for size in SIZES:
         mechanism = DebiasedLaplace(MAKERS[name](size), PRIVACY)
@@ -144,7 +143,7 @@ def test_debiased_laplace(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_local_laplace(name: str) -> None:
+def test_local_laplace(name):
     """Any two points, however far apart: the log-ratio itself is at most ε."""
     mechanism = LocalLaplace(MAKERS[name](9.0), LocalPrivacy(0.7))
     x = np.concatenate([np.linspace(-60, 60, 400), [-1e9, 1e9]])
@@ -156,7 +155,7 @@ def test_local_laplace(name: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("reach", [0.0, math.inf])
-def test_kernel_in_the_plane(reach: float) -> None:
+def test_kernel_in_the_plane(reach):
     """Pairs of points of the plane, at all distances and in all directions."""
     rng = np.random.default_rng(3)
     for size in SIZES[:2]:
@@ -184,7 +183,7 @@ def test_kernel_in_the_plane(reach: float) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_planar_laplace(dimension: int) -> None:
+def test_planar_laplace(dimension):
     rng = np.random.default_rng(4)
     mechanism = PlanarLaplace(PRIVACY, dimension)
     shape = (400,) if dimension == 1 else (400, dimension)
@@ -208,7 +207,7 @@ class TestControls:
         return steepest(log_density - np.log(scale)[:, None], x)
 
     @pytest.mark.parametrize("name", MAKERS)
-    def test_sound_parameters_pass_this_very_audit(self, name: str) -> None:
+    def test_sound_parameters_pass_this_very_audit(self, name):
         mechanism = SmoothMechanism(MAKERS[name](9.0), PRIVACY)
         x = points(mechanism.query, mechanism.beta)
         bound = mechanism.query.smooth_bound(x, mechanism.beta)
@@ -216,7 +215,7 @@ class TestControls:
         assert 0.99 * RATE <= worst <= RATE * TOLERANCE
 
     @pytest.mark.parametrize("name", MAKERS)
-    def test_noise_scaled_down(self, name: str) -> None:
+    def test_noise_scaled_down(self, name):
         mechanism = SmoothMechanism(MAKERS[name](9.0), PRIVACY)
         x = points(mechanism.query, mechanism.beta)
         bound = mechanism.query.smooth_bound(x, mechanism.beta)
@@ -224,7 +223,7 @@ class TestControls:
         assert worst > 1.1 * RATE
 
     @pytest.mark.parametrize("name", MAKERS)
-    def test_beta_doubled(self, name: str) -> None:
+    def test_beta_doubled(self, name):
         mechanism = SmoothMechanism(MAKERS[name](9.0), PRIVACY)
         x = points(mechanism.query, 2 * mechanism.beta)
         bound = mechanism.query.smooth_bound(x, 2 * mechanism.beta)
@@ -232,7 +231,7 @@ class TestControls:
         assert worst > 1.1 * RATE
 
     @pytest.mark.parametrize("name", MAKERS)
-    def test_slope_instead_of_bound(self, oracles: Any, name: str) -> None:
+    def test_slope_instead_of_bound(self, oracles, name):
         mechanism = SmoothMechanism(MAKERS[name](9.0), PRIVACY)
         x = points(mechanism.query, mechanism.beta)
         bound = np.maximum(oracles.float_slope(mechanism.query, x), 1e-6)
@@ -240,7 +239,7 @@ class TestControls:
         assert worst > 3 * RATE
 
     @pytest.mark.parametrize("name", ["smoothstep", "kernel"])
-    def test_cross_calibration_off_the_cross(self, name: str) -> None:
+    def test_cross_calibration_off_the_cross(self, name):
         """LaplacePareto with η = ε where f and B change together costs up to 2ε, and does."""
         query, beta = MAKERS[name](9.0), 0.3 * RATE
         x = points(query, beta)
@@ -251,7 +250,7 @@ class TestControls:
 @pytest.mark.deep(keep=15)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", MAKERS)
-def test_log_density_is_that_of_the_formula(oracles: Any, name: str, choice: str) -> None:
+def test_log_density_is_that_of_the_formula(oracles, name, choice):
     """h((y − f)/scale)/scale with every part from the oracles: the audits audit the mechanism."""
     noise, fraction, calibration = CHOICES[choice]
     query = MAKERS[name](9.0)

@@ -36,7 +36,7 @@ T = 100_000.0
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
 @pytest.mark.parametrize("t", [0.0, 0.3, 1.0, 4.0, 60.0])
-def test_critical_value_is_the_quantile(t: float, confidence: float) -> None:
+def test_critical_value_is_the_quantile(t, confidence):
     """|N(t, 1)|² is a non-central χ² of one degree of freedom."""
     found = critical_value(t, confidence)
     assert scipy.stats.ncx2.cdf(found**2, 1, t**2) == pytest.approx(confidence, abs=1e-9)
@@ -52,7 +52,7 @@ def bias(query: Threshold, boundary: float, s: Array, density: Array) -> float:
 
 @pytest.mark.parametrize("moved", [0.0, 0.4, -0.7, 1.6])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_no_density_of_the_class_is_further_off_and_one_is(profile: str, moved: float) -> None:
+def test_no_density_of_the_class_is_further_off_and_one_is(profile, moved):
     """Brute force over slopes: random ones stay within the bound, the worst attains it to 0.1 %."""
     query, slope = Threshold(5.0 + moved, 2.0, profile), 0.3
     s = np.linspace(-3.0, 3.0, 24_001)
@@ -81,7 +81,7 @@ def test_no_density_of_the_class_is_further_off_and_one_is(profile: str, moved: 
         assert abs(apart - found.expected) <= found.bound * (1 + 1e-3)
 
 
-def test_the_smoothstep_has_the_published_bound() -> None:
+def test_the_smoothstep_has_the_published_bound():
     """M w²/40; of a ramp M w²/24."""
     bounds = {
         profile: difference(Threshold(0.0, 2.0, profile), [0.0], NearbyPeople(1.0)).bound
@@ -91,7 +91,7 @@ def test_the_smoothstep_has_the_published_bound() -> None:
     assert bounds["linear"] == pytest.approx(4 / 24, rel=1e-3)
 
 
-def test_heaps_are_counted_to_the_number() -> None:
+def test_heaps_are_counted_to_the_number():
     heaps = (Heap(T, 0.0105), Heap(96_000.0, 0.02), Heap(500_000.0, 0.1))
     query = Threshold(101_000.0, 24_000.0, "smoothstep")
     found = difference(query, [T], NearbyPeople(0.0, heaps=heaps))
@@ -103,7 +103,7 @@ def test_heaps_are_counted_to_the_number() -> None:
     assert apart.bound == pytest.approx(2 * 1e-12 * 24_000.0**2 / 40, rel=1e-4)
 
 
-def test_what_is_not_bounded_is_refused() -> None:
+def test_what_is_not_bounded_is_refused():
     with pytest.raises(UnsupportedError):
         difference(Disc((0.0, 0.0), 1.0, 1.0), [0.0], NearbyPeople(1.0))
     with pytest.raises(ParameterError, match="boundaries"):
@@ -116,7 +116,7 @@ def test_what_is_not_bounded_is_refused() -> None:
         NearbyPeople(1.0, density=(2.0, 1.0))
 
 
-def test_an_interval_without_width_keeps_the_bound() -> None:
+def test_an_interval_without_width_keeps_the_bound():
     beyond = hard_share(1.1, 0.7, 1.0, Difference(0.0, 0.02))  # an end is cut to what can be
     assert beyond.ci_high == 1.0
     assert beyond.ci_low < 0.7
@@ -128,7 +128,7 @@ CAMPAIGNS, PARTICIPANTS = 60, 3_000
 
 
 @pytest.mark.deep
-def test_the_hard_truth_lies_within() -> None:
+def test_the_hard_truth_lies_within():
     """40 plans, n = 3,000, 2,400 campaigns, of log-normal people with heaps, one at the threshold.
 
     At least 94 % of the intervals hold the hard share (if they held 95 %, α = 0.012; they are made
@@ -183,7 +183,7 @@ def wiener(n: float, size: float) -> float:
 
 
 @pytest.mark.parametrize(("n", "size"), [(1_600_000, 43_500), (20_000, 10_000), (5_000, 20_000)])
-def test_no_band_is_better_than_the_best_estimate_of_a_sample(n: int, size: int) -> None:
+def test_no_band_is_better_than_the_best_estimate_of_a_sample(n, size):
     """The bound against the best step on a grid, found as least squares; every band is above it."""
     h = 0.1
     s = np.arange(-20, 20, h) + h / 2

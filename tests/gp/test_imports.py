@@ -28,13 +28,13 @@ def loaded_after(code: str) -> set[str]:
 
 
 @pytest.mark.deep(keep=0)
-def test_the_probe_sees_scipy() -> None:
+def test_the_probe_sees_scipy():
     """Control: the check below would notice."""
     assert "scipy" in loaded_after("import scipy.special")
 
 
 @pytest.mark.deep
-def test_import_and_release_never_import_scipy() -> None:
+def test_import_and_release_never_import_scipy():
     code = """
         from geoveil.gp import *
         privacy = GeoPrivacy(epsilon=1.0, per=2.0)

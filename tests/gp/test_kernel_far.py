@@ -105,7 +105,7 @@ def supremum(beta_h: float, radii: tuple[float, ...]) -> list[Any]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("beta_h", BETAS)
-def test_kernel_at_reach_infinity_to_nine_digits(beta_h: float) -> None:
+def test_kernel_at_reach_infinity_to_nine_digits(beta_h):
     """16 rates × 16 radii: the supremum over pairs of points, neither below nor above."""
     query = GaussianKernel(center=0.0, bandwidth=BANDWIDTH)
     ours = query.smooth_bound(np.asarray(RADII) * BANDWIDTH, beta_h / BANDWIDTH, reach=INFINITY)
@@ -116,7 +116,7 @@ def test_kernel_at_reach_infinity_to_nine_digits(beta_h: float) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("beta_h", [1e-5, 0.2, 5.0])
-def test_the_two_oracles_agree(oracles: Any, beta_h: float) -> None:
+def test_the_two_oracles_agree(oracles, beta_h):
     """Pairs of points, and roots of the equation of tangency, which shares nothing with them."""
     radii = (0.1, 0.9999, 2.0, 50.0)
     with mp.workdps(30):
@@ -129,7 +129,7 @@ def test_the_two_oracles_agree(oracles: Any, beta_h: float) -> None:
         assert any(abs(w / float(b) - 1) > 1e-6 for w, b in zip(wrong, other, strict=True))
 
 
-def test_the_chord_from_the_centre_ends_where_lambert_says() -> None:
+def test_the_chord_from_the_centre_ends_where_lambert_says():
     """z = 0: w² = −2 W₋₁(−½ e^{−1/2}) − 1 [SGP Lemma 4.7]; B(0) is its slope once β is large."""
     with mp.workdps(40):
         lambert = mp.lambertw(-mp.exp(-mp.mpf(1) / 2) / 2, -1).real
@@ -224,9 +224,7 @@ PUBLISHED = [
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("beta_h", "r", "value", "found"), PUBLISHED)
-def test_published_bound_is_what_the_public_code_computes(
-    beta_h: float, r: float, value: float, found: bool
-) -> None:
+def test_published_bound_is_what_the_public_code_computes(beta_h, r, value, found):
     """Recorded values of it, which are never above the supremum."""
     assert published_bound(beta_h, r, found=found) == pytest.approx(value, rel=1e-9)
     (reference,) = supremum(beta_h, (r,))
@@ -254,7 +252,7 @@ SLACK = {"smooth": 1.01, "noise": 1.025}
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_bound_far_away_is_the_supremum(oracles: Any, name: str, growth: str, reach: float) -> None:
+def test_bound_far_away_is_the_supremum(oracles, name, growth, reach):
     """1,000 to 1,000,000 length scales away: at least the brute force, little above, never 0."""
     size = 2.0
     query: Query = MAKERS[name](size)
@@ -279,7 +277,7 @@ def test_bound_far_away_is_the_supremum(oracles: Any, name: str, growth: str, re
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_bound_is_never_zero(name: str, growth: str, reach: float) -> None:
+def test_bound_is_never_zero(name, growth, reach):
     """Except where e^{−βd}/h is no double. A bound of 0 would be a report without noise."""
     query = MAKERS[name](1.0)
     points = np.concatenate([np.geomspace(1e-3, 1e90, 50), [0.0]])
@@ -299,7 +297,7 @@ def test_bound_is_never_zero(name: str, growth: str, reach: float) -> None:
 @pytest.mark.parametrize("beta_h", [1e-3, 0.3, 5.0])
 @pytest.mark.parametrize("reach", [0.05, 1.0, 30.0])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
-def test_kernel_at_finite_reach(oracles: Any, growth: str, reach: float, beta_h: float) -> None:
+def test_kernel_at_finite_reach(oracles, growth, reach, beta_h):
     """At least the brute force and at most 1 % above, in all of the transition and beyond."""
     query = GaussianKernel(0.0, BANDWIDTH)
     points = np.array([0.0, 0.05, 0.3, 0.7, 0.95, 1.0, 1.05, 1.4, 2.0, 2.9, 4.0, 6.5, 11.0, 28.0])

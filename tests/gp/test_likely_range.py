@@ -75,7 +75,7 @@ def outside(mechanism: Any, low: float, high: float) -> float:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_reports_leave_the_range_as_seldom_as_asked(name: str) -> None:
+def test_reports_leave_the_range_as_seldom_as_asked(name):
     """And a range that is a fifth narrower is left oftener: it is no wider than it has to be."""
     mechanism = UNBOUNDED[name]()
     low, high = (k * mechanism.step for k in mechanism.likely_range(BEYOND))
@@ -86,25 +86,25 @@ def test_reports_leave_the_range_as_seldom_as_asked(name: str) -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_a_rarer_exception_takes_a_wider_range(name: str) -> None:
+def test_a_rarer_exception_takes_a_wider_range(name):
     mechanism = UNBOUNDED[name]()
     ranges = [mechanism.likely_range(p) for p in (0.5, 1e-3, 1e-9, 1e-30)]
     for (low, high), (lower, higher) in pairwise(ranges):
         assert lower < low < high < higher or (lower, higher) == (INT64_MIN, INT64_MAX)
 
 
-def test_what_is_bounded_is_left_never() -> None:
+def test_what_is_bounded_is_left_never():
     mechanism = DebiasedLaplace(STEP, PRIVACY)
     assert mechanism.likely_range(BEYOND) == mechanism.grid_range
 
 
-def test_a_tail_too_heavy_for_64_bits_ends_with_them() -> None:
+def test_a_tail_too_heavy_for_64_bits_ends_with_them():
     heavy = SmoothMechanism(RAMP, PRIVACY, beta=0.95 * PRIVACY.rate)
     assert heavy.likely_range(BEYOND) == (INT64_MIN, INT64_MAX)
 
 
 @pytest.mark.parametrize("beyond", [0.0, 1.0, -1.0, math.nan])
-def test_a_probability_is_asked_for(beyond: float) -> None:
+def test_a_probability_is_asked_for(beyond):
     for ask in (
         LipschitzMechanism(STEP, PRIVACY).likely_range,
         DebiasedLaplace(STEP, PRIVACY).likely_range,
@@ -115,7 +115,7 @@ def test_a_probability_is_asked_for(beyond: float) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_noise_on_a_point_reaches_as_far_as_its_radius(dimension: int) -> None:
+def test_noise_on_a_point_reaches_as_far_as_its_radius(dimension):
     """P(|N| > r) against quadrature of the Gamma density; one scale less is left oftener."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
 

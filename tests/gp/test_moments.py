@@ -17,7 +17,6 @@ from geoveil.gp import (
     LocalLaplace,
     LocalPrivacy,
     PowerLaw,
-    QueryMechanism,
     SmoothMechanism,
     StudentT,
     Threshold,
@@ -50,7 +49,7 @@ def smooth_mechanisms() -> list[SmoothMechanism]:
 
 @pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("mechanism", smooth_mechanisms(), ids=repr)
-def test_smooth_variance(oracles: Any, mechanism: SmoothMechanism) -> None:
+def test_smooth_variance(oracles, mechanism):
     x = np.array([0.0, 1.0, -4.4, 4.5, -4.6, 12.0, 60.0, -900.0])
     with mp.workdps(25):
         beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
@@ -73,14 +72,14 @@ def test_smooth_variance(oracles: Any, mechanism: SmoothMechanism) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.5, 0.8, 1.0])
-def test_variance_is_infinite_for_beta_from_half_epsilon(fraction: float) -> None:
+def test_variance_is_infinite_for_beta_from_half_epsilon(fraction):
     for name in ("linear", "smoothstep", "kernel"):
         mechanism = SmoothMechanism(query_of(name, 3.0), PRIVACY, beta=fraction * RATE)
         x = np.array([0.0, 1.0, 10.0, -1e4, 1e5, 1e15])
         np.testing.assert_array_equal(mechanism.variance(x), np.full(6, math.inf))
 
 
-def test_baselines(oracles: Any) -> None:
+def test_baselines(oracles):
     x = np.array([-1e9, -3.0, 0.0, 1.0, 1e9])
     for name in ("linear", "smoothstep", "kernel"):
         query = query_of(name, 3.0)
@@ -101,7 +100,7 @@ class TestDebiasedLaplace:
         return DebiasedLaplace(query_of(name, 4.0 / ratio), PRIVACY)
 
     @pytest.mark.deep
-    def test_variance(self, oracles: Any, name: str, ratio: float) -> None:
+    def test_variance(self, oracles, name, ratio):
         """Relative, but for the cancellation of E[g²] − f², an ulp of the square of the range.
 
         A variance is never negative, however far from where the query varies.
@@ -122,7 +121,7 @@ class TestDebiasedLaplace:
                 assert variance >= 0
 
     @pytest.mark.deep(keep=1)
-    def test_unbiased(self, oracles: Any, name: str, ratio: float) -> None:
+    def test_unbiased(self, oracles, name, ratio):
         mechanism = self.mechanism(name, ratio)
         size = 4.0 / ratio
         with mp.workdps(20):
@@ -135,7 +134,7 @@ class TestDebiasedLaplace:
                 assert ours == pytest.approx(float(f), rel=1e-12, abs=1e-15)
         assert mechanism.unbiased
 
-    def test_range(self, oracles: Any, name: str, ratio: float) -> None:
+    def test_range(self, oracles, name, ratio):
         """The extremes of g, by a grid; and MATH §5.1 for the smoothstep."""
         mechanism = self.mechanism(name, ratio)
         low, high = mechanism.range
@@ -152,9 +151,7 @@ class TestDebiasedLaplace:
         assert size > 0
 
     @pytest.mark.deep(keep=4)
-    def test_density_and_atoms_have_mass_one_and_the_moments(
-        self, oracles: Any, name: str, ratio: float
-    ) -> None:
+    def test_density_and_atoms_have_mass_one_and_the_moments(self, oracles, name, ratio):
         if name == "kernel" and ratio > 1:
             pytest.skip("the density near 0 reaches below the smallest double")
         mechanism = self.mechanism(name, ratio)
@@ -209,7 +206,7 @@ def kernel_integral(
     return float(total + oracles.gauss(lower, [1e-9, *inner, 1.0, 4.0, end]))
 
 
-def test_debiased_variance_in_the_plane_and_in_blocks() -> None:
+def test_debiased_variance_in_the_plane_and_in_blocks():
     """Only the distance counts, and an array is its elements."""
     line = DebiasedLaplace(GaussianKernel(0.0, 3.0), PRIVACY)
     plane = DebiasedLaplace(GaussianKernel((10.0, -7.0), 3.0), PRIVACY)
@@ -223,7 +220,7 @@ def test_debiased_variance_in_the_plane_and_in_blocks() -> None:
     )
 
 
-def test_values_in_the_documentation(oracles: Any) -> None:
+def test_values_in_the_documentation(oracles):
     """The household-income example of the docstrings."""
     privacy = GeoPrivacy(epsilon=1.0, per=8000.0)
     mechanism = DebiasedLaplace(Threshold(100_000, 16_000, "smoothstep"), privacy)
@@ -246,7 +243,7 @@ def test_values_in_the_documentation(oracles: Any) -> None:
     ],
     ids=repr,
 )
-def test_additive_densities_have_mass_one(oracles: Any, mechanism: QueryMechanism) -> None:
+def test_additive_densities_have_mass_one(oracles, mechanism):
     for x in (0.0, 1.2, -7.0):
         f = float(mechanism.query.value(x))
 
@@ -259,7 +256,7 @@ def test_additive_densities_have_mass_one(oracles: Any, mechanism: QueryMechanis
         assert mass == pytest.approx(1, abs=1e-8)
 
 
-def test_far_from_the_band_densities_are_finite() -> None:
+def test_far_from_the_band_densities_are_finite():
     """The scale underflows before its logarithm does; warnings are errors here."""
     for name in ("linear", "smoothstep", "kernel"):
         mechanism = SmoothMechanism(query_of(name, 3.0), PRIVACY)
@@ -268,7 +265,7 @@ def test_far_from_the_band_densities_are_finite() -> None:
             assert float(mechanism.variance(x)) >= 0
 
 
-def test_a_mean_that_does_not_exist_is_not_called_unbiased() -> None:
+def test_a_mean_that_does_not_exist_is_not_called_unbiased():
     """MATH §4: the noise has a mean for β < ε only."""
     assert SmoothMechanism(query_of("linear", 3.0), PRIVACY, beta=0.99 * RATE).unbiased
     assert not SmoothMechanism(query_of("linear", 3.0), PRIVACY, beta=RATE).unbiased

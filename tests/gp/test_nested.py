@@ -83,7 +83,7 @@ def bound(n: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def rests(request: pytest.FixtureRequest) -> dict[int, Array]:
+def rests(request):
     """E/b₂ by the number of coordinates, from exact releases of the origin: (n, k)."""
     n = 100_000 if request.config.getoption("tier") == "all" else 4_000
     source = SeededSource(7)
@@ -96,7 +96,7 @@ def rests(request: pytest.FixtureRequest) -> dict[int, Array]:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_the_rest_has_the_law_of_its_closed_form(rests: dict[int, Array], k: int) -> None:
+def test_the_rest_has_the_law_of_its_closed_form(rests, k):
     """Each coordinate, and the atom; α = 1e-6 in every comparison."""
     sample = rests[k]
     for axis in range(k):
@@ -107,7 +107,7 @@ def test_the_rest_has_the_law_of_its_closed_form(rests: dict[int, Array], k: int
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_a_rest_of_another_law_is_seen(rests: dict[int, Array], k: int) -> None:
+def test_a_rest_of_another_law_is_seen(rests, k):
     """Controls: an atom at a moved value, a scale 10 % off, the exponent of a neighbour k."""
     sample = rests[k][:, 0]
     limit = bound(len(sample))
@@ -120,7 +120,7 @@ def test_a_rest_of_another_law_is_seen(rests: dict[int, Array], k: int) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_finer_noise_and_the_rest_make_coarser_noise(rests: dict[int, Array], k: int) -> None:
+def test_finer_noise_and_the_rest_make_coarser_noise(rests, k):
     """The length against Gamma(k, b₁), α = 1e-6; control: without the rest."""
     rest = rests[k][:10_000]
     finer = laplace(1.0, k)
@@ -133,7 +133,7 @@ def test_finer_noise_and_the_rest_make_coarser_noise(rests: dict[int, Array], k:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_simulated_rests_have_the_same_law(k: int) -> None:
+def test_simulated_rests_have_the_same_law(k):
     """The mixture of negative binomial and Gamma numbers; n = 200,000, α = 1e-6."""
     n = 200_000
     origin = np.zeros(n) if k == 1 else np.zeros((n, k))
@@ -143,7 +143,7 @@ def test_simulated_rests_have_the_same_law(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_equal_rates_add_nothing(k: int) -> None:
+def test_equal_rates_add_nothing(k):
     same = coarsening(k, per=1.0)
     point = tuple(range(12_345, 12_345 + k))
     assert same.unmoved == 1.0
@@ -195,7 +195,7 @@ def ideal_rest(k: int, rho: Any, u: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("coarse", [1.25, 3.0, 1e4])
-def test_coarser_integers_are_those_of_sixty_digits(oracles: Any, k: int, coarse: float) -> None:
+def test_coarser_integers_are_those_of_sixty_digits(oracles, k, coarse):
     nested = coarsening(k, coarse)
     numbers = {1: 2, 2: 5, 3: 5}[k]
     with mp.workdps(60):
@@ -238,7 +238,7 @@ def refined(d: Any, u: list[Any]) -> Any:
     return side * low
 
 
-def test_finer_integers_are_those_of_forty_digits(oracles: Any) -> None:
+def test_finer_integers_are_those_of_forty_digits(oracles):
     coarser, finer = laplace(2.0), laplace(1.0)
     raised = Refinement(coarser, finer)
     x = 0.3
@@ -263,7 +263,7 @@ def laplace_quantile(p: Any) -> Any:
 
 
 @pytest.mark.deep(keep=0)
-def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise() -> None:
+def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise():
     """Coarser first and refined, against finer first and coarsened: projections of the pairs.
 
     Two-sample bound at α = 1e-6. Control: the value has moved by 0.4 between the two reports.
@@ -292,7 +292,7 @@ def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise() -> None
     assert worst(pairs(0.4)) > limit
 
 
-def test_a_value_far_from_its_report_ends_too() -> None:
+def test_a_value_far_from_its_report_ends_too():
     """The value of somebody else's point: unlikely beyond all telling, and still decided."""
     raised = Refinement(laplace(2.0), laplace(1.0))
     (released,) = raised.release(-1e7, (5,), SeededSource(1))
@@ -300,7 +300,7 @@ def test_a_value_far_from_its_report_ends_too() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_refining_to_the_same_rate_gives_the_point_again(seed: int) -> None:
+def test_refining_to_the_same_rate_gives_the_point_again(seed):
     coarser = laplace(2.0, step=2.0**-10)
     (point,) = coarser.release(1.0, SeededSource(seed))
     assert Refinement(coarser, coarser).release(1.0, (point,), SeededSource(9)) == (point,)
@@ -326,13 +326,13 @@ QUERY = LipschitzMechanism(GaussianKernel(0.0, 1.0), GeoPrivacy(1.0, per=1.0))
         (lambda: coarsening(1).simulate([0.0], 1), "rng"),  # type: ignore[arg-type]  # refused
     ],
 )
-def test_what_is_not_nested_is_refused(call: Any, name: str) -> None:
+def test_what_is_not_nested_is_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.name == name
 
 
-def test_points_can_be_refined_on_a_line_only_and_released_in_three_dimensions() -> None:
+def test_points_can_be_refined_on_a_line_only_and_released_in_three_dimensions():
     with pytest.raises(UnsupportedError, match="one dimension only"):
         Refinement(laplace(2.0, 2), PLANE)
     with pytest.raises(UnsupportedError, match="released in"):
@@ -359,7 +359,7 @@ class Middle(RandomSource):
 
 
 @pytest.mark.parametrize("z", [61_200.0, 70_123.456, 91_999.5, 92_000.5, 1e9])
-def test_an_answer_is_the_debiased_step_of_the_point(z: float) -> None:
+def test_an_answer_is_the_debiased_step_of_the_point(z):
     """Against the polynomial in 50 digits: φ − b²φ'' of u = s/w + 1/2 in [0, 1]."""
     kept, mechanism = PlanarLaplace(DOLLARS, 1), DebiasedLaplace(BAND, DOLLARS)
     k = round(z / kept.step)
@@ -373,7 +373,7 @@ def test_an_answer_is_the_debiased_step_of_the_point(z: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def answered() -> dict[str, tuple[Array, Array]]:
+def answered():
     """1,200 answers made from points of $92,000, and 1,200 reports of it, by query."""
     kept, source = PlanarLaplace(DOLLARS, 1), SeededSource(5)
     points = kept.release_many(np.full(1_200, 92_000.0), source)[:, 0].tolist()
@@ -387,18 +387,14 @@ def answered() -> dict[str, tuple[Array, Array]]:
 
 
 @pytest.mark.parametrize("name", ["threshold", "bell", "linear"])
-def test_answers_from_a_point_have_the_law_of_reports(
-    answered: dict[str, tuple[Array, Array]], name: str
-) -> None:
+def test_answers_from_a_point_have_the_law_of_reports(answered, name):
     """Kolmogorov and Smirnov, α = 1e-6; the control is the range, whose laws differ."""
     made, reports = answered[name]
     assert stats.ks_2samp(made, reports).pvalue > ALPHA
     assert stats.ks_2samp(*answered["range"]).pvalue < ALPHA
 
 
-def test_answers_about_a_range_are_unbiased_all_the_same(
-    answered: dict[str, tuple[Array, Array]],
-) -> None:
+def test_answers_about_a_range_are_unbiased_all_the_same(answered):
     """n = 1,200, 4.9 standard errors (α = 1e-6); the largest report is none beyond the range."""
     made, _ = answered["range"]
     mechanism = DebiasedLaplace(ASKED["range"], DOLLARS)
@@ -412,7 +408,7 @@ def test_answers_about_a_range_are_unbiased_all_the_same(
     assert low - spread < third < high + spread
 
 
-def test_a_point_answers_no_question_about_places() -> None:
+def test_a_point_answers_no_question_about_places():
     disc = DebiasedLaplace(Disc((0.0, 0.0), 90_000.0, 24_000.0, "smoothstep"), DOLLARS)
     with pytest.raises(UnsupportedError, match="does not answer"):
         disc.answer(1, -8)
@@ -422,7 +418,7 @@ def test_a_point_answers_no_question_about_places() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("bits", [3, 5])
-def test_a_coarser_point_keeps_its_own_rate_but_for_a_step_of_the_finer_grid(bits: int) -> None:
+def test_a_coarser_point_keeps_its_own_rate_but_for_a_step_of_the_finer_grid(bits):
     """Oracle: the law of the coarser integer, summed over the finer ones and the rest E.
 
     Between any two values it changes by at most b₁'s rate and a step in units of b₂, which is at

@@ -1,7 +1,6 @@
 """One contract for every family of the registry, against quadrature in mpmath and scipy.stats."""
 
 import math
-from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -49,7 +48,7 @@ def rounding(noise: Noise) -> float:
     return 1e-15 * max(1.0, ratio)
 
 
-def test_every_registered_family_has_cases() -> None:
+def test_every_registered_family_has_cases():
     assert set(CASES) == set(NOISES)
     for name, family in CASES.items():
         assert {type(noise) for noise in family} == {NOISES[name]}
@@ -60,7 +59,7 @@ class TestContract:
     """What every family promises."""
 
     @pytest.mark.deep(keep=6)
-    def test_density_is_normalised_symmetric_and_right(self, oracles: Any, noise: Noise) -> None:
+    def test_density_is_normalised_symmetric_and_right(self, oracles, noise):
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1, 1.001, 2, 7, 40, 1e3, 1e8]) * scale
         with mp.workdps(20):
@@ -72,7 +71,7 @@ class TestContract:
         assert noise.logpdf(np.zeros((2, 3))).shape == (2, 3)
 
     @pytest.mark.deep(keep=1)
-    def test_cdf_is_the_integral_of_the_density(self, oracles: Any, noise: Noise) -> None:
+    def test_cdf_is_the_integral_of_the_density(self, oracles, noise):
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-9, 1e-5, 1e-3, 0.02, 0.3, 0.99, 1.01, 3, 30, 500]) * scale
         with mp.workdps(18):
@@ -93,7 +92,7 @@ class TestContract:
         np.testing.assert_allclose(noise.cdf(small) - 0.5, gain, rtol=1e-9, atol=rounding(noise))
         assert float(noise.cdf(0.0)) == pytest.approx(0.5, rel=4e-16, abs=0)
 
-    def test_quantile_inverts_the_cdf(self, noise: Noise) -> None:
+    def test_quantile_inverts_the_cdf(self, noise):
         p = np.array([*DEEP, *MIDDLE])
         z = noise.ppf(p)
         assert np.all(z < 0)
@@ -108,11 +107,11 @@ class TestContract:
         np.testing.assert_allclose(noise.ppf(1 - dyadic), -noise.ppf(dyadic), rtol=1e-13)
         assert float(noise.ppf(0.5)) == 0
 
-    def test_quantile_of_the_smallest_probabilities(self, noise: Noise) -> None:
+    def test_quantile_of_the_smallest_probabilities(self, noise):
         p = np.array([1e-200, 1e-300])
         np.testing.assert_allclose(noise.cdf(noise.ppf(p)), p, rtol=1e-11)
 
-    def test_quantile_after_cdf(self, oracles: Any, noise: Noise) -> None:
+    def test_quantile_after_cdf(self, oracles, noise):
         scale = oracles.noise_break(noise)
         z = -np.array([1e-6, 1e-3, 0.1, 0.7, 1, 1.3, 4, 20, 300]) * scale
         z = z[noise.cdf(z) > 1e-300]
@@ -120,7 +119,7 @@ class TestContract:
             noise.ppf(noise.cdf(z)), z, rtol=1e-12, atol=rounding(noise) * scale
         )
 
-    def test_quantile_at_and_beyond_the_ends(self, noise: Noise) -> None:
+    def test_quantile_at_and_beyond_the_ends(self, noise):
         np.testing.assert_array_equal(
             noise.ppf([0.0, 1.0, -0.1, 1.1, math.nan]),
             [-math.inf, math.inf, math.nan, math.nan, math.nan],
@@ -128,7 +127,7 @@ class TestContract:
         assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
 
     @pytest.mark.deep(keep=3)
-    def test_isf_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
+    def test_isf_has_the_tail_that_was_asked_for(self, oracles, noise):
         with mp.workdps(30):
             for p in (*DEEP, *MIDDLE):
                 ours = float(noise.isf(p))
@@ -141,7 +140,7 @@ class TestContract:
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
 
     @pytest.mark.deep
-    def test_isf_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
+    def test_isf_in_balls_encloses_the_root(self, oracles, noise):
         """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
         with mp.workdps(40), working_precision(100):
             for p in ("1e-30", "1e-3", "0.2499", "0.2501", "0.49", "0.4999999"):
@@ -156,7 +155,7 @@ class TestContract:
                 assert oracles.noise_survival(noise, high * (1 + wide)) < mp.mpf(p)
 
     @pytest.mark.deep(keep=7)
-    def test_variance_is_the_second_moment(self, oracles: Any, noise: Noise) -> None:
+    def test_variance_is_the_second_moment(self, oracles, noise):
         if math.isinf(noise.variance):
             # u² h(u) still weighs as much at every larger scale.
             with mp.workdps(15):
@@ -167,7 +166,7 @@ class TestContract:
             float(oracles.noise_variance(noise)), rel=1e-10, abs=0
         )
 
-    def test_score_is_the_slope_of_the_log_density(self, oracles: Any, noise: Noise) -> None:
+    def test_score_is_the_slope_of_the_log_density(self, oracles, noise):
         u = np.array([1e-3, 0.05, 0.4, 0.97, 1.03, 2.5, 30, 1e4]) * oracles.noise_break(noise)
         with mp.workdps(30):
             expected = [
@@ -179,7 +178,7 @@ class TestContract:
         numerical = -(noise.logpdf(u + step) - noise.logpdf(u - step)) / (2 * step)
         np.testing.assert_allclose(noise.score(u), numerical, rtol=1e-5, atol=1e-6)
 
-    def test_scale_cost_and_max_score_are_suprema(self, oracles: Any, noise: Noise) -> None:
+    def test_scale_cost_and_max_score_are_suprema(self, oracles, noise):
         scale = oracles.noise_break(noise)
         u = np.concatenate([np.logspace(-9, 13, 30_001), np.logspace(-1, 1, 20_001)]) * scale
         # From the oracle's density, by differences: u·ψ = −d log h/d log u.
@@ -198,7 +197,7 @@ class TestContract:
         assert scale_cost >= noise.scale_cost * (1 - 1e-6)
         assert np.max(np.abs(slopes - 1)) == pytest.approx(noise.scale_cost, rel=6e-3, abs=0)
 
-    def test_samples_follow_the_law_and_no_other_scale(self, oracles: Any, noise: Noise) -> None:
+    def test_samples_follow_the_law_and_no_other_scale(self, oracles, noise):
         sample = noise.sample(np.random.default_rng(20_240_601), DRAWS)
         assert sample.shape == (DRAWS,)
         assert sample.dtype == np.float64
@@ -210,7 +209,7 @@ class TestContract:
         # A repeated or truncated stream is told as well.
         assert np.unique(sample).size > 0.999 * DRAWS
 
-    def test_sample_shapes_and_reproducibility(self, noise: Noise) -> None:
+    def test_sample_shapes_and_reproducibility(self, noise):
         assert noise.sample(np.random.default_rng(1), (3, 2)).shape == (3, 2)
         assert noise.sample(np.random.default_rng(1)).shape == ()
         np.testing.assert_array_equal(
@@ -229,7 +228,7 @@ class TestContract:
     ],
     ids=["laplace", "student-t-3", "student-t-7.5", "generalized-cauchy-4"],
 )
-def test_against_published_laws(noise: Noise, law: Any) -> None:
+def test_against_published_laws(noise, law):
     z = np.array([-300.0, -20, -3, -1, -0.2, 0, 0.4, 1, 2, 9])
     if law is not None:
         np.testing.assert_allclose(noise.cdf(z), law.cdf(z), rtol=1e-11)
@@ -246,7 +245,7 @@ def test_against_published_laws(noise: Noise, law: Any) -> None:
             assert float(noise.cdf(point)) == pytest.approx(expected, abs=1e-13)
 
 
-def test_tail_probability_and_half_mass_of_laplace_pareto() -> None:
+def test_tail_probability_and_half_mass_of_laplace_pareto():
     """MATH §4: q = e^{−t}(t/a)/(1 + e^{−t}/a) is the mass beyond the knee."""
     for epsilon, fraction in ((1.0, 0.3), (2.0, 0.7), (1.0, 0.05)):
         noise = LaplacePareto(epsilon, fraction * epsilon)
@@ -257,7 +256,7 @@ def test_tail_probability_and_half_mass_of_laplace_pareto() -> None:
         assert 2 * float(noise.survival(noise.knee)) == pytest.approx(q, rel=1e-13, abs=0)
 
 
-def test_small_beta_tends_to_laplace() -> None:
+def test_small_beta_tends_to_laplace():
     """β → 0 gives Laplace(1/ε); also where e^{−ε/β} is no longer a double."""
     p = np.array([1e-10, 1e-3, 0.2, 0.4, 0.7, 0.999])
     for beta in (1e-2, 1e-3, 1e-5, 1e-8):
@@ -267,7 +266,7 @@ def test_small_beta_tends_to_laplace() -> None:
 
 
 @pytest.mark.parametrize("beta", [1e-6, 1e-9, 1e-12, 1e-16, 1e-20, 1e-40])
-def test_small_beta_of_the_power_law(beta: float) -> None:
+def test_small_beta_of_the_power_law(beta):
     """(1 − βu)^{ε/β} → e^{−εu}, to first order in β, whose powers must not cancel in float64."""
     noise, limit = PowerLaw(2.0, 2.0 * beta), Laplace(0.5)
     p = np.array([1e-10, 1e-3, 0.2, 0.4, 0.4999, 0.7, 0.999])
@@ -280,7 +279,7 @@ def test_small_beta_of_the_power_law(beta: float) -> None:
     assert noise.variance == pytest.approx(0.5, rel=slack, abs=0)
 
 
-def test_moments_end_where_beta_says() -> None:
+def test_moments_end_where_beta_says():
     for family in (LaplacePareto, PowerLaw):
         assert math.isfinite(family(1.0, 0.4999).variance)
         assert family(1.0, 0.5).variance == math.inf
@@ -288,7 +287,7 @@ def test_moments_end_where_beta_says() -> None:
 
 
 @pytest.mark.parametrize("family", [LaplacePareto, PowerLaw])
-def test_beta_next_to_epsilon(family: type[Any]) -> None:
+def test_beta_next_to_epsilon(family):
     """The limit β = ε is continuous: the last double below it gives the same law."""
     at, below = family(3.0, 3.0), family(3.0, math.nextafter(3.0, 0))
     p = np.array([1e-9, 0.01, 0.2, 0.4, 0.5, 0.6, 0.99])
@@ -299,7 +298,7 @@ def test_beta_next_to_epsilon(family: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e6, 1e15])
-def test_epsilon_is_a_scale(factor: float) -> None:
+def test_epsilon_is_a_scale(factor):
     p = np.array([1e-9, 0.01, 0.2, 0.4, 0.6])
     for family, beta in ((LaplacePareto, 0.3), (PowerLaw, 0.15)):
         unit, scaled = family(1.0, beta), family(factor, beta * factor)
@@ -317,7 +316,7 @@ INVERTED = [
 
 @pytest.mark.parametrize("noise", INVERTED, ids=str)
 class TestInversion:
-    def test_balls_of_every_precision_meet(self, noise: Noise) -> None:
+    def test_balls_of_every_precision_meet(self, noise):
         """And are as narrow as it, up to 2^-14 of the tail and of the centre, and much further."""
         tails = [2.0**-k for k in (2, 3, 10, 30, 100, 126)]
         centers = [0.5 - 2.0**-k for k in (3, 10, 30, 48)]
@@ -330,7 +329,7 @@ class TestInversion:
                 assert ball.overlaps(fine), (p, bits)
                 assert ball.rad() < fine * 2.0 ** (20 - bits), (p, bits)
 
-    def test_the_root_is_guessed_well(self, noise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_root_is_guessed_well(self, noise, monkeypatch):
         """Two evaluations of the distribution function enclose it, as a rule; with steep ones 4."""
         counted = []
         for name in ("ball_tail", "ball_center"):
@@ -347,9 +346,7 @@ class TestInversion:
         usual = max(noise.tail_exponent, 3.0) == 3.0
         assert len(counted) / len(probabilities) < (2.8 if usual else 4.5)
 
-    def test_a_coarse_try_changes_no_integer_and_no_bit(
-        self, noise: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_coarse_try_changes_no_integer_and_no_bit(self, noise, monkeypatch):
         privacy = GeoPrivacy(1.0, per=8_000.0)
         mechanism = SmoothMechanism(
             Threshold(100_000, 16_000), privacy, noise=noise, beta=privacy.rate / 200

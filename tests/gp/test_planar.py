@@ -34,7 +34,7 @@ DISC = Disc((0.0, 0.0), 3.0, 2.0)
 
 
 @pytest.mark.parametrize("p", [0.0, 5e-324, 1e-300, 1e-9, 0.1, 0.5, 0.95, 1 - 1e-9])
-def test_radius_of_the_plane_is_lamberts(p: float) -> None:
+def test_radius_of_the_plane_is_lamberts(p):
     """k = 2: −(W₋₁((p − 1)/e) + 1)/ε [ABCP13]."""
     with mp.workdps(700):
         expected = -(mp.re(mp.lambertw((mp.mpf(p) - 1) / mp.e, -1)) + 1) / RATE
@@ -48,7 +48,7 @@ def test_radius_of_the_plane_is_lamberts(p: float) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5, 20])
-def test_radius_cdf_and_quantile(dimension: int) -> None:
+def test_radius_cdf_and_quantile(dimension):
     """Both against the integral of ε^k r^{k−1} e^{−εr}/Γ(k), in mpmath."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     for radius in (0.3, 4.0, 30.0):
@@ -61,7 +61,7 @@ def test_radius_cdf_and_quantile(dimension: int) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5])
-def test_covariance(oracles: Any, dimension: int) -> None:
+def test_covariance(oracles, dimension):
     """(k+1)/ε² on the diagonal, 0 elsewhere: n = 200,000, z-test, α = 1e-6 for each entry."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     count = 200_000
@@ -84,7 +84,7 @@ def test_covariance(oracles: Any, dimension: int) -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5])
-def test_characteristic_function(oracles: Any, dimension: int) -> None:
+def test_characteristic_function(oracles, dimension):
     """(1 + b²|t|²)^{−(k+1)/2}: n = 200,000, z-test, α = 1e-6; one power more or less must fail."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     count = 200_000
@@ -102,13 +102,13 @@ def test_characteristic_function(oracles: Any, dimension: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.0, 1.5, math.nan, math.inf, "0.5", True, None])
-def test_a_probability_is_one(bad: Any) -> None:
+def test_a_probability_is_one(bad):
     with pytest.raises(ParameterError, match="probability"):
         PlanarLaplace(PRIVACY, 2).radius_quantile(bad)
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, "0.5", True, None])
-def test_a_radius_is_one(bad: Any) -> None:
+def test_a_radius_is_one(bad):
     with pytest.raises(ParameterError, match="radius"):
         PlanarLaplace(PRIVACY, 2).radius_cdf(bad)
 
@@ -127,7 +127,7 @@ def test_a_radius_is_one(bad: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_cannot_be_debiased_says_what_can(query: Any, word: str) -> None:
+def test_what_cannot_be_debiased_says_what_can(query, word):
     with pytest.raises(UnsupportedError, match=word):
         PlanarLaplace(PRIVACY, query.dimension).estimator(query, debias=True)
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_debiased_says_what_can(query: Any, word: str) -> None:
     [Threshold(0.0, 2.0), DISC, TwoWayThreshold((0.0, 0.0), 2.0), SmoothedRegion(DISC, 2.0)],
     ids=repr,
 )
-def test_plugged_in_is_the_query_at_the_noisy_point(query: Any) -> None:
+def test_plugged_in_is_the_query_at_the_noisy_point(query):
     estimator = PlanarLaplace(PRIVACY, query.dimension).estimator(query)
     assert isinstance(estimator, PointEstimator)
     assert not estimator.unbiased
@@ -146,7 +146,7 @@ def test_plugged_in_is_the_query_at_the_noisy_point(query: Any) -> None:
     np.testing.assert_allclose(estimator.value(points), query.value(points), rtol=0, atol=3e-5)
 
 
-def test_plug_in_without_quadrature_says_so() -> None:
+def test_plug_in_without_quadrature_says_so():
     estimator = PlanarLaplace(PRIVACY, 2).estimator(TwoWayThreshold((0.0, 0.0), 2.0))
     for moment in (estimator.mean, estimator.variance):
         with pytest.raises(UnsupportedError, match="simulate"):
@@ -154,19 +154,19 @@ def test_plug_in_without_quadrature_says_so() -> None:
 
 
 @pytest.mark.parametrize("bad", [None, "x", 3.0, [0.0, 0.0], Disc, object()])
-def test_a_query_is_one(bad: Any) -> None:
+def test_a_query_is_one(bad):
     with pytest.raises(ParameterError, match="query"):
         PlanarLaplace(PRIVACY, 2).estimator(bad, debias=True)
 
 
 @pytest.mark.parametrize("bad", [None, 1, 0.25, "yes"])
-def test_debias_is_yes_or_no(bad: Any) -> None:
+def test_debias_is_yes_or_no(bad):
     with pytest.raises(ParameterError, match="debias"):
         PlanarLaplace(PRIVACY, 2).estimator(GaussianKernel((0.0, 0.0), 1.0), debias=bad)
 
 
 @pytest.mark.parametrize("query", [DISC, GaussianKernel(0.0, 1.0), SmoothedRegion(DISC, 2.0)])
-def test_dimensions_agree(query: Any) -> None:
+def test_dimensions_agree(query):
     with pytest.raises(ParameterError, match="dimension"):
         PlanarLaplace(PRIVACY, 3).estimator(query)
 
@@ -184,7 +184,7 @@ def test_dimensions_agree(query: Any) -> None:
     ],
     ids=repr,
 )
-def test_bad_points_are_refused_and_not_shown(query: Any, debias: bool) -> None:
+def test_bad_points_are_refused_and_not_shown(query, debias):
     estimator = PlanarLaplace(PRIVACY, query.dimension).estimator(query, debias=debias)
     secret = 123456.789
     row = [secret] * query.dimension
@@ -206,7 +206,7 @@ def test_bad_points_are_refused_and_not_shown(query: Any, debias: bool) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_estimates_of_kernels_and_thresholds_never_import_scipy() -> None:
+def test_estimates_of_kernels_and_thresholds_never_import_scipy():
     code = """
         import sys
         from geoveil.gp import *

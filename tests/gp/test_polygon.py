@@ -137,7 +137,7 @@ def ends(ball: arb) -> tuple[Any, Any]:
 @pytest.mark.parametrize("region", REGIONS)
 class TestDistance:
     @pytest.mark.deep(keep=2)
-    def test_in_floats(self, region: str) -> None:
+    def test_in_floats(self, region):
         query = make(region)
         points = around(query, 120, 1)
         ours = query.signed_distance(points)
@@ -148,7 +148,7 @@ class TestDistance:
         np.testing.assert_allclose(ours, expected, rtol=1e-14, atol=1e-15 * size)
 
     @pytest.mark.deep(keep=1)
-    def test_in_balls(self, region: str) -> None:
+    def test_in_balls(self, region):
         query = make(region)
         with mp.workdps(400), working_precision(200):
             for x in around(query, 60, 2).tolist():
@@ -158,7 +158,7 @@ class TestDistance:
                 assert high - low <= abs(expected) * mp.mpf(2) ** -190
 
     @pytest.mark.deep(keep=2)
-    def test_in_balls_of_several_points(self, region: str) -> None:
+    def test_in_balls_of_several_points(self, region):
         """A point known only to some digits: every point of the ball has its distance in ours."""
         query = make(region)
         rng = np.random.default_rng(3)
@@ -175,7 +175,7 @@ class TestDistance:
                 assert high - low <= 5 * radius
 
     @pytest.mark.deep(keep=3)
-    def test_squared_distance_is_exact(self, region: str) -> None:
+    def test_squared_distance_is_exact(self, region):
         """Zero on the boundary and nowhere else, wherever a double happens to lie."""
         query = make(region)
         for x in around(query, 40, 4).tolist():
@@ -188,7 +188,7 @@ class TestDistance:
             assert as_ball(query, corner) == 0
             assert query.signed_distance(np.array(corner)) == 0
 
-    def test_against_shapely(self, region: str) -> None:
+    def test_against_shapely(self, region):
         query = make(region)
         points = around(query, 20_000, 5)[:20_000]
         geometry = polygon.geometry(query.region)
@@ -196,7 +196,7 @@ class TestDistance:
         expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
         np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-8)
 
-    def test_pairs_of_points(self, region: str) -> None:
+    def test_pairs_of_points(self, region):
         """s is 1-Lipschitz, in floats up to rounding and in balls without an exception."""
         query = make(region)
         points = around(query, 600, 6)[:-3]
@@ -215,7 +215,7 @@ class TestDistance:
                 assert not rise > (dx * dx + dy * dy).sqrt()
 
 
-def test_a_box_has_a_closed_form() -> None:
+def test_a_box_has_a_closed_form():
     query = Polygon(box(-3.0, 1.0, 5.0, 7.0), width=1.0)
     points = np.random.default_rng(8).uniform(-12, 16, size=(5000, 2))
     u = np.abs(points - [1.0, 4.0]) - [4.0, 3.0]
@@ -225,7 +225,7 @@ def test_a_box_has_a_closed_form() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_rays_through_corners() -> None:
+def test_rays_through_corners():
     """Lattice points beside a lattice polygon: the ray to the right meets corners and edges."""
     rng = random.Random(9)
     met = 0
@@ -247,7 +247,7 @@ def test_rays_through_corners() -> None:
 
 
 @pytest.mark.deep
-def test_many_points_and_edges_take_the_short_way() -> None:
+def test_many_points_and_edges_take_the_short_way():
     """Blocks of points that are compared with few edges: the same as every edge for each point."""
     query = Polygon(star(900, 1000.0, 10), width=5.0)
     rng = np.random.default_rng(10)
@@ -272,7 +272,7 @@ def test_many_points_and_edges_take_the_short_way() -> None:
 
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("region", REGIONS)
-def test_a_raster_changes_no_bit(region: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raster_changes_no_bit(region, monkeypatch):
     """The distances of many points are those of runs: also on lines of its cells, and beyond it."""
     query = make(region)
     raster = polygon._raster(query.region)
@@ -298,13 +298,13 @@ def test_a_raster_changes_no_bit(region: str, monkeypatch: pytest.MonkeyPatch) -
     assert query.signed_distance(points[:0]).shape == (0,)
 
 
-def test_no_raster_where_it_takes_too_long_or_rounding_counts() -> None:
+def test_no_raster_where_it_takes_too_long_or_rounding_counts():
     assert polygon._raster(Polygon(star(256, 12.0, 1), 1.0).region) is not None
     assert polygon._raster(Polygon(star(257, 12.0, 1), 1.0).region) is None
     assert polygon._raster(Polygon(box(1e9, 1e9, 1e9 + 1e-3, 1e9 + 1), 1.0).region) is None
 
 
-def test_corners_of_every_size() -> None:
+def test_corners_of_every_size():
     """From 1e-300 to 1e50: neither an overflow nor a division by zero; warnings are errors."""
     points = np.array([[0.0, 0.0], [1e-301, 1e-302], [1e40, -1e30], [-1e90, 1e90], [5e-324, 0.0]])
     for ring in (
@@ -355,9 +355,7 @@ class TestBound:
         return points, np.max(steepest * decay, axis=1)
 
     @pytest.mark.deep(keep=2)
-    def test_bound(
-        self, oracles: Any, region: str, profile: str, reach: float, growth: str
-    ) -> None:
+    def test_bound(self, oracles, region, profile, reach, growth):
         query = make(region, 2.0, profile)
         # Straight out of the left side of the square, across the band, in steps of 1/64.
         line = np.stack([np.arange(-6, 2.01, 1 / 64), np.full(513, 5.0)], axis=1)
@@ -390,7 +388,7 @@ class TestMechanisms:
             else found
         )
 
-    def test_guarantee(self, region: str, profile: str) -> None:
+    def test_guarantee(self, region, profile):
         query = make(region, 3.0, profile)
         rng = np.random.default_rng(11)
         here = around(query, 500, 11)[:-3]
@@ -411,7 +409,7 @@ class TestMechanisms:
             assert worst >= 0.5 * RATE
 
     @pytest.mark.deep(keep=5)
-    def test_release(self, oracles: Any, fixed_bits: Any, region: str, profile: str) -> None:
+    def test_release(self, oracles, fixed_bits, region, profile):
         """The rounded ideal output at 100 digits for the same bits; corners and edges included."""
         query = make(region, 3.0, profile)
         smooth, _, lipschitz, *debiased = self.mechanisms(query)
@@ -482,7 +480,7 @@ SAME: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("region", SAME)
-def test_ways_to_write_a_region(region: str) -> None:
+def test_ways_to_write_a_region(region):
     queries = [Polygon(shape, 2, "smoothstep") for shape in SAME[region]]
     rings = {
         "one ring": [[OUTER]],
@@ -507,12 +505,12 @@ def test_ways_to_write_a_region(region: str) -> None:
         queries[0].width = 3.0  # type: ignore[misc]
 
 
-def test_parts_may_touch_at_a_point() -> None:
+def test_parts_may_touch_at_a_point():
     query = Polygon([[box(0, 0, 4, 4)], [box(4, 4, 8, 8)]], width=1.0)
     np.testing.assert_array_equal(query.value([[4, 4], [3, 3], [5, 5], [3, 5]]), [0.5, 1, 1, 0])
 
 
-def test_a_width_beyond_the_polygon_is_permitted() -> None:
+def test_a_width_beyond_the_polygon_is_permitted():
     query = Polygon(box(0, 0, 2, 2), width=40.0)
     assert float(query.value((1.0, 1.0))) == 0.5 + 1 / 40
     assert query.lipschitz == 1 / 40
@@ -546,21 +544,21 @@ INVALID = (
 
 
 @pytest.mark.parametrize("number", range(len(NESTING)))
-def test_what_is_no_region_is_refused(number: int) -> None:
+def test_what_is_no_region_is_refused(number):
     with pytest.raises(ParameterError, match="region") as caught:
         Polygon(NESTING[number], 1.0)
     assert caught.value.name.startswith("region")
 
 
 @pytest.mark.parametrize("number", range(len(RINGS)))
-def test_what_is_no_ring_is_refused_and_named(number: int) -> None:
+def test_what_is_no_ring_is_refused_and_named(number):
     with pytest.raises(ParameterError) as caught:
         Polygon(RINGS[number], 1.0)
     assert caught.value.name.startswith("region")
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
-def test_what_is_no_coordinate_is_refused_and_named(number: Any) -> None:
+def test_what_is_no_coordinate_is_refused_and_named(number):
     hole = [(3, 3), (7, number), (7, 6)]
     for region, name in (
         ([*OUTER, (number, 4.0)], "region[4][0]"),
@@ -574,12 +572,12 @@ def test_what_is_no_coordinate_is_refused_and_named(number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(INVALID)))
-def test_what_is_no_valid_polygon_is_refused(number: int) -> None:
+def test_what_is_no_valid_polygon_is_refused(number):
     with pytest.raises(ParameterError, match="region must be a valid polygon"):
         Polygon(INVALID[number], 1.0)
 
 
-def test_other_parameters_are_refused() -> None:
+def test_other_parameters_are_refused():
     for width in (0.0, -1.0, math.nan, math.inf, True, "5", None, 1e-51):
         with pytest.raises(ParameterError, match="width"):
             Polygon(OUTER, width)  # type: ignore[arg-type]
@@ -588,7 +586,7 @@ def test_other_parameters_are_refused() -> None:
             Polygon(OUTER, 1.0, profile)  # type: ignore[arg-type]
 
 
-def test_points_and_shapes() -> None:
+def test_points_and_shapes():
     query = make("islands")
     assert query.dimension == 2
     assert query.value((0.0, 1.0)).shape == ()
@@ -616,7 +614,7 @@ RUNS: dict[str, tuple[Callable[[str], str], str]] = {
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("run", RUNS)
-def test_shapely_is_loaded_with_the_first_polygon(run: str) -> None:
+def test_shapely_is_loaded_with_the_first_polygon(run):
     """A device without polygons does not pay for it; the second run is the control."""
     code, expected = RUNS[run]
     report = "import sys; print('shapely' in sys.modules)"

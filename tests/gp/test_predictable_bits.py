@@ -37,13 +37,13 @@ class Dice(RandomSource):
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_said(monkeypatch):
     monkeypatch.setattr(not_private, "_said", set())
 
 
 @pytest.mark.parametrize("source", [SeededSource(1), Dice()], ids=["seeded", "own"])
 @pytest.mark.parametrize("name", RELEASES)
-def test_it_warns_once_and_blames_the_caller(name: str, source: RandomSource) -> None:
+def test_it_warns_once_and_blames_the_caller(name, source):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         for release in (RELEASES[name], *RELEASES.values()):
@@ -55,7 +55,7 @@ def test_it_warns_once_and_blames_the_caller(name: str, source: RandomSource) ->
 
 
 @pytest.mark.deep
-def test_bits_of_the_system_and_the_library_s_own_experiments_are_silent() -> None:
+def test_bits_of_the_system_and_the_library_s_own_experiments_are_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for release in RELEASES.values():

@@ -56,7 +56,7 @@ ON_THE_LINE: dict[str, Callable[[], Query]] = {
 
 
 @pytest.fixture(scope="module", params=list(ON_THE_LINE))
-def query(request: pytest.FixtureRequest) -> Query:
+def query(request):
     """A query about one number."""
     return ON_THE_LINE[request.param]()
 
@@ -72,7 +72,7 @@ def over_laplace(function: Any, x: float, marks: list[float]) -> float:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("x", [-9.0, 2.0, 5.5, 30.0])
-def test_on_the_line_the_mean_is_the_variance(query: Any, x: float) -> None:
+def test_on_the_line_the_mean_is_the_variance(query, x):
     """To 1e-6, the quadrature of g² against that of h. Control: not with half of the bend."""
     estimator = LINE.estimator(query, debias=True)
     marks = [2 + k for k in (-20, -12, -4.5, 4.5, 12, 20)] + [-11.5, -2.5, 6.5, 15.5]
@@ -91,7 +91,7 @@ def test_on_the_line_the_mean_is_the_variance(query: Any, x: float) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("h", "dimension"), [(2.0, 2), (6.0, 2), (12.0, 2), (6.0, 3)])
-def test_of_kernels_the_mean_is_the_variance(h: float, dimension: int) -> None:
+def test_of_kernels_the_mean_is_the_variance(h, dimension):
     """To 1e-5 of the greatest. Control: not with the debiased form of another bell for f²."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     center = (0.0,) * dimension
@@ -115,7 +115,7 @@ def test_of_kernels_the_mean_is_the_variance(h: float, dimension: int) -> None:
     assert np.abs(other - variance).max() > 1e-3 * variance.max()
 
 
-def test_of_regions_the_mean_is_the_variance() -> None:
+def test_of_regions_the_mean_is_the_variance():
     """By 40,000 draws at each place, within 4.4 standard errors; α = 1e-5 each."""
     estimator = PLANE.estimator(SmoothedRegion(Disc((0.0, 0.0), 24.0, 1.0), 6.0), debias=True)
     rng = np.random.default_rng(1)
@@ -131,7 +131,7 @@ def test_of_regions_the_mean_is_the_variance() -> None:
 
 
 @pytest.mark.deep(keep=5)
-def test_it_stays_within_its_limits(query: Any) -> None:
+def test_it_stays_within_its_limits(query):
     estimator = LINE.estimator(query, debias=True)
     found = estimator.estimated_variance(np.linspace(-60, 60, 1_200_001))
     assert estimator.variance_limits is not None
@@ -141,7 +141,7 @@ def test_it_stays_within_its_limits(query: Any) -> None:
     assert found.max() <= high * (1 + 1e-5)
 
 
-def test_a_biased_estimator_has_none() -> None:
+def test_a_biased_estimator_has_none():
     for mechanism, query in (
         (LINE, ON_THE_LINE["smoothstep"]()),
         (PLANE, GaussianKernel((0.0, 0.0), 6.0)),
@@ -164,7 +164,7 @@ def people(kind: str, n: int, rng: np.random.Generator) -> Array:
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("kind", ["rare", "heaped", "smooth"])
 @pytest.mark.parametrize("n", [20, 400, 5_000])
-def test_intervals_from_points_cover(kind: str, n: int) -> None:
+def test_intervals_from_points_cover(kind, n):
     """At least 94 % of 1,000 campaigns at 95 %. Control: not those for noise of 0.7 the scale."""
     rng = np.random.default_rng([n, len(kind)])
     query = Threshold(2.0, 12.0, "smoothstep")
@@ -211,7 +211,7 @@ def bounds_of(mechanism: QueryMechanism, answers: Array) -> NoiseVariance:
 @pytest.mark.deep
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.query.profile}"[:24])
 @pytest.mark.parametrize("kind", ["rare", "heaped", "smooth"])
-def test_the_law_of_a_mechanism_bounds_its_noise(mechanism: QueryMechanism, kind: str) -> None:
+def test_the_law_of_a_mechanism_bounds_its_noise(mechanism, kind):
     """At least 94 % of 60 campaigns of 2,000."""
     rng = np.random.default_rng(len(kind))
     values = np.linspace(-120.0, 120.0, 4_801)
@@ -228,7 +228,7 @@ def test_the_law_of_a_mechanism_bounds_its_noise(mechanism: QueryMechanism, kind
 
 
 @pytest.mark.deep
-def test_no_people_are_outside_the_bounds() -> None:
+def test_no_people_are_outside_the_bounds():
     """40 random laws on a few values, from what reports say of them on average.
 
     Control: what another mechanism's law allows does not hold for a fifth of them.
@@ -251,7 +251,7 @@ def test_no_people_are_outside_the_bounds() -> None:
     assert inside < 32
 
 
-def test_the_bounds_are_met_by_people_who_make_noise_largest() -> None:
+def test_the_bounds_are_met_by_people_who_make_noise_largest():
     """All beside the threshold, and nobody elsewhere; the lower end where nobody is near."""
     mechanism = MECHANISMS[0]
     limits = Limits((-2.0 / 3, 5.0 / 3), (0.0, 1.0))
@@ -266,7 +266,7 @@ def test_the_bounds_are_met_by_people_who_make_noise_largest() -> None:
         NoiseVariance(None, 1.0, 0.5, Basis.BOUNDED)
 
 
-def test_noise_that_is_the_same_everywhere_is_known_exactly() -> None:
+def test_noise_that_is_the_same_everywhere_is_known_exactly():
     mechanism = LipschitzMechanism(Threshold(2.0, 12.0), PRIVACY)
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)
     variance = float(mechanism.variance([0.0])[0])
@@ -275,7 +275,7 @@ def test_noise_that_is_the_same_everywhere_is_known_exactly() -> None:
     assert found.price(0.5 * variance).value == math.inf
 
 
-def test_of_biased_noise_nothing_is_known() -> None:
+def test_of_biased_noise_nothing_is_known():
     mechanism = RadialLaplace(Threshold(2.0, 12.0, "smoothstep"), PRIVACY)
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)
     assert (found.low, found.high) == (0.0, math.inf)

@@ -59,13 +59,13 @@ def promises(strong: GeoPrivacy, weak: GeoPrivacy) -> bool:
 
 
 @given(st.fractions(min_value=0, max_denominator=10**40))
-def test_doubles_are_the_nearest_in_their_direction(number: Fraction) -> None:
+def test_doubles_are_the_nearest_in_their_direction(number):
     up, down = round_up(number), round_down(number)
     assert Fraction(down) <= number <= Fraction(up)
     assert up == down == number or math.nextafter(down, math.inf) == up
 
 
-def test_rounding_ends_at_the_ends_of_the_doubles() -> None:
+def test_rounding_ends_at_the_ends_of_the_doubles():
     assert round_up(Fraction(10) ** 400) == math.inf
     assert Fraction(round_down(Fraction(10) ** 400)) < Fraction(10) ** 400
     assert round_up(Fraction(1, 10**400)) == 5e-324
@@ -73,7 +73,7 @@ def test_rounding_ends_at_the_ends_of_the_doubles() -> None:
 
 
 @given(st.floats(1.0, 1e50, exclude_min=True))
-def test_logarithms_are_rounded_up(number: float) -> None:
+def test_logarithms_are_rounded_up(number):
     with mp.workdps(60):
         bound = log_up(Fraction(number))
         assert mp.mpf(bound) >= mp.log(mp.mpf(number))
@@ -85,7 +85,7 @@ def test_logarithms_are_rounded_up(number: float) -> None:
 
 
 @given(st.lists(any_guarantee, min_size=1, max_size=6))
-def test_rates_and_slacks_add_up(parts: list[GeoPrivacy]) -> None:
+def test_rates_and_slacks_add_up(parts):
     total = compose(*parts)
     rate = sum((p.exact_rate for p in parts), Fraction(0))
     delta = sum((Fraction(p.delta) for p in parts), Fraction(0))
@@ -96,7 +96,7 @@ def test_rates_and_slacks_add_up(parts: list[GeoPrivacy]) -> None:
 
 
 @given(guarantee)
-def test_one_release_composes_to_itself(privacy: GeoPrivacy) -> None:
+def test_one_release_composes_to_itself(privacy):
     """But for the reach of a guarantee without slack, which holds at every distance."""
     alone = compose(privacy)
     assert promises(alone, privacy)
@@ -105,19 +105,19 @@ def test_one_release_composes_to_itself(privacy: GeoPrivacy) -> None:
 
 
 @given(any_guarantee, st.integers(1, 40))
-def test_repeated_is_compose_of_copies(privacy: GeoPrivacy, times: int) -> None:
+def test_repeated_is_compose_of_copies(privacy, times):
     assert privacy.repeated(times) == compose(*[privacy] * times)
 
 
 @given(any_guarantee, st.integers(1, 400))
-def test_parts_together_are_at_most_the_whole(privacy: GeoPrivacy, parts: int) -> None:
+def test_parts_together_are_at_most_the_whole(privacy, parts):
     part = privacy.split(parts)
     assert promises(part.repeated(parts), privacy)
     assert part.exact_rate * ULPS * parts >= privacy.exact_rate, "no more is lost than an ulp"
     assert Fraction(part.delta) * ULPS * parts >= Fraction(privacy.delta)
 
 
-def test_parts_rounded_to_nearest_would_owe_an_ulp() -> None:
+def test_parts_rounded_to_nearest_would_owe_an_ulp():
     """Control: the property above notices when parts are not rounded down."""
     owed = [m for m in range(1, 200) if Fraction(1.0 / m) * m > 1]
     assert owed
@@ -125,7 +125,7 @@ def test_parts_rounded_to_nearest_would_owe_an_ulp() -> None:
 
 
 @given(st.lists(st.builds(LocalPrivacy, positive), min_size=1, max_size=6), st.integers(1, 400))
-def test_local_guarantees_add_up_and_split(parts: list[LocalPrivacy], times: int) -> None:
+def test_local_guarantees_add_up_and_split(parts, times):
     exact = sum((Fraction(p.epsilon) for p in parts), Fraction(0))
     assert exact <= Fraction(compose(*parts).epsilon) <= exact * ULPS
     assert parts[0].repeated(3) == compose(*[parts[0]] * 3)
@@ -145,7 +145,7 @@ def random_law(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def test_composition_covers_adaptive_releases_outcome_by_outcome() -> None:
+def test_composition_covers_adaptive_releases_outcome_by_outcome():
     """The second mechanism is another one after each first report; both at one pair of values."""
     rng = np.random.default_rng(20_240_817)
     without_second_rate = without_second_slack = 0
@@ -172,7 +172,7 @@ def test_composition_covers_adaptive_releases_outcome_by_outcome() -> None:
     assert without_second_slack > 0
 
 
-def test_the_sum_of_rates_is_reached() -> None:
+def test_the_sum_of_rates_is_reached():
     """Two randomised responses: the likeliest pair of reports has ratio e^{ε₁+ε₂}."""
     laws = []
     for epsilon in (0.7, 1.1):
@@ -183,7 +183,7 @@ def test_the_sum_of_rates_is_reached() -> None:
     assert math.log(max(joint[0] / joint[1])) == pytest.approx(total.at(1.0), abs=1e-12)
 
 
-def test_what_does_not_add_up_is_refused_with_the_reason() -> None:
+def test_what_does_not_add_up_is_refused_with_the_reason():
     metre, foot = GeoPrivacy(1.0, per=1.0, unit="metre"), GeoPrivacy(1.0, per=1.0, unit="foot")
     with pytest.raises(ParameterError, match=r"guarantees\[1\]\.unit must be 'metre'.*in_unit"):
         compose(metre, foot)
@@ -208,7 +208,7 @@ def test_what_does_not_add_up_is_refused_with_the_reason() -> None:
 
 
 @given(any_guarantee, factor)
-def test_another_unit_promises_no_more(privacy: GeoPrivacy, how_many: Any) -> None:
+def test_another_unit_promises_no_more(privacy, how_many):
     converted = privacy.in_unit("other", how_many)
     rate = privacy.exact_rate / Fraction(how_many)
     assert rate <= converted.exact_rate <= rate * ULPS
@@ -221,7 +221,7 @@ def test_another_unit_promises_no_more(privacy: GeoPrivacy, how_many: Any) -> No
         assert reach / ULPS <= Fraction(converted.reach) <= reach
 
 
-def test_units_convert_exactly_where_doubles_can() -> None:
+def test_units_convert_exactly_where_doubles_can():
     walk = GeoPrivacy(1.0, per=8.0, unit="kilometre", delta=1e-6, reach=12.5)
     metres = walk.in_unit("metre", 1000)
     assert metres == GeoPrivacy(1.0, per=8000.0, unit="metre", delta=1e-6, reach=12_500.0)
@@ -232,7 +232,7 @@ def test_units_convert_exactly_where_doubles_can() -> None:
 
 
 @given(any_guarantee, positive)
-def test_stated_per_another_distance(privacy: GeoPrivacy, distance: float) -> None:
+def test_stated_per_another_distance(privacy, distance):
     stated = privacy.stated_per(distance)
     assert stated.per == distance
     assert privacy.exact_rate <= stated.exact_rate <= privacy.exact_rate * ULPS
@@ -241,7 +241,7 @@ def test_stated_per_another_distance(privacy: GeoPrivacy, distance: float) -> No
 
 
 @given(pure, factor)
-def test_at_and_local_are_rounded_up(privacy: GeoPrivacy, distance: Any) -> None:
+def test_at_and_local_are_rounded_up(privacy, distance):
     exact = privacy.exact_rate * Fraction(distance)
     assert exact <= Fraction(privacy.at(distance)) <= exact * ULPS
     local = privacy.local(distance)
@@ -249,7 +249,7 @@ def test_at_and_local_are_rounded_up(privacy: GeoPrivacy, distance: Any) -> None
     assert privacy.delta_at(distance) == 0.0
 
 
-def test_at_the_ends() -> None:
+def test_at_the_ends():
     assert UNIT.at(0) == 0.0
     assert UNIT.at(math.inf) == math.inf
     assert UNIT.at(10**300) == 1e300
@@ -264,7 +264,7 @@ def test_at_the_ends() -> None:
     assert GeoPrivacy(1.0, per=1.0, delta=0.25).delta_at(1e300) == 0.25
 
 
-def test_a_slack_has_no_local_form() -> None:
+def test_a_slack_has_no_local_form():
     with pytest.raises(UnsupportedError, match=r"δ = 0\.25, up to 2 has a slack"):
         GeoPrivacy(1.0, per=1.0, delta=0.25, reach=2.0).local(1.0)
 
@@ -279,9 +279,7 @@ def test_a_slack_has_no_local_form() -> None:
     st.floats(0.1, 10.0),
     st.floats(0.0, 60.0),
 )
-def test_slack_beyond_the_reach_is_the_sum_of_the_walk(
-    epsilon: float, delta: float, reach: float, distance: float
-) -> None:
+def test_slack_beyond_the_reach_is_the_sum_of_the_walk(epsilon, delta, reach, distance):
     """The proof's walk, step by step, in mpmath."""
     privacy = GeoPrivacy(epsilon, per=1.0, delta=delta, reach=reach)
     bound = privacy.delta_at(distance)
@@ -298,7 +296,7 @@ def test_slack_beyond_the_reach_is_the_sum_of_the_walk(
         assert mp.mpf(bound) <= min(total, 1) * (1 + mp.mpf(2) ** -50)
 
 
-def test_slack_beyond_the_reach_covers_chains_of_laws() -> None:
+def test_slack_beyond_the_reach_covers_chains_of_laws():
     """Values 0, 1, …, 7; the guarantee is measured up to the reach and must hold at all pairs."""
     rng = np.random.default_rng(5)
     for _ in range(200):
@@ -315,7 +313,7 @@ def test_slack_beyond_the_reach_covers_chains_of_laws() -> None:
             )
 
 
-def test_slack_beyond_the_reach_is_attained_by_a_chain() -> None:
+def test_slack_beyond_the_reach_is_attained_by_a_chain():
     """An event of probability q₀ = e^ε q₁ + δ, q₁ = e^ε q₂ + δ, …, 0 at the end of the walk.
 
     Control: δ itself, or the sum of one step fewer, is exceeded.
@@ -339,7 +337,7 @@ def test_slack_beyond_the_reach_is_attained_by_a_chain() -> None:
 
 
 @given(st.floats(1e-3, 10.0), st.floats(1.0, 1e6, exclude_min=True))
-def test_values_a_factor_apart_are_epsilon_apart(epsilon: float, ratio: float) -> None:
+def test_values_a_factor_apart_are_epsilon_apart(epsilon, ratio):
     privacy = GeoPrivacy.per_factor(epsilon, ratio, unit="dollar")
     assert privacy.unit == "log dollar"
     assert (privacy.delta, privacy.reach) == (0.0, math.inf)
@@ -350,12 +348,12 @@ def test_values_a_factor_apart_are_epsilon_apart(epsilon: float, ratio: float) -
         assert spent >= mp.mpf(epsilon) * (1 - mp.mpf(2) ** -50)
 
 
-def test_per_factor_reads_well() -> None:
+def test_per_factor_reads_well():
     assert str(GeoPrivacy.per_factor(1, factor=2, unit="dollar")) == "ε = 1 per factor 2 in dollar"
     assert GeoPrivacy.per_factor(1, factor=Fraction(6, 5)).unit == "log"
 
 
-def test_logarithms_of_values_are_true() -> None:
+def test_logarithms_of_values_are_true():
     values = np.geomspace(1e-50, 1e90, 2001)
     logs = LogScale(floor=1e-50).to_log(values)
     with mp.workdps(40):
@@ -365,7 +363,7 @@ def test_logarithms_of_values_are_true() -> None:
 
 
 @given(st.floats(-1e90, 1e90), st.floats(1e-6, 1e90))
-def test_the_floor_moves_no_two_values_apart(a: float, b: float) -> None:
+def test_the_floor_moves_no_two_values_apart(a, b):
     scale = LogScale(floor=1e-3)
     low, high = (float(scale.to_log(v)) for v in (a, b))
     if a > 0:
@@ -374,7 +372,7 @@ def test_the_floor_moves_no_two_values_apart(a: float, b: float) -> None:
         assert low == scale.to_log(0.0), "below the floor nothing is told apart"
 
 
-def test_to_log_keeps_shapes_and_its_argument() -> None:
+def test_to_log_keeps_shapes_and_its_argument():
     values = np.array([[0.0, -5.0], [1.0, math.e]])
     logs = LogScale(floor=1.0).to_log(values)
     assert logs.tolist() == [[0.0, 0.0], [0.0, 1.0]]
@@ -391,7 +389,7 @@ def density_ratio(mechanism: LipschitzMechanism, a: Array, b: Array) -> float:
     return float(np.abs(ratio).max())
 
 
-def test_a_mechanism_on_the_log_scale_compares_by_ratio() -> None:
+def test_a_mechanism_on_the_log_scale_compares_by_ratio():
     """From the values to the densities of reports; the worst pairs reach the promise."""
     scale = LogScale(floor=1_000)
     query = Threshold(at=math.log(100_000), width=math.log(4))
@@ -409,7 +407,7 @@ def test_a_mechanism_on_the_log_scale_compares_by_ratio() -> None:
     assert density_ratio(wrong, a, b) > 1.5, "control: too small a factor is noticed"
 
 
-def test_guarantees_and_scales_are_values() -> None:
+def test_guarantees_and_scales_are_values():
     values: list[Any] = [UNIT, compose(UNIT, UNIT), LocalPrivacy(1.0).split(3), LogScale(2)]
     for value in values:
         assert copy.deepcopy(value) == value
@@ -451,7 +449,7 @@ REFUSED: list[tuple[Call, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "values", "name"), REFUSED)
-def test_wrong_parameters_are_named(call: Call, values: list[Any], name: str) -> None:
+def test_wrong_parameters_are_named(call, values, name):
     for value in values:
         with pytest.raises(ParameterError) as caught:
             call(value)
@@ -459,7 +457,7 @@ def test_wrong_parameters_are_named(call: Call, values: list[Any], name: str) ->
         assert str(caught.value).startswith(f"{name} must be "), value
 
 
-def test_too_many_releases_are_refused_not_rounded() -> None:
+def test_too_many_releases_are_refused_not_rounded():
     for call in (UNIT.repeated, LocalPrivacy(1.0).repeated):
         with pytest.raises(ParameterError, match="epsilon"):
             call(10**400)
@@ -468,7 +466,7 @@ def test_too_many_releases_are_refused_not_rounded() -> None:
 @pytest.mark.parametrize(
     "value", [math.nan, math.inf, 1e91, "31415.9265", [31415.9265, math.nan], [31415.9265, None]]
 )
-def test_private_values_are_refused_unseen(value: Any) -> None:
+def test_private_values_are_refused_unseen(value):
     with pytest.raises(PrivateValueError) as caught:
         LogScale(floor=1.0).to_log(value)
     assert isinstance(caught.value, GeoVeilError)

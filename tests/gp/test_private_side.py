@@ -43,14 +43,14 @@ def number(q: Fraction) -> Any:
         (Gaussian, lambda: mp.exp(mp.mpf("-0.5"))),
     ],
 )
-def test_noise_for_the_steepest_slope(profile: Any, slope: Any) -> None:
+def test_noise_for_the_steepest_slope(profile, slope):
     """The double L may be rounded down by an ulp or two; ROUND_UP is eight."""
     with mp.workdps(DIGITS):
         for width in WIDTHS:
             assert number(Fraction(profile(width).lipschitz) * ROUND_UP) >= slope() / mp.mpf(width)
 
 
-def test_the_scale_of_a_mechanism_is_no_less_than_its_slope_over_epsilon() -> None:
+def test_the_scale_of_a_mechanism_is_no_less_than_its_slope_over_epsilon():
     with mp.workdps(DIGITS):
         for width in (0.7, 3.3, 9.1):
             privacy = GeoPrivacy(0.7, per=1.3)
@@ -62,7 +62,7 @@ def test_the_scale_of_a_mechanism_is_no_less_than_its_slope_over_epsilon() -> No
                 assert number(scale) * mp.mpf(0.7) / mp.mpf(1.3) >= slope
 
 
-def test_randomised_response_never_answers_truly_too_often() -> None:
+def test_randomised_response_never_answers_truly_too_often():
     """c ≥ 1/(e^ε − 1), for any ε, as the atoms say it: (1 + c)/c ≤ e^ε."""
     for epsilon in (1e-50, 1e-9, *RNG.uniform(1e-3, 40, 300), 41.0, 139.0, 700.0, 1e50):
         mechanism = RandomizedResponse(Threshold(0.0, 1.0), LocalPrivacy(float(epsilon)))
@@ -75,7 +75,7 @@ def test_randomised_response_never_answers_truly_too_often() -> None:
             assert (number(high / -low)) <= mp.exp(min(mp.mpf(float(epsilon)), 10_000))
 
 
-def test_the_noise_for_a_slack_is_never_too_little() -> None:
+def test_the_noise_for_a_slack_is_never_too_little():
     for delta in (5e-324, 1e-300, 1e-50, 1e-6, 0.3, 1 / math.e, 0.9, math.nextafter(1, 0)):
         for beta, reach in ((1e-50, 1e-50), (1e-3, 2.0), (0.1, 10.0), (3.0, 1e9)):
             with mp.workdps(DIGITS + 100):
@@ -93,9 +93,7 @@ def test_the_noise_for_a_slack_is_never_too_little() -> None:
                 assert allowed * (1 - mp.mpf(10) ** -9) <= found <= allowed
 
 
-def test_a_certified_bound_does_not_rest_on_the_logarithm_of_float64(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_certified_bound_does_not_rest_on_the_logarithm_of_float64(monkeypatch):
     steepest = RNG.uniform(0, 2, 200) ** 9
     log = np.log
     monkeypatch.setattr(its_np, "log", lambda x: log(x) - 1e-9)
@@ -107,7 +105,7 @@ def test_a_certified_bound_does_not_rest_on_the_logarithm_of_float64(
     assert ExponentialBound(np.array([0.0, 1.0]), np.array([0.0]), 0.3)(0.5) == 0
 
 
-def test_a_certified_bound_is_the_largest_of_its_terms_however_far_out() -> None:
+def test_a_certified_bound_is_the_largest_of_its_terms_however_far_out():
     """A double near a million is up to 6e-11 away, over which terms change by 6e-4 here."""
     at, beta = Fraction(10**6) + Fraction(3, 10**11), 1e7
     edge = math.nextafter(1e6, 2e6)

@@ -60,7 +60,7 @@ def fed(totals: Any, points: NDArray[np.int64], blocks: int = 3) -> Any:
     return totals
 
 
-def test_bands_know_all_covariances_from_the_moments_of_their_cells() -> None:
+def test_bands_know_all_covariances_from_the_moments_of_their_cells():
     """To 1e-13 of the greatest; a point more is told from none."""
     es, points = estimators(STEPS), released(20_000)
     bands = {label: bands_of(e, NOISE.step) for label, e in es.items()}
@@ -71,7 +71,7 @@ def test_bands_know_all_covariances_from_the_moments_of_their_cells() -> None:
     assert np.abs(found - other).max() > 1e-8 * np.abs(right).max()
 
 
-def test_many_bands_are_taken_cells_at_a_time() -> None:
+def test_many_bands_are_taken_cells_at_a_time():
     es = estimators([Threshold(t, 1.5, "smoothstep") for t in np.linspace(-3, 3, 135).tolist()])
     points = released(20_000)
     bands = {label: bands_of(e, NOISE.step) for label, e in es.items()}
@@ -80,7 +80,7 @@ def test_many_bands_are_taken_cells_at_a_time() -> None:
     assert np.abs(found - right).max() < 1e-12 * np.abs(right).max()
 
 
-def test_products_are_those_of_values_to_the_rounding_that_is_stated() -> None:
+def test_products_are_those_of_values_to_the_rounding_that_is_stated():
     es, points = estimators(STEPS[:-1] + OTHERS), released(20_000)
     found = fed(Products(es, NOISE.step), points).covariance(0)
     right = expected(es, points)
@@ -92,7 +92,7 @@ def test_products_are_those_of_values_to_the_rounding_that_is_stated() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bands", "products"])
-def test_any_order_and_any_blocks_give_the_same_covariances(kind: str) -> None:
+def test_any_order_and_any_blocks_give_the_same_covariances(kind):
     es, points = estimators(STEPS), released(10_000)
     bands = {label: bands_of(e, NOISE.step) for label, e in es.items()}
 
@@ -104,7 +104,7 @@ def test_any_order_and_any_blocks_give_the_same_covariances(kind: str) -> None:
     assert np.array_equal(first, found(np.random.default_rng(2).permutation(points), 7))
 
 
-def test_groups_are_apart_and_one_without_points_has_no_spread() -> None:
+def test_groups_are_apart_and_one_without_points_has_no_spread():
     es, points = estimators(OTHERS), released(2_000)
     both = Products(es, NOISE.step)
     both.add(points, [(0, slice(0, 500)), (5, slice(500, 2_000))])
@@ -132,7 +132,7 @@ class NearlyOne(PointEstimator):
     _variance = _mean
 
 
-def test_sums_are_carried_before_they_overflow() -> None:
+def test_sums_are_carried_before_they_overflow():
     """2⁴⁰ at 2¹² · 2,100 points is beyond 2⁶³."""
     totals, block = Products({"q": NearlyOne()}, NOISE.step), np.ones((1 << 12, 1), np.int64)
     block[0] = -1
@@ -142,7 +142,7 @@ def test_sums_are_carried_before_they_overflow() -> None:
     assert totals.covariance(0)[0, 0] == pytest.approx(4 * share * (1 - share), rel=1e-5)
 
 
-def test_the_cheapest_way_is_taken() -> None:
+def test_the_cheapest_way_is_taken():
     steps = estimators(STEPS)
     chosen = ways(steps, NOISE.step, 1_000_000)
     once = joint_way(chosen, steps, NOISE.step, 1_000_000)
@@ -156,7 +156,7 @@ def test_the_cheapest_way_is_taken() -> None:
     assert twice.seconds == pytest.approx(2 * way.seconds)
 
 
-def test_what_has_no_bound_has_no_covariances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_bound_has_no_covariances(monkeypatch):
     es = estimators(OTHERS[:1])
     monkeypatch.setattr(type(es["0"]), "limits", property(lambda self: UNLIMITED))
     with pytest.raises(UnsupportedError, match=r"query '0'.*no bound"):

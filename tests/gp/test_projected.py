@@ -83,7 +83,7 @@ def profile_of(name: str) -> FormulaProfile:
 
 
 @pytest.mark.deep(keep=0)
-def test_values_are_those_of_the_definition() -> None:
+def test_values_are_those_of_the_definition():
     rng = np.random.default_rng(1)
     for dimension in (2, 3):
         x = rng.normal(size=(200, dimension)) * 8
@@ -109,7 +109,7 @@ def test_values_are_those_of_the_definition() -> None:
         )
 
 
-def test_scalars_are_lipschitz() -> None:
+def test_scalars_are_lipschitz():
     """|s(x) − s(x')| ≤ |x − x'|, whatever the length of the direction."""
     rng = np.random.default_rng(2)
     here = rng.normal(size=(500, 3)) * 10
@@ -128,7 +128,7 @@ def test_scalars_are_lipschitz() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_profiles_of_the_library_will_do() -> None:
+def test_profiles_of_the_library_will_do():
     """A radial Gaussian is the kernel, a linear ramp is the threshold."""
     x = np.random.default_rng(3).normal(size=(50, 2)) * 10
     kernel = GaussianKernel((1.0, -2.0), 6.0)
@@ -150,7 +150,7 @@ def test_profiles_of_the_library_will_do() -> None:
 
 
 @pytest.mark.parametrize("query", [Radial, Linear])
-def test_refused(query: Any) -> None:
+def test_refused(query):
     for profile in (None, walk, "walk", 3):
         with pytest.raises(ParameterError, match="profile"):
             query(profile, 1.0)
@@ -164,7 +164,7 @@ def test_refused(query: Any) -> None:
             query(profile_of("walk"), 1.0).value(x)
 
 
-def test_directions_out_of_range() -> None:
+def test_directions_out_of_range():
     for direction in (0.0, (0.0, 0.0), (1e-60, 0.0), (1e60, 1.0)):
         with pytest.raises(ParameterError, match="direction"):
             Linear(profile_of("walk"), direction)
@@ -192,7 +192,7 @@ CURVATURES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.deep
 @pytest.mark.parametrize("b", [1.0, 6.0, 30.0])
 @pytest.mark.parametrize("name", RAYS)
-def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:
+def test_debiased_on_a_ray_with_a_slope_at_0(name, b):
     """E[g(s + Laplace(b))] = φ(s) to 1e-9, s = 0 included, and the variance agrees.
 
     The control: with φ extended evenly g misses the corner at 0 and is biased.
@@ -230,7 +230,7 @@ def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:
 
 
 @pytest.mark.parametrize("name", RAYS)
-def test_simulations_have_that_mean(name: str) -> None:
+def test_simulations_have_that_mean(name):
     """n = 400,000 reports in the plane, seed 3; a deviation beyond 5.2 σ has α < 1e-6."""
     profile, (phi, _) = profile_of(name), RAYS[name]
     mechanism = DebiasedLaplace(Radial(profile, (1.0, 2.0)), PRIVACY)
@@ -262,7 +262,7 @@ def query_of(name: str) -> Query:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["logistic", "ripple", "walk", "tall"])
-def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
+def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name):
     query = query_of(name)
     x = np.unique(np.concatenate([np.linspace(-45, 45, 361), np.linspace(-9, 9, 181)]))
     mechanisms: list[QueryMechanism] = [
@@ -282,7 +282,7 @@ def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["logistic", "walk", "dome", "tall"])
-def test_debiased_keeps_its_rate(name: str) -> None:
+def test_debiased_keeps_its_rate(name):
     """Density inside the range, and the atoms on the plateaus; each adds up to 1."""
     query = query_of(name)
     mechanism = DebiasedLaplace(query, PRIVACY)
@@ -293,7 +293,7 @@ def test_debiased_keeps_its_rate(name: str) -> None:
     assert 0.99 * RATE <= worst <= RATE * TOLERANCE
 
 
-def test_atoms_of_the_odd_extension() -> None:
+def test_atoms_of_the_odd_extension():
     """φ = 0 beyond 9, and 2φ(0) − 0 = 2 before −9."""
     mechanism = DebiasedLaplace(query_of("dome"), PRIVACY)
     assert mechanism.atoms == (0.0, 2.0)
@@ -309,7 +309,7 @@ RANGES = [("line", -1.0, 1.0), ("tall", 1e6, 5e6), ("ripple", -2 * math.exp(-1.5
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("name", "low", "high"), RANGES)
-def test_local_laplace_covers_the_range(name: str, low: float, high: float) -> None:
+def test_local_laplace_covers_the_range(name, low, high):
     """Any two points: at most ε, and nearly ε; noise of scale 1/ε would cost range·ε."""
     query = query_of(name)
     # The tail ends at the extent, where e^{−32} is left.
@@ -324,7 +324,7 @@ def test_local_laplace_covers_the_range(name: str, low: float, high: float) -> N
     assert 0.99 * 0.7 <= worst <= 0.7 * TOLERANCE
 
 
-def test_local_laplace_of_the_library_is_what_it_was() -> None:
+def test_local_laplace_of_the_library_is_what_it_was():
     for profile in (Ramp(4.0), Smoothstep(4.0), Gaussian(4.0)):
         mechanism = LocalLaplace(Linear(profile, 1.0), LocalPrivacy(0.3))
         assert mechanism.largest_scale == 1 / 0.3

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -35,7 +34,7 @@ def probes(size: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("size", SIZES)
-def test_value_is_the_profile_of_the_signed_distance(oracles: Any, name: str, size: float) -> None:
+def test_value_is_the_profile_of_the_signed_distance(oracles, name, size):
     query = MAKERS[name](size)
     points = probes(size)
     with mp.workdps(30):
@@ -45,7 +44,7 @@ def test_value_is_the_profile_of_the_signed_distance(oracles: Any, name: str, si
     np.testing.assert_allclose(query.value(points), expected, rtol=2e-13, atol=1e-15)
 
 
-def test_value_of_shifted_and_planar_queries(oracles: Any) -> None:
+def test_value_of_shifted_and_planar_queries(oracles):
     threshold = Threshold(at=100_000, width=16_000, profile="smoothstep")
     planar = GaussianKernel(center=(300.0, -200.0, 50.0), bandwidth=120.0)
     points = np.random.default_rng(5).normal(size=(40, 3)) * 150 + np.asarray(planar.center)
@@ -60,7 +59,7 @@ def test_value_of_shifted_and_planar_queries(oracles: Any) -> None:
     np.testing.assert_allclose(planar.value(points), expected_planar, rtol=1e-12)
 
 
-def test_value_keeps_the_shape() -> None:
+def test_value_keeps_the_shape():
     threshold, planar = MAKERS["linear"](1.0), GaussianKernel((0.0, 0.0), 1.0)
     assert threshold.value(0.25).shape == ()
     assert threshold.value(np.zeros((3, 4))).shape == (3, 4)
@@ -73,7 +72,7 @@ def test_value_keeps_the_shape() -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("size", SIZES)
-def test_lipschitz_constant_is_the_steepest_slope(oracles: Any, name: str, size: float) -> None:
+def test_lipschitz_constant_is_the_steepest_slope(oracles, name, size):
     query = MAKERS[name](size)
     with mp.workdps(30):
         assert query.lipschitz == pytest.approx(float(oracles.lipschitz(query)), rel=1e-15, abs=0)
@@ -86,9 +85,7 @@ def test_lipschitz_constant_is_the_steepest_slope(oracles: Any, name: str, size:
 @pytest.mark.deep(keep=11)
 @pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
 @pytest.mark.parametrize("beta_size", BETA_SIZES)
-def test_bound_is_the_supremum(
-    oracles: Any, name: str, growth: str, reach: float, beta_size: float
-) -> None:
+def test_bound_is_the_supremum(oracles, name, growth, reach, beta_size):
     for size in SIZES:
         query = MAKERS[name](size)
         beta, points = beta_size / size, probes(size)
@@ -101,7 +98,7 @@ def test_bound_is_the_supremum(
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("reach", [0.0, INFINITY])
-def test_brute_force_tells_a_wrong_bound(oracles: Any, reach: float) -> None:
+def test_brute_force_tells_a_wrong_bound(oracles, reach):
     """Control: the bound of a β one per cent off, or of the other reach, is told apart."""
     query, points = MAKERS["kernel"](1.0), probes(1.0)
     brute = oracles.brute_force_bound(query, points, 0.5, "exponential", reach)
@@ -114,7 +111,7 @@ def test_brute_force_tells_a_wrong_bound(oracles: Any, reach: float) -> None:
 @pytest.mark.deep(keep=8)
 @pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
 @pytest.mark.parametrize("beta_size", BETA_SIZES)
-def test_bound_is_smooth(name: str, growth: str, reach: float, beta_size: float) -> None:
+def test_bound_is_smooth(name, growth, reach, beta_size):
     query = MAKERS[name](2.5)
     beta = beta_size / 2.5
     rng = np.random.default_rng(11)
@@ -131,7 +128,7 @@ def test_bound_is_smooth(name: str, growth: str, reach: float, beta_size: float)
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
-def test_bound_far_from_the_band(oracles: Any, name: str, growth: str, reach: float) -> None:
+def test_bound_far_from_the_band(oracles, name, growth, reach):
     """Still the supremum where f has long been constant: the noise must not vanish."""
     query = MAKERS[name](1.0)
     for distance in (1e2, 1e4, 1e6, 1e8, 1e12):
@@ -146,9 +143,7 @@ def test_bound_far_from_the_band(oracles: Any, name: str, growth: str, reach: fl
 @pytest.mark.deep
 @pytest.mark.parametrize("reach", [0.0, INFINITY])
 @pytest.mark.parametrize("beta_h", [0.003, 0.3, 1.0])
-def test_planar_kernel_against_pairs_in_the_plane(
-    oracles: Any, reach: float, beta_h: float
-) -> None:
+def test_planar_kernel_against_pairs_in_the_plane(oracles, reach, beta_h):
     """The reduction to the distance from the centre: pairs of points of the plane itself."""
     query = GaussianKernel(center=(10.0, -4.0), bandwidth=2.0)
     beta = beta_h / 2.0
@@ -171,7 +166,7 @@ def test_planar_kernel_against_pairs_in_the_plane(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("beta_h", [1e-3, 0.1, 0.3, 1.0, 3.0])
-def test_kernel_bound_at_infinite_reach_to_nine_digits(oracles: Any, beta_h: float) -> None:
+def test_kernel_bound_at_infinite_reach_to_nine_digits(oracles, beta_h):
     query = GaussianKernel(center=0.0, bandwidth=2.0)
     with mp.workdps(30):
         for r in (0.0, 0.2, 0.7, 1.3, 2.4, 4.0):
@@ -181,7 +176,7 @@ def test_kernel_bound_at_infinite_reach_to_nine_digits(oracles: Any, beta_h: flo
             assert ours >= reference * (1 - 1e-13)
 
 
-def test_kernel_at_its_centre_touches_where_lambert_says(oracles: Any) -> None:
+def test_kernel_at_its_centre_touches_where_lambert_says(oracles):
     """At r = 0, w² = −2 W₋₁(−½ e^{−1/2}) − 1; it is B(0) where β is too large to look elsewhere."""
     with mp.workdps(30):
         w = mp.sqrt(-2 * mp.lambertw(-mp.exp(-mp.mpf(1) / 2) / 2, -1).real - 1)
@@ -198,9 +193,7 @@ def test_kernel_at_its_centre_touches_where_lambert_says(oracles: Any) -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("beta_size", [1e-3, 0.3, 3.0])
-def test_closed_forms_that_release_is_checked_with(
-    oracles: Any, name: str, beta_size: float
-) -> None:
+def test_closed_forms_that_release_is_checked_with(oracles, name, beta_size):
     """Ties the 200-digit formulas of the release tests to the brute force above."""
     query = MAKERS[name](1.0)
     reaches = (0.0,) if name == "kernel" else (0.0, INFINITY)
@@ -216,7 +209,7 @@ def test_closed_forms_that_release_is_checked_with(
 
 @pytest.mark.parametrize("x", [1e15, -1e15, 1e90, -1e90])
 @pytest.mark.parametrize("name", MAKERS)
-def test_extreme_points_have_a_value_and_a_bound(name: str, x: float) -> None:
+def test_extreme_points_have_a_value_and_a_bound(name, x):
     """A point may be any double up to 1e90; warnings are errors here."""
     query: Query = MAKERS[name](1000.0)
     low, high = {"kernel": (0.0, 0.0)}.get(name, (0.0, 1.0))
@@ -230,9 +223,7 @@ def test_extreme_points_have_a_value_and_a_bound(name: str, x: float) -> None:
 @pytest.mark.parametrize("reach", [0.1, 0.7, 3.0, 20.0])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_bound_at_a_finite_reach(
-    oracles: Any, name: str, growth: str, reach: float, beta: float
-) -> None:
+def test_bound_at_a_finite_reach(oracles, name, growth, reach, beta):
     """Sound, and tight to the resolution of the brute force; linear growth of the kernel too."""
     query = MAKERS[name](1.0)
     points = [0.0, 0.3, 0.5, 0.8, 1.0, 1.7, 3.0, 6.0, 12.0]
@@ -246,7 +237,7 @@ def test_bound_at_a_finite_reach(
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("reach", [0.0, 1.0, INFINITY])
-def test_kernel_with_linear_growth(oracles: Any, reach: float) -> None:
+def test_kernel_with_linear_growth(oracles, reach):
     query = MAKERS["kernel"](1.0)
     points = [0.0, 0.4, 1.0, 1.6, 4.0, 15.0]
     for beta in (0.1, 1.0):

@@ -53,7 +53,7 @@ def integers(mechanism: RandomizedResponse) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_ratio_of_probabilities_is_at_most_exp_epsilon(epsilon: float) -> None:
+def test_ratio_of_probabilities_is_at_most_exp_epsilon(epsilon):
     """From the integers alone: the mean f fixes p(f) = (f − low)/(high − low), f in [0, 1]."""
     for step in (None, 1.0, 2.0**-10):
         try:
@@ -72,7 +72,7 @@ def test_ratio_of_probabilities_is_at_most_exp_epsilon(epsilon: float) -> None:
         assert -(2**63) <= mechanism.grid_range[0] < 0 < mechanism.grid_range[1] < 2**63
 
 
-def test_control_atoms_rounded_inwards_break_the_guarantee() -> None:
+def test_control_atoms_rounded_inwards_break_the_guarantee():
     """What rounding c down, or to the nearest, would cost: more than ε for some ε."""
     broken = 0
     for epsilon in np.linspace(0.3, 6.0, 40).tolist():
@@ -84,7 +84,7 @@ def test_control_atoms_rounded_inwards_break_the_guarantee() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 1.0, 3.0, 12.0])
 @pytest.mark.parametrize("name", MAKERS)
-def test_audit_of_the_density(name: str, epsilon: float) -> None:
+def test_audit_of_the_density(name, epsilon):
     """sup over all pairs of points and both atoms of the log-ratio: at most ε, and ε."""
     mechanism = RandomizedResponse(MAKERS[name](), LocalPrivacy(epsilon))
     x = np.concatenate([np.linspace(0, 20, 801), [-1e9, 1e9]])
@@ -98,7 +98,7 @@ def test_audit_of_the_density(name: str, epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 5.0, 20.0])
 @pytest.mark.parametrize("name", MAKERS)
-def test_moments_are_those_of_the_definition(oracles: Any, name: str, epsilon: float) -> None:
+def test_moments_are_those_of_the_definition(oracles, name, epsilon):
     """Mean f, variance p(1−p)/(1−2q)², probabilities q + (1−2q)f; to the grid's rounding."""
     query = MAKERS[name]()
     mechanism = RandomizedResponse(query, LocalPrivacy(epsilon))
@@ -120,7 +120,7 @@ def test_moments_are_those_of_the_definition(oracles: Any, name: str, epsilon: f
         assert list(mechanism.atoms) == pytest.approx(atoms, rel=1e-7, abs=0)
 
 
-def test_no_epsilon_is_so_large_that_nothing_is_left() -> None:
+def test_no_epsilon_is_so_large_that_nothing_is_left():
     """c below the finest grid is rounded up to it: a report still has two values."""
     for epsilon in (60.0, 800.0, 1e50):
         mechanism = RandomizedResponse(MAKERS["linear"](), LocalPrivacy(epsilon))
@@ -130,7 +130,7 @@ def test_no_epsilon_is_so_large_that_nothing_is_left() -> None:
         np.testing.assert_allclose(variance, [2.0**-61, 0.25, 2.0**-61], rtol=1e-12)
 
 
-def test_less_variance_than_laplace_for_small_epsilon() -> None:
+def test_less_variance_than_laplace_for_small_epsilon():
     """It is less up to ε = 2.3 everywhere, and at ε = 2.4 no longer where f = 1/2."""
     x = np.linspace(7.0, 13.0, 61)
     for epsilon, less in ((0.1, True), (1.0, True), (2.3, True), (2.4, False)):
@@ -149,7 +149,7 @@ def binomial_limit(count: int, p: float, alpha: float) -> float:
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, 30.0])
-def test_simulated_shares(oracles: Any, epsilon: float) -> None:
+def test_simulated_shares(oracles, epsilon):
     """n = 200,000 at each of five points, seed 11; α = 1e-6 for all of them together."""
     n = 200_000
     query = MAKERS["smoothstep"]()
@@ -172,7 +172,7 @@ def test_simulated_shares(oracles: Any, epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", EPSILONS[1:])
 @pytest.mark.parametrize("name", [*MAKERS, "plane"])
-def test_release_is_the_ideal_bit(oracles: Any, fixed_bits: Any, name: str, epsilon: float) -> None:
+def test_release_is_the_ideal_bit(oracles, fixed_bits, name, epsilon):
     """For U below or above 1 − p, both chosen close to it and far from it."""
     query: Any = MAKERS[name]() if name in MAKERS else Disc((0.0, 0.0), 5.0, 4.0)
     points: list[Any] = POINTS if name in MAKERS else [(1.0, 2.0), (3.5, 3.6), (4.0, 4.0), (9, 9)]
@@ -195,7 +195,7 @@ def test_release_is_the_ideal_bit(oracles: Any, fixed_bits: Any, name: str, epsi
                 assert source.draws[0] == 128
 
 
-def test_exact_mean_of_what_is_released() -> None:
+def test_exact_mean_of_what_is_released():
     """A dyadic share of all U: the midpoint of the ramp at ε = log 3, by enumeration of 2^10 U."""
     query = Threshold(at=0.0, width=8.0)
     mechanism = RandomizedResponse(query, LocalPrivacy(math.log(3.0)), step=2.0**-3)
@@ -214,7 +214,7 @@ def test_exact_mean_of_what_is_released() -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "kernel"])
-def test_released_mean(name: str, oracles: Any) -> None:
+def test_released_mean(name, oracles):
     """n = 4000, seeded, α = 1e-6: the mean of k·step is f within Hoeffding's bound."""
     n, query = 4000, MAKERS[name]()
     mechanism = RandomizedResponse(query, LocalPrivacy(2.0))
@@ -228,7 +228,7 @@ def test_released_mean(name: str, oracles: Any) -> None:
     assert abs(released.count(mechanism.grid_range[1]) / n - f) > unit
 
 
-def test_bad_input_is_refused_by_name() -> None:
+def test_bad_input_is_refused_by_name():
     query, privacy = MAKERS["linear"](), LocalPrivacy(1.0)
     with pytest.raises(ParameterError, match="privacy must be a LocalPrivacy"):
         RandomizedResponse(query, GeoPrivacy(1.0, per=1.0))  # type: ignore[arg-type]
@@ -252,7 +252,7 @@ def capped(u: Any, ops: Any) -> Any:
     return 1 + 5 * u
 
 
-def test_bounds_other_than_0_and_1() -> None:
+def test_bounds_other_than_0_and_1():
     """f in [−4, 6]: all is stretched by 10; ε-LDP, the mean f, the variance (f − A)(B − f)."""
     query = Linear(FormulaProfile(capped, scale=3.0, extent=1.0), direction=1.0)
     for epsilon in (0.2, 1.0, 4.0):
@@ -273,7 +273,7 @@ def test_bounds_other_than_0_and_1() -> None:
         assert released <= set(mechanism.grid_range)
 
 
-def test_values_outside_the_bounds_cannot_break_the_guarantee() -> None:
+def test_values_outside_the_bounds_cannot_break_the_guarantee():
     """A profile that is wrong about its bounds is answered as if it were at the nearer end."""
     query = Threshold(10.0, 4.0)
     object.__setattr__(query, "profile", WRONG)

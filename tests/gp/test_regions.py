@@ -49,7 +49,7 @@ def as_point(x: Any) -> Any:
 @pytest.mark.parametrize("region", REGIONS)
 class TestRegions:
     @pytest.mark.deep(keep=5)
-    def test_value_and_bound(self, oracles: Any, region: str, profile: str) -> None:
+    def test_value_and_bound(self, oracles, region, profile):
         query = REGIONS[region](profile)
         points = around(query, 200, 1)
         for reach in (0.0, math.inf):
@@ -63,7 +63,7 @@ class TestRegions:
                     assert b == pytest.approx(expected, rel=1e-10, abs=0)
 
     @pytest.mark.deep(keep=1)
-    def test_pairs_of_points(self, region: str, profile: str) -> None:
+    def test_pairs_of_points(self, region, profile):
         """s is 1-Lipschitz, B at reach ∞ bounds every chord, and B is smooth."""
         query = REGIONS[region](profile)
         points = around(query, 900, 2)
@@ -89,7 +89,7 @@ class TestRegions:
                 assert np.max(excess) <= 1e-10
 
     @pytest.mark.deep(keep=2)
-    def test_guarantee(self, region: str, profile: str) -> None:
+    def test_guarantee(self, region, profile):
         query = REGIONS[region](profile)
         mechanisms: list[QueryMechanism] = [
             SmoothMechanism(query, PRIVACY),
@@ -119,7 +119,7 @@ class TestRegions:
             assert worst <= RATE * (1 + 1e-9)
             assert worst >= 0.5 * RATE
 
-    def test_release(self, oracles: Any, fixed_bits: Any, region: str, profile: str) -> None:
+    def test_release(self, oracles, fixed_bits, region, profile):
         """The rounded ideal output at 100 digits, on the ridges and corners of s as well."""
         query = REGIONS[region](profile)
         k = query.dimension
@@ -145,7 +145,7 @@ class TestRegions:
                     assert released == oracles.round_to_grid(y, debiased.step)
 
 
-def test_the_quadrant_is_rounded_at_its_corner_and_straight_along_its_edges() -> None:
+def test_the_quadrant_is_rounded_at_its_corner_and_straight_along_its_edges():
     """MATH §2.1: far along an edge f is that of one threshold; on the diagonal, of the arc."""
     query = TwoWayThreshold((0.0, 0.0), 2.0)
     t = np.linspace(-2, 2, 41)

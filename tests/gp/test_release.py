@@ -143,9 +143,7 @@ def cases(draw: st.DrawFn) -> tuple[QueryMechanism, Any, int]:
     lead=st.sampled_from([0, 0, 1, 2, 4, 6, 9, 14, 25, 60, 140]),
     above=st.booleans(),
 )
-def test_release_is_the_rounded_ideal_output(
-    oracles: Any, fixed_bits: Any, case: Any, lead: int, above: bool
-) -> None:
+def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, case, lead, above):
     """U is random after `lead` equal bits, so that cores, knees and tails all have their share."""
     mechanism, x, seed = case
     value = random.Random(seed).getrandbits(BITS) >> lead
@@ -163,7 +161,7 @@ def test_release_is_the_rounded_ideal_output(
 
 @settings(max_examples=3 * settings().max_examples // 2)
 @given(case=cases())
-def test_seeded_source_is_a_stream_of_bits(oracles: Any, fixed_bits: Any, case: Any) -> None:
+def test_seeded_source_is_a_stream_of_bits(oracles, fixed_bits, case):
     """A release from a seed is the release from that stream's bits, however they are cut."""
     mechanism, x, seed = case
     source = SeededSource(seed)
@@ -207,7 +205,7 @@ def extremes() -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("pattern", extremes())
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_extreme_bits(oracles: Any, fixed_bits: Any, name: str, pattern: str) -> None:
+def test_extreme_bits(oracles, fixed_bits, name, pattern):
     """700 equal bits leave U within 2^-700 of 0, 1/2 or 1, where the oracle needs more digits."""
     mechanism, points = EXAMPLES[name]
     value, count = extremes()[pattern]
@@ -218,7 +216,7 @@ def test_extreme_bits(oracles: Any, fixed_bits: Any, name: str, pattern: str) ->
         assert min(expected) <= released <= max(expected)
 
 
-def test_saturation_at_the_ends_of_int64(fixed_bits: Any) -> None:
+def test_saturation_at_the_ends_of_int64(fixed_bits):
     """A heavy tail ends at the ends of int64, on the right side."""
     mechanism = SmoothMechanism(RAMP, PRIVACY, beta=PRIVACY.rate)
     tail, count = RANDOM_TAIL >> 3072, 200 + 1024
@@ -254,9 +252,7 @@ def boundary(oracles: Any, mechanism: QueryMechanism, x: float, offset: int) -> 
 
 @pytest.mark.parametrize("name", ["ramp", "smoothstep", "debiased step"])
 @pytest.mark.parametrize("agree", [128, 129, 190, 193, 600])
-def test_bits_beyond_the_first_decide_where_they_must(
-    oracles: Any, fixed_bits: Any, name: str, agree: int
-) -> None:
+def test_bits_beyond_the_first_decide_where_they_must(oracles, fixed_bits, name, agree):
     """U agrees with a rounding boundary in the first `agree` bits: only then is it settled."""
     mechanism = EXAMPLES[name][0]
     if name == "debiased step":
@@ -280,7 +276,7 @@ def test_bits_beyond_the_first_decide_where_they_must(
         assert source.drawn <= 128 + 64 * math.ceil((agree + 40 - 128) / 64)
 
 
-def test_ordinary_releases_draw_128_bits(fixed_bits: Any) -> None:
+def test_ordinary_releases_draw_128_bits(fixed_bits):
     drawn = []
     for seed in range(200):
         source = fixed_bits(random.Random(seed).getrandbits(BITS), BITS)
@@ -289,7 +285,7 @@ def test_ordinary_releases_draw_128_bits(fixed_bits: Any) -> None:
     assert set(drawn) == {128}
 
 
-def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits: Any) -> None:
+def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits):
     """Also when the value then turns out to be no value at all."""
     for mechanism, _ in EXAMPLES.values():
         source = fixed_bits(RANDOM_TAIL, 4096)
@@ -312,7 +308,7 @@ def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits: Any) -> None:
         assert source.draws == [128]
 
 
-def test_release_accepts_any_container_of_one_point() -> None:
+def test_release_accepts_any_container_of_one_point():
     ramp, kernel = EXAMPLES["ramp"][0], EXAMPLES["kernel"][0]
     expected = ramp.release(99_000.0, SeededSource(3))
     for x in (99_000, np.float64(99_000), np.array(99_000.0), [99_000.0], np.array([[99_000]])):
@@ -322,7 +318,7 @@ def test_release_accepts_any_container_of_one_point() -> None:
         assert kernel.release(point, SeededSource(3)) == expected
 
 
-def test_working_precision_of_others_does_not_matter(fixed_bits: Any) -> None:
+def test_working_precision_of_others_does_not_matter(fixed_bits):
     """python-flint's precision belongs to the process: neither disturbed by us, nor disturbing."""
     points = (92_123.456, 99_999.999, 0.1)
     expected = [
@@ -345,7 +341,7 @@ def test_working_precision_of_others_does_not_matter(fixed_bits: Any) -> None:
         ctx.prec = before
 
 
-def test_threads_do_not_disturb_each_other() -> None:
+def test_threads_do_not_disturb_each_other():
     """The working precision is shared by all threads of a process."""
     mechanisms = [EXAMPLES[name][0] for name in ("ramp", "smoothstep", "debiased step")]
 
@@ -361,7 +357,7 @@ def test_threads_do_not_disturb_each_other() -> None:
         assert list(pool.map(run, range(4))) == alone
 
 
-def test_a_grid_without_0_and_1_is_refused() -> None:
+def test_a_grid_without_0_and_1_is_refused():
     """With step 2, f/step far above the band is 1/2 and next to no noise is left to decide.
 
     Whether and when a release succeeds must not depend on the private value.
@@ -374,7 +370,7 @@ def test_a_grid_without_0_and_1_is_refused() -> None:
 
 
 @pytest.mark.parametrize("exponent", range(-8, 9))
-def test_default_grid_holds_the_values_and_the_noise(exponent: int) -> None:
+def test_default_grid_holds_the_values_and_the_noise(exponent):
     """Releases far from the band are 0 or 1 give or take the noise: no default saturates."""
     privacy = GeoPrivacy(10.0**exponent, per=1.0)
     for query in (Threshold(0.0, 1.0), Threshold(0.0, 1.0, "smoothstep"), GaussianKernel(0.0, 1.0)):
@@ -414,9 +410,7 @@ def tail(noise: Any, u: Any) -> Any:
 @pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("noise", INVERTED, ids=repr)
 @pytest.mark.parametrize("step", [None, 2.0**-6])
-def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(
-    oracles: Any, noise: Any, step: float | None
-) -> None:
+def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(oracles, noise, step):
     """The integer is k iff F((k−½)·step) ≤ U < F((k+½)·step), F the law of f(x) + scale·Z."""
     mechanism = SmoothMechanism(STEP, PRIVACY, noise=noise, beta=0.05 * PRIVACY.rate, step=step)
     with mp.workdps(60):
@@ -444,9 +438,7 @@ def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("reach", [math.inf, 700.0])
 @pytest.mark.parametrize("query", [BELL, STEP, Threshold(1e5, 16e3, "smoothstep")], ids=repr)
-def test_a_far_reach_is_released_at_the_bound_it_simulates(
-    oracles: Any, query: Any, reach: float
-) -> None:
+def test_a_far_reach_is_released_at_the_bound_it_simulates(oracles, query, reach):
     """The scale is that of `noise_bound`: above the tight bound, by no more than 0.2 %.
 
     Of the kernel at an infinite reach it comes from cells that all languages share: by 1.1 %.
@@ -464,7 +456,7 @@ def test_a_far_reach_is_released_at_the_bound_it_simulates(
         assert abs(y - k * mechanism.step) <= mechanism.step / 2 + 1e-12 * abs(y)
 
 
-def test_a_grid_between_two_points_of_which_f_is_constant_is_refused() -> None:
+def test_a_grid_between_two_points_of_which_f_is_constant_is_refused():
     """There a release would draw bits for ever, or not, depending on the value."""
     level = Linear(FormulaProfile(lambda u, ops: u / 3, scale=1.0, extent=1.5), direction=1.0)
     with pytest.raises(ParameterError, match="odd half"):

@@ -235,7 +235,7 @@ def public(belongs: Callable[[type], bool]) -> set[type]:
 
 
 @pytest.mark.deep(keep=0)
-def test_everything_public_has_a_row() -> None:
+def test_everything_public_has_a_row():
     assert public(lambda item: hasattr(item, "release")) - FROM_A_REPORT == set(MECHANISMS)
     assert public(lambda item: issubclass(item, Query)) == set(queries())
     assert {kind: len(rows) for kind, rows in queries().items()} == SIZES
@@ -357,7 +357,7 @@ def law_agrees(
     ids=lambda part: part.__name__ if isinstance(part, type) else str(part),
 )
 @pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: str(kind.__name__))
-def test_everything_is_released(oracles: Any, kind: type, asked: type, number: int) -> None:
+def test_everything_is_released(oracles, kind, asked, number):
     query, points = queries()[asked][number]
     for name, make, refusal in MECHANISMS[kind](query):
         if refusal is not None:
@@ -382,7 +382,7 @@ SECRET = 1234567.25
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: str(kind.__name__))
-def test_a_secret_is_never_shown(kind: type) -> None:
+def test_a_secret_is_never_shown(kind):
     for query, _ in (
         queries()[Threshold][1],
         queries()[GaussianKernel][1],
@@ -417,9 +417,7 @@ def test_a_secret_is_never_shown(kind: type) -> None:
     ],
     ids=lambda make: str(make.func.__name__),
 )
-def test_control_a_law_of_another_width_is_told_apart(
-    oracles: Any, make: Callable[[], Any]
-) -> None:
+def test_control_a_law_of_another_width_is_told_apart(oracles, make):
     """Noise 1.4 times as wide is told apart where U is compared; 4 times, from 400 points."""
     mechanism, x = make(), 0.3
     found = releases(mechanism, x)

@@ -83,7 +83,7 @@ def one_by_one(mechanism: Mechanism[Any], x: Any, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("name", [*CLOSED, *OPEN])
-def test_the_integers_are_those_of_release(name: str) -> None:
+def test_the_integers_are_those_of_release(name):
     mechanism = (CLOSED | OPEN)[name]
     x = people(mechanism, 150 if name in CLOSED else 6)
     many = mechanism.release_many(x, SeededSource(5))
@@ -104,9 +104,7 @@ class Repeated(RandomSource):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("word", [1, 2**107 - 1, 2**127 - 1, 2**127, 2**128 - 2**100, 2**128 - 1])
-def test_points_are_those_of_release_at_the_ends_and_the_middle_of_the_bits(
-    word: int, k: int
-) -> None:
+def test_points_are_those_of_release_at_the_ends_and_the_middle_of_the_bits(word, k):
     mechanism = PlanarLaplace(PRIVACY, k)
     x = people(mechanism, 3)
     one_by_one = [mechanism.release(each, Repeated(word)) for each in x.tolist()]
@@ -114,7 +112,7 @@ def test_points_are_those_of_release_at_the_ends_and_the_middle_of_the_bits(
 
 
 @pytest.mark.deep
-def test_points_that_doubles_and_balls_find_are_the_same() -> None:
+def test_points_that_doubles_and_balls_find_are_the_same():
     for mechanism in (CLOSED["point"], CLOSED["coarse point"]):
         x = people(mechanism, 1_500)
         many = mechanism.release_many(x, SeededSource(9))
@@ -122,7 +120,7 @@ def test_points_that_doubles_and_balls_find_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", [*CLOSED, "several"])
-def test_nobody_is_an_empty_array(name: str) -> None:
+def test_nobody_is_an_empty_array(name):
     mechanism = (CLOSED | OPEN)[name]
     empty = mechanism.release_many(people(mechanism, 0))
     points = {name: m.dimension for name, m in CLOSED.items() if isinstance(m, PlanarLaplace)}
@@ -131,12 +129,12 @@ def test_nobody_is_an_empty_array(name: str) -> None:
 
 
 @pytest.mark.parametrize("x", [[1.0, math.nan], ["a"], [1.0, math.inf]])
-def test_what_is_no_point_is_refused_without_being_shown(x: Any) -> None:
+def test_what_is_no_point_is_refused_without_being_shown(x):
     with pytest.raises(PrivateValueError, match="not shown"):
         CLOSED["ramp"].release_many(x)
 
 
-def test_a_source_that_can_be_predicted_warns() -> None:
+def test_a_source_that_can_be_predicted_warns():
     with pytest.raises(Exception, match="source"):
         CLOSED["ramp"].release_many([1.0], "not a source")  # type: ignore[arg-type]
     assert NotPrivateWarning is not None

@@ -106,7 +106,7 @@ def cases(draw: st.DrawFn) -> tuple[PlanarLaplace, Any, list[int]]:
 @pytest.mark.deep
 @settings(max_examples=5 * settings().max_examples)
 @given(case=cases())
-def test_release_is_the_rounded_ideal_point(oracles: Any, fixed_bits: Any, case: Any) -> None:
+def test_release_is_the_rounded_ideal_point(oracles, fixed_bits, case):
     mechanism, x, numbers = case
     source = fixed_bits(*dealt(numbers))
     released = mechanism.release(x, source)
@@ -122,9 +122,7 @@ def test_release_is_the_rounded_ideal_point(oracles: Any, fixed_bits: Any, case:
 
 @pytest.mark.parametrize("agree", [128, 129, 191, 193, 600])
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_bits_beyond_the_first_decide_where_they_must(
-    oracles: Any, fixed_bits: Any, k: int, agree: int
-) -> None:
+def test_bits_beyond_the_first_decide_where_they_must(oracles, fixed_bits, k, agree):
     """U₁ agrees in its first bits with one that puts a coordinate on a rounding boundary."""
     mechanism = PlanarLaplace(PRIVACY, k, step=2.0**-4)
     bits, size = random.Random(agree), 128 + 64 * ROUNDS
@@ -181,7 +179,7 @@ def heights_within(oracles: Any, noise: np.ndarray) -> bool:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_radius_is_gamma_and_direction_uniform(oracles: Any, k: int) -> None:
+def test_radius_is_gamma_and_direction_uniform(oracles, k):
     """n = 20,000 releases, Kolmogorov-Smirnov, α = 1e-6 each; wrong shapes must fail."""
     noise = released_noise(k)
     radius = np.linalg.norm(noise, axis=1)
@@ -207,7 +205,7 @@ def test_radius_is_gamma_and_direction_uniform(oracles: Any, k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_bits_are_drawn_before_the_point_is_looked_at(fixed_bits: Any, k: int) -> None:
+def test_bits_are_drawn_before_the_point_is_looked_at(fixed_bits, k):
     """Also when it then turns out to be no point; a refusal must not depend on the bits."""
     bits = random.Random(3).getrandbits(20_000)
     first = [128] * NUMBERS[k]
@@ -230,7 +228,7 @@ def test_bits_are_drawn_before_the_point_is_looked_at(fixed_bits: Any, k: int) -
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_coordinates_that_do_not_fit_become_the_largest_that_do(k: int) -> None:
+def test_coordinates_that_do_not_fit_become_the_largest_that_do(k):
     mechanism = PlanarLaplace(PRIVACY, k, step=2.0**-20)
     for sign, end in ((1.0, INT64[1]), (-1.0, INT64[0])):
         far = sign * 2.0**60
@@ -247,7 +245,7 @@ def test_coordinates_that_do_not_fit_become_the_largest_that_do(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_bad_points_are_refused_and_not_shown(k: int) -> None:
+def test_bad_points_are_refused_and_not_shown(k):
     secret = 123456.789
     mechanism = PlanarLaplace(PRIVACY, k)
     rows: list[Any] = [[secret] * (k - 1) + [bad] for bad in (math.nan, math.inf, -math.inf, 1e91)]
@@ -262,7 +260,7 @@ def test_bad_points_are_refused_and_not_shown(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [4, 5, 30])
-def test_more_than_three_dimensions_are_simulated_only(k: int) -> None:
+def test_more_than_three_dimensions_are_simulated_only(k):
     source = SeededSource(1)
     with pytest.raises(UnsupportedError, match="1, 2, 3"):
         PlanarLaplace(PRIVACY, k).release((0.0,) * k, source)
@@ -273,24 +271,24 @@ def test_more_than_three_dimensions_are_simulated_only(k: int) -> None:
 @pytest.mark.parametrize(
     "step", [3.0, 0.3, -1.0, 2.0**201, 2.0**-201, math.nan, math.inf, "1", None, True, False, []]
 )
-def test_a_step_is_a_power_of_two(step: Any) -> None:
+def test_a_step_is_a_power_of_two(step):
     with pytest.raises(ParameterError, match="step"):
         PlanarLaplace(PRIVACY, 2, step)
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 1.0, 2.5, True, "2", None])
-def test_a_dimension_is_a_whole_number(dimension: Any) -> None:
+def test_a_dimension_is_a_whole_number(dimension):
     with pytest.raises(ParameterError, match="dimension"):
         PlanarLaplace(PRIVACY, dimension)
 
 
 @pytest.mark.parametrize("source", [1, "system", np.random.default_rng(1), random.Random(1)])
-def test_a_source_is_one(source: Any) -> None:
+def test_a_source_is_one(source):
     with pytest.raises(ParameterError, match="source"):
         PlanarLaplace(PRIVACY, 2).release((0.0, 0.0), source)
 
 
-def test_what_can_be_made_can_be_released() -> None:
+def test_what_can_be_made_can_be_released():
     """From end to end of the permitted parameters, or it is refused before a point is given."""
     for epsilon in (1e-50, 1e-10, 1.0, 1e10, 1e50):
         for per in (1e-50, 1e-10, 1.0, 1e10, 1e50):
@@ -305,7 +303,7 @@ def test_what_can_be_made_can_be_released() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_rounding_is_lost_in_the_noise(oracles: Any, k: int) -> None:
+def test_rounding_is_lost_in_the_noise(oracles, k):
     """The default step adds less than 0.01 % to the variance (k+1)/ε² of a coordinate."""
     for exponent in np.linspace(-9, 9, 37):
         privacy = GeoPrivacy(1.0, per=10.0**exponent)
@@ -317,7 +315,7 @@ def test_rounding_is_lost_in_the_noise(oracles: Any, k: int) -> None:
         assert mechanism.step * 2.0**63 >= 2.0**40 * float(1 / rate(oracles, privacy))
 
 
-def test_the_same_bits_give_the_same_point() -> None:
+def test_the_same_bits_give_the_same_point():
     """Whatever holds the point, and from any number of calls before."""
     mechanism = PlanarLaplace(PRIVACY, 2)
     expected = mechanism.release((3.0, 4.0), SeededSource(2))

@@ -129,7 +129,7 @@ def check_all(profile: Any, rng: np.random.Generator) -> None:
 
 @pytest.mark.deep(keep=0, rest=12)
 @pytest.mark.parametrize("seed", range(PROFILES))
-def test_both_arithmetics_have_one_bound_above_brute_force(seed: int) -> None:
+def test_both_arithmetics_have_one_bound_above_brute_force(seed):
     rng = np.random.default_rng([32, seed])
     check_all(random_profile(rng), rng)
 
@@ -147,7 +147,7 @@ def as_if_on_a_ray(table: TabulatedProfile) -> TabulatedProfile:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("start", "reach"), [(0.0, 1.0), (1.5, math.inf)])
-def test_a_line_that_is_taken_for_a_ray_is_no_bound(start: float, reach: float) -> None:
+def test_a_line_that_is_taken_for_a_ray_is_no_bound(start, reach):
     table = TabulatedProfile((start, start + 2.0), (0.0, 1.0), (0.5, 0.5))
     brute = Brute(table, reach)
     for growth in ("exponential", "linear"):
@@ -156,7 +156,7 @@ def test_a_line_that_is_taken_for_a_ray_is_no_bound(start: float, reach: float) 
             check(as_if_on_a_ray(table), reach, 2.0, growth, np.random.default_rng(7), brute)
 
 
-def test_no_distance_of_a_line_is_that_of_a_ray() -> None:
+def test_no_distance_of_a_line_is_that_of_a_ray():
     with pytest.raises(ParameterError, match="profile"):
         Linear(taxes().on_ray(), direction=1.0)
     assert Radial(taxes(), center=0.0).profile.ray
@@ -189,7 +189,7 @@ def line_points(profile: Any, beta: float, reach: float, rng: Any, count: int = 
 
 
 @pytest.mark.deep(keep=0)
-def test_the_noise_left_of_a_table_is_what_was_promised() -> None:
+def test_the_noise_left_of_a_table_is_what_was_promised():
     """What was released there had a divergence of 1."""
     x = np.array([-10e6, -1e6, 0.0, 100_000.0, 220_000.0])
     privacy = GeoPrivacy(1.0, per=1_000.0, delta=1e-6)
@@ -207,7 +207,7 @@ def test_the_noise_left_of_a_table_is_what_was_promised() -> None:
 
 @pytest.mark.deep(keep=0, rest=6)
 @pytest.mark.parametrize("seed", range(TABLES))
-def test_delta_is_kept_for_random_tables(seed: int) -> None:
+def test_delta_is_kept_for_random_tables(seed):
     rng = np.random.default_rng([1032, seed])
     profile = random_profile(rng)
     size = profile.breakpoints[-1] - profile.breakpoints[0]
@@ -225,7 +225,7 @@ def test_delta_is_kept_for_random_tables(seed: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
-def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth: str) -> None:
+def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth):
     """Cut by its end nearer to 0, a long piece before 0 had 410,000 cells, each compared with all:
     hours. Its mirror image never had more than a few thousand."""
     at, values = (-12_800.0, -12_760.0, -12_757.0, 0.0), (1.4, 1.2, -2.3, 0.2)

@@ -6,7 +6,6 @@ Control: a law of any noise at any value, or of any distance in the bounding box
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from geoveil.gp import (
     Linear,
     LocalPrivacy,
     Polygon,
-    Query,
     RandomizedResponse,
     Range,
     ReportMoments,
@@ -69,9 +67,7 @@ def places(plane: bool) -> np.ndarray:
 @pytest.mark.deep
 @pytest.mark.parametrize("queries", [LINE, PLANE], ids=["line", "plane"])
 @pytest.mark.parametrize("reach", [0.0, math.inf])
-def test_the_law_of_an_answer_of_a_vector_is_attained(
-    queries: tuple[Query, ...], reach: float
-) -> None:
+def test_the_law_of_an_answer_of_a_vector_is_attained(queries, reach):
     vector = VectorSmoothMechanism(queries, PRIVACY, reach=reach)
     x, widest = places(queries is PLANE), 0.0
     v = vector.variance(x)[:, 0]
@@ -96,7 +92,7 @@ def test_the_law_of_an_answer_of_a_vector_is_attained(
     ],
     ids=["response", "smooth"],
 )
-def test_the_law_of_a_polygon_ends_where_nobody_is_farther_inside(make: Any) -> None:
+def test_the_law_of_a_polygon_ends_where_nobody_is_farther_inside(make):
     """A thin triangle at a slant: the middle of its circle is not as far in as its box is wide."""
     corners = np.array([(0.0, 0.0), (7.0, 6.0), (6.0, 7.0)])
     sides = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)

@@ -89,7 +89,7 @@ STEPS = [
 ]
 
 
-def test_bands_say_what_estimators_say() -> None:
+def test_bands_say_what_estimators_say():
     """To 1e-12; one point more must be told from none."""
     noise = mechanism()
     points = released(noise, 20_000, 1.0)
@@ -105,7 +105,7 @@ def test_bands_say_what_estimators_say() -> None:
 
 
 @pytest.mark.parametrize("query", STEPS)
-def test_bands_count_ties_at_their_edges_as_estimators_do(query: Any) -> None:
+def test_bands_count_ties_at_their_edges_as_estimators_do(query):
     noise = mechanism()
     estimator = noise.estimator(query, debias=True)
     bands = bands_of(estimator, noise.step)
@@ -117,7 +117,7 @@ def test_bands_count_ties_at_their_edges_as_estimators_do(query: Any) -> None:
         assert abs(found.total - each.total) <= 1 + 2**-42 * abs(each.total)
 
 
-def test_bands_take_points_at_the_ends_of_their_type() -> None:
+def test_bands_take_points_at_the_ends_of_their_type():
     noise = mechanism()
     points = np.array([[-(2**63)], [2**63 - 1], [0]])
     for query in STEPS:
@@ -126,7 +126,7 @@ def test_bands_take_points_at_the_ends_of_their_type() -> None:
         assert means(found) == pytest.approx(exact(estimator, points, noise.step), abs=1e-9)
 
 
-def test_bands_are_only_of_debiased_smooth_steps() -> None:
+def test_bands_are_only_of_debiased_smooth_steps():
     noise = mechanism()
     bell = noise.estimator(GaussianKernel(0.0, 1.0), debias=True)
     plain = noise.estimator(STEPS[0])
@@ -148,7 +148,7 @@ def of_lattice(noise: PlanarLaplace, es: Mapping[str, PointEstimator]) -> Lattic
 
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("dimension", "b"), [(1, 0.01), (1, 1.0), (2, 0.01), (2, 0.3), (2, 1.0)])
-def test_a_lattice_says_what_estimators_say(dimension: int, b: float) -> None:
+def test_a_lattice_says_what_estimators_say(dimension, b):
     """Means to 1e-12 of the greatest g; a kernel moved by 1e-9 must be told."""
     noise = mechanism(dimension, b)
     points = released(noise, 5_000, 1.5)
@@ -166,7 +166,7 @@ def test_a_lattice_says_what_estimators_say(dimension: int, b: float) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("dimension", "b"), [(1, 1e-3), (1, 2.0), (2, 1e-3), (2, 1.0)])
-def test_a_lattice_is_right_at_every_single_point(dimension: int, b: float) -> None:
+def test_a_lattice_is_right_at_every_single_point(dimension, b):
     """To 1e-11 of the greatest g: what the interpolation alone may cost."""
     noise = mechanism(dimension, b)
     es = estimators(noise, kernels(dimension))
@@ -180,7 +180,7 @@ def test_a_lattice_is_right_at_every_single_point(dimension: int, b: float) -> N
             )
 
 
-def test_points_beyond_the_reach_of_all_kernels_count_for_nothing() -> None:
+def test_points_beyond_the_reach_of_all_kernels_count_for_nothing():
     noise = mechanism(2)
     es = estimators(noise, kernels(2))
     points = np.array([[2**62, 0], [-(2**62), -(2**62)], [0, 2**40]])
@@ -189,7 +189,7 @@ def test_points_beyond_the_reach_of_all_kernels_count_for_nothing() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("dimension", [1, 2])
-def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension: int) -> None:
+def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension):
     noise = mechanism(dimension)
     points = released(noise, 3_000, 1.0)
     queries = [*kernels(dimension), *(STEPS if dimension == 1 else [])]
@@ -220,7 +220,7 @@ def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension: int) 
         assert together.n == 3_000
 
 
-def test_bands_sum_the_variances_that_estimators_estimate() -> None:
+def test_bands_sum_the_variances_that_estimators_estimate():
     """To 1e-12 of themselves; one point more must be told from none."""
     noise = mechanism()
     points = released(noise, 20_000, 1.0)
@@ -237,7 +237,7 @@ def test_bands_sum_the_variances_that_estimators_estimate() -> None:
 
 
 @pytest.mark.parametrize(("dimension", "b"), [(1, 1.0), (2, 0.3), (2, 1.0)])
-def test_a_lattice_sums_the_variances_that_estimators_estimate(dimension: int, b: float) -> None:
+def test_a_lattice_sums_the_variances_that_estimators_estimate(dimension, b):
     """To 1e-9 of the greatest at each point: 5,000 points spread over all distances."""
     noise = mechanism(dimension, b)
     points = released(noise, 5_000, 1.5)
@@ -251,7 +251,7 @@ def test_a_lattice_sums_the_variances_that_estimators_estimate(dimension: int, b
         assert found.variance.total == pytest.approx(expected, abs=5_000 * 1e-9 * ends[1])
 
 
-def test_some_of_many_points_stand_for_all() -> None:
+def test_some_of_many_points_stand_for_all():
     """In any order and blocks the same; their mean within 4.4 standard errors, α = 1e-5.
 
     Control: not within them for points that lie elsewhere.
@@ -275,13 +275,13 @@ def test_some_of_many_points_stand_for_all() -> None:
     assert whole == (200_000, pytest.approx(float(each.sum()), rel=1e-9))
 
 
-def test_without_an_estimated_variance_there_is_none() -> None:
+def test_without_an_estimated_variance_there_is_none():
     noise = mechanism()
     plain = EachTotals("q", noise.estimator(STEPS[0]), noise.step)
     assert all_sums([plain], np.zeros((3, 1), np.int64))["q"].variance is None
 
 
-def test_the_cheapest_way_is_chosen() -> None:
+def test_the_cheapest_way_is_chosen():
     line, plane = mechanism(1), mechanism(2)
     region = SmoothedRegion(Disc((0.0, 0.0), 2.0, 1.0), 0.5)
 
@@ -303,7 +303,7 @@ def test_the_cheapest_way_is_chosen() -> None:
     assert chosen(plane, two, points=MANY) == [(LatticeTotals, 400)] * 2
 
 
-def test_what_costs_more_says_so() -> None:
+def test_what_costs_more_says_so():
     noise = mechanism(2)
     grid = [GaussianKernel((x, y), 1.0) for x in range(20) for y in range(20)]
     price = {
@@ -314,7 +314,7 @@ def test_what_costs_more_says_so() -> None:
     assert price[MANY] < 400 * MANY * 5e-9
 
 
-def test_sums_of_parts_of_an_array_are_exact() -> None:
+def test_sums_of_parts_of_an_array_are_exact():
     rng = np.random.default_rng(3)
     for size in (10, 2**43 - 1, 2**43, 2**63 - 1):
         integers = rng.integers(-size, size, 50, dtype=np.int64)

@@ -157,7 +157,7 @@ def rows(table: dict[str, tuple[Call, str]], values: list[Any]) -> list[Any]:
     + rows(DIMENSION, [*NOT_NUMBERS, 0, -1, 2.0, 2.5])
     + rows(OBJECTS, NOT_OBJECTS),
 )
-def test_wrong_public_parameters_are_named(call: Call, values: list[Any], name: str) -> None:
+def test_wrong_public_parameters_are_named(call, values, name):
     for value in values:
         refused(call, value, name)
 
@@ -219,7 +219,7 @@ WRONG: list[tuple[Call, Any, str]] = [
     WRONG,
     ids=[f"{name}={value!r:.30}" for _, value, name in WRONG],
 )
-def test_wrong_combinations_are_named(call: Call, value: Any, name: str) -> None:
+def test_wrong_combinations_are_named(call, value, name):
     refused(call, value, name)
 
 
@@ -289,28 +289,28 @@ def uses_of(query: Query, mechanisms: list[QueryMechanism]) -> list[Call]:
 
 
 @pytest.mark.parametrize("value", PRIVATE_SCALARS, ids=range(len(PRIVATE_SCALARS)))
-def test_wrong_private_values_are_never_shown(value: Any) -> None:
+def test_wrong_private_values_are_never_shown(value):
     for use in uses_of(RAMP, MECHANISMS):
         keeps_the_secret(use, value)
     keeps_the_secret(lambda x: PlanarLaplace(UNIT, 1).simulate(x, np.random.default_rng(1)), value)
 
 
 @pytest.mark.parametrize("value", PRIVATE_POINTS, ids=range(len(PRIVATE_POINTS)))
-def test_wrong_private_points_are_never_shown(value: Any) -> None:
+def test_wrong_private_points_are_never_shown(value):
     for use in uses_of(BELL, PLANAR):
         keeps_the_secret(use, value)
     keeps_the_secret(lambda x: PlanarLaplace(UNIT, 2).simulate(x, np.random.default_rng(1)), value)
 
 
 @pytest.mark.parametrize("value", TOO_MANY, ids=range(len(TOO_MANY)))
-def test_a_release_is_of_one_point(value: Any) -> None:
+def test_a_release_is_of_one_point(value):
     for mechanism in (*MECHANISMS, *PLANAR):
         if mechanism.query.dimension == 2 and np.shape(value) == (2,):
             continue
         keeps_the_secret(mechanism.release, value)
 
 
-def test_unsupported_combinations_say_what_has_a_proof() -> None:
+def test_unsupported_combinations_say_what_has_a_proof():
     for call, word in (
         (lambda: DebiasedLaplace(RAMP, UNIT), "smoothstep"),
         (lambda: SmoothMechanism(RAMP, UNIT, noise=Laplace()), "LipschitzMechanism"),
@@ -320,7 +320,7 @@ def test_unsupported_combinations_say_what_has_a_proof() -> None:
             call()
 
 
-def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
+def test_nothing_that_is_shown_is_private(fixed_bits):
     """repr, str and state of mechanisms after use, and of what a release works with."""
     source = SeededSource(31_415)
     for mechanism in MECHANISMS + PLANAR:
@@ -343,7 +343,7 @@ def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
     assert "31415" not in f"{source!r} {source!s}"
 
 
-def test_value_types_are_frozen_comparable_and_copyable() -> None:
+def test_value_types_are_frozen_comparable_and_copyable():
     values: list[Any] = [
         UNIT,
         LocalPrivacy(2.0),
@@ -369,7 +369,7 @@ def test_value_types_are_frozen_comparable_and_copyable() -> None:
     assert len(set(values)) == len(values)
 
 
-def test_guarantees_state_their_unit() -> None:
+def test_guarantees_state_their_unit():
     privacy = GeoPrivacy(epsilon=1.5, per=8000, unit="dollar", delta=1e-6, reach=1e5)
     assert str(privacy) == "ε = 1.5 per 8000 dollar, δ = 1e-06, up to 100000 dollar"
     assert str(LocalPrivacy(0.5)) == "ε = 0.5 between any two values"
@@ -382,7 +382,7 @@ def test_guarantees_state_their_unit() -> None:
 
 
 @pytest.mark.parametrize("factor", [1 / 3, 0.1, Fraction(1, 7), 3, 1e-9])
-def test_a_scaled_guarantee_never_owes_an_ulp(factor: Any) -> None:
+def test_a_scaled_guarantee_never_owes_an_ulp(factor):
     """m parts of ε/m spend at most ε, exactly."""
     privacy = GeoPrivacy(epsilon=1.1, per=3.7)
     part = privacy.scaled(factor)
@@ -391,7 +391,7 @@ def test_a_scaled_guarantee_never_owes_an_ulp(factor: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [int, np.float64, np.float32, np.int64, Fraction])
-def test_numbers_of_any_kind_are_numbers(kind: Any) -> None:
+def test_numbers_of_any_kind_are_numbers(kind):
     """A parameter may be any real number; what comes of it does not depend on its type."""
     one = kind(1)
     privacy = GeoPrivacy(one, per=one)
@@ -412,7 +412,7 @@ def test_numbers_of_any_kind_are_numbers(kind: Any) -> None:
 @pytest.mark.parametrize(
     "x", [2**53 + 1, [2**53 + 1], np.int64(2**53 + 1), np.uint64(2**64 - 1), 2**70 + 1]
 )
-def test_a_point_that_no_double_holds_is_refused(x: Any) -> None:
+def test_a_point_that_no_double_holds_is_refused(x):
     """Rounded, two points 1 apart may be 2 apart: ε would double."""
     mechanism = LipschitzMechanism(Threshold(2.0**53, 2.0), UNIT)
     for use in (mechanism.release, mechanism.query.value, mechanism.variance):
@@ -422,7 +422,7 @@ def test_a_point_that_no_double_holds_is_refused(x: Any) -> None:
     assert isinstance(mechanism.release(2**53 + 2, SeededSource(1)), int)
 
 
-def test_a_decimal_point_is_refused_with_what_to_write() -> None:
+def test_a_decimal_point_is_refused_with_what_to_write():
     """Rounded, two of them could lie farther apart than the guarantee knows of."""
     mechanism = LipschitzMechanism(Threshold(0.0, 2.0), UNIT)
     rounded: Any = Decimal("0.1")
@@ -433,12 +433,12 @@ def test_a_decimal_point_is_refused_with_what_to_write() -> None:
 
 
 @pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(2, 3), Decimal("0.1")])
-def test_a_guarantee_is_rounded_to_the_private_side(number: Any) -> None:
+def test_a_guarantee_is_rounded_to_the_private_side(number):
     privacy = GeoPrivacy(number, per=number)
     assert Fraction(privacy.epsilon) <= Fraction(number) <= Fraction(privacy.per)
     assert Fraction(LocalPrivacy(number).epsilon) <= Fraction(number)
 
 
-def test_an_integer_that_no_double_holds_is_no_parameter() -> None:
+def test_an_integer_that_no_double_holds_is_no_parameter():
     with pytest.raises(ParameterError, match="that a double holds exactly"):
         Threshold(at=2**53 + 1, width=2.0)

@@ -157,7 +157,7 @@ def audit(mechanism: VectorSmoothMechanism, **changes: float) -> float:
 @pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", SETS)
-def test_all_reports_together_are_private(name: str, choice: str) -> None:
+def test_all_reports_together_are_private(name, choice):
     for reach in (0.0, math.inf) if choice == "default" else (0.0,):
         mechanism = made(SETS[name](), choice, reach)
         worst = audit(mechanism)
@@ -169,7 +169,7 @@ def test_all_reports_together_are_private(name: str, choice: str) -> None:
 
 @pytest.mark.deep(keep=10)
 @pytest.mark.parametrize("name", SETS)
-def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
+def test_log_density_is_that_of_the_formula(oracles, name):
     """The audits above audit the mechanism: f, B, noise and normalisation from the oracles."""
     mechanism = made(SETS[name](), "default")
     m = mechanism.size
@@ -252,7 +252,7 @@ def brute_force_eta(noise: Noise, size: int, fraction: float) -> float:
     ],
     ids=lambda noise: type(noise).__name__,
 )
-def test_exact_eta(noise: Any, size: int) -> None:
+def test_exact_eta(noise, size):
     for share in (1e-3, 0.1, 0.2):
         expected = brute_force_eta(noise, size, share / size)
         eta = vector_eta(noise, size, share / size, "exact")
@@ -260,7 +260,7 @@ def test_exact_eta(noise: Any, size: int) -> None:
         assert eta >= expected * (1 - 2e-4), "more noise than needed"
 
 
-def test_closed_forms_of_eta() -> None:
+def test_closed_forms_of_eta():
     """LaplacePareto: 1 − mβ/φ. PowerLaw: 1 − (m−1)β/φ."""
     for size, beta, phi in ((2, 0.05, 0.31), (7, 0.01, 0.2), (100, 1e-3, 0.45)):
         eta = vector_eta(LaplacePareto(1, phi), size, beta, "exact")
@@ -270,7 +270,7 @@ def test_closed_forms_of_eta() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_paper_eta(size: int) -> None:
+def test_paper_eta(size):
     """ε = mDβ + max_score·η [SGP Cor. 3.2]; D = γ−1 or ν."""
     for noise, scale_cost, max_score in (
         (GeneralizedCauchy(4), 3.0, 3**0.75),
@@ -283,7 +283,7 @@ def test_paper_eta(size: int) -> None:
 
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("size", [2, 3, 4, 10, 100])
-def test_default_noise_has_the_least_variance_of_the_families(size: int) -> None:
+def test_default_noise_has_the_least_variance_of_the_families(size):
     """This is documented for mβ ≤ 0.1 of the rate."""
     for share in (0.01, 0.05, 0.1):
         fraction = share / size
@@ -298,7 +298,7 @@ def test_default_noise_has_the_least_variance_of_the_families(size: int) -> None
             assert other.variance / eta**2 > least
 
 
-def test_one_query_is_the_smooth_mechanism(fixed_bits: Any) -> None:
+def test_one_query_is_the_smooth_mechanism(fixed_bits):
     """The same noise, η, grid, and the same integer for the same bits, refinements included."""
     query = GaussianKernel((3.0, 1.0), 9.0)
     beta = 0.15 * RATE
@@ -318,16 +318,16 @@ def test_one_query_is_the_smooth_mechanism(fixed_bits: Any) -> None:
 class TestControls:
     """What must fail the audit above: each of these was a plausible mistake."""
 
-    def test_noise_scaled_down(self) -> None:
+    def test_noise_scaled_down(self):
         mechanism = made(SETS["one kernel twice"](), "default")
         assert audit(mechanism, eta=mechanism.eta / 0.9) > 1.02 * RATE
 
-    def test_the_eta_of_one_query(self) -> None:
+    def test_the_eta_of_one_query(self):
         mechanism = made(SETS["one kernel twice"](), "student, exact")
         eta = vector_eta(mechanism.noise, 1, mechanism.beta / RATE, "exact") * RATE
         assert audit(mechanism, eta=eta) > 1.05 * RATE
 
-    def test_the_largest_bound_instead_of_the_sum(self) -> None:
+    def test_the_largest_bound_instead_of_the_sum(self):
         mechanism = made(SETS["one kernel twice"](), "default")
         x = path(mechanism)
         bounds = [q.smooth_bound(x, mechanism.beta) for q in mechanism.queries]
@@ -337,21 +337,21 @@ class TestControls:
         scale = np.sum(bounds, axis=0) / mechanism.eta
         assert steepest(x, queries, mechanism.noise, scale) <= RATE * TOLERANCE
 
-    def test_the_cross_for_steps_that_vary_apart(self) -> None:
+    def test_the_cross_for_steps_that_vary_apart(self):
         """η = ε is for ramps: B and f of a smoothstep vary together."""
         mechanism = made(SETS["steps apart"](), "default")
         assert mechanism.frontier is Frontier.RECTANGLE
         assert audit(mechanism) <= RATE * TOLERANCE
         assert audit(mechanism, eta=RATE) > 1.2 * RATE
 
-    def test_ramps_that_overlap_scaled_as_if_apart(self) -> None:
+    def test_ramps_that_overlap_scaled_as_if_apart(self):
         mechanism = made(SETS["chain of ramps"](), "default")
         x = path(mechanism)
         bounds = [q.smooth_bound(x, mechanism.beta) for q in mechanism.queries]
         scale = np.max(bounds, axis=0) / mechanism.eta
         assert steepest(x, list(mechanism.queries), mechanism.noise, scale) > 1.2 * RATE
 
-    def test_beta_not_divided(self) -> None:
+    def test_beta_not_divided(self):
         mechanism = made(SETS["one kernel twice"](), "student, exact")
         x = path(mechanism)
         bound = np.sum([q.smooth_bound(x, 4 * mechanism.beta) for q in mechanism.queries], axis=0)
@@ -361,7 +361,7 @@ class TestControls:
 
 @pytest.mark.parametrize("choice", ["default", "student, exact"])
 @pytest.mark.parametrize("name", SETS)
-def test_moments(oracles: Any, name: str, choice: str) -> None:
+def test_moments(oracles, name, choice):
     mechanism = made(SETS[name](), choice)
     x = np.array([-60.0, -4.4, 0.0, 2.0, 21.0, 90.0])
     with mp.workdps(25):
@@ -383,7 +383,7 @@ def test_moments(oracles: Any, name: str, choice: str) -> None:
 
 
 @pytest.mark.parametrize("reach", [0.0, math.inf])
-def test_the_largest_variance_on_a_line_is_attained(reach: float) -> None:
+def test_the_largest_variance_on_a_line_is_attained(reach):
     """Thresholds and ranges by chance, at places close together around all bands.
 
     Control: the sum of the Lipschitz constants of questions that are never steepest together is
@@ -409,7 +409,7 @@ def test_the_largest_variance_on_a_line_is_attained(reach: float) -> None:
 
 
 @pytest.mark.parametrize("center", [0.0, (0.0, 0.0)])
-def test_the_largest_variance_of_kernels_is_a_bound(center: Any) -> None:
+def test_the_largest_variance_of_kernels_is_a_bound(center):
     """Control: the bound of a kernel that reaches far is 1.6e-6 above its Lipschitz constant."""
     vector = VectorSmoothMechanism([GaussianKernel(center, 1.0)], PRIVACY, reach=math.inf)
     x = np.linspace(0.0, 4.0, 40_001)
@@ -419,7 +419,7 @@ def test_the_largest_variance_of_kernels_is_a_bound(center: Any) -> None:
 
 
 @pytest.mark.deep
-def test_the_largest_variance_in_the_plane_is_attained() -> None:
+def test_the_largest_variance_in_the_plane_is_attained():
     """Questions of every kind by chance, at places closer and closer to the noisiest.
 
     Control: what each attains by itself, summed up, is more than 10 % too large for some.
@@ -450,7 +450,7 @@ def test_the_largest_variance_in_the_plane_is_attained() -> None:
     assert loose >= 3
 
 
-def test_simulated_reports_have_the_law_and_are_independent(oracles: Any) -> None:
+def test_simulated_reports_have_the_law_and_are_independent(oracles):
     """n = 100,000, seed 4, α = 1e-6 for each of the coordinates and for each pair."""
     mechanism = made(SETS["three"](), "default")
     x = np.tile([0.0, 3.0, -15.0, 40.0], 25_000)
@@ -501,7 +501,7 @@ PLANE: list[Query] = [
 
 
 @pytest.mark.parametrize("name", [*SETS, "plane"])
-def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name: str) -> None:
+def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, name):
     queries = PLANE if name == "plane" else SETS[name]()
     mechanism = made(queries, "default")
     m, rng = mechanism.size, random.Random(31)
@@ -520,7 +520,7 @@ def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name
         assert list(released) == expected_integers(oracles, mechanism, x, numerators)
 
 
-def test_far_reach_is_released_too(oracles: Any, fixed_bits: Any) -> None:
+def test_far_reach_is_released_too(oracles, fixed_bits):
     mechanism = made(
         [Threshold(-20.0, 6.0), Threshold(20.0, 9.0, "smoothstep")], "default", math.inf
     )
@@ -532,7 +532,7 @@ def test_far_reach_is_released_too(oracles: Any, fixed_bits: Any) -> None:
         )
 
 
-def test_more_bits_for_one_coordinate_leave_the_others_alone(oracles: Any, fixed_bits: Any) -> None:
+def test_more_bits_for_one_coordinate_leave_the_others_alone(oracles, fixed_bits):
     """U_0 within 2^-128 of 0 needs more bits and saturates; U_1 and U_2 keep theirs."""
     mechanism = made(SETS["three"](), "default")
     others = [random.Random(7).getrandbits(128), random.Random(8).getrandbits(128)]
@@ -546,7 +546,7 @@ def test_more_bits_for_one_coordinate_leave_the_others_alone(oracles: Any, fixed
     assert set(source.draws[3:]) == {64}
 
 
-def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits: Any) -> None:
+def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits):
     mechanism = made(SETS["three"](), "default")
     source = fixed_bits(random.Random(1).getrandbits(2048), 2048)
     seen: list[list[int]] = []
@@ -570,7 +570,7 @@ def slope_of_two(u: Any, ops: Any) -> Any:
     return 1 + 2 * u
 
 
-def test_formulas_of_ones_own() -> None:
+def test_formulas_of_ones_own():
     """Beside queries of the library, values beyond [0, 1] included; also the grid knows those."""
     profile = FormulaProfile(slope_of_two, scale=20.0, extent=1.0)
     queries: list[Query] = [Linear(profile, direction=1.0), GaussianKernel(0.0, 9.0)]
@@ -599,14 +599,14 @@ def total_variances(name: str, m: int, gap: float) -> tuple[float, float]:
     ("m", "g", "linear", "smoothstep"),
     [(4, 3, 5.8, 4.7), (10, 3, 16, 14), (10, 30, 10, 4.5), (30, 100, 30, 13)],
 )
-def test_against_dividing_the_rate(m: int, g: int, linear: float, smoothstep: float) -> None:
+def test_against_dividing_the_rate(m, g, linear, smoothstep):
     """The numbers of the docstring: split variance over the variance together."""
     for name, documented in (("linear", linear), ("smoothstep", smoothstep)):
         together, split = total_variances(name, m, g * m)
         assert split / together == pytest.approx(documented, rel=0.05)
 
 
-def test_one_query_asked_often_is_better_divided() -> None:
+def test_one_query_asked_often_is_better_divided():
     for m in (2, 4, 10):
         query = GaussianKernel(0.0, 2.0)
         privacy = GeoPrivacy(1.0, per=1.0)
@@ -615,7 +615,7 @@ def test_one_query_asked_often_is_better_divided() -> None:
         assert float(together[0] / split) == pytest.approx(1.5, rel=0.05)
 
 
-def test_bad_input_is_refused_by_name() -> None:
+def test_bad_input_is_refused_by_name():
     queries = SETS["ramps"]()
     bad_queries: list[Any] = [None, 3, queries[0], [], (), "queries"]
     for bad in bad_queries:
@@ -662,7 +662,7 @@ class NoQuantile(StudentT):
         raise UnsupportedError(f"{type(self).__name__} has no closed-form quantile")
 
 
-def test_bad_calls_are_refused_by_name() -> None:
+def test_bad_calls_are_refused_by_name():
     mechanism = made(SETS["ramps"](), "default")
     with pytest.raises(ParameterError, match="rng"):
         mechanism.simulate([1.0], 7)  # type: ignore[arg-type]

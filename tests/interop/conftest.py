@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,18 +24,18 @@ EXPECTED = {
 
 
 @pytest.fixture
-def expected() -> dict[str, object]:
+def expected():
     return EXPECTED
 
 
 @pytest.fixture
-def protos() -> Path:
+def protos():
     """The folder with the wire contract, and nothing else of use."""
     return Path(__file__).parents[2] / "proto"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+def server(tmp_path):
     with local_server(tmp_path / "reports.sqlite") as address:
         yield address
 
@@ -52,7 +51,7 @@ def npm(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture(scope="session")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def device(tmp_path_factory):
     """A copy of the package, with what it needs, compiled once in a run."""
     return once(
         tmp_path_factory, "typescript", lambda: compiled(tmp_path_factory.mktemp("typescript"))

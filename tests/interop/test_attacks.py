@@ -545,7 +545,7 @@ def attacks() -> dict[str, Attack]:
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """In memory, where there is such a folder: every life flushes to the disk many times."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
@@ -553,7 +553,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def node(device: Path) -> Iterator[InNode]:
+def node(device):
     with subprocess.Popen(
         ["node", str(device / "build" / "test" / "device.js")],
         stdin=subprocess.PIPE,
@@ -629,7 +629,7 @@ PAGES = Path(__file__).parents[2] / "apps" / "geoveil" / "gateway" / "files"
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InChromium]:
+def chromium(tmp_path_factory):
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("Chromium is left out: install it, on Debian by 'apt-get install chromium'")
@@ -657,7 +657,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InChromium]:
 
 
 @pytest.fixture(params=["python", "node", "chromium"])
-def client(request: pytest.FixtureRequest) -> Device:
+def client(request):
     found: Device = (
         InPython() if request.param == "python" else request.getfixturevalue(request.param)
     )
@@ -674,14 +674,14 @@ def _lost(device: Device, folder: Path, names: Iterator[str]) -> dict[str, list[
 
 
 @pytest.mark.deep
-def test_a_hostile_server_gets_nothing(client: Device, tmp_path: Path) -> None:
+def test_a_hostile_server_gets_nothing(client, tmp_path):
     of_python = isinstance(client, InPython)
     names = (name for name, attack in attacks().items() if not (of_python and attack.web_only))
     assert _lost(client, tmp_path, names) == {}
 
 
 @pytest.mark.deep
-def test_a_bomb_is_not_unpacked(client: Device, tmp_path: Path) -> None:
+def test_a_bomb_is_not_unpacked(client, tmp_path):
     """Beyond what an answer can be nothing is read, which takes longer than there is time for."""
     if isinstance(client, InPython):
         pytest.skip("there is no such door for it")
@@ -692,7 +692,7 @@ def test_a_bomb_is_not_unpacked(client: Device, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_hostile_campaigns_of_the_vectors(client: Device, tmp_path: Path) -> None:
+def test_hostile_campaigns_of_the_vectors(client, tmp_path):
     """All that the published vectors have refused, to one person; then the sound one."""
     path = Path(__file__).parents[2] / "proto" / "vectors" / "campaigns.json"
     told = json.loads(path.read_text())["campaigns"]
@@ -711,7 +711,7 @@ def test_hostile_campaigns_of_the_vectors(client: Device, tmp_path: Path) -> Non
 
 
 @pytest.mark.deep
-def test_devices_with_a_fault_are_caught(client: Device, tmp_path: Path) -> None:
+def test_devices_with_a_fault_are_caught(client, tmp_path):
     price = ("a looser price", "odd numbers: privacy__epsilon", "a second draw in the next period")
     lost = _lost(Believing(client), tmp_path / "believing", iter(price))
     assert set(lost) == set(price)
@@ -731,7 +731,7 @@ def test_devices_with_a_fault_are_caught(client: Device, tmp_path: Path) -> None
         "document.body.append('54,321.625')",
     ],
 )
-def test_a_page_that_tells_is_caught(chromium: InChromium, tmp_path: Path, leak: str) -> None:
+def test_a_page_that_tells_is_caught(chromium, tmp_path, leak):
     chromium.page.evaluate(leak)
     found = won(chromium, attacks()["none, as a control"], tmp_path)
     chromium.page.evaluate("() => { localStorage.clear(); document.body.textContent = ''; }")

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -106,7 +105,7 @@ onmessage = async ({ data }) => postMessage(await takePart(...data));
 
 
 @pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Any]:
+async def context(tmp_path):
     """A browser with pages of another origin than the server's."""
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -136,7 +135,7 @@ async def context(tmp_path: Path) -> AsyncIterator[Any]:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Any]:
+async def server(tmp_path):
     """A server with a survey and a form, and what tells how many reports it has counted of both."""
     now = datetime.now(UTC)
     dates: dict[str, Any] = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
@@ -202,7 +201,7 @@ async def _page(context: Any) -> Any:
 
 
 @pytest.mark.deep
-async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context: Any, server: Any) -> None:
+async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context, server):
     address, counted = server
     people = [
         (step, asked, f"person {asked} {step} {i}")
@@ -227,7 +226,7 @@ async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context: Any, se
 
 
 @pytest.mark.deep
-async def test_tabs_and_a_worker_that_race_draw_once(context: Any, server: Any) -> None:
+async def test_tabs_and_a_worker_that_race_draw_once(context, server):
     address, counted = server
     first, second = await _page(context), await _page(context)
     worker = """(given) => new Promise((resolve) => {
@@ -249,9 +248,7 @@ async def test_tabs_and_a_worker_that_race_draw_once(context: Any, server: Any) 
 
 
 @pytest.mark.deep
-async def test_a_tab_behind_a_relay_of_another_origin_is_counted_once(
-    context: Any, server: Any
-) -> None:
+async def test_a_tab_behind_a_relay_of_another_origin_is_counted_once(context, server):
     address, counted = server
     with running(relay := Relay(("127.0.0.1", 0), address)):
         way = {"relay": f"http://127.0.0.1:{relay.server_port}", "operator": str(OPERATOR.public)}

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +16,7 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def stubs(tmp_path: Path, protos: Path) -> Path:
+def stubs(tmp_path, protos):
     """A folder of generated code, whose package hides the installed one."""
     folder = tmp_path / "stubs"
     folder.mkdir()
@@ -31,9 +30,7 @@ def stubs(tmp_path: Path, protos: Path) -> Path:
 
 
 @pytest.mark.deep(rest=6)
-def test_a_client_from_the_contract_alone(
-    server: str, stubs: Path, expected: dict[str, Any]
-) -> None:
+def test_a_client_from_the_contract_alone(server, stubs, expected):
     client = Path(__file__).with_name("raw_client.py")
     done = subprocess.run(
         [sys.executable, str(client), server, str(stubs)],

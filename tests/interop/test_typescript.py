@@ -44,7 +44,7 @@ from .conftest import PATIENCE_S, ROOT, npm
 
 
 @pytest.mark.deep
-def test_the_device_in_typescript(device: Path) -> None:
+def test_the_device_in_typescript(device):
     done = npm(device, "run", "unit")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# fail 0" in done.stdout
@@ -68,7 +68,7 @@ def test_the_device_in_typescript(device: Path) -> None:
 
 
 @pytest.mark.deep(keep=0, rest=0)
-def test_a_hundred_thousand_logarithms_are_those_of_python(device: Path) -> None:
+def test_a_hundred_thousand_logarithms_are_those_of_python(device):
     """Logarithms agree over all magnitudes, near 1 and near each other, whatever V8 does."""
     draw, scale = Random(35), LogScale(1e-50)
     values = [math.exp(draw.uniform(-110, 110)) for _ in range(60_000)]
@@ -93,7 +93,7 @@ def test_a_hundred_thousand_logarithms_are_those_of_python(device: Path) -> None
 
 
 @pytest.mark.deep
-def test_generated_messages_have_not_drifted(device: Path, tmp_path: Path) -> None:
+def test_generated_messages_have_not_drifted(device, tmp_path):
     script = ROOT / "client" / "typescript" / "messages.sh"
     subprocess.run(
         ["bash", str(script), str(tmp_path)],
@@ -106,7 +106,7 @@ def test_generated_messages_have_not_drifted(device: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.deep
-async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Path) -> None:
+async def test_devices_in_typescript_are_counted_once(device, tmp_path):
     """Every kind of campaign, through the gateway; the first answer of each is lost."""
     now = datetime.now(UTC)
     dates = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
@@ -210,7 +210,7 @@ async def test_a_device_behind_a_relay_that_is_killed_gets_one_token_and_is_coun
 
 
 @pytest.mark.deep
-def test_bundle_has_not_drifted(device: Path) -> None:
+def test_bundle_has_not_drifted(device):
     pages = Path("apps") / "geoveil" / "gateway" / "files"
     done = npm(device, "run", "bundle")
     assert done.returncode == 0, done.stderr

@@ -60,13 +60,13 @@ ROWS: dict[str, Row] = {
 
 
 @pytest.fixture(params=list(ROWS))
-def row(request: pytest.FixtureRequest) -> Row:
+def row(request):
     """How to make one mechanism, and scores for it."""
     return ROWS[request.param]
 
 
 @pytest.fixture(params=[name for name in ROWS if not name.startswith("smooth")])
-def light_row(request: pytest.FixtureRequest) -> Row:
+def light_row(request):
     """How to make one whose noise has an exponential tail, at any ε that a double can state."""
     return ROWS[request.param]
 
@@ -84,6 +84,6 @@ def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="session")
-def p_value() -> Callable[[np.ndarray, np.ndarray], float]:
+def p_value():
     """Pearson's test of counts against probabilities."""
     return chi_square_p

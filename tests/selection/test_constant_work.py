@@ -78,7 +78,7 @@ def scores_of(make_scores: Any, mechanism: Any, shape: str) -> Any:
     return make_scores(SHAPES[shape])
 
 
-def test_the_work_does_not_depend_on_the_scores(light_row: Any) -> None:
+def test_the_work_does_not_depend_on_the_scores(light_row):
     make, make_scores = light_row
     mechanism = make(0.8)
     cases = [scores_of(make_scores, mechanism, shape) for shape in SHAPES]
@@ -88,7 +88,7 @@ def test_the_work_does_not_depend_on_the_scores(light_row: Any) -> None:
         assert len(found) == 1, found
 
 
-def test_nor_does_that_of_a_lead() -> None:
+def test_nor_does_that_of_a_lead():
     for noise in ("exponential", "laplace", "gumbel"):
         mechanism = ReportNoisyMax(0.8, 1.0, noise)
         mechanism.select(SHAPES["equal"], Counted(1), gap=True)
@@ -99,7 +99,7 @@ def test_nor_does_that_of_a_lead() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"shifted": True}, {"replace": True}])
-def test_a_table_is_gone_through_to_its_end(settings: Any) -> None:
+def test_a_table_is_gone_through_to_its_end(settings):
     """Utilities that a first change reaches, and that none of 30 does."""
     mechanism = LocalDampening(0.8, 1.5, **settings)
     table = np.sort(np.random.default_rng(2).random((30, OUTCOMES)), axis=0)
@@ -117,9 +117,7 @@ def test_a_table_is_gone_through_to_its_end(settings: Any) -> None:
         lambda: SmoothNoisyMax(1.0, OUTCOMES, HalfStudentT(3.0)),
     ],
 )
-def test_noise_without_a_formula_is_compared_for_as_many_outcomes(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_without_a_formula_is_compared_for_as_many_outcomes(make, monkeypatch):
     """Four balls a draw, whatever the scores; of 300 draws at most 2 need a fifth."""
     mechanism = make()
     evaluated = 0
@@ -145,7 +143,7 @@ def test_noise_without_a_formula_is_compared_for_as_many_outcomes(
     assert more <= 2
 
 
-def test_coins_in_random_order_are_told_apart() -> None:
+def test_coins_in_random_order_are_told_apart():
     """The control: permute-and-flip as it is defined stops at the first heads."""
 
     def flip(values: np.ndarray, source: RandomSource) -> int:

@@ -33,7 +33,7 @@ def counts_of(mechanism: Any, scores: Any, draws: Any, seed: Any) -> Any:
     )
 
 
-def test_probabilities_add_up_to_one(row: Any) -> None:
+def test_probabilities_add_up_to_one(row):
     make, scores = row
     for values in ([0.0], [1.0, 1.0], UTILITIES, np.sin(np.arange(50.0)) * 9):
         p = make(1.3).probabilities(scores(values))
@@ -44,7 +44,7 @@ def test_probabilities_add_up_to_one(row: Any) -> None:
 
 
 @pytest.mark.deep
-def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
+def test_draws_have_the_probabilities(row, p_value):
     make, scores = row
     known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
     counts = counts_of(make(0.7), known, DRAWS, seed=20)
@@ -52,21 +52,21 @@ def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
 
 
 @pytest.mark.deep(keep=1)
-def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any) -> None:
+def test_draws_with_noise_of_another_scale_are_told_apart(row, p_value):
     make, scores = row
     known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
     counts = counts_of(make(0.7), known, DRAWS, seed=21)
     assert p_value(counts, make(0.7 / SCALE_TOO_SMALL).probabilities(known)) < ALPHA
 
 
-def test_a_sole_outcome_is_certain(row: Any) -> None:
+def test_a_sole_outcome_is_certain(row):
     make, scores = row
     known = scores([4.0])
     assert make(1.0).probabilities(known) == pytest.approx([1.0], abs=1e-15)
     assert make(1.0).select(known, SeededSource(3)) == 0
 
 
-def test_ties_share_alike(row: Any) -> None:
+def test_ties_share_alike(row):
     make, scores = row
     known = scores([2.0, 2.0, 2.0])
     if isinstance(known, LocalUtilities):  # a tie is one of sensitivities as well
@@ -75,7 +75,7 @@ def test_ties_share_alike(row: Any) -> None:
     assert {make(0.8).select(known, SeededSource(seed)) for seed in range(60)} == {0, 1, 2}
 
 
-def test_a_huge_gap_decides(light_row: Any) -> None:
+def test_a_huge_gap_decides(light_row):
     make, scores = light_row
     known = scores([0.0, 1e15, 3.0])
     p = make(1.0).probabilities(known)
@@ -85,7 +85,7 @@ def test_a_huge_gap_decides(light_row: Any) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-50, 1e-12, 1e12, 1e50])
-def test_extreme_guarantees_have_their_limits(light_row: Any, epsilon: Any) -> None:
+def test_extreme_guarantees_have_their_limits(light_row, epsilon):
     make, scores = light_row
     known = scores([0.0, 5.0, 1.0])
     p = make(epsilon).probabilities(known)
@@ -95,7 +95,7 @@ def test_extreme_guarantees_have_their_limits(light_row: Any, epsilon: Any) -> N
 
 
 @pytest.mark.parametrize("gap", [1e6, 1e9])
-def test_a_heavy_tail_forgives_a_huge_gap_by_a_power(gap: float) -> None:
+def test_a_heavy_tail_forgives_a_huge_gap_by_a_power(gap):
     """With noise 1/(1+z⁴) it is the third power: a thousandfold gap has 1e-9 of the chance."""
     mechanism = SmoothPrivateSelection(1.0, 3)
     lost = [
@@ -106,7 +106,7 @@ def test_a_heavy_tail_forgives_a_huge_gap_by_a_power(gap: float) -> None:
 
 
 @pytest.mark.deep(keep=3)
-def test_ten_thousand_outcomes(row: Any) -> None:
+def test_ten_thousand_outcomes(row):
     make, scores = row
     values = np.random.default_rng(4).normal(size=10_000)
     known = scores(values)
@@ -116,7 +116,7 @@ def test_ten_thousand_outcomes(row: Any) -> None:
     assert 0 <= make(1.0).select(known, SeededSource(6)) < 10_000
 
 
-def test_the_order_of_outcomes_does_not_matter(row: Any) -> None:
+def test_the_order_of_outcomes_does_not_matter(row):
     make, scores = row
     known, turned = scores(UTILITIES[:3]), None
     if isinstance(known, LocalUtilities):
@@ -132,7 +132,7 @@ def test_the_order_of_outcomes_does_not_matter(row: Any) -> None:
     assert q[::-1] == pytest.approx(p, rel=1e-12)
 
 
-def test_the_guarantee_is_stated(row: Any) -> None:
+def test_the_guarantee_is_stated(row):
     make, _ = row
     guarantee = make(1.25).guarantee
     assert guarantee.epsilon == 1.25
@@ -142,7 +142,7 @@ def test_the_guarantee_is_stated(row: Any) -> None:
     assert "ε = 1.25" in str(guarantee)
 
 
-def test_epsilon_is_checked(row: Any) -> None:
+def test_epsilon_is_checked(row):
     make, _ = row
     wrong: list[Any] = [0, -1, math.nan, math.inf, True, "1", None]
     for epsilon in wrong:
@@ -151,27 +151,27 @@ def test_epsilon_is_checked(row: Any) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [-1, math.nan])
-def test_a_guarantee_checks_epsilon(epsilon: Any) -> None:
+def test_a_guarantee_checks_epsilon(epsilon):
     with pytest.raises(ParameterError, match="epsilon"):
         Guarantee(epsilon=epsilon, statement="", source="")
     with pytest.raises(ParameterError, match="delta"):
         Guarantee(epsilon=1, delta=2, statement="", source="")
 
 
-def test_what_is_only_claimed_says_so() -> None:
+def test_what_is_only_claimed_says_so():
     claim = Guarantee(epsilon=1, delta=1e-6, statement="x", source="[y]", proved=False)
     assert str(claim) == "ε = 1, δ = 1e-06 (claimed, not proved): x [y]"
 
 
 @pytest.mark.parametrize("make", [ExponentialMechanism, PermuteAndFlip, ReportNoisyMax])
-def test_smooth_sensitivity_is_refused_with_the_reason(make: Any) -> None:
+def test_smooth_sensitivity_is_refused_with_the_reason(make):
     scores = SmoothUtilities([1.0, 0.0], 0.1, beta=0.2)
     for use in (make(1, 1).probabilities, make(1, 1).select):
         with pytest.raises(UnsupportedError, match=rf"^{make.__name__} .*\[SNM Theorem 7\.2\]"):
             use(scores)
 
 
-def test_the_reason_is_true_as_printed() -> None:
+def test_the_reason_is_true_as_printed():
     """SNM Theorem 7.2: votes 22 and 17, ε = 0.5, S = e^{−jε}: .04 and .10, more than e^ε apart."""
     winner = [1.0, 0.0, 0.0, 0.0, 0.0]
     x, y = (ExponentialMechanism(0.5, math.exp(-j * 0.5)).probabilities(winner) for j in (5, 4))
@@ -182,14 +182,14 @@ def test_the_reason_is_true_as_printed() -> None:
 
 @pytest.mark.parametrize("beta", [1e-3, 0.1, 1.0])
 @pytest.mark.parametrize("make", [ExponentialMechanism, PermuteAndFlip])
-def test_the_reason_is_true_for_every_beta(make: Any, beta: float) -> None:
+def test_the_reason_is_true_for_every_beta(make, beta):
     epsilon, exponent = beta / 10, 600.0
     utilities = [0.0, exponent * 2 / epsilon]
     x, y = (make(epsilon, scale).probabilities(utilities) for scale in (1.0, math.exp(beta)))
     assert math.log(y[0] / x[0]) > 1000 * epsilon
 
 
-def test_scores_of_another_kind_are_refused(row: Any) -> None:
+def test_scores_of_another_kind_are_refused(row):
     make, _ = row
     mechanism = make(1.0)
     others = [Margin(0, 1, 2), LocalUtilities([1.0, 0.0], [[1.0, 1.0]])]
@@ -199,7 +199,7 @@ def test_scores_of_another_kind_are_refused(row: Any) -> None:
                 mechanism.probabilities(scores)
 
 
-def test_a_bare_array_is_utilities() -> None:
+def test_a_bare_array_is_utilities():
     mechanism = ExponentialMechanism(1, 1)
     assert mechanism.probabilities([1, 2]) == pytest.approx(
         mechanism.probabilities(Utilities([1, 2]))
@@ -209,13 +209,13 @@ def test_a_bare_array_is_utilities() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [[1.0, 2.0]], 3.0])
-def test_utilities_have_one_axis(values: Any) -> None:
+def test_utilities_have_one_axis(values):
     with pytest.raises(ParameterError, match="utilities"):
         ReportNoisyMax(1, 1).select(values)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e91, "4711", None])
-def test_a_private_number_is_refused_unseen(value: Any) -> None:
+def test_a_private_number_is_refused_unseen(value):
     with pytest.raises(PrivateValueError) as caught:
         ExponentialMechanism(1, 1).select([4711.25, value])
     assert "4711" not in str(caught.value)
@@ -223,7 +223,7 @@ def test_a_private_number_is_refused_unseen(value: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "4711", [4711.0]])
-def test_a_smooth_sensitivity_is_refused_unseen(bad: Any) -> None:
+def test_a_smooth_sensitivity_is_refused_unseen(bad):
     with pytest.raises(PrivateValueError) as caught:
         SmoothUtilities([1.0], bad, beta=1.0)
     assert "4711" not in str(caught.value)
@@ -231,7 +231,7 @@ def test_a_smooth_sensitivity_is_refused_unseen(bad: Any) -> None:
         SmoothUtilities([1.0], 1.0, beta=0.0)
 
 
-def test_nothing_private_is_shown() -> None:
+def test_nothing_private_is_shown():
     known = [
         Utilities([4711.25]),
         SmoothUtilities([4711.25], 4711.25, beta=0.5),
@@ -242,7 +242,7 @@ def test_nothing_private_is_shown() -> None:
         assert "4711" not in repr(scores) + str(scores)
 
 
-def test_scores_keep_a_copy_of_their_own() -> None:
+def test_scores_keep_a_copy_of_their_own():
     values = np.array([1.0, 2.0])
     scores = Utilities(values)
     values[0] = 9.0
@@ -251,12 +251,12 @@ def test_scores_keep_a_copy_of_their_own() -> None:
         scores.values[0] = 9.0
 
 
-def test_the_source_is_checked(row: Any) -> None:
+def test_the_source_is_checked(row):
     make, scores = row
     with pytest.raises(ParameterError, match="source"):
         make(1.0).select(scores([1.0, 2.0]), np.random.default_rng(1))
 
 
-def test_a_repr_names_the_public_parameters(row: Any) -> None:
+def test_a_repr_names_the_public_parameters(row):
     make, _ = row
     assert "epsilon=0.5" in repr(make(0.5))

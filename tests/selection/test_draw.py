@@ -13,7 +13,7 @@ from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyM
 from geoveil.selection.draws import largest, weighted_index
 
 
-def test_an_index_on_the_edge_takes_more_bits(fixed_bits: Any) -> None:
+def test_an_index_on_the_edge_takes_more_bits(fixed_bits):
     weights = [Fraction(1), Fraction(0), Fraction(2)]
     agree = (1 << 128) // 3
     for more, index in ((0, 0), ((1 << 64) - 1, 2)):
@@ -22,7 +22,7 @@ def test_an_index_on_the_edge_takes_more_bits(fixed_bits: Any) -> None:
         assert drawn == index
 
 
-def test_the_exponential_mechanism_inverts_its_distribution(fixed_bits: Any) -> None:
+def test_the_exponential_mechanism_inverts_its_distribution(fixed_bits):
     u, epsilon = [0.3, -1.75, 2.0, 2.0, 0.1], 1.7
     mechanism = ExponentialMechanism(epsilon, 1.0)
     with mp.workdps(60):
@@ -38,7 +38,7 @@ def test_the_exponential_mechanism_inverts_its_distribution(fixed_bits: Any) -> 
             assert mechanism.select(u, fixed_bits(at << 64 | (rest + 1), 192)) == index + 1
 
 
-def test_noisy_max_compares_the_real_numbers(fixed_bits: Any) -> None:
+def test_noisy_max_compares_the_real_numbers(fixed_bits):
     """U and 1 − U of exponential noise, with the utilities a last place apart, either way."""
     u = 0.6180339887498949
     for larger, other in ((u, 0.618033988749895), (0.618033988749895, u)):
@@ -47,7 +47,7 @@ def test_noisy_max_compares_the_real_numbers(fixed_bits: Any) -> None:
         assert chosen == (0 if larger > other else 1)
 
 
-def test_equal_noise_on_equal_utilities_takes_more_bits(fixed_bits: Any) -> None:
+def test_equal_noise_on_equal_utilities_takes_more_bits(fixed_bits):
     # Both start with the same 128 bits; the first then goes on with 0, the second with 1.
     bits = ((1 << 127) << 128 | 1 << 127) << 128 | ((1 << 64) - 1)
     source = fixed_bits(bits, 384)
@@ -56,7 +56,7 @@ def test_equal_noise_on_equal_utilities_takes_more_bits(fixed_bits: Any) -> None
     assert source.drawn == 384
 
 
-def test_numbers_that_may_be_equal_have_no_largest() -> None:
+def test_numbers_that_may_be_equal_have_no_largest():
     one, wide = BALL.constant(1), BALL.uniform(0, 0)
     assert largest([one, BALL.constant(2)]) == 1
     assert largest([one, wide]) is None
@@ -68,13 +68,13 @@ class Stuck(RandomSource):
         return (1 << count) - 1 if count else 0
 
 
-def test_a_source_that_decides_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_decides_nothing_is_an_error(monkeypatch):
     monkeypatch.setattr(draws, "_MOST_BITS", 1 << 13)
     with pytest.raises(GeoVeilError, match="random source is broken"):
         ExponentialMechanism(1.0, 1.0).select([1.0, 2.0], Stuck())
 
 
-def test_huge_exponents_are_zero_and_no_error(fixed_bits: Any) -> None:
+def test_huge_exponents_are_zero_and_no_error(fixed_bits):
     mechanism = ExponentialMechanism(1e50, 1e-50)
     assert mechanism.select([-1e90, 1e90], fixed_bits(1, 128)) == 1
     # Outcome 1 first, and a U of one half for each coin.

@@ -61,7 +61,7 @@ KEPT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", LOST)
-def test_a_score_that_no_double_holds_is_refused(kind: str) -> None:
+def test_a_score_that_no_double_holds_is_refused(kind):
     values = LOST[kind]
     wide = [[v, v] for v in values]
     for use in (
@@ -83,7 +83,7 @@ def test_a_score_that_no_double_holds_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KEPT)
-def test_a_score_that_a_double_holds_is_kept(kind: str) -> None:
+def test_a_score_that_a_double_holds_is_kept(kind):
     found = Utilities(KEPT[kind]).values.tolist()
     given = [v if isinstance(v, (int, Fraction, Decimal)) else v.item() for v in _list(KEPT[kind])]
     assert [Fraction(v) for v in found] == [Fraction(*v.as_integer_ratio()) for v in given]
@@ -94,7 +94,7 @@ def _list(values: Any) -> list[Any]:
     return [np.float64(v) if type(v) is float else v for v in values]
 
 
-def test_rounded_scores_would_lose_more_than_epsilon() -> None:
+def test_rounded_scores_would_lose_more_than_epsilon():
     """The control: what NumPy makes of two databases whose scores differ by 1."""
     mechanism = PermuteAndFlip(1.0, 1.0, monotone=True)
     x, y = (
@@ -108,7 +108,7 @@ def test_rounded_scores_would_lose_more_than_epsilon() -> None:
 
 
 @pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(2, 3), Decimal("0.1"), 0.3])
-def test_parameters_are_rounded_to_the_private_side(number: Any) -> None:
+def test_parameters_are_rounded_to_the_private_side(number):
     mechanism = PermuteAndFlip(number, sensitivity=number)
     assert Fraction(mechanism.epsilon) <= Fraction(number) <= Fraction(mechanism.sensitivity)
     near = (mechanism.epsilon, mechanism.sensitivity)
@@ -118,7 +118,7 @@ def test_parameters_are_rounded_to_the_private_side(number: Any) -> None:
     assert Fraction(SmoothUtilities([0.0], 1.0, beta=number).beta) >= Fraction(number)
 
 
-def test_an_integer_parameter_that_no_double_holds_is_refused() -> None:
+def test_an_integer_parameter_that_no_double_holds_is_refused():
     with pytest.raises(ParameterError, match=r"sensitivity must be .* that a double holds exactly"):
         PermuteAndFlip(1.0, sensitivity=BIG)
 
@@ -128,7 +128,7 @@ def test_an_integer_parameter_that_no_double_holds_is_refused() -> None:
 VOTES = {"bus": 22, "tram": 8, "bicycle": 17}
 
 
-def test_a_dict_is_answered_by_its_keys() -> None:
+def test_a_dict_is_answered_by_its_keys():
     mechanism = PermuteAndFlip(0.3, 1.0)
     bare = list(VOTES.values())
     for seed in range(20):
@@ -146,7 +146,7 @@ def test_a_dict_is_answered_by_its_keys() -> None:
     assert lead.steps == unnamed.steps
 
 
-def test_a_dict_without_a_key_or_for_another_kind_is_refused() -> None:
+def test_a_dict_without_a_key_or_for_another_kind_is_refused():
     with pytest.raises(ParameterError, match="utilities"):
         PermuteAndFlip(1.0, 1.0).select({})
     with pytest.raises(ParameterError, match="scores must be Margin"):
@@ -158,7 +158,7 @@ def test_a_dict_without_a_key_or_for_another_kind_is_refused() -> None:
 # Margins of counts
 
 
-def test_the_margin_of_counts_is_public() -> None:
+def test_the_margin_of_counts_is_public():
     margin = count_margin(list(VOTES.values()))
     assert (margin.winner, margin.margin, margin.outcomes) == (0, 6, 3)
     assert count_margin(np.array([3.0, 5.0])).margin == 2
@@ -168,17 +168,17 @@ def test_the_margin_of_counts_is_public() -> None:
 @pytest.mark.parametrize(
     "counts", [[22.7, 3], [BIG, 3], [-1, 3], [[1, 2]], 5, ["1", "2"], [True, False], [math.nan, 1]]
 )
-def test_what_is_no_count_is_refused_unseen(counts: Any) -> None:
+def test_what_is_no_count_is_refused_unseen(counts):
     with pytest.raises((PrivateValueError, ParameterError)) as caught:
         count_margin(counts)
     assert "22" not in str(caught.value)
 
 
-def test_no_count_is_a_parameter_error() -> None:
+def test_no_count_is_a_parameter_error():
     with pytest.raises(ParameterError, match="counts"):
         count_margin([])
 
 
-def test_a_margin_has_at_most_as_many_outcomes_as_a_double_counts() -> None:
+def test_a_margin_has_at_most_as_many_outcomes_as_a_double_counts():
     with pytest.raises(ParameterError, match="outcomes"):
         Margin(0, 1, 2**53 + 1)

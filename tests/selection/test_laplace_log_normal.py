@@ -41,7 +41,7 @@ def transform(sigma: float, t: float, power: int) -> arb:
 @pytest.mark.deep
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("t", [1e-12, 1e-3, 0.7, 9.0, 1e4, 1e9])
-def test_survival_density_and_score_are_their_integrals(sigma: float, t: float) -> None:
+def test_survival_density_and_score_are_their_integrals(sigma, t):
     noise, exact = LaplaceLogNormal(sigma), [transform(sigma, t, k) for k in range(3)]
     if exact[0] < 1e-280:
         assert noise.survival(t) < 1e-270
@@ -52,7 +52,7 @@ def test_survival_density_and_score_are_their_integrals(sigma: float, t: float) 
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-def test_the_score_falls_from_what_a_shift_costs(sigma: float) -> None:
+def test_the_score_falls_from_what_a_shift_costs(sigma):
     noise = LaplaceLogNormal(sigma)
     score = noise.score(np.geomspace(1e-15, 1e15, 400))
     assert (np.diff(score) <= 1e-10 * score[0]).all()
@@ -60,7 +60,7 @@ def test_the_score_falls_from_what_a_shift_costs(sigma: float) -> None:
     assert noise.max_score == pytest.approx(math.exp(1.5 * sigma**2), rel=1e-15)
 
 
-def test_moments_are_those_of_the_product() -> None:
+def test_moments_are_those_of_the_product():
     noise = LaplaceLogNormal(0.5)
     assert noise.variance == pytest.approx(2 * math.exp(0.5), rel=1e-14)
     assert noise.absolute_moment(2) == pytest.approx(noise.variance, rel=1e-14)
@@ -70,7 +70,7 @@ def test_moments_are_those_of_the_product() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (0.9, False)])
-def test_exact_noise_has_its_distribution(factor: float, agrees: bool) -> None:
+def test_exact_noise_has_its_distribution(factor, agrees):
     # 4,000 draws, seed 3; alpha = 1e-6, and the control is beyond it.
     noise, source = LaplaceLogNormal(1.0), SeededSource(3)
     with working_precision(160):
@@ -81,7 +81,7 @@ def test_exact_noise_has_its_distribution(factor: float, agrees: bool) -> None:
     assert (p > 1e-6) == agrees
 
 
-def test_more_bits_narrow_the_noise_down() -> None:
+def test_more_bits_narrow_the_noise_down():
     noise, uniform = LaplaceLogNormal(1.0), LazyUniform(SeededSource(4))
     with working_precision(400):
         first = noise.ball_noise(uniform)
@@ -91,7 +91,7 @@ def test_more_bits_narrow_the_noise_down() -> None:
         assert second.rad() < first.rad() / 1000
 
 
-def test_it_has_no_quantile() -> None:
+def test_it_has_no_quantile():
     with pytest.raises(UnsupportedError, match="product"):
         LaplaceLogNormal(1.0).ppf(0.3)
     for sigma in (0.0, 3.0, math.nan):
@@ -126,7 +126,7 @@ def neighbours(m: SmoothPrivateSelection, outcomes: int, growth: float) -> list[
 @pytest.mark.deep
 @pytest.mark.parametrize("outcomes", [2, 10, 100])
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
-def test_no_pair_exceeds_epsilon_and_delta(outcomes: int, sigma: float) -> None:
+def test_no_pair_exceeds_epsilon_and_delta(outcomes, sigma):
     m = SmoothPrivateSelection(1.0, outcomes, LaplaceLogNormal(sigma), delta=DELTA)
     assert m.guarantee.epsilon <= 1.0
     assert m.guarantee.epsilon == pytest.approx(1.0, rel=1e-12)
@@ -139,7 +139,7 @@ def test_no_pair_exceeds_epsilon_and_delta(outcomes: int, sigma: float) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_too_fast_a_change_of_scale_is_found_out() -> None:
+def test_too_fast_a_change_of_scale_is_found_out():
     """The control: sensitivities that differ by more than e^β."""
     m = SmoothPrivateSelection(0.5, 2, LaplaceLogNormal(0.5), delta=1e-6)
     worst = 0.0
@@ -149,7 +149,7 @@ def test_too_fast_a_change_of_scale_is_found_out() -> None:
     assert worst > 1e-3
 
 
-def test_without_delta_the_log_ratio_has_no_bound() -> None:
+def test_without_delta_the_log_ratio_has_no_bound():
     m = SmoothPrivateSelection(1.0, 2, LaplaceLogNormal(0.5), delta=DELTA)
     ratios = []
     for gap in (1e3, 1e5, 1e7):
@@ -162,7 +162,7 @@ def test_without_delta_the_log_ratio_has_no_bound() -> None:
 
 
 @pytest.mark.parametrize("outcomes", [1, 7, 1000])
-def test_the_price_grows_with_the_root_of_the_outcomes(outcomes: int) -> None:
+def test_the_price_grows_with_the_root_of_the_outcomes(outcomes):
     price = LogNormalScaleCost(0.8)
     beta, shift = 0.01, 0.01 * math.sqrt(outcomes) / 0.8
     expected = shift**2 / 2 + shift * math.sqrt(2 * math.log(1e5))
@@ -174,13 +174,13 @@ def test_the_price_grows_with_the_root_of_the_outcomes(outcomes: int) -> None:
     assert mp.erfc(z / mp.sqrt(2)) / 2 <= 1e-5
 
 
-def test_delta_is_asked_for() -> None:
+def test_delta_is_asked_for():
     for delta in (0.0, 0.7):
         with pytest.raises(ParameterError, match="delta"):
             SmoothPrivateSelection(1.0, 2, LaplaceLogNormal(), delta=delta)
 
 
-def test_published_is_one_variable_and_says_so() -> None:
+def test_published_is_one_variable_and_says_so():
     """[SNM Corollary 4.5]: ε = e^{3σ²/2} α + β/σ is half of ε² in zCDP, for one variable."""
     with pytest.warns(PublishedCalibrationWarning, match="not proved"):
         m = SmoothNoisyMax(1.0, 10, LaplaceLogNormal(0.5), calibration="published", delta=1e-5)
@@ -190,5 +190,5 @@ def test_published_is_one_variable_and_says_so() -> None:
     assert m.guarantee.source == "[proof: docs/selection.md]"
 
 
-def test_laplace_has_a_price_of_its_own() -> None:
+def test_laplace_has_a_price_of_its_own():
     assert type(scale_cost_of(Laplace())).__name__ == "LaplaceScaleCost"

@@ -31,7 +31,7 @@ def by_definition(u: Any, delta: Any, end: Any) -> Any:
     return (Fraction(u) - b(i)) / (b(i + 1) - b(i)) + i
 
 
-def test_example_3_9() -> None:
+def test_example_3_9():
     """D = 1.7, weight 5.47, probabilities .32 and .06; exponential mechanism .22 and .09."""
     mechanism = LocalDampening(2.0, 7.5)
     scores = LocalUtilities(SCORES, [[3.0] * 8, [5.0] * 8])
@@ -45,7 +45,7 @@ def test_example_3_9() -> None:
     assert p.round(3).tolist() == [0.221] * 2 + [0.093] * 6
 
 
-def test_example_4_2_is_not_what_the_paper_prints() -> None:
+def test_example_4_2_is_not_what_the_paper_prints():
     """D = −1/6 and −2, weights .846 and .135, probabilities .338 and .054.
 
     Printed are 0.1 and −2, weights .44 and .13, probabilities .472 and .0046, which do not add up
@@ -61,7 +61,7 @@ def test_example_4_2_is_not_what_the_paper_prints() -> None:
     assert round(printed, 4) == 0.9716
 
 
-def test_example_4_1_inverts_and_replacement_does_not() -> None:
+def test_example_4_1_inverts_and_replacement_does_not():
     scores = LocalUtilities([3.0, 4.0], [[1.0, 4.0], [2.0, 4.0]])
     assert LocalDampening(1.0, 4.0).dampened(scores).tolist() == [2.0, 1.0]
     replaced = LocalDampening(1.0, 4.0, replace=True).dampened(scores)
@@ -70,7 +70,7 @@ def test_example_4_1_inverts_and_replacement_does_not() -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(6))
-def test_dampening_is_the_definition(seed: int) -> None:
+def test_dampening_is_the_definition(seed):
     rng = np.random.default_rng(seed)
     table = np.sort(rng.integers(1, 40, size=(5, 7)) / 8, axis=0)
     values = np.append(rng.integers(-90, 90, size=6) / 4, 0.0)
@@ -85,7 +85,7 @@ def test_dampening_is_the_definition(seed: int) -> None:
             assert ball.rad() < 1e-50
 
 
-def test_a_knot_is_enclosed_though_no_comparison_decides_it() -> None:
+def test_a_knot_is_enclosed_though_no_comparison_decides_it():
     # b(3) = 0.1 + 0.1 + 0.1 of doubles is no double: at few bits the ball holds it and its like.
     u = float(sum([Fraction(0.1)] * 2, Fraction(0)))
     scores = LocalUtilities([u, math.nextafter(u, 1)], np.full((3, 2), 0.1))
@@ -95,7 +95,7 @@ def test_a_knot_is_enclosed_though_no_comparison_decides_it() -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_shifted_dampening_is_the_limit(replace: bool) -> None:
+def test_shifted_dampening_is_the_limit(replace):
     rng = np.random.default_rng(7)
     values, table = rng.normal(size=6) * 4, np.sort(rng.random((4, 6)) * 3, axis=0)
     limit = LocalDampening(1.5, 3.0, shifted=True, replace=replace)
@@ -109,7 +109,7 @@ def test_shifted_dampening_is_the_limit(replace: bool) -> None:
     assert np.abs(near - expected).max() > 1e-3
 
 
-def test_functions_and_tables_agree() -> None:
+def test_functions_and_tables_agree():
     table = np.array([[1.0, 2.0], [1.5, 2.5], [3.0, 3.0]])
     for shifted in (False, True):
         mechanism = LocalDampening(1.0, 3.0, shifted=shifted)
@@ -122,7 +122,7 @@ def test_functions_and_tables_agree() -> None:
     assert free.dampened(LocalUtilities([6.0, 0.0], lambda t: [1.0 + t, 1.0])).tolist() == [3.0, 0]
 
 
-def test_the_global_sensitivity_makes_the_exponential_mechanism() -> None:
+def test_the_global_sensitivity_makes_the_exponential_mechanism():
     values = [3.0, -1.0, 0.5]
     for shifted in (False, True):
         p = LocalDampening(1.0, 2.0, shifted=shifted).probabilities(
@@ -171,8 +171,8 @@ def brute_force(utility: Any, values: Any, records: Any, most: Any) -> Any:
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("replace", [False, True])
 def test_no_two_neighbouring_databases_are_told_apart_by_more_than_epsilon(
-    utility: Any, shifted: bool, replace: bool
-) -> None:
+    utility, shifted, replace
+):
     known = brute_force(utility, 3, 4, most=4)
     pairs = list(database_pairs(3, 4, lambda records: known[records]))
     assert admissible(pairs, changes=3)
@@ -184,7 +184,7 @@ def test_no_two_neighbouring_databases_are_told_apart_by_more_than_epsilon(
 
 
 @pytest.mark.deep(keep=0)
-def test_the_local_sensitivity_alone_is_not_admissible_and_costs_more() -> None:
+def test_the_local_sensitivity_alone_is_not_admissible_and_costs_more():
     """The control: δ(x, t, ·) = LS(x, 0, ·) for all t forgets that neighbours differ."""
     known = brute_force(lambda records: squares(records) + 20, 3, 4, most=0)
     constant = {
@@ -199,19 +199,19 @@ def test_the_local_sensitivity_alone_is_not_admissible_and_costs_more() -> None:
 @pytest.mark.parametrize(
     "table", [[[2.0, 1.0], [1.0, 1.0]], [[-1.0, 1.0]], [[math.nan, 1.0]], [[4711.0, "x"]]]
 )
-def test_a_table_that_cannot_be_admissible_is_refused_unseen(table: Any) -> None:
+def test_a_table_that_cannot_be_admissible_is_refused_unseen(table):
     with pytest.raises(PrivateValueError) as caught:
         LocalUtilities([1.0, 2.0], table)
     assert "4711" not in str(caught.value)
 
 
 @pytest.mark.parametrize("table", [[1.0, 1.0], [[1.0, 1.0, 1.0]], 1.0])
-def test_a_table_has_a_row_per_change_and_a_column_per_outcome(table: Any) -> None:
+def test_a_table_has_a_row_per_change_and_a_column_per_outcome(table):
     with pytest.raises(ParameterError, match="sensitivities"):
         LocalUtilities([1.0, 2.0], table)
 
 
-def test_functions_are_checked_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_checked_as_they_are_used(monkeypatch):
     mechanism = LocalDampening(1.0, 5.0)
     with pytest.raises(ParameterError, match=r"sensitivities\(t\)"):
         mechanism.probabilities(LocalUtilities([1.0, 2.0], lambda t: [1.0]))
@@ -222,7 +222,7 @@ def test_functions_are_checked_as_they_are_used(monkeypatch: pytest.MonkeyPatch)
         LocalDampening(1.0).select(LocalUtilities([1.0], lambda t: [0.0]))
 
 
-def test_a_table_needs_a_global_sensitivity() -> None:
+def test_a_table_needs_a_global_sensitivity():
     scores = LocalUtilities([1.0, 9.0], [[2.0, 2.0]])
     with pytest.raises(ParameterError, match="sensitivity"):
         LocalDampening(1.0).probabilities(scores)
@@ -234,11 +234,11 @@ def test_a_table_needs_a_global_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("flag", [{"shifted": 1}, {"replace": "yes"}])
-def test_flags_are_checked(flag: dict[str, Any]) -> None:
+def test_flags_are_checked(flag):
     with pytest.raises(ParameterError, match=next(iter(flag))):
         LocalDampening(1.0, 1.0, **flag)
 
 
-def test_a_smooth_sensitivity_is_no_local_one() -> None:
+def test_a_smooth_sensitivity_is_no_local_one():
     with pytest.raises(ParameterError, match="LocalUtilities"):
         LocalDampening(1.0, 1.0).select(SmoothUtilities([1.0], 1.0, beta=1.0))

@@ -1,7 +1,6 @@
 """Many draws at once: word by word what one draw would be, and what is in doubt goes on."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +55,7 @@ class Scripted(RandomSource):
 
 
 @pytest.mark.deep(keep=4)
-def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
+def test_draws_have_the_probabilities(row, p_value):
     make, scores = row
     known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
     drawn = make(0.7).select_many(known, ROW_DRAWS, SeededSource(20))
@@ -65,7 +64,7 @@ def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
 
 
 @pytest.mark.deep(keep=3)
-def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any) -> None:
+def test_draws_with_noise_of_another_scale_are_told_apart(row, p_value):
     make, scores = row
     known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
     drawn = make(0.7).select_many(known, ROW_DRAWS, SeededSource(21))
@@ -73,20 +72,20 @@ def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any
     assert p_value(counts, make(1.0).probabilities(known)) < ALPHA
 
 
-def test_a_sole_outcome_is_certain(row: Any) -> None:
+def test_a_sole_outcome_is_certain(row):
     make, scores = row
     drawn = make(1.0).select_many(scores([4.0]), 3, SeededSource(3))
     assert drawn.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True])
-def test_how_many_is_checked(row: Any, size: Any) -> None:
+def test_how_many_is_checked(row, size):
     make, scores = row
     with pytest.raises(ParameterError, match="size"):
         make(1.0).select_many(scores([1.0, 2.0]), size)
 
 
-def test_one_draw_does_not_tell_of_the_next(p_value: Any) -> None:
+def test_one_draw_does_not_tell_of_the_next(p_value):
     # Pairs of neighbours in the sequence, seed 5; alpha = 1e-6.
     mechanism = PermuteAndFlip(1.0, 1.0)
     drawn = mechanism.select_many([0.0, 1.0, 0.5], 2 * DRAWS, SeededSource(5))
@@ -95,7 +94,7 @@ def test_one_draw_does_not_tell_of_the_next(p_value: Any) -> None:
     assert p_value(pairs, np.outer(p, p).ravel()) > ALPHA
 
 
-def test_an_index_is_the_one_that_the_same_bits_give_alone() -> None:
+def test_an_index_is_the_one_that_the_same_bits_give_alone():
     def weights() -> list[arb]:
         return [arb(1) / 7, arb(2).sqrt(), arb(3) ** -60, arb(1)]
 
@@ -105,7 +104,7 @@ def test_an_index_is_the_one_that_the_same_bits_give_alone() -> None:
     assert together.tolist() == alone
 
 
-def test_an_argmax_is_the_one_that_the_same_bits_give_alone() -> None:
+def test_an_argmax_is_the_one_that_the_same_bits_give_alone():
     mechanism = SmoothNoisyMax(2.0, 4)
     scores = SmoothUtilities([0.0, 3.0, 2.9, -1e6], 0.5, beta=mechanism.beta)
     words = random_words(SeededSource(7), 2 * 4 * 2_000)
@@ -124,7 +123,7 @@ def test_an_argmax_is_the_one_that_the_same_bits_give_alone() -> None:
 
 
 @pytest.mark.parametrize(("later", "expected"), [(0, 0), ((1 << 64) - 1, 1)])
-def test_a_word_at_an_edge_draws_more_bits(later: int, expected: int) -> None:
+def test_a_word_at_an_edge_draws_more_bits(later, expected):
     """A third is 0.0101…: only the bits that follow tell on which side of it U is."""
 
     def weights() -> list[arb]:
@@ -135,7 +134,7 @@ def test_a_word_at_an_edge_draws_more_bits(later: int, expected: int) -> None:
     assert indices(1, weights, Scripted(THIRD + 1)).tolist() == [1]
 
 
-def test_outcomes_rarer_than_any_word_can_be_drawn() -> None:
+def test_outcomes_rarer_than_any_word_can_be_drawn():
     rare = arb(2) ** -80
     largest = (1 << 64) - 1
     assert indices(1, lambda: [arb(1), rare], Scripted(largest, largest, largest)).tolist() == [1]
@@ -144,7 +143,7 @@ def test_outcomes_rarer_than_any_word_can_be_drawn() -> None:
     assert indices(1, lambda: [rare, arb(1)], Scripted(0, largest)).tolist() == [1]
 
 
-def test_noise_that_is_close_or_unresolved_is_decided_by_balls() -> None:
+def test_noise_that_is_close_or_unresolved_is_decided_by_balls():
     asked: list[list[int]] = []
 
     def decide(places: Sequence[int], uniforms: Sequence[LazyUniform]) -> int:
@@ -168,18 +167,18 @@ def test_noise_that_is_close_or_unresolved_is_decided_by_balls() -> None:
     assert len(asked.pop()) == 2
 
 
-def test_gaps_that_no_double_holds_are_never_bridged() -> None:
+def test_gaps_that_no_double_holds_are_never_bridged():
     drawn = PermuteAndFlip(1e50, 1e-50).select_many([0.0, 1e80], 5, SeededSource(8))
     assert drawn.tolist() == [1] * 5
 
 
-def test_noise_without_a_formula_is_drawn_between_the_nodes_of_a_table() -> None:
+def test_noise_without_a_formula_is_drawn_between_the_nodes_of_a_table():
     mechanism = SmoothNoisyMax(2.0, 2, HalfStudentT(3.0))
     scores = SmoothUtilities([0.0, 1.0], 1e-40, beta=mechanism.beta)
     assert mechanism.select_many(scores, 4, SeededSource(9)).tolist() == [1] * 4
 
 
-def test_an_impossible_weight_is_never_drawn() -> None:
+def test_an_impossible_weight_is_never_drawn():
     known = Margin(2, 2**53, 3)
     assert set(StabilityMechanism(1.0).select_many(known, 50, SeededSource(2)).tolist()) == {2}
     assert ExponentialMechanism(1e40, 1.0).select_many([0.0, 9.0], 5).tolist() == [1] * 5

@@ -65,7 +65,7 @@ GAPS = [
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("gaps", GAPS, ids=len)
-def test_laplace_probabilities_are_those_of_rigorous_integration(gaps: list[float]) -> None:
+def test_laplace_probabilities_are_those_of_rigorous_integration(gaps):
     p = laplace_maximum(np.asarray(gaps))
     with working_precision(100):
         exact = enclosed_laplace_maximum(gaps)
@@ -75,7 +75,7 @@ def test_laplace_probabilities_are_those_of_rigorous_integration(gaps: list[floa
 
 
 @pytest.mark.deep
-def test_laplace_probabilities_of_many_add_up() -> None:
+def test_laplace_probabilities_of_many_add_up():
     rng = np.random.default_rng(1)
     for values in (np.zeros(5_000), rng.normal(size=5_000) * 4, np.arange(5_000.0)):
         p = laplace_maximum(values.max() - values)
@@ -83,13 +83,13 @@ def test_laplace_probabilities_of_many_add_up() -> None:
         assert (np.diff(p[np.argsort(values)]) >= -1e-18).all()
 
 
-def test_equal_laplace_variables_share_alike() -> None:
+def test_equal_laplace_variables_share_alike():
     for m in (2, 3, 100, 10_000):
         assert laplace_maximum(np.zeros(m)) == pytest.approx(np.full(m, 1 / m), rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [2, 5, pytest.param(60, marks=pytest.mark.deep)])
-def test_gumbel_noise_makes_the_exponential_mechanism(m: int) -> None:
+def test_gumbel_noise_makes_the_exponential_mechanism(m):
     values = np.random.default_rng(m).normal(size=m) * 4
     scaled = [0.75 * mp.mpf(v) for v in values]
 
@@ -105,7 +105,7 @@ def test_gumbel_noise_makes_the_exponential_mechanism(m: int) -> None:
 
 
 @pytest.mark.parametrize("noise", DENSITY)
-def test_the_selected_is_the_argmax_of_the_noise_in_the_bits(noise: Any, fixed_bits: Any) -> None:
+def test_the_selected_is_the_argmax_of_the_noise_in_the_bits(noise, fixed_bits):
     """The definition, at 60 digits: noise from the bits, added, the largest and its lead."""
     quantile = {
         "exponential": lambda u: -mp.log(u),
@@ -130,7 +130,7 @@ def test_the_selected_is_the_argmax_of_the_noise_in_the_bits(noise: Any, fixed_b
 
 
 @pytest.mark.parametrize("noise", DENSITY)
-def test_the_grid_of_leads_is_fine_and_public(noise: Any) -> None:
+def test_the_grid_of_leads_is_fine_and_public(noise):
     for epsilon, sensitivity in ((1.0, 1.0), (1e-3, 7.0), (30.0, 1e6)):
         mechanism = ReportNoisyMax(epsilon, sensitivity, noise)
         scale = 2 * sensitivity / epsilon
@@ -161,7 +161,7 @@ LEADS = np.array([0.01, 0.3, 1.0, 2.5, 6.0])
 
 @pytest.mark.deep
 @pytest.mark.parametrize("noise", DENSITY)
-def test_the_lead_costs_no_privacy(noise: Any) -> None:
+def test_the_lead_costs_no_privacy(noise):
     """Densities of (winner, lead) for λ = Δ = 1, that is ε = 2: all changes of 3 utilities."""
     rng = np.random.default_rng(4)
     worst = {False: 0.0, True: 0.0}
@@ -192,7 +192,7 @@ def rival_density(noise: Any, u: Any, winner: Any, w: Any) -> Any:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", DENSITY)
-def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
+def test_each_step_of_the_proof_of_the_lead_holds(noise):
     """Rivals that gain at most P cost e^P of the lead's density, those that lose at most N, e^N.
 
     Changes of any size, so that the runner-up is another one after many of them.
@@ -225,7 +225,7 @@ def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", DENSITY)
-def test_leads_have_their_density(noise: Any, p_value: Any) -> None:
+def test_leads_have_their_density(noise, p_value):
     u, n = [0.0, 0.5, -0.3], 4_000
     mechanism, source = ReportNoisyMax(2.0, 1.0, noise), SeededSource(17)
     found = [mechanism.select(u, source, gap=True) for _ in range(n)]
@@ -242,19 +242,19 @@ def test_leads_have_their_density(noise: Any, p_value: Any) -> None:
     assert p_value(shrunk, cells) < ALPHA
 
 
-def test_a_sole_outcome_has_no_lead() -> None:
+def test_a_sole_outcome_has_no_lead():
     with pytest.raises(ParameterError, match="at least 2"):
         ReportNoisyMax(1.0, 1.0).select([1.0], gap=True)
 
 
 @pytest.mark.parametrize("noise", ["normal", "", None, 1])
-def test_the_noise_is_checked(noise: Any) -> None:
+def test_the_noise_is_checked(noise):
     with pytest.raises(ParameterError, match="noise must be one of 'exponential'"):
         ReportNoisyMax(1.0, 1.0, noise)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, math.nan, math.inf, None, "1"])
-def test_the_sensitivity_is_checked(sensitivity: Any) -> None:
+def test_the_sensitivity_is_checked(sensitivity):
     for make in (ExponentialMechanism, ReportNoisyMax):
         with pytest.raises(ParameterError, match="sensitivity"):
             make(1.0, sensitivity)

@@ -60,12 +60,12 @@ def survival(noise: OneSidedNoise, t: mp.mpf) -> mp.mpf:
 
 
 @pytest.fixture(params=NOISES, ids=repr)
-def noise(request: pytest.FixtureRequest) -> OneSidedNoise:
+def noise(request):
     """Every family, with several parameters."""
     return request.param
 
 
-def test_the_oracle_s_survival_is_the_integral_of_its_density(noise: OneSidedNoise) -> None:
+def test_the_oracle_s_survival_is_the_integral_of_its_density(noise):
     """It is 1 at 0, and falls to 0 as fast as the density says."""
     assert float(survival(noise, mp.mpf(0))) == pytest.approx(1, rel=1e-12)
     assert survival(noise, mp.mpf(10) ** 60) < 1e-29
@@ -74,7 +74,7 @@ def test_the_oracle_s_survival_is_the_integral_of_its_density(noise: OneSidedNoi
         assert float(-slope) == pytest.approx(float(density(noise, mp.mpf(t))), rel=1e-10)
 
 
-def test_density_and_survival_are_those_of_the_definition(noise: OneSidedNoise) -> None:
+def test_density_and_survival_are_those_of_the_definition(noise):
     for t in POINTS:
         assert float(noise.pdf(t)) == pytest.approx(float(density(noise, mp.mpf(t))), rel=1e-12)
         assert float(noise.survival(t)) == pytest.approx(
@@ -82,13 +82,13 @@ def test_density_and_survival_are_those_of_the_definition(noise: OneSidedNoise) 
         )
 
 
-def test_nothing_is_below_zero(noise: OneSidedNoise) -> None:
+def test_nothing_is_below_zero(noise):
     assert noise.survival([-3.0, 0.0]) == pytest.approx([1, 1], rel=1e-12)
     assert noise.pdf([-3.0])[0] == 0
     assert noise.log_cdf([-3.0, 0.0]).tolist() == [-math.inf, -math.inf]
 
 
-def test_the_ball_quantile_inverts_the_distribution(noise: OneSidedNoise) -> None:
+def test_the_ball_quantile_inverts_the_distribution(noise):
     with working_precision(200):
         for p in (1e-6, 0.1, 0.5, 0.75, 0.999, 1 - 1e-9):
             t = noise.quantile(arb(p), BALL)
@@ -98,7 +98,7 @@ def test_the_ball_quantile_inverts_the_distribution(noise: OneSidedNoise) -> Non
 
 
 @pytest.mark.deep(keep=9)
-def test_draws_have_the_distribution_and_others_do_not(noise: OneSidedNoise) -> None:
+def test_draws_have_the_distribution_and_others_do_not(noise):
     # n = 20,000 draws, seed 5; alpha = 1e-6 for the test, and the control must be beyond it.
     draws = noise.sample(np.random.default_rng(5), 20_000)
 
@@ -116,7 +116,7 @@ def quotient(noise: OneSidedNoise, t: mp.mpf) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
 
 
 @pytest.mark.deep(keep=3)
-def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None:
+def test_constants_are_above_the_suprema_and_close(noise):
     grid = [
         *(mp.exp(mp.mpf(y) / 2) for y in range(-5, 13)),
         *(mp.mpf(y) / 16 for y in range(9, 27)),
@@ -149,12 +149,12 @@ def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None
     ],
     ids=repr,
 )
-def test_price_of_the_losers_over_that_of_the_winner(noise: OneSidedNoise, ratio: float) -> None:
+def test_price_of_the_losers_over_that_of_the_winner(noise, ratio):
     assert noise.log_cdf_scale_cost / noise.tail_index == pytest.approx(ratio, abs=6e-5)
     assert noise.log_cdf_scale_cost >= noise.tail_index
 
 
-def test_the_half_cauchy_constant_is_that_of_its_closed_form() -> None:
+def test_the_half_cauchy_constant_is_that_of_its_closed_form():
     def g(t: mp.mpf) -> mp.mpf:
         cdf = 2 / mp.pi * mp.atan(t)
         return 2 * t / mp.pi / (1 + t * t) / (cdf * -mp.log(cdf))
@@ -175,6 +175,6 @@ def test_the_half_cauchy_constant_is_that_of_its_closed_form() -> None:
         (ExponentialPareto, "nu", "3"),
     ],
 )
-def test_parameters_out_of_range_are_refused(family: type, name: str, wrong: object) -> None:
+def test_parameters_out_of_range_are_refused(family, name, wrong):
     with pytest.raises(ParameterError, match=name):
         family(wrong)

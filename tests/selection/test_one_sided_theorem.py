@@ -30,7 +30,7 @@ def defining_integral(r: mp.mpf, outcomes: int) -> mp.mpf:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("outcomes", [2, 3, 7, 50, 1000, 10**6])
-def test_depth_solves_its_defining_equation_and_is_rounded_up(outcomes: int) -> None:
+def test_depth_solves_its_defining_equation_and_is_rounded_up(outcomes):
     r = mp.mpf(tilted_depth(outcomes))
     with mp.workdps(30):
         root = mp.findroot(lambda x: defining_integral(x, outcomes), r)
@@ -51,11 +51,11 @@ def test_depth_solves_its_defining_equation_and_is_rounded_up(outcomes: int) -> 
         (10000, 6.504),
     ],
 )
-def test_depth_has_the_values_of_the_table(outcomes: int, published: float) -> None:
+def test_depth_has_the_values_of_the_table(outcomes, published):
     assert round(tilted_depth(outcomes), 3) == published
 
 
-def test_depth_grows_but_never_beyond_the_logarithm() -> None:
+def test_depth_grows_but_never_beyond_the_logarithm():
     counts = [*range(2, 300), 10**4, 10**6, 10**12]
     depths = [tilted_depth(m) for m in counts]
     assert depths == sorted(depths)
@@ -64,7 +64,7 @@ def test_depth_grows_but_never_beyond_the_logarithm() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.0, True])
-def test_depth_refuses_what_counts_nothing(wrong: object) -> None:
+def test_depth_refuses_what_counts_nothing(wrong):
     with pytest.raises(ParameterError, match="outcomes"):
         tilted_depth(wrong)  # type: ignore[arg-type]
 
@@ -72,9 +72,7 @@ def test_depth_refuses_what_counts_nothing(wrong: object) -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 1 / 3, 17.3])
 @pytest.mark.parametrize("share", [1e-3, 0.3, 0.9])
 @pytest.mark.parametrize("outcomes", [1, 2, 10, 10**5])
-def test_split_never_exceeds_the_budget_and_wastes_nothing(
-    epsilon: float, share: float, outcomes: int
-) -> None:
+def test_split_never_exceeds_the_budget_and_wastes_nothing(epsilon, share, outcomes):
     price = scale_price(ExponentialPareto(1.3), outcomes)
     hazard = 1.0617
     split = split_budget(epsilon, hazard, price, share)
@@ -86,7 +84,7 @@ def test_split_never_exceeds_the_budget_and_wastes_nothing(
     assert split.beta * float(price) == pytest.approx(share * epsilon, rel=1e-12)
 
 
-def test_price_is_the_tail_index_for_two_outcomes_and_grows_as_the_logarithm() -> None:
+def test_price_is_the_tail_index_for_two_outcomes_and_grows_as_the_logarithm():
     noise = ExponentialPareto(2.0)
     assert scale_price(noise, 2) == 2
     assert scale_price(noise, 1000) == Fraction(noise.log_cdf_scale_cost) * Fraction(
@@ -95,7 +93,7 @@ def test_price_is_the_tail_index_for_two_outcomes_and_grows_as_the_logarithm() -
 
 
 @pytest.mark.parametrize("margin", [3, 10, 40])
-def test_best_share_beats_every_other_share(margin: int) -> None:
+def test_best_share_beats_every_other_share(margin):
     price, epsilon = Fraction(5, 2), 1.0
 
     def scale(share: float) -> float:
@@ -107,6 +105,6 @@ def test_best_share_beats_every_other_share(margin: int) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0, 0.5), (math.inf, 0.5), (1, 0), (1, 1)])
-def test_split_refuses_what_is_out_of_range(epsilon: float, share: float) -> None:
+def test_split_refuses_what_is_out_of_range(epsilon, share):
     with pytest.raises(ParameterError):
         split_budget(epsilon, 1.0, Fraction(3), share)

@@ -70,13 +70,13 @@ CASES = [[0.0] * m for m in range(1, 9)] + [
 
 
 @pytest.mark.parametrize("values", [v for v in CASES if len(v) <= 6], ids=len)
-def test_enumeration_of_orders_agrees_with_that_of_predecessors(values: Any) -> None:
+def test_enumeration_of_orders_agrees_with_that_of_predecessors(values):
     q = coins(values, 0.6)
     assert by_permutations(q) == by_predecessors(q)
 
 
 @pytest.mark.parametrize("values", CASES, ids=len)
-def test_permute_and_flip_is_noisy_max_with_exponential_noise(values: Any) -> None:
+def test_permute_and_flip_is_noisy_max_with_exponential_noise(values):
     q = coins(values, 0.6)
     exact = by_predecessors(q)
     assert exact == by_noisy_max(q)
@@ -86,7 +86,7 @@ def test_permute_and_flip_is_noisy_max_with_exponential_noise(values: Any) -> No
         assert mechanism.probabilities(values) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_exponential_mechanism_is_another_one() -> None:
+def test_the_exponential_mechanism_is_another_one():
     """The control: the distance that the test above would see."""
     values = [0.0, 0.5, 3.0]
     p = ExponentialMechanism(1.2, 1.0).probabilities(values)
@@ -96,7 +96,7 @@ def test_the_exponential_mechanism_is_another_one() -> None:
 
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("m", [1, 2, 9, 40, 1_000, 20_000])
-def test_equal_coins_have_a_closed_form(m: int) -> None:
+def test_equal_coins_have_a_closed_form(m):
     """One sure coin and m − 1 coins q: P(best) = (1 − (1 − q)^m)/(m q)."""
     for q in (1.0, 0.5, 1e-3, 1e-9):
         p = first_heads(np.array([1.0] + [q] * (m - 1)))
@@ -106,14 +106,14 @@ def test_equal_coins_have_a_closed_form(m: int) -> None:
         assert p.sum() == pytest.approx(1, abs=2e-13)
 
 
-def test_monotone_utilities_need_half_the_noise() -> None:
+def test_monotone_utilities_need_half_the_noise():
     values = [1.0, 4.0, 4.5]
     assert PermuteAndFlip(1.0, 2.0, monotone=True).probabilities(values) == pytest.approx(
         PermuteAndFlip(2.0, 2.0).probabilities(values)
     )
 
 
-def test_expected_utility_is_never_below_that_of_the_exponential_mechanism() -> None:
+def test_expected_utility_is_never_below_that_of_the_exponential_mechanism():
     """McKenna and Sheldon 2020."""
     rng = np.random.default_rng(8)
     for _ in range(200):

@@ -45,9 +45,7 @@ class CountedSource(SeededSource):
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_draws_have_the_stated_probabilities(
-    name: str, p_value: Callable[[np.ndarray, np.ndarray], float]
-) -> None:
+def test_draws_have_the_stated_probabilities(name, p_value):
     # 1,500 draws, seed 3; alpha = 1e-6, and the control is beyond it.
     mechanism, source = MECHANISMS[name](), SeededSource(3)
     scores = SmoothUtilities([0.0, 4.0, 4.0, 9.0, -2.0, 6.0], 0.5, beta=mechanism.beta)
@@ -58,7 +56,7 @@ def test_draws_have_the_stated_probabilities(
     assert p_value(counts, mechanism.probabilities(doubled)) < 1e-6
 
 
-def test_ten_thousand_outcomes_are_few_in_balls() -> None:
+def test_ten_thousand_outcomes_are_few_in_balls():
     mechanism = SmoothNoisyMax(1.0, 10_000, HalfStudentT(3.0))
     utilities = np.random.default_rng(1).normal(size=10_000)
     source = CountedSource(1)
@@ -83,13 +81,13 @@ class Replayed(RandomSource):
         return self.words.pop(0) % (1 << count)
 
 
-def test_a_tie_of_the_first_bits_is_decided_by_more() -> None:
+def test_a_tie_of_the_first_bits_is_decided_by_more():
     source = Replayed([7, 7, 1, 4])
     assert exact_argmax([0.0, 0.0], lambda: arb(1), by_quantile(uniform), uniforms(2, source)) == 1
     assert not source.words
 
 
-def test_a_lead_below_the_last_bit_is_seen() -> None:
+def test_a_lead_below_the_last_bit_is_seen():
     # U_0 leads by 2^-128, the utility of 1 by a little less or a little more.
     step = 2.0**-128
     for lead, expected in ((0.25 * step, 0), (3.75 * step, 1)):
@@ -100,7 +98,7 @@ def test_a_lead_below_the_last_bit_is_seen() -> None:
         )
 
 
-def test_a_source_that_never_decides_is_reported() -> None:
+def test_a_source_that_never_decides_is_reported():
     class Stuck(RandomSource):
         def bits(self, count: int) -> int:
             return 0
@@ -109,6 +107,6 @@ def test_a_source_that_never_decides_is_reported() -> None:
         exact_argmax([0.0, 0.0], lambda: arb(1), by_quantile(uniform), uniforms(2, Stuck()))
 
 
-def test_a_mechanism_is_one_of_the_contract() -> None:
+def test_a_mechanism_is_one_of_the_contract():
     for make in MECHANISMS.values():
         assert isinstance(make(), SelectionMechanism)

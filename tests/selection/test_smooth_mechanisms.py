@@ -29,7 +29,7 @@ def published(epsilon: float, outcomes: int, noise: object = None, **more: float
 
 @pytest.mark.parametrize("outcomes", [1, 2, 10, 1000])
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-def test_what_is_promised_is_what_alpha_and_beta_cost(outcomes: int, share: float) -> None:
+def test_what_is_promised_is_what_alpha_and_beta_cost(outcomes, share):
     noise = HalfStudentT(3.0)
     m = SmoothNoisyMax(0.7, outcomes, noise, share=share)
     cost = Fraction(m.alpha) * Fraction(noise.hazard)
@@ -50,9 +50,7 @@ def test_what_is_promised_is_what_alpha_and_beta_cost(outcomes: int, share: floa
         (StudentT(3.0), math.sqrt(3) / 4, 1 / 6),
     ],
 )
-def test_two_sided_constants_are_those_of_the_papers(
-    noise: GeneralizedCauchy, alpha: float, beta: float, share: float, outcomes: int
-) -> None:
+def test_two_sided_constants_are_those_of_the_papers(noise, alpha, beta, share, outcomes):
     m = SmoothPrivateSelection(2.0, outcomes, noise, share=share)
     k, ell = 1 - share, 2 * share / outcomes
     assert m.alpha == pytest.approx(alpha * k * 2.0, rel=1e-12)
@@ -62,7 +60,7 @@ def test_two_sided_constants_are_those_of_the_papers(
     assert m.guarantee.epsilon <= 2.0
 
 
-def test_laplace_pays_with_delta() -> None:
+def test_laplace_pays_with_delta():
     m = SmoothPrivateSelection(1.0, 4, Laplace(), delta=1e-6)
     # β(lε) = lε/(2 ln(2/δ')) with l = 2·share/m and δ' = δ/m.
     assert m.beta == pytest.approx(0.25 / (2 * math.log(8e6)), rel=1e-9)
@@ -72,7 +70,7 @@ def test_laplace_pays_with_delta() -> None:
     assert m.guarantee.delta == 1e-6
 
 
-def test_published_states_the_proved_bound_and_warns() -> None:
+def test_published_states_the_proved_bound_and_warns():
     m = published(1.0, 10)
     assert m.alpha == pytest.approx(math.sqrt(3) / 4, rel=1e-12)
     assert m.beta == pytest.approx(1 / 6, rel=1e-12)
@@ -83,7 +81,7 @@ def test_published_states_the_proved_bound_and_warns() -> None:
     assert laplace.guarantee.epsilon > 2
 
 
-def test_monotone_utilities_need_half_the_noise() -> None:
+def test_monotone_utilities_need_half_the_noise():
     for family in (SmoothNoisyMax, SmoothPrivateSelection):
         both, one = family(1.0, 3), family(1.0, 3, monotone=True)
         assert one.scale(1.0) == both.scale(1.0) / 2
@@ -95,13 +93,13 @@ def log_ratio(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(np.log(a / b)).max())
 
 
-def test_utilities_of_another_beta_are_refused() -> None:
+def test_utilities_of_another_beta_are_refused():
     with pytest.raises(ParameterError, match="beta"):
         published(1.0, 2).probabilities(SmoothUtilities([1.0, 0.0], 0.5, beta=1.0))
 
 
 @pytest.mark.parametrize("beta", [1e-3, 0.1, 1.0])
-def test_scale_free_weights_are_not_private_for_any_beta(beta: float) -> None:
+def test_scale_free_weights_are_not_private_for_any_beta(beta):
     # [SNM Theorem 7.2] is right: ε u/2S at u = (0, g) and sensitivities S and e^β S.
     epsilon = 1.0
 
@@ -138,9 +136,7 @@ def margin_needed(make: Callable[[int], SmoothSelection], outcomes: int, offset:
     ("outcomes", "nu", "one_sided", "two_sided", "printed", "misprinted"),
     [(2, 0.5, 5, 30, 18, 17), (10, 1.0, 16, 51, 22, 21), (100, 1.0, 41, 51, 26, 25)],
 )
-def test_margins_that_win_in_95_of_100(
-    outcomes: int, nu: float, one_sided: int, two_sided: int, printed: int, misprinted: int
-) -> None:
+def test_margins_that_win_in_95_of_100(outcomes, nu, one_sided, two_sided, printed, misprinted):
     def planned(j: int) -> SmoothNoisyMax:
         return SmoothNoisyMax.planned(
             1.0, outcomes, lambda beta: math.exp(-(j - 1) * beta), ExponentialPareto(nu)
@@ -178,12 +174,12 @@ def test_margins_that_win_in_95_of_100(
         (lambda: HeavyGeneralizedCauchy(1.0), "gamma"),
     ],
 )
-def test_bad_parameters_are_named(make: Callable[[], object], name: str) -> None:
+def test_bad_parameters_are_named(make, name):
     with pytest.raises(ParameterError, match=name):
         make()
 
 
-def test_noise_without_a_bounded_scale_cost_is_refused() -> None:
+def test_noise_without_a_bounded_scale_cost_is_refused():
     class Unbounded(LaplacePareto):
         @property
         def exact_scale_cost(self) -> None:
@@ -194,7 +190,7 @@ def test_noise_without_a_bounded_scale_cost_is_refused() -> None:
 
 
 @pytest.mark.parametrize("family", [SmoothNoisyMax, SmoothPrivateSelection])
-def test_scores_that_do_not_fit_are_refused(family: type[SmoothSelection]) -> None:
+def test_scores_that_do_not_fit_are_refused(family):
     m = family(1.0, 3)  # type: ignore[call-arg]
     for wrong in (Utilities([1.0, 2.0]), [1.0, 2.0]):
         with pytest.raises(ParameterError, match="SmoothUtilities"):

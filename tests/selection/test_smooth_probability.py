@@ -1,7 +1,6 @@
 """The distribution of the argmax by quadrature: against other quadrature, balls and draws."""
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -35,7 +34,7 @@ UTILITIES = {
 
 
 @pytest.fixture(params=list(LAWS))
-def law(request: pytest.FixtureRequest) -> Law:
+def law(request):
     """Every kind of noise."""
     return LAWS[request.param]
 
@@ -56,7 +55,7 @@ def by_gauss(law: Law, utilities: list[float], outcome: int) -> float:
 
 
 @pytest.mark.parametrize("utilities", [UTILITIES["two"], UTILITIES["ties"], UTILITIES["far"]])
-def test_probabilities_are_those_of_the_defining_integral(law: Law, utilities: list[float]) -> None:
+def test_probabilities_are_those_of_the_defining_integral(law, utilities):
     p, _ = argmax_probabilities(law, np.array(utilities), 1.0)
     for outcome in {0, len(utilities) - 1}:
         expected = by_gauss(law, utilities, outcome)
@@ -64,14 +63,14 @@ def test_probabilities_are_those_of_the_defining_integral(law: Law, utilities: l
 
 
 @pytest.mark.parametrize("name", UTILITIES)
-def test_probabilities_sum_to_one_within_the_stated_errors(law: Law, name: str) -> None:
+def test_probabilities_sum_to_one_within_the_stated_errors(law, name):
     p, error = argmax_probabilities(law, np.array(UTILITIES[name]), 0.7)
     assert abs(p.sum() - 1) <= error.sum()
     assert (error < 1e-10).all()
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.4, 3.0, 60.0])
-def test_the_error_covers_what_certified_quadrature_finds(gap: float) -> None:
+def test_the_error_covers_what_certified_quadrature_finds(gap):
     # P[Z_1 > Z_0 + gap] for half Student-t with ν = 3, whose F is elementary, in ball arithmetic.
     def cdf(t: acb) -> acb:
         x = t / acb(3).sqrt()
@@ -92,7 +91,7 @@ def test_the_error_covers_what_certified_quadrature_finds(gap: float) -> None:
 
 
 @pytest.mark.deep
-def test_a_light_tail_agrees_with_mpmath() -> None:
+def test_a_light_tail_agrees_with_mpmath():
     # The last of six, nine units behind, under 1/(1+|z|^20); F by its series near 0 as well.
     with mp.workdps(25):
         gamma = mp.mpf(20)
@@ -115,7 +114,7 @@ def test_a_light_tail_agrees_with_mpmath() -> None:
     assert abs(p[5] - float(exact)) <= error[5] < 1e-11 * p[5]
 
 
-def test_a_laplace_lead_has_the_closed_form() -> None:
+def test_a_laplace_lead_has_the_closed_form():
     # Both variables, P[Z_0 − Z_1 > gap] = e^{−gap}(2 + gap)/4.
     for gap in (0.0, 0.3, 5.0, 80.0):
         p, error = argmax_probabilities(LAWS["laplace"], np.array([0.0, gap]), 1.0)
@@ -124,7 +123,7 @@ def test_a_laplace_lead_has_the_closed_form() -> None:
 
 
 @pytest.mark.parametrize("outcomes", [10, 1000, 10_000])
-def test_indicators_of_many_outcomes_sum_to_one(law: Law, outcomes: int) -> None:
+def test_indicators_of_many_outcomes_sum_to_one(law, outcomes):
     utilities = np.zeros(outcomes)
     utilities[3] = 40.0
     p, error = argmax_probabilities(law, utilities, 1.0)
@@ -135,9 +134,7 @@ def test_indicators_of_many_outcomes_sum_to_one(law: Law, outcomes: int) -> None
 
 
 @pytest.mark.deep
-def test_ten_thousand_different_utilities(
-    p_value: Callable[[np.ndarray, np.ndarray], float],
-) -> None:
+def test_ten_thousand_different_utilities(p_value):
     utilities = np.random.default_rng(2).normal(size=10_000) * 3
     law, noise = LAWS["exponential-pareto 5"], ExponentialPareto(5.0)
     p, error = argmax_probabilities(law, utilities, 0.5)
@@ -154,9 +151,7 @@ def test_ten_thousand_different_utilities(
 
 
 @pytest.mark.parametrize("name", ["t3", "exponential-pareto 1"])
-def test_draws_agree_with_the_probabilities(
-    name: str, p_value: Callable[[np.ndarray, np.ndarray], float]
-) -> None:
+def test_draws_agree_with_the_probabilities(name, p_value):
     # 200,000 draws, seed 4; alpha = 1e-6, and the control is beyond it.
     utilities, rng = np.array([0.0, 1.0, 1.5, -3.0, 1.0]), np.random.default_rng(4)
     noise = HeavyStudentT(3.0) if name == "t3" else ExponentialPareto(1.0)
@@ -166,13 +161,13 @@ def test_draws_agree_with_the_probabilities(
     assert p_value(counts, argmax_probabilities(LAWS[name], utilities, 0.84)[0]) < 1e-6
 
 
-def test_equal_utilities_are_equally_likely_whatever_the_scale(law: Law) -> None:
+def test_equal_utilities_are_equally_likely_whatever_the_scale(law):
     p, _ = argmax_probabilities(law, np.full(7, 1e80), 1e-80)
     assert p.tolist() == [1 / 7] * 7
     assert argmax_probabilities(law, np.array([5.0]), 1.0)[0].tolist() == [1.0]
 
 
-def test_gaps_beyond_every_double_are_resolved_as_far_behind(law: Law) -> None:
+def test_gaps_beyond_every_double_are_resolved_as_far_behind(law):
     p, error = argmax_probabilities(law, np.array([1e90, -1e90, 1e90]), 1e-80)
     assert p[1] < 1e-90
     assert p[[0, 2]] == pytest.approx([0.5, 0.5], abs=1e-10)
@@ -181,7 +176,7 @@ def test_gaps_beyond_every_double_are_resolved_as_far_behind(law: Law) -> None:
 
 @pytest.mark.parametrize("gap", [1e7, 1e16, 1e25, 1e60])
 @pytest.mark.parametrize(("name", "ways"), [("t3", 2), ("cauchy", 2), ("half t3", 1)])
-def test_far_behind_it_takes_one_large_noise(name: str, ways: int, gap: float) -> None:
+def test_far_behind_it_takes_one_large_noise(name, ways, gap):
     # The one noise is large upwards, or, two-sided, the other one's downwards.
     law = LAWS[name]
     p, error = argmax_probabilities(law, np.array([0.0, gap]), 1.0)
@@ -189,7 +184,7 @@ def test_far_behind_it_takes_one_large_noise(name: str, ways: int, gap: float) -
     assert error[0] < 1e-10 * p[0]
 
 
-def test_probabilities_depend_on_differences_in_units_of_the_scale_alone(law: Law) -> None:
+def test_probabilities_depend_on_differences_in_units_of_the_scale_alone(law):
     utilities = np.array([0.0, 0.5, -2.0])
     p, _ = argmax_probabilities(law, utilities, 1.0)
     q, _ = argmax_probabilities(law, 8 * utilities + 64, 8.0)
@@ -224,7 +219,7 @@ def t3_winner(utilities: list[int], outcome: int) -> arb:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("gap", [1, 2**10, 2**44, 2**56])
-def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap: int) -> None:
+def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap):
     # At 2^56 the gaps themselves are doubles that are 16 apart.
     utilities = [gap, 0, 1, 3]
     p, error = argmax_probabilities(LAWS["t3"], np.array(utilities, dtype=float), 1.0)
@@ -238,7 +233,7 @@ def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap: 
 
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("gap", [3.0, 1e4, 1e16, 1e30])
-def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> None:
+def test_no_error_exceeds_what_the_tails_leave_open(law, gap):
     p, error = argmax_probabilities(law, np.array([gap, *np.arange(400.0) * gap / 800]), 1.0)
     most = law.most(gap - np.arange(400.0) * gap / 800)
     assert (error[1:] <= np.maximum(p[1:], most - p[1:])).all()
@@ -248,7 +243,7 @@ def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> Non
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", [HeavyStudentT(0.5), HeavyStudentT(3.0)])
 @pytest.mark.parametrize("spacing", [0.1, 1.0, 1000.0])
-def test_far_rivals_compete_as_they_would_alone(noise: HeavyStudentT, spacing: float) -> None:
+def test_far_rivals_compete_as_they_would_alone(noise, spacing):
     """At a gap g either the one noise exceeds g, or the top's falls below −g and the rest compete.
 
     So P(r)/F̄(g) is 1 and what r has among the rest alone, more rivals than there are centres.

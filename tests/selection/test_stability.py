@@ -29,7 +29,7 @@ OUTCOMES = [2, 3, 10, 1_000, 10**9]
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("outcomes", OUTCOMES)
-def test_the_closed_form_of_the_optimum_is_the_recursion(epsilon: Any, outcomes: int) -> None:
+def test_the_closed_form_of_the_optimum_is_the_recursion(epsilon, outcomes):
     with mp.workdps(60):
         expected = recursion(epsilon, outcomes, 400)
         for margin in (*range(60), 200, 399, 400):
@@ -45,7 +45,7 @@ def test_the_closed_form_of_the_optimum_is_the_recursion(epsilon: Any, outcomes:
 
 @pytest.mark.parametrize("rule", ["ratio", "optimal"])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_float64_has_what_the_balls_enclose(rule: Any, epsilon: Any) -> None:
+def test_float64_has_what_the_balls_enclose(rule, epsilon):
     for outcomes in (2, 10, 1_000):
         for margin in (0, 1, 2, 7, 50):
             p = StabilityMechanism(epsilon, rule).probabilities(Margin(0, margin, outcomes))
@@ -57,7 +57,7 @@ def test_float64_has_what_the_balls_enclose(rule: Any, epsilon: Any) -> None:
                     assert value == pytest.approx(exact, rel=1e-12 * max(1, epsilon), abs=1e-290)
 
 
-def test_the_ratio_rule_is_what_it_says() -> None:
+def test_the_ratio_rule_is_what_it_says():
     p = StabilityMechanism(0.5, "ratio").probabilities(Margin(1, 4, 5))
     assert p == pytest.approx(np.array([1, np.exp(2), 1, 1, 1]) / (np.exp(2) + 4), rel=1e-14)
 
@@ -65,13 +65,13 @@ def test_the_ratio_rule_is_what_it_says() -> None:
 @pytest.mark.parametrize("rule", ["ratio", "optimal"])
 @pytest.mark.parametrize("outcomes", [2, 3, 10, 100])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_no_pair_of_margins_exceeds_epsilon(rule: Any, outcomes: int, epsilon: Any) -> None:
+def test_no_pair_of_margins_exceeds_epsilon(rule, outcomes, epsilon):
     found = worst_pair(StabilityMechanism(epsilon, rule), margin_pairs(outcomes, most=60))
     assert epsilon * 0.9 < found.epsilon <= epsilon * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rule", ["ratio", "optimal"])
-def test_noise_for_another_epsilon_is_caught(rule: Any) -> None:
+def test_noise_for_another_epsilon_is_caught(rule):
     found = worst_pair(StabilityMechanism(1 / 0.7, rule), margin_pairs(10, most=60))
     assert found.epsilon > 1.4
 
@@ -94,16 +94,14 @@ class Greedy:
 
 
 @pytest.mark.parametrize(("outcomes", "cost"), [(2, 1.49), (10, 1.21)])
-def test_starting_the_recursion_at_one_is_caught_at_margins_one_and_one(
-    outcomes: int, cost: float
-) -> None:
+def test_starting_the_recursion_at_one_is_caught_at_margins_one_and_one(outcomes, cost):
     found = worst_pair(Greedy(1.0), margin_pairs(outcomes, most=20))
     assert round(found.epsilon, 2) == cost
     assert {found.first.winner, found.second.winner} == {0, 1}
     assert found.first.margin == found.second.margin == 1
 
 
-def test_the_optimum_is_never_below_the_ratio_and_no_larger_p_keeps_epsilon() -> None:
+def test_the_optimum_is_never_below_the_ratio_and_no_larger_p_keeps_epsilon():
     for outcomes in (2, 3, 10, 100):
         optimal, ratio = StabilityMechanism(1.0), StabilityMechanism(1.0, "ratio")
         for margin in range(30):
@@ -138,8 +136,8 @@ def on_the_distance(mechanism: Any, outcomes: Any) -> Any:
     [(2, 3, 3, 6, 5), (10, 6, 4, 11, 9), (100, 8, 7, 16, 14)],
 )
 def test_margins_for_95_percent_accuracy(
-    outcomes: int, stability: int, optimal: int, exponential: int, permute_and_flip: int
-) -> None:
+    outcomes, stability, optimal, exponential, permute_and_flip
+):
     """At ε = 1; utilities on the distance have sensitivity 1."""
     for rule, expected in (("ratio", stability), ("optimal", optimal)):
         mechanism = StabilityMechanism(1.0, rule)
@@ -156,7 +154,7 @@ def test_margins_for_95_percent_accuracy(
     assert ExponentialMechanism(1.0, 1.0).probabilities([1.0] + [0.0] * (outcomes - 1))[0] < 0.7
 
 
-def test_the_whole_range_of_margins_and_epsilons_is_answered() -> None:
+def test_the_whole_range_of_margins_and_epsilons_is_answered():
     for epsilon in (1e-50, 1e-15, 1e50):
         for margin in (0, 1, 2, 2**53):
             for rule in ("ratio", "optimal"):
@@ -166,31 +164,31 @@ def test_the_whole_range_of_margins_and_epsilons_is_answered() -> None:
 
 
 @pytest.mark.parametrize("rule", ["best", None, 1])
-def test_the_rule_is_checked(rule: Any) -> None:
+def test_the_rule_is_checked(rule):
     with pytest.raises(ParameterError, match="rule must be one of"):
         StabilityMechanism(1.0, rule)
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 1.0, True, None, "4711"])
-def test_the_winner_is_an_index(bad: Any) -> None:
+def test_the_winner_is_an_index(bad):
     with pytest.raises(PrivateValueError) as caught:
         Margin(bad, 1, 3)
     assert "4711" not in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [-1, 2**53 + 1, 4711.0, True, None])
-def test_the_margin_is_an_integer_and_not_shown(bad: Any) -> None:
+def test_the_margin_is_an_integer_and_not_shown(bad):
     with pytest.raises(PrivateValueError) as caught:
         Margin(0, bad, 3)
     assert "4711" not in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 2.0, True, None])
-def test_the_number_of_outcomes_is_checked(bad: Any) -> None:
+def test_the_number_of_outcomes_is_checked(bad):
     with pytest.raises(ParameterError, match="outcomes"):
         Margin(0, 1, bad)
 
 
-def test_a_bare_array_is_no_margin() -> None:
+def test_a_bare_array_is_no_margin():
     with pytest.raises(ParameterError, match="Margin"):
         StabilityMechanism(1.0).select([1.0, 2.0])

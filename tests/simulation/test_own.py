@@ -70,7 +70,7 @@ def helper(x):
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> Path:
+def module(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(WIDE)
     return file

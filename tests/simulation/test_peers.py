@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch):
     """Have no package installed."""
     monkeypatch.setattr(who, "version_of", lambda _: None)
 
@@ -42,7 +42,7 @@ def lap(factor: float):  # type: ignore[no-untyped-def]  # a function as users w
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.usefixtures("alone")
-def test_errors_are_those_of_the_formulas() -> None:
+def test_errors_are_those_of_the_formulas():
     """400 repetitions: bias² + variance/n, to four standard errors of a sum of squares."""
     n, repetitions = 200, 400
     own = {"once": lap(1.0), "twice": lap(2.0)}
@@ -61,7 +61,7 @@ def test_errors_are_those_of_the_formulas() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_promise_that_is_not_kept_is_refuted() -> None:
+def test_a_promise_that_is_not_kept_is_refuted():
     own = {"sound": lap(1.0), "broken": lap(0.5)}
     sound, broken = islice(compare_peers(100, 2, 20_000, own=own), 2)
     assert 0.5 < sound.proven <= 1 < broken.proven < 2
@@ -69,9 +69,7 @@ def test_a_promise_that_is_not_kept_is_refuted() -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("packages", ["none", pytest.param("installed", marks=pytest.mark.deep)])
-def test_every_contestant_estimates_the_share(
-    packages: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_contestant_estimates_the_share(packages, monkeypatch):
     """Every estimate of a share of 0.25 among n = 8,000 is within 0.12, nobody near the threshold.
 
     The noisiest, unary encoding at ε = 1, has a standard error of 0.023, of which 0.12 are 5.2:
@@ -94,7 +92,7 @@ def test_every_contestant_estimates_the_share(
     assert seen - {None} == installed
 
 
-def test_ten_thresholds_are_read_off_ranges() -> None:
+def test_ten_thresholds_are_read_off_ranges():
     """k-ary response and unary bits of 40,000 people, ε = 2: 6 errors of at most 0.0068 and 0.0134.
 
     Reports that are read as if nobody had lied, the control, are off by more.
@@ -124,7 +122,7 @@ def test_ten_thresholds_are_read_off_ranges() -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.usefixtures("alone")
-def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_names_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("geoveil.cli.compare.version_of", lambda _: None)
     (tmp_path / "own.py").write_text(
         "from geoveil.audit import NoisyAnswer\nfrom geoveil.gp import Laplace\n"
@@ -140,7 +138,7 @@ def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.M
     assert "| wide | ε = 1 per 8000 dollar |" in (tmp_path / "peers.md").read_text()
 
 
-def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch):
     row = who.PeerRow(
         name="ours",
         version="1",
@@ -162,12 +160,12 @@ def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("wrong", [{"n": 99}, {"repetitions": 1}, {"samples": 999}])
-def test_too_little_is_refused(wrong: dict[str, int]) -> None:
+def test_too_little_is_refused(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         next(compare_peers(**wrong))
 
 
-def test_the_page_is_made_by_the_command() -> None:
+def test_the_page_is_made_by_the_command():
     shown = PAGE.read_text(encoding="utf-8")
     assert shown.startswith(peers_page([], "").split("\n| contestant")[0])
     for name in PACKAGES:

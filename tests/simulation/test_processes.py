@@ -31,7 +31,7 @@ def started() -> tuple[Any, Any]:
 
 
 @pytest.mark.deep
-def test_a_process_does_not_see_it_and_its_parent_does() -> None:
+def test_a_process_does_not_see_it_and_its_parent_does():
     process, pipe = started()
     assert pipe.recv() == "ready"
     assert process.pid is not None
@@ -45,7 +45,7 @@ def test_a_process_does_not_see_it_and_its_parent_does() -> None:
     assert reached == ["the end of the block"]
 
 
-def test_it_waits_for_the_end_of_the_block_though_another_thread_takes_it() -> None:
+def test_it_waits_for_the_end_of_the_block_though_another_thread_takes_it():
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()
@@ -74,7 +74,7 @@ def _interrupted(reached: list[str]) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_an_error_ends_what_was_started_and_nothing_else() -> None:
+def test_an_error_ends_what_was_started_and_nothing_else():
     before, pipe = started()
     assert pipe.recv() == "ready"
     processes: list[Any] = []
@@ -107,9 +107,7 @@ def _interrupted_with(processes: list[Any]) -> None:
         (["demo", "--devices", "200000"], "SQLite"),
     ],
 )
-def test_ctrl_c_ends_a_command_and_its_processes(
-    command: list[str], sign: str | None, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_a_command_and_its_processes(command, sign, tmp_path):
     """Without the traces of those that it ended; `sign` None: as they start."""
     script = "import sys; from geoveil.cli import main; sys.argv[0] = 'geoveil'; main()"
     process = subprocess.Popen(

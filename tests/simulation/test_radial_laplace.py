@@ -100,7 +100,7 @@ def moment(phi: Function, s: float, kinks: list[float], power: int) -> Any:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
-def test_moments(name: str) -> None:
+def test_moments(name):
     """Mean and variance by quadrature; and the mean is not f."""
     query = query_of(name)
     _, phi, kinks, (low, high) = CASES[name]
@@ -119,7 +119,7 @@ def test_moments(name: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
-def test_density_and_atoms(name: str) -> None:
+def test_density_and_atoms(name):
     """The mass between two outputs is that of the noise which leads there; all adds up to 1."""
     query = query_of(name)
     _, phi, _, (low, high) = CASES[name]
@@ -154,7 +154,7 @@ def test_density_and_atoms(name: str) -> None:
                 assert mass == pytest.approx(float(np.mean(np.abs(image - atom) < 1e-9)), abs=1e-3)
 
 
-def test_the_whole_adds_up_to_1() -> None:
+def test_the_whole_adds_up_to_1():
     """Substituting y = φ(v): the cone, whose density is plain, with its atom to 1e-6."""
     mechanism = RadialLaplace(query_of("cone"), PRIVACY)
     nodes, weights = np.polynomial.legendre.leggauss(60)
@@ -178,7 +178,7 @@ def test_the_whole_adds_up_to_1() -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", CASES)
-def test_guarantee(name: str) -> None:
+def test_guarantee(name):
     """Neighbours on a path: at most ε, and ε is used up."""
     query = query_of(name)
     low, high = CASES[name][3]
@@ -192,7 +192,7 @@ def test_guarantee(name: str) -> None:
     assert 0.99 * RATE <= worst <= RATE * TOLERANCE
 
 
-def test_noise_scaled_down_fails_that_audit() -> None:
+def test_noise_scaled_down_fails_that_audit():
     """The control: the density of noise of scale 0.7/ε."""
     mechanism = RadialLaplace(query_of("cone"), GeoPrivacy(epsilon=0.9 / 0.7, per=3.6))
     x, y = np.linspace(-30, 30, 301) + 0.011, np.linspace(0.01, 0.99, 99)
@@ -203,7 +203,7 @@ def test_noise_scaled_down_fails_that_audit() -> None:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", CASES)
-def test_releases_stay_in_the_grid_range(name: str) -> None:
+def test_releases_stay_in_the_grid_range(name):
     """And have the mean of the quadrature: n = 1500 releases, 5.2 σ for α < 1e-6."""
     query = query_of(name)
     _, phi, kinks, (low, high) = CASES[name]

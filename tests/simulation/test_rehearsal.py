@@ -40,7 +40,7 @@ POINTS = campaign_for_points(
 FRAME = pd.DataFrame({"income": np.random.default_rng(1).lognormal(11.5, 0.8, 2_000)})
 
 
-def test_a_column_of_a_data_frame_answers_questions() -> None:
+def test_a_column_of_a_data_frame_answers_questions():
     """All 2,000 take part; 6 standard errors of the noise alone: fails once in 10⁸ runs."""
     found = rehearse(ASKING, FRAME["income"])
     assert isinstance(found, CampaignEstimates)
@@ -54,7 +54,7 @@ def test_a_column_of_a_data_frame_answers_questions() -> None:
     assert abs(answer.value - others.mean()) > 6 * noise
 
 
-def test_a_value_campaign_returns_its_reports(tmp_path) -> None:
+def test_a_value_campaign_returns_its_reports(tmp_path):
     FRAME.to_csv(tmp_path / "people.csv", index=False)
     people = Population.from_file(tmp_path / "people.csv", values=["income"])
     found = rehearse(POINTS, people, participants=3_000, seed=1)
@@ -63,12 +63,12 @@ def test_a_value_campaign_returns_its_reports(tmp_path) -> None:
     assert abs(row["estimate"] - FRAME["income"].median()) < 6 * row["standard_error"] + 2_000
 
 
-def test_people_are_drawn_from_a_prior() -> None:
+def test_people_are_drawn_from_a_prior():
     found = rehearse(ASKING, LogNormalPrior(11.5, 0.8), participants=500, seed=1)
     assert found.estimates[0].n == 500
 
 
-def test_places_are_longitudes_and_latitudes() -> None:
+def test_places_are_longitudes_and_latitudes():
     where = campaign_for_points(
         attribute="place", privacy=GeoPrivacy(1.0, per=500.0, unit="metre"), campaign_id="where",
         plane=area_of([], center=(-73.98, 40.72), radius=60_000), **NEXT_MONTH,
@@ -88,13 +88,13 @@ def test_places_are_longitudes_and_latitudes() -> None:
         (LogNormalPrior(11.5, 0.8), {}, "participants"),
     ],
 )
-def test_people_who_do_not_fit_are_refused(people, more, name) -> None:
+def test_people_who_do_not_fit_are_refused(people, more, name):
     with pytest.raises(ParameterError) as refused:
         rehearse(ASKING, people, **more)
     assert refused.value.name == name
 
 
-def test_a_population_of_pairs_does_not_hold_one_number() -> None:
+def test_a_population_of_pairs_does_not_hold_one_number():
     pairs = LogNormalPopulation(
         name="pairs", unit="dollar", mu=(11, 11), sigma=(1, 1), correlation=0, source="a test"
     )

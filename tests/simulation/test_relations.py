@@ -23,7 +23,7 @@ from geoveil.simulation.relations import (
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_answers_of_forms_are_near_those_of_people(question: str) -> None:
+def test_answers_of_forms_are_near_those_of_people(question):
     """20 campaigns of 4,000: bias within 5 standard errors and a tenth of the answer, for edges."""
     rows = drawn(question, 2.0, 4_000, 20, 3)
     (ours,) = [row for row in rows if row.contestant == OURS]
@@ -33,7 +33,7 @@ def test_answers_of_forms_are_near_those_of_people(question: str) -> None:
     assert len(rows) == 1 + len(QUESTIONS[question].footings)
 
 
-def test_the_closed_form_is_the_error_of_randomised_response() -> None:
+def test_the_closed_form_is_the_error_of_randomised_response():
     """By the variance of the estimator, over all people: to 1e-8."""
     share, n = 0.3, 5_000
     score = np.array([0.0, 1.0])
@@ -43,7 +43,7 @@ def test_the_closed_form_is_the_error_of_randomised_response() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_a_part_of_it_is_printed_and_drawn(tmp_path: Path) -> None:
+def test_a_part_of_it_is_printed_and_drawn(tmp_path):
     command = ["simulate", "relations", "--quick", "--processes", "1", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0
@@ -53,14 +53,14 @@ def test_a_part_of_it_is_printed_and_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"n": 10}, {"epsilon": 0.0}, {"repetitions": 1}])
-def test_what_is_out_of_range_is_refused(wrong: dict[str, int]) -> None:
+def test_what_is_out_of_range_is_refused(wrong):
     with pytest.raises(ParameterError):
         experiment(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("question", ["men, a share", "schooling, a mean score"])
-def test_the_page_has_what_is_computed(question: str) -> None:
+def test_the_page_has_what_is_computed(question):
     text = (Path(__file__).parents[2] / "docs" / "forms.md").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if line.startswith(f"| {question} |")]
     printed = [float(cell) for cell in line.split("|")[2:-1] if cell.strip()]

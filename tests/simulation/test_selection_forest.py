@@ -1,7 +1,6 @@
 """The forest experiment: votes against enumeration, and mechanisms against the library."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,13 +33,13 @@ LIBRARY: dict[str, LabelName] = {
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", LIBRARY)
-def test_a_contestant_is_the_mechanism_of_the_library(name: str, classes: int) -> None:
+def test_a_contestant_is_the_mechanism_of_the_library(name, classes):
     counts = np.random.default_rng(1).integers(0, 12, size=(20, classes))
     got = BY_NAME[name].make(0.4, classes).choice(counts)
     assert got == pytest.approx(labeller(LIBRARY[name], 0.4, classes).probabilities(counts))
 
 
-def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() -> None:
+def test_every_contestant_but_the_printed_ones_is_compared_with_the_library():
     assert {c.name for c in LEAF_CONTESTANTS if c.standing == KEPT} == set(LIBRARY)
     assert set(LIBRARY.values()) == set(LABEL_RECIPES)
 
@@ -48,7 +47,7 @@ def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() ->
 @pytest.mark.deep
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
 @pytest.mark.parametrize("classes", [2, 7])
-def test_what_is_proved_of_the_printed_mechanisms_holds(epsilon: float, classes: int) -> None:
+def test_what_is_proved_of_the_printed_mechanisms_holds(epsilon, classes):
     counts = np.array([c for c in product(range(3), repeat=classes) if sum(c) <= 6])[:800]
     for contestant in LEAF_CONTESTANTS:
         made = contestant.make(epsilon, classes)
@@ -58,13 +57,13 @@ def test_what_is_proved_of_the_printed_mechanisms_holds(epsilon: float, classes:
             assert ratio <= made.epsilon * (1 + 1e-7), contestant.name
 
 
-def test_the_exponential_mechanism_as_printed_costs_half_its_epsilon() -> None:
+def test_the_exponential_mechanism_as_printed_costs_half_its_epsilon():
     made = BY_NAME["exponential, 0/1"].make(1.0, 3)
     switch = made.choice(np.array([[4, 3, 0], [4, 5, 0]]))
     assert np.abs(np.log(switch[0] / switch[1])).max() == pytest.approx(0.5)
 
 
-def test_votes_of_two_labels_agree_with_enumeration() -> None:
+def test_votes_of_two_labels_agree_with_enumeration():
     rng = np.random.default_rng(1)
     for trees in (1, 4, 5):
         p = rng.random((trees, 3))
@@ -79,7 +78,7 @@ def test_votes_of_two_labels_agree_with_enumeration() -> None:
         assert expected_votes(probabilities, leaves, labels) == pytest.approx(expected, abs=1e-12)
 
 
-def test_drawn_votes_agree_with_expected_ones() -> None:
+def test_drawn_votes_agree_with_expected_ones():
     rng = np.random.default_rng(2)
     p = rng.random((5, 40))
     probabilities = np.stack([1 - p, p], axis=2)
@@ -93,7 +92,7 @@ def test_drawn_votes_agree_with_expected_ones() -> None:
 
 
 @pytest.mark.deep
-def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
+def test_the_quick_experiment_runs_and_draws(tmp_path):
     rows = compute_cells(experiment("forest", Options(quick=True)).cells)
     assert rows == compute_cells(experiment("forest", Options(quick=True)).cells)
     assert {row.standing for row in rows} == set(STANDINGS) - {OWN}

@@ -29,7 +29,7 @@ Z = 5.0
 
 
 @pytest.fixture
-def graph() -> Graph:
+def graph():
     """A small graph of uneven degrees."""
     return Graph(NODES, [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 5), (3, 4)])
 

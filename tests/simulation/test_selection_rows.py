@@ -1,7 +1,5 @@
 """What all experiments of selection share: rows, their means, and what they are given."""
 
-from pathlib import Path
-
 import pytest
 
 from geoveil.gp import ParameterError
@@ -26,18 +24,18 @@ def averaged(values: list[float], proved: float = 1.0, standing: str = KEPT) -> 
     return row
 
 
-def test_a_row_of_repetitions_has_their_mean_and_its_standard_error() -> None:
+def test_a_row_of_repetitions_has_their_mean_and_its_standard_error():
     row = averaged([0.1, 0.4, 0.4])
     assert row.value == pytest.approx(0.3)
     assert row.standard_error == pytest.approx(0.1)  # √(0.06/2)/√3
 
 
-def test_one_repetition_has_no_standard_error() -> None:
+def test_one_repetition_has_no_standard_error():
     row = averaged([0.25])
     assert (row.value, row.standard_error) == (0.25, 0.0)
 
 
-def test_only_what_is_proved_may_stand_as_kept() -> None:
+def test_only_what_is_proved_may_stand_as_kept():
     with pytest.raises(ParameterError, match="proved_epsilon"):
         averaged([0.5], proved=1.1)
     for standing in (NOMINAL, OPEN):
@@ -45,8 +43,6 @@ def test_only_what_is_proved_may_stand_as_kept() -> None:
 
 
 @pytest.mark.parametrize("application", ["forest", "tdt", "tree"])
-def test_data_of_ones_own_are_refused_where_none_are_taken(
-    application: str, tmp_path: Path
-) -> None:
+def test_data_of_ones_own_are_refused_where_none_are_taken(application, tmp_path):
     with pytest.raises(ParameterError, match="data"):
         experiment(application, Options(data=(tmp_path / "any.csv",)))

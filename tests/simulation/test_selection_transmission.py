@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from geoveil.selection.contrib import VARIANT_RECIPES, Transmission
+from geoveil.selection.contrib import VARIANT_RECIPES
 from geoveil.selection.contrib.transmission import StudySetting
 from geoveil.selection.one_sided import HalfGeneralizedCauchy
 from geoveil.selection.smooth_privacy import scale_price
@@ -27,7 +27,7 @@ runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def real() -> Transmission:
+def real():
     """The six published variants."""
     return metopic()
 

@@ -1,7 +1,6 @@
 """The tree experiment: expected accuracies against drawn trees, and what printed ones cost."""
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,7 +57,7 @@ def _made(n: int, seed: int, most_records: int = 600) -> CodedRecords:
     ("adult", (45_222, 12, 2)), ("mushroom", (8_124, 22, 2)), ("pen_digits", (10_992, 16, 10)),
     ("wall_sensor", (5_456, 4, 4)), ("wine", (4_898, 11, 7)),
 ])  # fmt: skip
-def test_tables_are_the_papers(name: str, size: tuple[int, int, int]) -> None:
+def test_tables_are_the_papers(name, size):
     assert name in TABLES
     data = table(name)
     assert (*data.records.shape, len(data.classes)) == size
@@ -68,7 +67,7 @@ def test_tables_are_the_papers(name: str, size: tuple[int, int, int]) -> None:
         assert column.max() <= high
 
 
-def test_measurements_become_the_intervals_that_they_are_in() -> None:
+def test_measurements_become_the_intervals_that_they_are_in():
     data = table("adult")
     coded = data.discretised(ADULT_EDGES)
     age = coded.attributes.index("age")
@@ -78,7 +77,7 @@ def test_measurements_become_the_intervals_that_they_are_in() -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
+def test_a_contestant_is_the_mechanism_of_the_library(name):
     records, part = _made(400, 1), 0.3
     node = records.counts(records.everyone(), np.arange(3))
     mechanism, criterion = LIBRARY[name]
@@ -96,7 +95,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
 @pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("n", [0, 3, 400, 30_000])
-def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool) -> None:
+def test_dampening_all_changes_at_once_is_local_dampening(n, replace):
     records = _made(n, 1, most_records=45_222)
     node = records.counts(records.everyone(), np.arange(3))
     values = CRITERIA["information_gain"].values(node)
@@ -107,11 +106,11 @@ def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool)
     assert (np.abs(expected).max() > 1_000) == (n == 30_000)
 
 
-def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() -> None:
+def test_every_contestant_but_the_printed_ones_is_compared_with_the_library():
     assert {c.name for c in CONTESTANTS if c.standing == KEPT} == set(LIBRARY)
 
 
-def test_labels_of_two_classes_are_those_of_permute_and_flip() -> None:
+def test_labels_of_two_classes_are_those_of_permute_and_flip():
     tables = np.random.default_rng(1).integers(0, 9, size=(30, 2))
     mechanism = PermuteAndFlip(0.4, 1.0, monotone=True)
     expected = [mechanism.probabilities(row)[0] for row in tables]
@@ -134,7 +133,7 @@ def _drawn(
 
 
 @pytest.mark.deep
-def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
+def test_the_expected_accuracy_is_that_of_drawn_trees():
     learnt, judged = _made(400, 1), _made(200, 2)
     fold = root(learnt, judged)
     contestant = BY_NAME["permute-and-flip, max operator"]
@@ -150,7 +149,7 @@ def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
 
 
 @pytest.mark.deep
-def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
+def test_drawing_upper_levels_agrees_with_summing_over_them():
     learnt, judged = _made(400, 1), _made(200, 2)
     fold = root(learnt, judged)
     contestant = BY_NAME["permute-and-flip, max operator"]
@@ -166,9 +165,7 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("epsilon", [0.02, 0.3])
 @pytest.mark.parametrize("outcomes", [2, 12])
-def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(
-    epsilon: float, outcomes: int
-) -> None:
+def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(epsilon, outcomes):
     noise = PUBLISHED_NOISE["SNM-T"]
     law = published_law(epsilon, noise)
     winner, other = law(1, outcomes)
@@ -182,7 +179,7 @@ def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(
     assert 3 * epsilon < cost <= published_bound(epsilon, outcomes, noise)
 
 
-def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -> None:
+def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given():
     contestant = BY_NAME["exponential, information gain"]
     rng, largest = np.random.default_rng(1), 0.0
     for _ in range(200):
@@ -203,7 +200,7 @@ def _as_table(records: CodedRecords) -> Dataset:
 
 
 @pytest.mark.deep(keep=0)
-def test_rows_have_every_mechanism_at_every_epsilon() -> None:
+def test_rows_have_every_mechanism_at_every_epsilon():
     grown = partial(rows_of, seed=1, depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
     rows = list(grown(_as_table(_made(500, 4))))
     assert len(rows) == 2 * 2 * (len(CONTESTANTS) + 2)
@@ -221,7 +218,7 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
 
 
 @pytest.mark.deep
-def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
+def test_the_quick_experiment_runs_and_draws(tmp_path):
     rows = compute_cells(experiment("tree", Options(quick=True)).cells)
     value = {(r.mechanism, r.epsilon): r.value for r in rows}
     majority = 0.7522

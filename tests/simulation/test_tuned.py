@@ -40,7 +40,7 @@ def ends(found: list[TunedSetting], digits: str) -> list[str]:
 
 
 @pytest.mark.deep(keep=0)
-def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism() -> None:
+def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism():
     found = thresholds()
     assert all(s.tuned <= s.published for s in found)
     assert ends(found, ".2g") == quoted(
@@ -74,7 +74,7 @@ def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism() -> No
     assert noise(3.0, 1 / 9) > mine * 1.01, "as published it is worse"
 
 
-def test_the_best_degrees_of_freedom_have_the_least_variance() -> None:
+def test_the_best_degrees_of_freedom_have_the_least_variance():
     def variance(nu: float, fraction: float) -> float:
         eta = (1 - nu * fraction) * 2 * nu**0.5 / (nu + 1)
         return nu / (nu - 2) / eta**2
@@ -88,7 +88,7 @@ def test_the_best_degrees_of_freedom_have_the_least_variance() -> None:
         assert least > variance(nu, fraction), "at every split Student-t noise is the better"
 
 
-def test_the_variance_of_cauchy_noise_is_that_of_the_mechanism() -> None:
+def test_the_variance_of_cauchy_noise_is_that_of_the_mechanism():
     """(B/η)² Var[Z] of the library, by its own η and variance."""
     setting = oneway.PANELS[3].setting
     for gamma, fraction in ((4.0, 1 / 15), (3.5, 0.1), (6.0, 0.03)):
@@ -98,7 +98,7 @@ def test_the_variance_of_cauchy_noise_is_that_of_the_mechanism() -> None:
 
 
 @pytest.mark.deep(keep=0, rest=1)
-def test_tuned_cauchy_noise_is_as_quoted_and_no_better_than_tuned_student_t() -> None:
+def test_tuned_cauchy_noise_is_as_quoted_and_no_better_than_tuned_student_t():
     found = thresholds(noise=CAUCHY)
     assert all(s.tuned <= s.published for s in found)
     assert tuned_table(found, "γ").markdown() in RESULTS
@@ -106,7 +106,7 @@ def test_tuned_cauchy_noise_is_as_quoted_and_no_better_than_tuned_student_t() ->
 
 
 @pytest.mark.deep(keep=0)
-def test_pairs_of_thresholds_are_as_quoted() -> None:
+def test_pairs_of_thresholds_are_as_quoted():
     """Nine pairs here; the table of docs/results.md is of all 1,156, by the command."""
     few = replace(twoway.PANELS[0], axes=((40_000.0, 100_000.0, 400_000.0),) * 2)
     (found,) = pairs([few])
@@ -117,7 +117,7 @@ def test_pairs_of_thresholds_are_as_quoted() -> None:
 
 
 @pytest.mark.deep(rest=0)
-def test_densities_are_as_quoted() -> None:
+def test_densities_are_as_quoted():
     found = densities()
     least, most, *tuned = ends(found, ".1f")
     assert tuned == quoted(r"and ([\d.]+) to ([\d.]+) times less than that mechanism tuned")

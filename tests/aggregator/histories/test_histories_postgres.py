@@ -14,7 +14,6 @@ the file system of a database, where one can be mounted. Rows and sums of the wh
 compared at the end of every history.
 """
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -42,7 +41,7 @@ _EMPTIED = 8
 
 
 @pytest.fixture
-def proxies(postgres_url: str) -> Iterator[list[CuttingProxy]]:
+def proxies(postgres_url):
     with ExitStack() as stack:
         folders = [
             Path(stack.enter_context(TemporaryDirectory()))
@@ -76,21 +75,15 @@ def player(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [6, pytest.param(15, marks=pytest.mark.deep)])
-def test_each_report_is_counted_once(
-    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy], number: int
-) -> None:
+def test_each_report_is_counted_once(postgres_server, postgres_url, proxies, number):
     play_many(player(postgres_server, postgres_url, proxies), number)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [3, pytest.param(15, marks=pytest.mark.deep)])
 def test_each_report_is_counted_once_where_ids_share_slots(
-    postgres_server: PostgresServer,
-    postgres_url: str,
-    proxies: list[CuttingProxy],
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-) -> None:
+    postgres_server, postgres_url, proxies, monkeypatch, number
+):
     def two(key: int, ids: bytes) -> Any:
         return (key << SLOT_BITS) + slots(0, ids) % 2
 
@@ -99,9 +92,7 @@ def test_each_report_is_counted_once_where_ids_share_slots(
 
 
 @pytest.mark.deep
-def test_the_server_restarts(
-    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy]
-) -> None:
+def test_the_server_restarts(postgres_server, postgres_url, proxies):
     first, second = (
         Upload(tuple((n, Kind.GOOD) for n in numbers), replica=replica)
         for replica, numbers in enumerate((range(3), range(2, 6)))
@@ -120,9 +111,7 @@ def test_the_server_restarts(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.deep)])
-def test_processes_are_killed(
-    postgres_server: PostgresServer, postgres_url: str, number: int
-) -> None:
+def test_processes_are_killed(postgres_server, postgres_url, number):
     numbers = count()
 
     with Nursery() as nursery:

@@ -18,7 +18,7 @@ from .processes import Nursery, Processes
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [3, 10])
-def test_each_report_is_counted_once(number: int) -> None:
+def test_each_report_is_counted_once(number):
     with Nursery() as nursery:
 
         async def play(history: History) -> None:

@@ -64,19 +64,19 @@ def player(parts: Parts | None = None) -> Play:
 
 @pytest.mark.parametrize("number", [20, pytest.param(300, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("size", [pytest.param(10, marks=pytest.mark.deep), 20])
-def test_each_report_is_counted_once(size: int, number: int) -> None:
+def test_each_report_is_counted_once(size, number):
     play_many(player(), number, size=size, threads=False)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [20, pytest.param(100, marks=pytest.mark.deep)])
-def test_each_report_is_counted_once_by_threads(number: int) -> None:
+def test_each_report_is_counted_once_by_threads(number):
     play_many(player(), number)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
-def test_a_broken_part_is_caught(name: str) -> None:
+def test_a_broken_part_is_caught(name):
     parts = MUTANTS[name]
     with pytest.raises(Violation):
         play_many(player(parts), MOST_FOR_A_CONTROL, shrink=False, threads=False)

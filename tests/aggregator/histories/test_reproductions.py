@@ -96,7 +96,7 @@ DISAGREED: dict[str, History] = {
 
 @pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_short_history_breaks_the_control_alone(name: str) -> None:
+def test_a_short_history_breaks_the_control_alone(name):
     play_one(player(), CONTROLS[name], threads=False)
     with pytest.raises(Violation):
         play_one(player(MUTANTS[name]), CONTROLS[name], threads=False)
@@ -105,14 +105,14 @@ def test_a_short_history_breaks_the_control_alone(name: str) -> None:
 @pytest.mark.deep(keep=11)
 @pytest.mark.parametrize("threads", [False, True], ids=["scheduled", "threads"])
 @pytest.mark.parametrize("history", DISAGREED.values(), ids=DISAGREED.keys())
-def test_what_once_disagreed(history: History, threads: bool) -> None:
+def test_what_once_disagreed(history, threads):
     play_one(player(), history, threads=threads)
 
 
 @pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("all_replicas", [False, True], ids=["one", "all"])
 @pytest.mark.parametrize("at", range(1, 14))
-def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) -> None:
+def test_a_death_at_every_statement_of_two_uploads(at, all_replicas):
     death = Kill(at=at, all_replicas=all_replicas)
     play_one(
         player(), [Create(), TWO, death, ONE, TWO, Restart(), RestartDatabase(), ONE], threads=False
@@ -121,9 +121,9 @@ def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) 
 
 @pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("at", range(1, 14))
-def test_a_statement_fails_wherever_it_stands(at: int) -> None:
+def test_a_statement_fails_wherever_it_stands(at):
     play_one(player(), [Create(), TWO, Cut(at=at), ONE, ONE, TWO, Estimate()], threads=False)
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged() -> None:
+def test_a_full_disk_loses_nothing_that_was_acknowledged():
     play_one(player(), [Create(SPLIT), ONE, DiskFull(), *SIX, DiskFull(False), *SIX], threads=False)

@@ -46,9 +46,7 @@ def inside(low: Any, truth: Any, high: Any) -> bool:
     ("spreads", "campaigns", "least"),
     [((0.25,), 8, 5), pytest.param(SPREADS, 40, 180, marks=pytest.mark.deep(keep=0, rest=0))],
 )
-def test_any_crowd_holds_what_is_sharp_and_the_smooth_interval_does_not(
-    spreads: tuple[float, ...], campaigns: int, least: int
-) -> None:
+def test_any_crowd_holds_what_is_sharp_and_the_smooth_interval_does_not(spreads, campaigns, least):
     rng = np.random.default_rng(37)
     held: dict[str, list[bool]] = {}
     smooth: dict[str, list[bool]] = {}

@@ -26,16 +26,14 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch):
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("count", "within"), [(400, 0.08), (2_000, 0.03)])
-def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
-    count: int, within: float
-) -> None:
+def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(count, within):
     """Errors that take the two estimates as independent must fail for both."""
     made = [joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, count)]
     for kind in ("difference", "ratio"):
@@ -49,7 +47,7 @@ def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("count", [60, 500])
-def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
+def test_differences_between_campaigns_are_all_held_at_once(count):
     """Where nothing changed, Holm's rule finds a change in 5 % or less; p alone must not."""
     both = campaigns(incomes(), 1_000, 2 * count)
     inside, holm_wrong, alone_wrong = [], [], []
@@ -67,7 +65,7 @@ def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
         assert np.mean(alone_wrong) > 0.08
 
 
-def test_three_periods_are_one_family_with_the_covariances_of_neighbours() -> None:
+def test_three_periods_are_one_family_with_the_covariances_of_neighbours():
     three = [joint_of(QUERIES, points) for points in campaigns(incomes(), 2_000, 3)]
     made = compare(*three, people="different", names=["May", "June", "July"])
     assert made.labels[0] == "June − May: q0"
@@ -83,7 +81,7 @@ def test_three_periods_are_one_family_with_the_covariances_of_neighbours() -> No
     assert first.values[3:] == pytest.approx(three[2].values - three[0].values)
 
 
-def test_the_same_people_may_err_by_the_sum() -> None:
+def test_the_same_people_may_err_by_the_sum():
     a, b = (joint_of(QUERIES, points) for points in campaigns(incomes(), 2_000, 2))
     made = compare(a, b, people="same")
     assert made.standard_errors == pytest.approx(a.standard_errors + b.standard_errors)
@@ -95,7 +93,7 @@ def test_the_same_people_may_err_by_the_sum() -> None:
     assert (again.p_values == 1).all()
 
 
-def test_differences_do_not_collapse_where_hardly_anybody_is() -> None:
+def test_differences_do_not_collapse_where_hardly_anybody_is():
     """Nobody in either sample: neither interval is 0 wide, and nothing is significant."""
     rare = [Threshold(90_000.0, 24_000.0, "smoothstep")]
     nobody = [joint_of(rare, np.full(50, 10_000.0)) for _ in range(2)]
@@ -106,7 +104,7 @@ def test_differences_do_not_collapse_where_hardly_anybody_is() -> None:
     assert truth(rare, poor())[0] < made.high[0]
 
 
-def test_holm_is_the_rule_by_its_definition() -> None:
+def test_holm_is_the_rule_by_its_definition():
     """Against closed testing: each p is the largest of Bonferroni's over all sets that hold it."""
     p = np.random.default_rng(3).uniform(0, 0.3, 6)
     sets = [[i for i in range(6) if mask >> i & 1] for mask in range(1, 64)]
@@ -123,7 +121,7 @@ def line(values: list[float], error: float = 0.01) -> list[JointEstimates]:
     ]
 
 
-def test_a_trend_is_the_line_of_weighted_least_squares() -> None:
+def test_a_trend_is_the_line_of_weighted_least_squares():
     """Against numpy's, with errors that differ."""
     values, errors = [0.2, 0.25, 0.33, 0.36], [0.01, 0.02, 0.01, 0.03]
     times = [0.0, 1.0, 3.0, 4.0]
@@ -142,13 +140,13 @@ def test_a_trend_is_the_line_of_weighted_least_squares() -> None:
     assert worst.standard_errors[0] > trend(*line(values), people="different").standard_errors[0]
 
 
-def test_what_does_not_lie_on_a_line_is_said_to_be_bent() -> None:
+def test_what_does_not_lie_on_a_line_is_said_to_be_bent():
     assert trend(*line([0.2, 0.3, 0.4, 0.5]), people="different").bent[0] == pytest.approx(1)
     assert trend(*line([0.2, 0.5, 0.5, 0.2]), people="different").bent[0] < 1e-9
     assert np.isnan(trend(*line([0.2, 0.3]), people="different").bent[0])
 
 
-def test_the_slopes_of_trends_are_all_held_at_once() -> None:
+def test_the_slopes_of_trends_are_all_held_at_once():
     """100 times four periods of one population: at least 88 of 100 hold (chance: 1 in 300)."""
     all_ = [joint_of(QUERIES, points) for points in campaigns(incomes(), 500, 400)]
     held = 0
@@ -158,7 +156,7 @@ def test_the_slopes_of_trends_are_all_held_at_once() -> None:
     assert held >= 88
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_what_cannot_be_compared_is_refused():
     a, b = (joint_of(QUERIES, points) for points in campaigns(incomes(), 100, 2))
     with pytest.raises(ParameterError, match="two or more"):
         compare(a, people="different")

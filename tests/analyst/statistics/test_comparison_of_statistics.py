@@ -31,7 +31,7 @@ CURVE = DistributionFunction(low=-20_000.0, high=200_000.0, points=45)
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch):
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
@@ -55,7 +55,7 @@ def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> Qu
 
 
 @pytest.mark.deep(keep=0)
-def test_differences_are_held_at_once_and_of_no_change_one_in_twenty_is_found() -> None:
+def test_differences_are_held_at_once_and_of_no_change_one_in_twenty_is_found():
     """600 pairs of three quantiles whose errors go together; p of each alone must find more."""
     rng = np.random.default_rng(5)
     before, after = np.array([900.0, 700.0, 1_300.0]), np.array([800.0, 900.0, 1_000.0])
@@ -85,7 +85,7 @@ def test_differences_are_held_at_once_and_of_no_change_one_in_twenty_is_found() 
 
 
 @pytest.mark.deep
-def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much() -> None:
+def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much():
     for statistic in (MEDIANS, MeanValue()):
         first, second = campaigns(incomes(), 1_000, 2)
         asking = [reports(first).ask, reports(second + 10_000).ask]
@@ -99,7 +99,7 @@ def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much() -> None
         assert ((made.low < 10_000) & (made.high > 10_000)).all()
 
 
-def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves() -> None:
+def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
     first, second = campaigns(incomes(), 2_000, 2)
     before, after = (reports(points).ask(CURVE) for points in (first, second - 15_000))
     made = compare(before, after, people="different", names=["May", "June"])
@@ -119,7 +119,7 @@ def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves() -> Non
 
 
 @pytest.mark.deep
-def test_curves_are_asked_where_any_has_people_and_as_softly_as_the_noisiest() -> None:
+def test_curves_are_asked_where_any_has_people_and_as_softly_as_the_noisiest():
     noisy = replace(campaign(), privacy=GeoPrivacy(1.0, per=16_000.0, unit="dollar"))
     first, second = campaigns(incomes(), 2_000, 2)
     sets = [reports(first), reports(second + 100_000, noisy)]
@@ -144,7 +144,7 @@ def test_curves_are_asked_where_any_has_people_and_as_softly_as_the_noisiest() -
 
 
 @pytest.mark.deep
-def test_periods_and_doubt_and_what_can_not_be_compared() -> None:
+def test_periods_and_doubt_and_what_can_not_be_compared():
     recurring = replace(campaign(), period=timedelta(days=10))
     points = np.concatenate([*campaigns(incomes(), 1_000, 2)])
     integers = np.rint(points / recurring.point_mechanism.step).astype(np.int64)

@@ -28,7 +28,7 @@ POPULATIONS = {"incomes": incomes, "heaped": heaped, "poor": poor}
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch):
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
@@ -60,7 +60,7 @@ CASES = [
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("who", "n", "count"), CASES)
-def test_the_band_holds_the_whole_curve(who: str, n: int, count: int) -> None:
+def test_the_band_holds_the_whole_curve(who, n, count):
     """Intervals by themselves must fail, and are far from holding it."""
     population = POPULATIONS[who]()
     right = 1 - above(AT, population)
@@ -80,7 +80,7 @@ def test_the_band_holds_the_whole_curve(who: str, n: int, count: int) -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("who", "n", "count"), CASES)
-def test_the_intervals_of_a_histogram_hold_all_shares(who: str, n: int, count: int) -> None:
+def test_the_intervals_of_a_histogram_hold_all_shares(who, n, count):
     """Those of shares by themselves must fail; thresholds as if independent are too wide."""
     population = POPULATIONS[who]()
     right = -np.diff(np.concatenate([[1.0], above(EDGES, population), [0.0]]))
@@ -104,7 +104,7 @@ def test_the_intervals_of_a_histogram_hold_all_shares(who: str, n: int, count: i
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("n", "count"), [(200, 60), (200, 500), (2_000, 500)])
-def test_where_hardly_anybody_is_bands_do_not_collapse(n: int, count: int) -> None:
+def test_where_hardly_anybody_is_bands_do_not_collapse(n, count):
     """Two in a thousand are above 50,000. The normal band must fail."""
     population = poor()
     right = 1 - above(AT, population)
@@ -124,7 +124,7 @@ def test_where_hardly_anybody_is_bands_do_not_collapse(n: int, count: int) -> No
     assert not enough(normal, most=1)
 
 
-def test_the_density_is_the_slope_of_the_curve() -> None:
+def test_the_density_is_the_slope_of_the_curve():
     (found,) = asked(AT, incomes(), 20_000, 1)
     curve = distribution_curve(AT, found, WIDTH)
     density = curve.density()
@@ -139,7 +139,7 @@ def test_the_density_is_the_slope_of_the_curve() -> None:
     assert "lower" in density.notes[-1]
 
 
-def test_quantiles_invert_the_curve_and_its_band() -> None:
+def test_quantiles_invert_the_curve_and_its_band():
     (found,) = asked(AT, incomes(), 20_000, 1)
     curve = distribution_curve(AT, found, WIDTH)
     levels = np.array([0.001, 0.25, 0.5, 0.75, 0.999])
@@ -157,7 +157,7 @@ def test_quantiles_invert_the_curve_and_its_band() -> None:
             curve.quantiles(bad)
 
 
-def test_a_flat_piece_of_a_curve_is_all_in_an_interval() -> None:
+def test_a_flat_piece_of_a_curve_is_all_in_an_interval():
     at, flat, half = np.arange(5.0), np.array([0.1, 0.5, 0.5, 0.5, 0.9]), np.array([0.5])
     assert inverse(at, flat, half).tolist() == [1.0]
     assert inverse(at, flat, half, last=True).tolist() == [3.0]
@@ -165,7 +165,7 @@ def test_a_flat_piece_of_a_curve_is_all_in_an_interval() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_shares_are_the_nearest_in_standard_errors(seed: int) -> None:
+def test_shares_are_the_nearest_in_standard_errors(seed):
     """Against a search over random shares: none is nearer."""
     rng = np.random.default_rng(seed)
     values, d = rng.normal(0.25, 0.3, 4), rng.uniform(0.1, 1.0, 4)
@@ -182,13 +182,13 @@ def test_shares_are_the_nearest_in_standard_errors(seed: int) -> None:
     assert distance(found) <= distance(near).min() + 1e-9
 
 
-def test_a_part_without_people_has_no_share_at_all() -> None:
+def test_a_part_without_people_has_no_share_at_all():
     """Not the 10⁻²⁶ by which a multiple that is found by halving is off."""
     values = np.array([0.3, 0.7000000001, 0.0, 0.0])
     assert on_simplex(values, np.array([1.0, 1.0, 0.0, 0.0]))[2:].tolist() == [0.0, 0.0]
 
 
-def test_intervals_of_a_partition_know_that_all_shares_are_one() -> None:
+def test_intervals_of_a_partition_know_that_all_shares_are_one():
     """The shares of two parts are 1 together: the one is known as well as the other."""
     joint = JointEstimates(
         labels=("a", "b"),
@@ -204,7 +204,7 @@ def test_intervals_of_a_partition_know_that_all_shares_are_one() -> None:
     assert made.shares == pytest.approx([0.3, 0.7])
 
 
-def test_the_confidence_of_a_curve_is_that_of_the_whole() -> None:
+def test_the_confidence_of_a_curve_is_that_of_the_whole():
     (found,) = asked(AT, incomes(), 2_000, 1)
     sidak = norm.ppf((1 + 0.95 ** (1 / len(AT))) / 2)
     half = (found.band()[1] - found.band()[0])[5] / 2

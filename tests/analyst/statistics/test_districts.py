@@ -15,7 +15,6 @@ from geoveil.analyst import (
     JointEstimates,
     Nearest,
     ReportRows,
-    Reports,
     campaign_for_points,
     new_york_boroughs,
     partition_shares,
@@ -39,7 +38,7 @@ SIZES = (12_000, 6_000, 2_000)
 
 
 @pytest.fixture(scope="module")
-def reports() -> Reports:
+def reports():
     """Three towns, each well within its borough."""
     campaign = campaign_for_points(
         attribute="location", privacy=PRIVACY, plane=PLANE, campaign_id="where", title="Where",
@@ -54,12 +53,12 @@ def reports() -> Reports:
 
 
 @pytest.fixture(scope="module")
-def found(reports: Reports) -> DistrictShares:
+def found(reports):
     return reports.ask(Districts(new_york_boroughs(), bandwidth=1_000.0))
 
 
 @pytest.mark.deep
-def test_shares_of_districts_are_those_of_the_people_in_them(found: DistrictShares) -> None:
+def test_shares_of_districts_are_those_of_the_people_in_them(found):
     shares = dict(zip(found.labels, found.shares.tolist(), strict=True))
     assert sum(shares.values()) == pytest.approx(1.0)
     errors = dict(zip(found.labels, found.joint.standard_errors.tolist(), strict=True))
@@ -73,7 +72,7 @@ def test_shares_of_districts_are_those_of_the_people_in_them(found: DistrictShar
 
 
 @pytest.mark.deep(rest=0)
-def test_liars_widen_every_share(reports: Reports, found: DistrictShares) -> None:
+def test_liars_widen_every_share(reports, found):
     doubted = reports.ask(Contaminated(Districts(new_york_boroughs(), bandwidth=1_000.0), 0.01))
     assert isinstance(doubted, DistrictShares)
     assert np.all(doubted.high >= found.high)
@@ -81,7 +80,7 @@ def test_liars_widen_every_share(reports: Reports, found: DistrictShares) -> Non
     assert "1 %" in doubted.notes[-1]
 
 
-def test_districts_are_handed_on_and_drawn(found: DistrictShares) -> None:
+def test_districts_are_handed_on_and_drawn(found):
     import matplotlib
 
     matplotlib.use("Agg")
@@ -102,7 +101,7 @@ def test_districts_are_handed_on_and_drawn(found: DistrictShares) -> None:
     assert frame.geometry.is_valid.all()
 
 
-def test_everybody_has_a_nearest_place(reports: Reports) -> None:
+def test_everybody_has_a_nearest_place(reports):
     found = reports.ask(Nearest(TOWNS, bandwidth=1_500.0))
     total = np.array(SIZES) / sum(SIZES)
     errors = found.joint.standard_errors
@@ -110,7 +109,7 @@ def test_everybody_has_a_nearest_place(reports: Reports) -> None:
     assert np.all(np.abs(found.shares - total) <= 4 * errors + 1e-3)
 
 
-def test_a_cell_is_what_is_nearest() -> None:
+def test_a_cell_is_what_is_nearest():
     """Against distances, at 2,000 points."""
     import shapely
 
@@ -123,7 +122,7 @@ def test_a_cell_is_what_is_nearest() -> None:
         assert np.array_equal(shapely.contains_xy(cell, *points.T), nearest == number)
 
 
-def test_what_is_no_partition_is_refused(reports: Reports) -> None:
+def test_what_is_no_partition_is_refused(reports):
     square = [[(-74.0, 40.7), (-73.9, 40.7), (-73.9, 40.8), (-74.0, 40.8), (-74.0, 40.7)]]
     shape = {"type": "Polygon", "coordinates": square}
     twice = [{"type": "Feature", "properties": {"name": name}, "geometry": shape} for name in "ab"]
@@ -140,7 +139,7 @@ def test_what_is_no_partition_is_refused(reports: Reports) -> None:
 
 
 @pytest.mark.deep
-def test_all_shares_are_held_at_once() -> None:
+def test_all_shares_are_held_at_once():
     """600 campaigns of 2,000 people in six districts: 94 to 98 % (standard error 0.9 points);
     intervals that hold one by one do not."""
     mechanism = PlanarLaplace(GeoPrivacy(1.0, per=1.0, unit="metre"), 2)

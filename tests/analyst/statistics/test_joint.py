@@ -66,7 +66,7 @@ def markov(m: int, rho: float) -> NDArray[np.float64]:
     return np.asarray(rho ** np.abs(np.subtract.outer(np.arange(m), np.arange(m))))
 
 
-def test_the_critical_value_is_that_of_independent_errors_and_of_one_error() -> None:
+def test_the_critical_value_is_that_of_independent_errors_and_of_one_error():
     """Against Šidák's and the normal law; between them for errors that go together."""
     for m in (1, 3, 40):
         independent = norm.ppf((1 + 0.95 ** (1 / m)) / 2)
@@ -76,7 +76,7 @@ def test_the_critical_value_is_that_of_independent_errors_and_of_one_error() -> 
     assert norm.ppf(0.975) + 0.3 < between < norm.ppf((1 + 0.95 ** (1 / 40)) / 2) - 0.1
 
 
-def test_the_critical_value_covers_other_draws() -> None:
+def test_the_critical_value_covers_other_draws():
     """40,000 draws of another seed, 95 %: standard error 0.11 %. A pointwise value must fail."""
     r = markov(30, 0.8)
     draws = np.linalg.cholesky(r) @ np.random.default_rng(5).standard_normal((30, 40_000))
@@ -85,13 +85,13 @@ def test_the_critical_value_covers_other_draws() -> None:
     assert np.mean(greatest <= norm.ppf(0.975)) < 0.6
 
 
-def test_estimates_without_spread_leave_the_critical_value_alone() -> None:
+def test_estimates_without_spread_leave_the_critical_value_alone():
     found = joint([0.0, 0.4], [[0.0, 0.0], [0.0, 1e-4]])
     assert found.correlations.tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert found.critical_value() < 2.3
 
 
-def test_bands_are_wider_than_intervals_and_never_collapse() -> None:
+def test_bands_are_wider_than_intervals_and_never_collapse():
     found = joint([0.0, 0.4], [[0.0, 0.0], [0.0, 1e-4]], limits=SHARE)
     (low, high), (below, above) = found.intervals(), found.band()
     assert (above >= high).all()
@@ -101,7 +101,7 @@ def test_bands_are_wider_than_intervals_and_never_collapse() -> None:
     assert high[0] == alone.high
 
 
-def test_a_contrast_has_the_error_of_all_covariances() -> None:
+def test_a_contrast_has_the_error_of_all_covariances():
     c = np.array([[4.0, 3.0, 0.5], [3.0, 4.0, -1.0], [0.5, -1.0, 9.0]]) * 1e-4
     found = joint([0.5, 0.3, 0.1], c)
     weights = np.array([1.0, -2.0, 0.5])
@@ -115,14 +115,14 @@ def test_a_contrast_has_the_error_of_all_covariances() -> None:
     assert width == pytest.approx(1.962 * made.standard_error, rel=1e-3)
 
 
-def test_a_difference_that_nobody_shows_has_an_interval() -> None:
+def test_a_difference_that_nobody_shows_has_an_interval():
     found = joint([0.0, 0.0], np.zeros((2, 2)), limits=SHARE)
     made = found.difference("a", "b")
     assert made.standard_error == 0
     assert made.ci_low < 0 < made.ci_high
 
 
-def test_the_error_of_a_ratio_is_that_of_draws() -> None:
+def test_the_error_of_a_ratio_is_that_of_draws():
     c = np.array([[4.0, 3.0], [3.0, 4.0]]) * 1e-5
     found = joint([0.2, 0.5], c)
     made = found.ratio("a", "b")
@@ -134,7 +134,7 @@ def test_the_error_of_a_ratio_is_that_of_draws() -> None:
 
 
 @pytest.mark.deep
-def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero() -> None:
+def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero():
     """4,000 draws at 95 %, standard error 0.35 %. The delta method alone must fail.
 
     The set covers exactly; two half lines become the whole line, which covers the rest too.
@@ -153,7 +153,7 @@ def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero() ->
 
 @pytest.mark.deep
 @pytest.mark.parametrize("n", [30, 200])
-def test_the_ratio_of_a_rare_share_covers(n: int) -> None:
+def test_the_ratio_of_a_rare_share_covers(n):
     """400 campaigns of yes or no, 1 % of all beside 30 %. Fieller's own interval must fail.
 
     With 95 % covered, fewer than 92.5 % would be seen in one of 60 runs.
@@ -173,7 +173,7 @@ def test_the_ratio_of_a_rare_share_covers(n: int) -> None:
     assert np.mean(fieller) < 0.9
 
 
-def test_a_ratio_nobody_shows_has_an_interval() -> None:
+def test_a_ratio_nobody_shows_has_an_interval():
     covariance = np.array([[0.0, 0.0], [0.0, 1e-4]])
     shares = joint([0.0, 0.5], covariance, limits=Limits((0.0, 1.0), (0.0, 1.0))).ratio("a", "b")
     assert shares.ci_low == 0 < shares.ci_high < 0.02
@@ -192,7 +192,7 @@ def test_a_ratio_nobody_shows_has_an_interval() -> None:
         ({"limits": (UNLIMITED,)}, "limits"),
     ],
 )
-def test_what_is_no_joint_estimate_is_refused(changes: dict[str, Any], told: str) -> None:
+def test_what_is_no_joint_estimate_is_refused(changes, told):
     whole: dict[str, Any] = {
         "labels": ("a", "b"),
         "values": np.zeros(2),
@@ -207,7 +207,7 @@ def test_what_is_no_joint_estimate_is_refused(changes: dict[str, Any], told: str
         JointEstimates(**(whole | changes))
 
 
-def test_questions_are_named_or_counted() -> None:
+def test_questions_are_named_or_counted():
     found = joint([0.1, 0.2], np.eye(2))
     assert found.index("b") == found.index(1) == 1
     for unknown in ("c", 2, -1):
@@ -243,7 +243,7 @@ def rows(of: ValueCampaign, n: int, periods: int = 1) -> ReportRows:
 QUESTIONS = [PointQuestion(f"above {t}", Threshold(t, 4.0, "smoothstep")) for t in (18, 40, 65)]
 
 
-def test_reports_at_hand_say_what_numpy_says_of_them() -> None:
+def test_reports_at_hand_say_what_numpy_says_of_them():
     asked = campaign()
     held = rows(asked, 5_000)
     found = reports_of(held, asked).ask(QUESTIONS)
@@ -262,7 +262,7 @@ def test_reports_at_hand_say_what_numpy_says_of_them() -> None:
     assert np.array_equal(again.covariance, found.covariance)
 
 
-def test_a_file_of_reports_knows_its_campaign(tmp_path: Any) -> None:
+def test_a_file_of_reports_knows_its_campaign(tmp_path):
     from geoveil.simulation.scale import write_reports
 
     asked = campaign(period=timedelta(days=10))
@@ -286,7 +286,7 @@ def test_a_file_of_reports_knows_its_campaign(tmp_path: Any) -> None:
         reports_of(file).ask(QUESTIONS)
 
 
-def test_what_is_no_report_is_refused(tmp_path: Any) -> None:
+def test_what_is_no_report_is_refused(tmp_path):
     asked, nothing = campaign(), tmp_path / "none.parquet"
     with pytest.raises(ParameterError, match="campaign"):
         reports_of(rows(asked, 5))
@@ -301,7 +301,7 @@ def test_what_is_no_report_is_refused(tmp_path: Any) -> None:
         reports_of(rows(asked, 5), asked).ask(QUESTIONS * 2)
 
 
-def test_results_are_rows_with_notes() -> None:
+def test_results_are_rows_with_notes():
     found = joint([0.1, 0.2], np.eye(2) * 1e-4)
     assert [row["name"] for row in found.to_dict()["rows"]] == ["a", "b"]
     assert found.rows()[1]["ci_high"] == pytest.approx(0.2 + 1.962 * 0.01, abs=1e-4)
@@ -310,7 +310,7 @@ def test_results_are_rows_with_notes() -> None:
     assert total.rows()[0]["standard_error"] == pytest.approx(1_000 * math.sqrt(2e-4))
 
 
-def test_a_folder_of_exports_is_read_part_after_part(tmp_path: Any) -> None:
+def test_a_folder_of_exports_is_read_part_after_part(tmp_path):
     from geoveil.simulation.scale import export_reports
 
     asked, database, folder = campaign(), tmp_path / "points.db", tmp_path / "export"
@@ -342,7 +342,7 @@ def test_a_folder_of_exports_is_read_part_after_part(tmp_path: Any) -> None:
         reports_of(folder, asked)
 
 
-def test_reports_of_one_mechanism_are_an_estimate() -> None:
+def test_reports_of_one_mechanism_are_an_estimate():
     """Against the sums of a campaign, and numpy's of debiased points."""
     question = Threshold(40.0, 4.0, "smoothstep")
     ages, source = np.random.default_rng(1).normal(40, 15, 500), SeededSource(1)
@@ -371,7 +371,7 @@ def test_reports_of_one_mechanism_are_an_estimate() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_data_frames_are_asked_as_the_rows_that_they_hold() -> None:
+def test_data_frames_are_asked_as_the_rows_that_they_hold():
     pandas = pytest.importorskip("pandas")
     of_dask = pytest.importorskip("dask.dataframe")
     held = reports(np.random.default_rng(4).normal(50_000.0, 9_000.0, 1_000))

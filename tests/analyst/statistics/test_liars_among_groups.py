@@ -28,7 +28,7 @@ def one(values: Any) -> JointEstimates:
     )
 
 
-def test_a_ratio_with_liars_is_that_of_the_worst_of_them() -> None:
+def test_a_ratio_with_liars_is_that_of_the_worst_of_them():
     """The union of the intervals over all that liars can have taken away, on a grid of it.
 
     A little more: how far an imagined report is from the mean does not change with what is taken.
@@ -53,7 +53,7 @@ def test_a_ratio_with_liars_is_that_of_the_worst_of_them() -> None:
     assert found.ratio("a", "b").ci_high == np.inf
 
 
-def test_comparisons_and_trends_hold_with_liars_in_each() -> None:
+def test_comparisons_and_trends_hold_with_liars_in_each():
     rng = np.random.default_rng(5)
     several = [one(rng.uniform(-1.0, 2.0, 400) + shift) for shift in (0.0, 0.2, 0.4)]
     doubted = [replace(found, contamination=0.02) for found in several]

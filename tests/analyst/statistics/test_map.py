@@ -16,7 +16,6 @@ from geoveil.analyst import (
     DensityMap,
     Map,
     ReportRows,
-    Reports,
     campaign_for_points,
     coastline,
     new_york_boroughs,
@@ -48,7 +47,7 @@ PEOPLE = 20_000
 
 
 @pytest.fixture(scope="module")
-def reports() -> Reports:
+def reports():
     """One town in the middle, where half the people are; the others are spread evenly."""
     campaign = campaign_for_points(
         attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=PLANE,
@@ -65,11 +64,11 @@ def reports() -> Reports:
 
 
 @pytest.fixture(scope="module")
-def found(reports: Reports) -> DensityMap:
+def found(reports):
     return reports.ask(Map(bounds=BOUNDS, size=(12, 10), bandwidth=700.0))
 
 
-def test_a_node_is_the_kernel_there(reports: Reports, found: DensityMap) -> None:
+def test_a_node_is_the_kernel_there(reports, found):
     for i, j in ((0, 0), (4, 7), (9, 11)):
         (center,) = PLANE.project([(found.longitudes[j], found.latitudes[i])]).tolist()
         alone = reports.ask([PointQuestion("here", GaussianKernel(tuple(center), 700.0))])
@@ -80,7 +79,7 @@ def test_a_node_is_the_kernel_there(reports: Reports, found: DensityMap) -> None
         assert found.low[i, j] <= found.density[i, j] <= found.high[i, j]
 
 
-def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) -> None:
+def test_the_town_is_surely_denser_and_the_rest_less_dense(found):
     assert found.significance[5, 6] == 1
     assert found.significance[0, 0] == -1
     assert set(np.unique(found.significance)) <= {-1, 0, 1}
@@ -92,7 +91,7 @@ def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) ->
     assert "hold at once" in found.notes[2]
 
 
-def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None:
+def test_liars_widen_every_interval(reports, found):
     asked = Map(bounds=BOUNDS, size=(12, 10), bandwidth=700.0)
     doubted = reports.ask(Contaminated(asked, 0.01))
     assert np.all(doubted.high > found.high)
@@ -101,7 +100,7 @@ def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None
 
 
 @pytest.mark.deep(keep=0)
-def test_people_spread_evenly_are_what_bells_see_of_them() -> None:
+def test_people_spread_evenly_are_what_bells_see_of_them():
     """Against the mean of the kernels over 400,000 people: 4 standard errors."""
     rng = np.random.default_rng(5)
     west, south, east, north = BOUNDS
@@ -131,7 +130,7 @@ def _campaign() -> Any:
     )  # fmt: skip
 
 
-def test_it_is_handed_on_as_geojson(found: DensityMap) -> None:
+def test_it_is_handed_on_as_geojson(found):
     collection = found.__geo_interface__
     cells = [shapely.geometry.shape(one["geometry"]) for one in collection["features"]]
     assert all(cell.is_valid for cell in cells)
@@ -145,7 +144,7 @@ def test_it_is_handed_on_as_geojson(found: DensityMap) -> None:
     assert inside.contains(shapely.Point(CENTER))
 
 
-def test_geopandas_reads_it(found: DensityMap) -> None:
+def test_geopandas_reads_it(found):
     geopandas = pytest.importorskip("geopandas")
     frame = found.to_geopandas()
     assert frame.crs == "EPSG:4326"
@@ -158,14 +157,14 @@ def test_geopandas_reads_it(found: DensityMap) -> None:
     assert again.geometry.geom_equals(frame.geometry.set_crs(None, allow_override=True)).all()
 
 
-def test_without_geopandas_it_says_so(found: DensityMap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_geopandas_it_says_so(found, monkeypatch):
     monkeypatch.setitem(sys.modules, "geopandas", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[analyst\]'"):
         found.to_geopandas()
 
 
 @pytest.mark.deep(keep=0)
-def test_coasts_are_drawn_where_they_are_in_view() -> None:
+def test_coasts_are_drawn_where_they_are_in_view():
     """Alcatraz is within 6 km of a coast that ships, and Sacramento further than 50."""
     from geoveil.analyst.outlines import lines_of, outlines_of
 
@@ -185,7 +184,7 @@ def test_coasts_are_drawn_where_they_are_in_view() -> None:
     assert "Natural Earth" in outlines_of((-76.0, 38.0, -72.0, 42.0))[1]
 
 
-def test_it_is_drawn_with_the_outlines_that_ship(found: DensityMap) -> None:
+def test_it_is_drawn_with_the_outlines_that_ship(found):
     import matplotlib
 
     matplotlib.use("Agg")
@@ -205,7 +204,7 @@ def test_it_is_drawn_with_the_outlines_that_ship(found: DensityMap) -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_bounds_and_bandwidth_have_defaults(reports: Reports) -> None:
+def test_bounds_and_bandwidth_have_defaults(reports):
     found = reports.ask(Map(size=(8, 8), level=0.001))
     west, south, east, north = found.bounds
     assert west < CENTER[0] < east
@@ -217,7 +216,7 @@ def test_bounds_and_bandwidth_have_defaults(reports: Reports) -> None:
     )
 
 
-def test_beyond_the_area_nothing_is_drawn(reports: Reports) -> None:
+def test_beyond_the_area_nothing_is_drawn(reports):
     """People beyond it count at its edge."""
     with pytest.raises(ParameterError, match=r"within 10,000 m of -73\.98,40\.75"):
         reports.ask(Map(bounds=(-74.2, 40.7, -73.9, 40.8)))
@@ -233,7 +232,7 @@ def test_beyond_the_area_nothing_is_drawn(reports: Reports) -> None:
         ({"level": -1.0}, "level"),
     ],
 )
-def test_what_is_out_of_range_is_refused(said: Any, name: str) -> None:
+def test_what_is_out_of_range_is_refused(said, name):
     with pytest.raises(ParameterError, match=name):
         Map(**said)
 
@@ -247,7 +246,7 @@ def correlation(apart: Any, bandwidth: float, noise: float) -> Any:
 
 
 @pytest.mark.parametrize("bandwidth", [400.0, 800.0])
-def test_errors_of_places_go_together_as_bells_overlap(bandwidth: float) -> None:
+def test_errors_of_places_go_together_as_bells_overlap(bandwidth):
     """Against sums over a lattice of what reports count for at two places, and near each other
     against 1 − λd²/2; of bells without noise λ is less."""
     noise, spacing = 200.0, bandwidth / 10
@@ -270,7 +269,7 @@ def test_errors_of_places_go_together_as_bells_overlap(bandwidth: float) -> None
 
 
 @pytest.mark.deep
-def test_the_largest_error_of_a_map_is_within_its_critical_value() -> None:
+def test_the_largest_error_of_a_map_is_within_its_critical_value():
     """10,000 fields of 21 × 21 places over 8 × 8 bandwidths: 5 % are to exceed it, seen to 0.22
     points, and not below 4.2 %: it is hardly wider than it must be. Šidák's is exceeded by few."""
     side, places = 8.0, np.linspace(0.0, 8.0, 21)
@@ -284,7 +283,7 @@ def test_the_largest_error_of_a_map_is_within_its_critical_value() -> None:
 
 
 @pytest.mark.deep
-def test_all_intervals_hold_at_once() -> None:
+def test_all_intervals_hold_at_once():
     """600 campaigns of 1,000 people, 64 places: at least 95 % (standard error 0.9 points), and
     intervals that hold one by one do not."""
     rng = np.random.default_rng(6)

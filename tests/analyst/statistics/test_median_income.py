@@ -20,7 +20,7 @@ NEAR = np.arange(80_000.0, 120_001.0, 2_500.0)
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(200, marks=pytest.mark.deep)])
-def test_the_median_is_off_by_what_was_planned(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_median_is_off_by_what_was_planned(count, monkeypatch):
     """200 campaigns at 95 %: standard error 1.5 %, so 91 to 99 %; of 5, 3 or more (chance: 1 in
     800). Half of the planned error must not hold it.
 

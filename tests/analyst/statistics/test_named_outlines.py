@@ -137,7 +137,7 @@ def kept_last(content: Json, key: str, places: Places) -> Json:
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("batch", range(20))
-def test_labels_outlines_and_shares_are_of_one_district(batch: int) -> None:
+def test_labels_outlines_and_shares_are_of_one_district(batch):
     """1,000 collections in 20 batches: 0 wrong rows. What was done before has them.
 
     A GeoDataFrame of the same is read, or refused, alike.
@@ -174,7 +174,7 @@ def test_labels_outlines_and_shares_are_of_one_district(batch: int) -> None:
     assert control > 0, "the control must fail"
 
 
-def test_a_picture_has_each_share_on_its_outline() -> None:
+def test_a_picture_has_each_share_on_its_outline():
     import matplotlib
 
     matplotlib.use("Agg")
@@ -222,12 +222,12 @@ def test_a_picture_has_each_share_on_its_outline() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_for_certain_is_refused(content: Json, match: str) -> None:
+def test_what_cannot_be_read_for_certain_is_refused(content, match):
     with pytest.raises(ParameterError, match=match):
         Districts(content)
 
 
-def test_places_that_lie_elsewhere_are_said_to() -> None:
+def test_places_that_lie_elsewhere_are_said_to():
     paris = shapely.box(2.2, 48.8, 2.5, 48.9)
     swapped = shapely.transform(square(0, 0), lambda corners: corners[:, ::-1])
     metres = shapely.box(980_000, 190_000, 990_000, 200_000)
@@ -246,7 +246,7 @@ def test_places_that_lie_elsewhere_are_said_to() -> None:
             next(nearest.steps(CAMPAIGN, 0.95))
 
 
-def test_what_reaches_beyond_the_area_is_cut_at_its_edge() -> None:
+def test_what_reaches_beyond_the_area_is_cut_at_its_edge():
     """Against people within 40 km; those who are moved to the edge are in, at each azimuth."""
     east = shapely.box(-73.95, 40.5, -72.5, 41.0)
     cut = clipped(PLANE, "east", [[list(east.exterior.coords)]])
@@ -268,7 +268,7 @@ def test_what_reaches_beyond_the_area_is_cut_at_its_edge() -> None:
     assert "Beyond the area of the survey lies a part of east" in " ".join(found.notes)
 
 
-def test_frames_are_read_with_their_reference_system() -> None:
+def test_frames_are_read_with_their_reference_system():
     geopandas = pytest.importorskip("geopandas")
     frame = geopandas.GeoDataFrame(
         {"BORO": ["a", "b"]}, geometry=[square(0, 0), square(2, 2)], crs="EPSG:4326"
@@ -285,7 +285,7 @@ def test_frames_are_read_with_their_reference_system() -> None:
     assert [one.label for one in outlines_in(alone, "x")] == ["district"]
 
 
-def test_names_are_not_lost() -> None:
+def test_names_are_not_lost():
     numbered = collection(feature(square(0, 0), name=0), feature(square(1, 0), name=1.0))
     assert [one.label for one in outlines_in(numbered, "x")] == ["0", "1"]
     bare = collection(feature(square(0, 0)), feature(square(1, 0)))

@@ -140,7 +140,7 @@ def curves(shock: bool, runs: int = 6) -> list[OverTime]:
     return [curve(*answers(truth(shock), rng)) for _ in range(runs)]
 
 
-def test_a_curve_says_its_numbers_once() -> None:
+def test_a_curve_says_its_numbers_once():
     found = curves(True)[0]
     rows = found.rows()
     assert len(rows) == WEEKS
@@ -153,7 +153,7 @@ def test_a_curve_says_its_numbers_once() -> None:
     assert found.plot() is not None
 
 
-def test_the_cohort_sees_a_shock_before_the_curve_does() -> None:
+def test_the_cohort_sees_a_shock_before_the_curve_does():
     """Six fleets: all are flagged after it and none before; from four weeks after it on the cohort
     is right on average, to 4.9 standard errors of it, and the curve is not."""
     struck = curves(True)
@@ -167,7 +167,7 @@ def test_the_cohort_sees_a_shock_before_the_curve_does() -> None:
 
 
 @pytest.mark.deep
-def test_intervals_hold_the_whole_curve_and_flags_are_rare() -> None:
+def test_intervals_hold_the_whole_curve_and_flags_are_rare():
     """60 fleets: 95 % of curves held, at least 49 (binomial, α = 1e-4); the control, intervals of
     each week by itself, hold fewer than 49. Of calm years at most 1 % are flagged: at most 5."""
     calm = curves(False, RUNS)
@@ -179,7 +179,7 @@ def test_intervals_hold_the_whole_curve_and_flags_are_rare() -> None:
 
 
 @pytest.mark.deep
-def test_the_error_of_a_change_is_that_between_fleets() -> None:
+def test_the_error_of_a_change_is_that_between_fleets():
     """60 fleets, weeks 30 and 34: stated and found within 35 % (n = 60, 3.8 standard errors), and
     the interval holds at least 49 of 60. The control: with independent people the error is larger.
     """
@@ -195,7 +195,7 @@ def test_the_error_of_a_change_is_that_between_fleets() -> None:
     assert independent > 1.3 * found
 
 
-def test_without_cohorts_a_change_has_the_largest_error_that_it_can() -> None:
+def test_without_cohorts_a_change_has_the_largest_error_that_it_can():
     told, cohort = answers(truth(False), np.random.default_rng(3))
     found = curve(told, cohort, campaign(cohorts=False))
     assert found.cohorts is None
@@ -206,7 +206,7 @@ def test_without_cohorts_a_change_has_the_largest_error_that_it_can() -> None:
     assert "at most" in " ".join(change.notes) or "most that" in " ".join(change.notes)
 
 
-def test_no_change_has_a_larger_error_than_is_stated() -> None:
+def test_no_change_has_a_larger_error_than_is_stated():
     """The least correlation of two extrapolated answers that share a reading, by search: −1/√5.
 
     The control: what was stated before, −5/16, is not the least.
@@ -223,7 +223,7 @@ def test_no_change_has_a_larger_error_than_is_stated() -> None:
 
 @pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("noise", [0.0, NOISE])
-def test_calm_curves_of_rare_shares_are_not_flagged(noise: float) -> None:
+def test_calm_curves_of_rare_shares_are_not_flagged(noise):
     """60 fleets, cohorts of 50, 2 in 1,000: at most 6 are flagged, of 1.5 % at α = 1e-4.
 
     No bar of a cohort is of width 0, and all bars hold at once in at least 49 (of 95 %, at 1e-4).
@@ -263,7 +263,7 @@ def of_variance(variance: float) -> Margins:
 
 
 @pytest.mark.deep
-def test_of_normal_cohorts_as_many_are_flagged_as_is_said() -> None:
+def test_of_normal_cohorts_as_many_are_flagged_as_is_said():
     """600 calm years at 20 %: within 4.9 standard errors above it; a variance that is half of
     the true one, as a control, flags far more."""
     rng = np.random.default_rng(2)
@@ -291,7 +291,7 @@ def test_of_normal_cohorts_as_many_are_flagged_as_is_said() -> None:
         (lambda c: flagged(np.zeros(9), of_variance(1.0), 1, looks=1), "epoch"),
     ],
 )
-def test_what_is_out_of_range_is_refused(call: object, name: str) -> None:
+def test_what_is_out_of_range_is_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call(curves(True)[0])  # type: ignore[operator]  # a function of a curve
     assert caught.value.name == name

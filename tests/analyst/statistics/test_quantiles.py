@@ -1,7 +1,6 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +24,7 @@ OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch):
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
@@ -64,7 +63,7 @@ def asked(statistic: Any, points: Array) -> Any:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.deep)])
-def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_of_quantiles_cover(count, monkeypatch):
     """400 campaigns at 95 %: standard error 1.1 %; 5: at least 3 (chance: 1 in 300).
 
     The spread is known to 3.5 %; errors may be said too large by more than too small: where few
@@ -107,11 +106,8 @@ def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatc
     ids=["mean", "Gini", "top share"],
 )
 def test_moments_are_near_the_truth_with_the_error_that_is_stated(
-    statistic: Any,
-    value: Callable[[Array], float],
-    count: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    statistic, value, count, monkeypatch
+):
     """Blur moves the top share by less than 0.002. Errors of 120: within 20 % (3 of its own).
 
     Where people are is found out by one; the many are asked at fixed thresholds.
@@ -133,7 +129,7 @@ def test_moments_are_near_the_truth_with_the_error_that_is_stated(
 
 @pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(("statistic", "least"), [(Gini(), 0.0), (TopShare(share=0.3), 0.3)])
-def test_too_few_for_the_delta_method_are_told_so(statistic: Any, least: float) -> None:
+def test_too_few_for_the_delta_method_are_told_so(statistic, least):
     """Nobody's Gini coefficient is below 0; the top 30 % hold 30 % at least."""
     at_all_alike = np.full(60, 60_000.0)
     (points,) = campaigns(at_all_alike, 60, 1)
@@ -146,7 +142,7 @@ def test_too_few_for_the_delta_method_are_told_so(statistic: Any, least: float) 
 
 
 @pytest.mark.deep
-def test_the_mean_is_that_of_the_points() -> None:
+def test_the_mean_is_that_of_the_points():
     """The noise has mean 0, and the blur too: they are the same number, and the same error."""
     (points,) = campaigns(incomes(), 20_000, 1)
     made = reports(points).ask(MeanValue())
@@ -161,7 +157,7 @@ def test_the_mean_is_that_of_the_points() -> None:
 @pytest.mark.parametrize(
     ("middle", "spread", "per"), [(-40.0, 3.0, 0.5), (1985.0, 12.0, 1.0), (3e9, 1e8, 1e6)]
 )
-def test_values_are_found_wherever_they_lie(middle: float, spread: float, per: float) -> None:
+def test_values_are_found_wherever_they_lie(middle, spread, per):
     """Years of birth and temperatures below 0, without a word on where they are."""
     of = campaign(GeoPrivacy(1.0, per=per, unit="unit"))
     rng = np.random.default_rng(1)
@@ -176,7 +172,7 @@ def test_values_are_found_wherever_they_lie(middle: float, spread: float, per: f
     assert reports(points, of).ask(MeanValue()).value == pytest.approx(middle, abs=4 * spread / 70)
 
 
-def test_the_interquartile_range_knows_how_its_ends_go_together() -> None:
+def test_the_interquartile_range_knows_how_its_ends_go_together():
     (points,) = campaigns(incomes(), 5_000, 1)
     made = reports(points).ask(Quantiles(levels=(0.25, 0.5, 0.75)))
     found = made.interquartile_range
@@ -189,7 +185,7 @@ def test_the_interquartile_range_knows_how_its_ends_go_together() -> None:
         made.difference(0.1, 0.5)
 
 
-def test_a_quantile_that_reports_do_not_bound_says_so() -> None:
+def test_a_quantile_that_reports_do_not_bound_says_so():
     (points,) = campaigns(incomes(), 20, 1)
     made = reports(points).ask(Quantiles(levels=(0.5, 0.99)))
     assert np.isfinite([made.low[0], made.high[0]]).all()
@@ -199,7 +195,7 @@ def test_a_quantile_that_reports_do_not_bound_says_so() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_many_quantiles_share_their_thresholds() -> None:
+def test_many_quantiles_share_their_thresholds():
     """Those of several that are the same but for rounding are asked for once."""
     (points,) = campaigns(incomes(), 2_000, 1)
     levels = np.linspace(0.05, 0.95, 19)
@@ -211,7 +207,7 @@ def test_many_quantiles_share_their_thresholds() -> None:
     assert made.values[9] == pytest.approx(alone, abs=0.1 * made.standard_errors[9])
 
 
-def test_a_curve_is_asked_where_it_is_wanted() -> None:
+def test_a_curve_is_asked_where_it_is_wanted():
     (points,) = campaigns(incomes(), 1_000, 1)
     asked = reports(points).ask(DistributionFunction(at=[50_000.0, 100_000.0], width=20_000.0))
     assert asked.at.tolist() == [50_000.0, 100_000.0]
@@ -224,7 +220,7 @@ def test_a_curve_is_asked_where_it_is_wanted() -> None:
     assert density.at.tolist() == [25_000.0, 75_000.0]
 
 
-def test_a_histogram_is_of_everybody() -> None:
+def test_a_histogram_is_of_everybody():
     (points,) = campaigns(incomes(), 5_000, 1)
     made = reports(points).ask(Histogram(edges=(40_000.0, 60_000.0, 120_000.0)))
     assert made.labels == ("up to 40,000", "40,000 to 60,000", "60,000 to 120,000", "above 120,000")
@@ -253,12 +249,12 @@ def test_a_histogram_is_of_everybody() -> None:
         lambda: Histogram(edges=(1.0,), width=0.0),
     ],
 )
-def test_what_is_no_statistic_is_refused(made: Callable[[], object]) -> None:
+def test_what_is_no_statistic_is_refused(made):
     with pytest.raises(ParameterError):
         made()
 
 
-def test_places_have_no_quantiles() -> None:
+def test_places_have_no_quantiles():
     plane = campaign(dimension=2)
     rows = ReportRows(np.zeros(2, np.uint32), None, (np.arange(2), np.arange(2)))
     for statistic in (Quantiles(), Histogram(edges=(1.0,)), Gini(), DistributionFunction()):
@@ -282,9 +278,7 @@ def uneven(spread: float) -> Array:
         (TopShare(share=0.2), lambda x: np.sort(x)[-len(x) // 5 :].sum() / x.sum()),
     ],
 )
-def test_inequality_of_crowds_narrower_than_the_noise_is_held(
-    statistic: Any, true: Any, spread: float
-) -> None:
+def test_inequality_of_crowds_narrower_than_the_noise_is_held(statistic, true, spread):
     """10 campaigns of 10,000 people: at least 6 hold (of 95 %, α = 1e-4); none is out of range.
 
     The control, the error by itself, holds fewer of equal people: the blur is not theirs.

@@ -65,7 +65,7 @@ def holds_chosen(found: Ranking, truth: NDArray[np.float64]) -> bool:
     return all(one.low <= truth[int(j)] <= one.high for j, one in pairs)
 
 
-def test_far_apart_everything_is_known() -> None:
+def test_far_apart_everything_is_known():
     truth = np.arange(6.0)
     found = ranking_of(joint(truth, np.eye(6) * 1e-4), 2)
     assert found.top == found.may_be_top == found.surely_top == ("5", "4")
@@ -76,7 +76,7 @@ def test_far_apart_everything_is_known() -> None:
     assert width == pytest.approx(2.27, abs=0.03)
 
 
-def test_near_each_other_nothing_is_known() -> None:
+def test_near_each_other_nothing_is_known():
     found = ranking_of(joint([0.3, 0.301, 0.299, 0.3], np.eye(4)), 1)
     assert set(found.may_be_top) == {"0", "1", "2", "3"}
     assert found.surely_top == ()
@@ -84,7 +84,7 @@ def test_near_each_other_nothing_is_known() -> None:
     assert found.contenders == 4
 
 
-def test_who_is_surely_larger_is_in_every_set_of_the_top() -> None:
+def test_who_is_surely_larger_is_in_every_set_of_the_top():
     """10 is far above all; 5 and 4.9 cannot be told apart; 0 is far below."""
     found = ranking_of(joint([5.0, 10.0, 0.0, 4.9], np.eye(4) * 0.01), 2)
     assert found.may_be_top == ("1", "0", "3")
@@ -97,13 +97,13 @@ def test_who_is_surely_larger_is_in_every_set_of_the_top() -> None:
     assert "Surely in the top 2: 1." in found.notes[0]
 
 
-def test_correlated_errors_are_told_apart_where_their_difference_is_known() -> None:
+def test_correlated_errors_are_told_apart_where_their_difference_is_known():
     near = np.array([[1.0, 0.99], [0.99, 1.0]])
     assert ranking_of(joint([1.0, 0.0], near), 1).may_be_top == ("0",)
     assert ranking_of(joint([1.0, 0.0], np.eye(2)), 1).may_be_top == ("0", "1")
 
 
-def test_reports_that_are_nearly_all_equal_do_not_name_the_top() -> None:
+def test_reports_that_are_nearly_all_equal_do_not_name_the_top():
     """Twenty reports, one of which is not 0: an error of 0 for those of which nothing was seen."""
     share = Limits((-0.5, 1.5), (0.0, 1.0))
     spread = 1 / 20 * (1 - 1 / 20) / 19
@@ -113,7 +113,7 @@ def test_reports_that_are_nearly_all_equal_do_not_name_the_top() -> None:
     assert found.ranks == ((1, 3),) * 3
 
 
-def test_liars_may_be_all_that_sets_two_apart() -> None:
+def test_liars_may_be_all_that_sets_two_apart():
     """Shares 0.06 apart, reports in [−0.5, 1.5]: 1 % of liars move a difference by 0.04."""
     share = Limits((-0.5, 1.5), (0.0, 1.0))
     honest = joint([0.36, 0.30], np.eye(2) * 1e-8, limits=share)
@@ -126,14 +126,14 @@ def test_liars_may_be_all_that_sets_two_apart() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 4, 5])
-def test_a_count_out_of_range_is_refused(count: int) -> None:
+def test_a_count_out_of_range_is_refused(count):
     with pytest.raises(ParameterError, match="count"):
         ranking_of(joint(np.zeros(4), np.eye(4)), count)
     with pytest.raises(ParameterError, match="questions"):
         ranking_of(joint([0.0], [[1.0]]), 1)
 
 
-def test_places_are_asked_of_points() -> None:
+def test_places_are_asked_of_points():
     center = (-73.98, 40.75)
     from geoveil.gp.coordinates import AzimuthalEquidistant
 
@@ -191,7 +191,7 @@ CASES = {
 
 
 @pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+def quickly(monkeypatch):
     """Find critical values from fewer draws: 95 % are then 94.6 to 95.4 % (one standard error)."""
     monkeypatch.setattr(ranking, "_DRAWS", 3_000)
 
@@ -199,7 +199,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.deep
 @pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_sets_ranks_and_intervals_hold_the_truth(case: Case) -> None:
+def test_sets_ranks_and_intervals_hold_the_truth(case):
     """600 campaigns with ties at the end of the top, where a set of it errs most."""
     truth = np.array(case.truth)
     m, rng = len(truth), np.random.default_rng(7)
@@ -218,7 +218,7 @@ def test_sets_ranks_and_intervals_hold_the_truth(case: Case) -> None:
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("quickly")
-def test_errors_taken_for_independent_fail() -> None:
+def test_errors_taken_for_independent_fail():
     """The control: errors that go against each other, as of shares, without their covariances."""
     case, rng = CASES["errors that go against each other"], np.random.default_rng(9)
     root, alone = np.linalg.cholesky(case.covariance), np.diag(np.diag(case.covariance))
@@ -228,7 +228,7 @@ def test_errors_taken_for_independent_fail() -> None:
 
 
 @pytest.mark.deep
-def test_pointwise_statements_fail() -> None:
+def test_pointwise_statements_fail():
     """The controls: what looks at one pair, or one interval, at a time, errs where many are."""
     truth, rng = np.zeros(8), np.random.default_rng(8)
     one_sided = 1.6448536269514722
@@ -250,7 +250,7 @@ def test_pointwise_statements_fail() -> None:
 
 @pytest.mark.deep(rest=0)
 @pytest.mark.usefixtures("quickly")
-def test_perturbed_points_name_the_densest_places() -> None:
+def test_perturbed_points_name_the_densest_places():
     """2,000 campaigns of 3,000 people whose places were perturbed; two of eight places are far
     ahead, four are as dense as each other, and errors go together where bells overlap."""
     centers = np.array([[x, y] for y in (0.0, 4.0) for x in (0.0, 4.0, 8.0, 12.0)])

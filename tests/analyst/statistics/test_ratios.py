@@ -54,7 +54,7 @@ WIDTH = 4.0
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch):
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
@@ -106,7 +106,7 @@ def blurred(incomes: Array, rng: np.random.Generator, factor: float = WIDTH) -> 
 
 @pytest.mark.deep(keep=0, rest=1)
 @pytest.mark.parametrize("campaigns", [40, 2_000])
-def test_intervals_of_shares_cover_what_people_hold_in_the_clear(campaigns: int) -> None:
+def test_intervals_of_shares_cover_what_people_hold_in_the_clear(campaigns):
     """2,000 campaigns of 1,000 people at 95 %: ± 4 standard errors, 1.95 %, are α = 6e-5.
 
     The truth is that of a million people. Control: of thresholds a tenth off, far fewer cover.
@@ -132,7 +132,7 @@ def test_intervals_of_shares_cover_what_people_hold_in_the_clear(campaigns: int)
 
 @pytest.mark.deep(keep=0, rest=1)
 @pytest.mark.parametrize("campaigns", [3, 300])
-def test_quantiles_and_geometric_means_cover_in_dollars(campaigns: int) -> None:
+def test_quantiles_and_geometric_means_cover_in_dollars(campaigns):
     """300 campaigns of 2,000 people at 95 %: at least 90 % (chance 1 in 10⁴); 3: at least one."""
     rng = np.random.default_rng(352)
     crowd = people(1_000_000, rng)
@@ -151,7 +151,7 @@ def test_quantiles_and_geometric_means_cover_in_dollars(campaigns: int) -> None:
     assert geometric / campaigns >= least
 
 
-def test_statistics_are_those_of_logarithms_mapped_back() -> None:
+def test_statistics_are_those_of_logarithms_mapped_back():
     """The same reports as numbers of their own, asked of logarithms by hand."""
     rng = np.random.default_rng(353)
     ours = reports(people(3_000, rng), rng)
@@ -184,7 +184,7 @@ def test_statistics_are_those_of_logarithms_mapped_back() -> None:
 
 
 @pytest.mark.deep(keep=0, rest=1)
-def test_what_is_said_is_in_dollars_and_factors() -> None:
+def test_what_is_said_is_in_dollars_and_factors():
     rng = np.random.default_rng(354)
     taken, of = reports(people(2_000, rng), rng), campaign()
     assert "over a factor of 4: a quantile" in str(taken.ask(Quantiles(width=WIDTH)))
@@ -209,7 +209,7 @@ def test_what_is_said_is_in_dollars_and_factors() -> None:
     assert "a width of a factor of 1.1 is below PER/ε = a factor of 1.41421" in narrow
 
 
-def test_hard_shares_come_from_bands_that_reports_choose() -> None:
+def test_hard_shares_come_from_bands_that_reports_choose():
     rng = np.random.default_rng(355)
     incomes, of = people(20_000, rng), campaign()
     bands = ChosenBands(of, [ShareAbove(50_000)], heaps=(Heap(52_000.0, 0.001),))
@@ -223,7 +223,7 @@ def test_hard_shares_come_from_bands_that_reports_choose() -> None:
         ChosenBands(of, [ShareAbove(50_000)], slope_bound=1e-9)
 
 
-def test_changes_are_of_campaigns_on_one_scale() -> None:
+def test_changes_are_of_campaigns_on_one_scale():
     rng = np.random.default_rng(356)
     first, second = (reports(people(2_000, rng) * times, rng) for times in (1.0, 2.0))
     of = [campaign(), campaign()]
@@ -239,14 +239,14 @@ def test_changes_are_of_campaigns_on_one_scale() -> None:
 
 
 @pytest.mark.parametrize("statistic", [MeanValue(), Gini(), TopShare(), Density()])
-def test_what_has_no_meaning_for_ratios_is_refused_by_name(statistic: Any) -> None:
+def test_what_has_no_meaning_for_ratios_is_refused_by_name(statistic):
     rng = np.random.default_rng(357)
     taken = reports(people(100, rng), rng)
     with pytest.raises(ParameterError, match="GeometricMean"):
         taken.ask(statistic)
 
 
-def test_further_refusals() -> None:
+def test_further_refusals():
     rng = np.random.default_rng(358)
     taken, of = reports(people(500, rng), rng), campaign()
     with pytest.raises(ParameterError, match="a mean of logarithms is that of a geometric mean"):
@@ -275,7 +275,7 @@ def test_further_refusals() -> None:
 
 
 @pytest.mark.deep(keep=0, rest=1)
-def test_a_pilot_by_ratio_is_a_prior_in_dollars() -> None:
+def test_a_pilot_by_ratio_is_a_prior_in_dollars():
     """For plans by ratio and by difference; its median is that of the people."""
     rng = np.random.default_rng(359)
     incomes = people(20_000, rng)
@@ -291,7 +291,7 @@ def test_a_pilot_by_ratio_is_a_prior_in_dollars() -> None:
         assert plan_for(request, for_campaign=True).report()["choice"]
 
 
-def test_a_campaign_of_a_plan_for_points_has_the_scale() -> None:
+def test_a_campaign_of_a_plan_for_points_has_the_scale():
     request = PlanRequest.of(
         [ShareAbove(50_000)], epsilon=2.0, per=2, participants=50_000, allocation="points",
         source=PublicPrior.of_numbers(LogNormalPrior(10.8, 0.9), "dollar"), scale=SCALE,

@@ -1,7 +1,5 @@
 """The smoothed distribution: nearer where people are spread smoothly, biased where not."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -35,7 +33,7 @@ def share_up_to(population: Array, at: Array) -> Array:
     return np.asarray((population[:, None] <= at).mean(axis=0))
 
 
-def test_points_are_counted_in_the_cells_that_hold_them() -> None:
+def test_points_are_counted_in_the_cells_that_hold_them():
     rng = np.random.default_rng(2)
     points = rng.integers(-40, 40, (1_000, 2))
     counter = CellCounter(Counts(2.5), step=0.5)
@@ -49,7 +47,7 @@ def test_points_are_counted_in_the_cells_that_hold_them() -> None:
 
 
 @pytest.mark.deep
-def test_it_errs_less_where_people_are_spread_smoothly_and_more_at_a_heap() -> None:
+def test_it_errs_less_where_people_are_spread_smoothly_and_more_at_a_heap():
     """Mean squared error of the curve, 12 campaigns of 2,000: less than half of the unbiased one's;
     the control is a heap, before which it is off by more than its band."""
     at = np.linspace(10_000, 200_000, 39)
@@ -70,7 +68,7 @@ def test_it_errs_less_where_people_are_spread_smoothly_and_more_at_a_heap() -> N
 
 
 @pytest.mark.deep
-def test_the_bootstrap_knows_how_far_campaigns_differ() -> None:
+def test_the_bootstrap_knows_how_far_campaigns_differ():
     """The standard deviation of the median over 40 campaigns is known to 11 %; 30 % is asked."""
     made = [
         reports(points).ask(SmoothedDistribution(samples=30))
@@ -82,7 +80,7 @@ def test_the_bootstrap_knows_how_far_campaigns_differ() -> None:
 
 
 @pytest.mark.deep
-def test_what_follows_from_it_agrees_with_it() -> None:
+def test_what_follows_from_it_agrees_with_it():
     (points,) = campaigns(incomes(), 5_000, 1)
     curve = reports(points).ask(SmoothedDistribution())
     density, quantiles = curve.density(), curve.quantiles([0.25, 0.5])
@@ -99,7 +97,7 @@ def test_what_follows_from_it_agrees_with_it() -> None:
     assert again.to_dict() == curve.to_dict()
 
 
-def test_what_it_cannot_be_is_refused() -> None:
+def test_what_it_cannot_be_is_refused():
     (points,) = campaigns(incomes(), 200, 1)
     held = reports(points)
     with pytest.raises(ParameterError, match="nothing bounds"):
@@ -115,7 +113,7 @@ def test_what_it_cannot_be_is_refused() -> None:
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("asked", [Quantiles(levels=[0.5]), SmoothedDistribution()])
-def test_reports_of_a_mechanism_need_no_campaign(asked: Any) -> None:
+def test_reports_of_a_mechanism_need_no_campaign(asked):
     mechanism = PlanarLaplace(PRIVACY, 1)
     (points,) = campaigns(incomes(), 500, 1)
     integers = np.rint(points / mechanism.step).astype(np.int64)
@@ -125,7 +123,7 @@ def test_reports_of_a_mechanism_need_no_campaign(asked: Any) -> None:
         estimate(integers, mechanism)
 
 
-def test_places_at_hand_have_coordinates() -> None:
+def test_places_at_hand_have_coordinates():
     plane = AzimuthalEquidistant(-73.95, 40.7, radius_m=20_000)
     mechanism = PlanarLaplace(plane.privacy(GeoPrivacy(1.0, per=300.0, unit="metre")), 2)
     people = np.repeat(plane.project([(-73.99, 40.7), (-73.91, 40.7)]), [600, 200], axis=0)

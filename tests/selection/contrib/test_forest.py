@@ -28,15 +28,13 @@ def _worst(name: LabelName, epsilon: float, classes: int, most: int) -> float:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("classes", "most"), [(3, 4), (2, 8)])
 @pytest.mark.parametrize("name", LABEL_RECIPES)
-def test_a_label_keeps_its_epsilon_on_all_small_leaves(
-    name: LabelName, classes: int, most: int
-) -> None:
+def test_a_label_keeps_its_epsilon_on_all_small_leaves(name, classes, most):
     # Smooth noisy max by quadrature, to its stated error of about 1e-12.
     assert _worst(name, EPSILON, classes, most) <= EPSILON * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("name", ["stability", "permute_and_flip", "exponential"])
-def test_a_label_with_less_noise_would_be_found_out(name: LabelName) -> None:
+def test_a_label_with_less_noise_would_be_found_out(name):
     """Control: at 1.2 ε the auditor above sees more than ε."""
     assert _worst(name, 1.2 * EPSILON, 3, 4) > 1.1 * EPSILON
 
@@ -48,7 +46,7 @@ def _records(n: int, seed: int = 1) -> np.ndarray:  # type: ignore[type-arg]
     )
 
 
-def test_every_leaf_of_every_tree_is_there_and_can_be_reached() -> None:
+def test_every_leaf_of_every_tree_is_there_and_can_be_reached():
     trees = random_trees(DOMAINS, 3, 3, np.random.default_rng(1))
     assert trees.attribute.shape == (3, 7)
     records = _records(20_000)
@@ -57,7 +55,7 @@ def test_every_leaf_of_every_tree_is_there_and_can_be_reached() -> None:
         assert set(leaves.tolist()) == set(range(8))
 
 
-def test_a_leaf_holds_one_side_of_every_split_on_its_path() -> None:
+def test_a_leaf_holds_one_side_of_every_split_on_its_path():
     trees = random_trees(DOMAINS, 2, 4, np.random.default_rng(2))
     for record in _records(200):
         node = 0
@@ -69,13 +67,13 @@ def test_a_leaf_holds_one_side_of_every_split_on_its_path() -> None:
         assert trees.leaf(record[None], np.array([1]))[0] == node - 15
 
 
-def test_a_category_that_is_used_up_is_not_split_again() -> None:
+def test_a_category_that_is_used_up_is_not_split_again():
     trees = random_trees([2], 1, 2, np.random.default_rng(1))
     leaves = {int(trees.leaf(np.array([[c]]), np.array([0]))[0]) for c in (0.0, 1.0)}
     assert len({leaf // 2 for leaf in leaves}) == 2
 
 
-def test_a_record_more_is_one_count_more() -> None:
+def test_a_record_more_is_one_count_more():
     forest = PrivateRandomForest(EPSILON, domains=DOMAINS, classes=list("abc"), trees=4, depth=3)
     records = _records(51)
     labels, tree = np.arange(51) % 3, np.arange(51) % 4
@@ -86,7 +84,7 @@ def test_a_record_more_is_one_count_more() -> None:
     assert (more >= less).all()
 
 
-def test_labels_come_back_from_the_orders_of_the_leaves() -> None:
+def test_labels_come_back_from_the_orders_of_the_leaves():
     forest = PrivateRandomForest(EPSILON, domains=DOMAINS, classes=list("abc"), trees=4, depth=3)
     records = _records(400)
     labels, tree = np.arange(400) % 3, np.arange(400) % 4
@@ -98,7 +96,7 @@ def test_labels_come_back_from_the_orders_of_the_leaves() -> None:
     assert (best == by_label.max(axis=2)).all()
 
 
-def test_empty_leaves_favour_no_label() -> None:
+def test_empty_leaves_favour_no_label():
     forest = PrivateRandomForest(5.0, domains=DOMAINS, classes=[0, 1], trees=4, depth=9)
     forest.fit(np.empty((0, 4)), np.empty(0, dtype=int), SeededSource(1))
     assert forest.labels_ is not None
@@ -106,7 +104,7 @@ def test_empty_leaves_favour_no_label() -> None:
     assert abs(forest.labels_.mean() - 0.5) < 5 * 0.5 / np.sqrt(2048)
 
 
-def test_the_structure_depends_on_the_seed_and_not_on_the_data() -> None:
+def test_the_structure_depends_on_the_seed_and_not_on_the_data():
     def grown(seed: int) -> PrivateRandomForest:
         return PrivateRandomForest(
             1.0, domains=DOMAINS, classes=list("ab"), trees=2, depth=3, seed=seed
@@ -121,7 +119,7 @@ def test_the_structure_depends_on_the_seed_and_not_on_the_data() -> None:
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", LABEL_RECIPES)
-def test_a_forest_learns_what_there_is_to_learn(name: LabelName) -> None:
+def test_a_forest_learns_what_there_is_to_learn(name):
     records = _records(20_000)
     labels = np.where(records[:, 0] + 0.2 * records[:, 3] > 0.6, "high", "low")
     forest = PrivateRandomForest(
@@ -130,7 +128,7 @@ def test_a_forest_learns_what_there_is_to_learn(name: LabelName) -> None:
     assert forest.fit(records, labels, SeededSource(1)).score(records, labels) > 0.9
 
 
-def test_adding_a_record_leaves_the_trees_of_the_others_alone() -> None:
+def test_adding_a_record_leaves_the_trees_of_the_others_alone():
     forest = PrivateRandomForest(1.0, domains=DOMAINS, classes=list("ab"), trees=7, depth=1)
     few, many = forest._assigned(1000, SeededSource(1)), forest._assigned(10_000, SeededSource(2))
     assert set(few.tolist()) == set(range(7))
@@ -156,7 +154,7 @@ def test_adding_a_record_leaves_the_trees_of_the_others_alone() -> None:
         ({"seed": -1}, "seed"),
     ],
 )
-def test_parameters_out_of_range_are_refused(wrong: dict[str, object], name: str) -> None:
+def test_parameters_out_of_range_are_refused(wrong, name):
     right: dict[str, object] = {"domains": DOMAINS, "classes": list("ab")}
     with pytest.raises(ParameterError, match=name):
         PrivateRandomForest(**{**right, **wrong})  # type: ignore[arg-type]
@@ -165,7 +163,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, object], name: str
 @pytest.mark.parametrize(
     "record", [[0.5, 7, 0, 0], [0.5, 1.5, 0, 0], [np.nan, 1, 0, 0], [np.inf, 1, 0, 0], [0.5, 1, 0]]
 )
-def test_private_records_out_of_range_are_refused_unseen(record: list[float]) -> None:
+def test_private_records_out_of_range_are_refused_unseen(record):
     forest = PrivateRandomForest(1.0, domains=DOMAINS, classes=list("ab"))
     with pytest.raises(PrivateValueError) as error:
         forest.fit([record], ["a"], SeededSource(1))
@@ -173,12 +171,12 @@ def test_private_records_out_of_range_are_refused_unseen(record: list[float]) ->
     assert forest.labels_ is None
 
 
-def test_numbers_are_clipped_to_the_range() -> None:
+def test_numbers_are_clipped_to_the_range():
     forest = PrivateRandomForest(1.0, domains=[(0, 1)], classes=list("ab"), trees=2, depth=2)
     forest.fit([[0.5]], ["a"], SeededSource(1))
     assert forest.predict([[-9.0], [0.0]])[0] == forest.predict([[0.0]])[0]
 
 
-def test_a_forest_is_fitted_before_it_predicts() -> None:
+def test_a_forest_is_fitted_before_it_predicts():
     with pytest.raises(NotFittedError):
         PrivateRandomForest(1.0, domains=DOMAINS, classes=list("ab")).predict([[0.5, 1, 0, 0]])

@@ -39,7 +39,7 @@ def _additions(name: str, table: Counts, most_records: int) -> Iterator[float]:
         yield float(criterion(_node(more, most_records))[0] - before)
 
 
-def test_information_gain_is_the_conditional_entropy_of_the_records() -> None:
+def test_information_gain_is_the_conditional_entropy_of_the_records():
     rng = np.random.default_rng(1)
     for _ in range(50):
         table = rng.integers(0, 30, size=(4, 3))
@@ -53,7 +53,7 @@ def test_information_gain_is_the_conditional_entropy_of_the_records() -> None:
         )
 
 
-def test_gini_is_its_definition_to_a_step_per_value() -> None:
+def test_gini_is_its_definition_to_a_step_per_value():
     for table in _small_tables(2, 2, 4):
         exact = Fraction(0)
         for row in table.tolist():
@@ -62,7 +62,7 @@ def test_gini_is_its_definition_to_a_step_per_value() -> None:
         assert 0 <= exact - Fraction(float(gini(_node(table))[0])) < 2 * Fraction(1, 1 << 16)
 
 
-def test_several_attributes_are_as_good_as_each_alone() -> None:
+def test_several_attributes_are_as_good_as_each_alone():
     rng = np.random.default_rng(2)
     first, second = rng.integers(0, 9, size=(3, 2)), rng.integers(0, 9, size=(2, 2))
     both = NodeCounts(
@@ -78,8 +78,8 @@ def test_several_attributes_are_as_good_as_each_alone() -> None:
 @pytest.mark.parametrize("most_records", [2, 100])
 @pytest.mark.parametrize("name", CRITERIA)
 def test_an_added_record_moves_a_criterion_one_way_and_within_its_sensitivity(
-    name: str, values: int, classes: int, most: int, most_records: int
-) -> None:
+    name, values, classes, most, most_records
+):
     sensitivity = CRITERIA[name].sensitivity(most_records)
     sign = 1 if name == "max_operator" else -1
     for table in _small_tables(values, classes, most):
@@ -91,25 +91,25 @@ def test_an_added_record_moves_a_criterion_one_way_and_within_its_sensitivity(
 @pytest.mark.parametrize(
     ("name", "share"), [("information_gain", 1.0), ("gini", 0.99), ("max_operator", 1.0)]
 )
-def test_the_sensitivity_is_needed(name: str, share: float) -> None:
+def test_the_sensitivity_is_needed(name, share):
     table = np.array([[1000, 0]])
     needed = max(abs(change) for change in _additions(name, table, 1000))
     assert needed >= share * CRITERIA[name].sensitivity(1000)
 
 
 @pytest.mark.deep
-def test_the_sensitivity_of_information_gain_is_below_the_published_one() -> None:
+def test_the_sensitivity_of_information_gain_is_below_the_published_one():
     for records in (1, 45_222, MOST_RECORDS):
         published = np.log2(records + 1) + 1 / np.log(2)
         assert published - 2 / records < gain_sensitivity(records) <= published
 
 
 @pytest.mark.parametrize("records", [0, -1, 1.5, True, MOST_RECORDS + 1])
-def test_a_bound_on_records_is_checked(records: int) -> None:
+def test_a_bound_on_records_is_checked(records):
     for criterion in CRITERIA.values():
         with pytest.raises(ParameterError, match="most_records"):
             criterion.sensitivity(records)
 
 
-def test_counts_are_not_shown() -> None:
+def test_counts_are_not_shown():
     assert "37" not in repr(_node(np.array([[37, 37]])))

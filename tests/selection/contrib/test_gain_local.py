@@ -63,9 +63,7 @@ def _candidates(total: int, count: int, size: int, changes: int) -> set[tuple[in
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("shape", "most"), [((1, 2), 7), ((1, 3), 3), ((2, 2), 2)])
-def test_the_sensitivity_at_a_distance_is_the_largest_that_is_near(
-    shape: tuple[int, int], most: int
-) -> None:
+def test_the_sensitivity_at_a_distance_is_the_largest_that_is_near(shape, most):
     values, classes = shape
     for cell in product(range(most + 1), repeat=values * classes):
         delta = _delta(cell, classes, 2 if values > 1 else FARTHEST)
@@ -75,7 +73,7 @@ def test_the_sensitivity_at_a_distance_is_the_largest_that_is_near(
             assert brute <= bound <= brute + (2 * changes + 4) * GAIN_STEP
 
 
-def test_the_sensitivities_are_admissible() -> None:
+def test_the_sensitivities_are_admissible():
     for cell in product(range(4), repeat=4):
         own = _delta(cell, 2)
         for near in _neighbours(cell):
@@ -86,7 +84,7 @@ def test_the_sensitivities_are_admissible() -> None:
 
 
 @pytest.mark.deep
-def test_large_counts_keep_the_sensitivities_admissible() -> None:
+def test_large_counts_keep_the_sensitivities_admissible():
     rng = np.random.default_rng(3)
     for cell in rng.integers(0, 2000, size=(40, 4)).tolist():
         own = _delta(tuple(cell), 2, 1500)
@@ -94,7 +92,7 @@ def test_large_counts_keep_the_sensitivities_admissible() -> None:
             assert np.all(np.array(own[1:]) >= _delta(near, 2, 1500)[:-1])
 
 
-def test_two_candidates_are_as_good_as_all() -> None:
+def test_two_candidates_are_as_good_as_all():
     rng = np.random.default_rng(4)
     for _ in range(100):
         total = int(rng.integers(0, 30))
@@ -105,7 +103,7 @@ def test_two_candidates_are_as_good_as_all() -> None:
         assert float(entropy_change_at(total, count, changes)) == pytest.approx(every, abs=1e-12)
 
 
-def test_rows_agree_with_the_formula_for_many_values_and_changes() -> None:
+def test_rows_agree_with_the_formula_for_many_values_and_changes():
     rng = np.random.default_rng(5)
     for _ in range(40):
         classes = int(rng.integers(2, 4))

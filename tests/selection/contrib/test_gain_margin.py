@@ -37,12 +37,12 @@ def _distance(votes: Votes) -> int:
 
 
 @pytest.mark.parametrize(("outcomes", "most"), [(2, 6), (3, 3)])
-def test_the_margin_of_votes_is_the_number_of_changes(outcomes: int, most: int) -> None:
+def test_the_margin_of_votes_is_the_number_of_changes(outcomes, most):
     for votes in product(range(most + 1), repeat=outcomes):
         assert count_margin(votes).margin == _distance(votes)
 
 
-def test_neighbours_have_margins_that_fit_the_stability_mechanism() -> None:
+def test_neighbours_have_margins_that_fit_the_stability_mechanism():
     for votes in product(range(5), repeat=3):
         here = count_margin(votes)
         for near in map(count_margin, _neighbours(votes)):
@@ -60,7 +60,7 @@ def _max_operators(records: tuple[int, ...]) -> Votes:
 
 
 @pytest.mark.deep
-def test_neighbouring_tables_have_margins_that_fit_the_stability_mechanism() -> None:
+def test_neighbouring_tables_have_margins_that_fit_the_stability_mechanism():
     for records in product(range(3), repeat=8):
         here = count_margin(_max_operators(records))
         for place in range(8):
@@ -71,7 +71,7 @@ def test_neighbouring_tables_have_margins_that_fit_the_stability_mechanism() -> 
             assert limit <= 1
 
 
-def test_utilities_by_distance_have_a_sensitivity_of_1() -> None:
+def test_utilities_by_distance_have_a_sensitivity_of_1():
     for votes in product(range(4), repeat=3):
         here = distance_utilities(count_margin(votes))
         for near in _neighbours(votes):
@@ -79,7 +79,7 @@ def test_utilities_by_distance_have_a_sensitivity_of_1() -> None:
 
 
 @pytest.mark.parametrize("beta", [1e-3, 0.4, 30.0])
-def test_the_indicator_comes_with_a_smooth_bound(beta: float) -> None:
+def test_the_indicator_comes_with_a_smooth_bound(beta):
     for votes in product(range(6), repeat=2):
         here = indicator_utilities(count_margin(votes), beta)
         near = [indicator_utilities(count_margin(v), beta) for v in _neighbours(votes)]
@@ -94,7 +94,7 @@ def _felt(votes: Votes) -> bool:
 
 
 @pytest.mark.parametrize(("outcomes", "most"), [(2, 6), (3, 3)])
-def test_the_smooth_sensitivity_of_votes_is_that_of_a_search(outcomes: int, most: int) -> None:
+def test_the_smooth_sensitivity_of_votes_is_that_of_a_search(outcomes, most):
     for votes in product(range(most + 1), repeat=outcomes):
         reached, changes = {votes}, 0
         while not any(map(_felt, reached)):
@@ -125,7 +125,7 @@ def _changes_until_felt(winners: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @pytest.mark.deep
-def test_the_smooth_sensitivity_of_maximum_operators_is_the_largest_of_their_databases() -> None:
+def test_the_smooth_sensitivity_of_maximum_operators_is_the_largest_of_their_databases():
     # All databases of up to 5 records each of two attributes' and the class's values; those of up
     # to 2 are looked at, so that what is beyond the edge does not matter.
     cube = np.indices((6,) * 8).reshape(2, 2, 2, -1)
@@ -148,6 +148,6 @@ def test_the_smooth_sensitivity_of_maximum_operators_is_the_largest_of_their_dat
         assert smooth == pytest.approx(exp(-0.4 * (felt - (counts == (0, 0)))), rel=1e-5)
 
 
-def test_one_outcome_has_no_margin() -> None:
+def test_one_outcome_has_no_margin():
     winners, margins = winners_and_margins([[3], [0]])
     assert (winners.tolist(), margins.tolist()) == ([0, 0], [0, 0])

@@ -53,7 +53,7 @@ def _random_edges(nodes: int, density: float, rng: np.random.Generator) -> np.nd
 
 
 @pytest.fixture(scope="module")
-def all_graphs() -> list[Graph]:
+def all_graphs():
     """Every graph of five nodes, in the order of its edges' bits."""
     return [
         Graph(NODES, [pair for bit, pair in enumerate(PAIRS) if mask >> bit & 1])

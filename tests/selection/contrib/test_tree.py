@@ -73,17 +73,17 @@ def _splitter(name: str, criterion: str | None, epsilon: float) -> Splitter:
 
 @pytest.mark.deep(keep=6)
 @pytest.mark.parametrize(("name", "criterion"), ROWS)
-def test_a_choice_keeps_its_epsilon_on_all_small_databases(name: str, criterion: str) -> None:
+def test_a_choice_keeps_its_epsilon_on_all_small_databases(name, criterion):
     assert _worst(_splitter(name, criterion, EPSILON)) <= EPSILON * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["stability", "permute_and_flip", "exponential"])
-def test_a_choice_with_more_noise_than_its_epsilon_asks_for_would_be_found_out(name: str) -> None:
+def test_a_choice_with_more_noise_than_its_epsilon_asks_for_would_be_found_out(name):
     """Control: at 1.3 ε the auditor above sees more than ε."""
     assert _worst(_splitter(name, "max_operator", 1.3 * EPSILON)) > 1.2 * EPSILON
 
 
-def test_shifted_gain_is_shifted_local_dampening() -> None:
+def test_shifted_gain_is_shifted_local_dampening():
     rng = np.random.default_rng(1)
     for _ in range(20):
         table = rng.integers(0, 40, size=(5, 2))
@@ -98,7 +98,7 @@ def test_shifted_gain_is_shifted_local_dampening() -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
-def test_no_path_spends_more_than_the_tree_has(depth: int, epsilon: float) -> None:
+def test_no_path_spends_more_than_the_tree_has(depth, epsilon):
     plan = TreePlan(epsilon, depth, 4, 2)
     for level in range(depth + 1):
         # Above the last level: whether to split, everywhere; the attribute, above the leaf.
@@ -107,7 +107,7 @@ def test_no_path_spends_more_than_the_tree_has(depth: int, epsilon: float) -> No
         assert epsilon * (1 - 1e-12) <= spent <= epsilon * (1 + 1e-15)
 
 
-def test_the_decision_to_split_compares_a_count_plus_geometric_noise() -> None:
+def test_the_decision_to_split_compares_a_count_plus_geometric_noise():
     plan = TreePlan(1.0, 1, 2, 2)
     q = np.exp(-plan.part)
     noise = np.arange(-2000, 2001)
@@ -136,7 +136,7 @@ def _law_of_trees(multiset: tuple[int, ...], plan: TreePlan, chooser: Splitter) 
 
 
 @pytest.mark.deep
-def test_a_tree_keeps_its_epsilon_as_a_whole() -> None:
+def test_a_tree_keeps_its_epsilon_as_a_whole():
     plan = TreePlan(EPSILON, 1, 2, 2)
     chooser = _splitter("permute_and_flip", "max_operator", plan.part)
     large = (plan.fewest // 2, 0, 3, plan.fewest // 3, 0, 1, 0, plan.fewest // 6)
@@ -152,7 +152,7 @@ def test_a_tree_keeps_its_epsilon_as_a_whole() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_fit_draws_from_the_law_of_trees() -> None:
+def test_fit_draws_from_the_law_of_trees():
     multiset = (25, 8, 5, 22, 3, 9, 4, 20)
     rows = np.repeat(KINDS, multiset, axis=0)
     tree = PrivateDecisionTree(0.5, values=[2, 2], classes=[0, 1], depth=1)
@@ -190,7 +190,7 @@ def _learnable(n: int = 4000) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
 
 
 @pytest.mark.parametrize(("name", "criterion"), ROWS)
-def test_a_tree_learns_what_there_is_to_learn(name: str, criterion: str) -> None:
+def test_a_tree_learns_what_there_is_to_learn(name, criterion):
     X, y = _learnable()
     tree = PrivateDecisionTree(
         20.0,
@@ -205,7 +205,7 @@ def test_a_tree_learns_what_there_is_to_learn(name: str, criterion: str) -> None
     assert tree.guarantee.epsilon == 20.0
 
 
-def test_parameters_are_those_it_was_made_with() -> None:
+def test_parameters_are_those_it_was_made_with():
     tree = PrivateDecisionTree(0.5, values=(2, 3), classes=["a", "b"], depth=2)
     assert tree.get_params()["epsilon"] == 0.5
     assert PrivateDecisionTree(**tree.get_params()).get_params() == tree.get_params()
@@ -234,7 +234,7 @@ def test_parameters_are_those_it_was_made_with() -> None:
         ({"most_records": 0}, "most_records"),
     ],
 )
-def test_parameters_out_of_range_are_refused(wrong: dict[str, object], name: str) -> None:
+def test_parameters_out_of_range_are_refused(wrong, name):
     right: dict[str, object] = {"values": [2, 3], "classes": ["a", "b"]}
     with pytest.raises(ParameterError, match=name):
         PrivateDecisionTree(**{**right, **wrong})  # type: ignore[arg-type]
@@ -255,7 +255,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, object], name: str
         ([["x", "y"]], ["a"]),
     ],
 )
-def test_private_records_out_of_range_are_refused_unseen(X: object, y: object) -> None:
+def test_private_records_out_of_range_are_refused_unseen(X, y):
     tree = PrivateDecisionTree(1.0, values=[2, 3], classes=["a", "b"])
     with pytest.raises(PrivateValueError) as error:
         tree.fit(X, y, SeededSource(1))  # type: ignore[arg-type]
@@ -264,13 +264,13 @@ def test_private_records_out_of_range_are_refused_unseen(X: object, y: object) -
     assert tree.tree_ is None
 
 
-def test_a_tree_is_fitted_before_it_predicts() -> None:
+def test_a_tree_is_fitted_before_it_predicts():
     tree = PrivateDecisionTree(1.0, values=[2], classes=["a", "b"])
     with pytest.raises(NotFittedError):
         tree.predict([[0]])
 
 
-def test_no_records_are_learnt_from_like_any_others() -> None:
+def test_no_records_are_learnt_from_like_any_others():
     tree = PrivateDecisionTree(1.0, values=[2], classes=["a", "b"])
     tree.fit(np.empty((0, 1)), np.empty(0, dtype=str), SeededSource(1))
     assert set(tree.predict([[0], [1]])) <= {"a", "b"}

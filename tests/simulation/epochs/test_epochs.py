@@ -1,7 +1,6 @@
 """Answers over time: the drift against drawing it, errors, coverage and flags against theory."""
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ STILL = Drift(household_incomes(), 0.0, 0.0)
 
 @pytest.mark.deep
 @pytest.mark.parametrize("shock", [30, None])
-def test_the_mean_over_time_is_that_of_drawn_people(shock: int | None) -> None:
+def test_the_mean_over_time_is_that_of_drawn_people(shock):
     """n = 100,000, α = 1e-6 (4.9 standard errors) in six weeks; control: another mean raise."""
     n, count = 100_000, 2 * WEEKS
     drift = Drift(household_incomes(), shock_week=shock)
@@ -55,7 +54,7 @@ def test_the_mean_over_time_is_that_of_drawn_people(shock: int | None) -> None:
     assert abs(last - other[-1]) > bound
 
 
-def test_who_changed_is_told() -> None:
+def test_who_changed_is_told():
     """Oracle: comparing all incomes with those of the week before."""
     before = np.full(2_000, np.nan)
     drift = Drift(household_incomes(), shock_week=3)
@@ -66,7 +65,7 @@ def test_who_changed_is_told() -> None:
 
 
 @pytest.mark.deep(keep=0)
-def test_where_nothing_moves_noise_is_what_theory_says() -> None:
+def test_where_nothing_moves_noise_is_what_theory_says():
     """Carried: that of one reading; extrapolated: the mean of (1 + a)² + a², near 8/3 of it.
 
     30 runs of 13 independent weeks or so each; 25 %. From the third epoch on all answer.
@@ -87,7 +86,7 @@ def test_where_nothing_moves_noise_is_what_theory_says() -> None:
 
 
 @pytest.mark.parametrize("skipped", [0.0, 0.6])
-def test_answers_are_those_of_a_loop_over_people(skipped: float) -> None:
+def test_answers_are_those_of_a_loop_over_people(skipped):
     """Oracle: the definition, one person at a time, with noise of next to nothing."""
     exact = PlanarLaplace(GeoPrivacy(1e6, per=8_000.0, unit="dollar"), dimension=1)
     drift, n, epoch = Drift(household_incomes()), 260, 13
@@ -157,7 +156,7 @@ class Ramp:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("skipped", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize(("epoch", "rise"), [(4, 3.0), (13, 1.0), (26, -2.0)])
-def test_no_quarter_is_biased_whoever_skips(epoch: int, rise: float, skipped: float) -> None:
+def test_no_quarter_is_biased_whoever_skips(epoch, rise, skipped):
     """Two years from the first week on: at most 0.1 week of drift in each quarter, n = 20,000.
 
     The standard error of a quarter is below 0.015 weeks. Control: what is carried is later
@@ -176,7 +175,7 @@ def test_no_quarter_is_biased_whoever_skips(epoch: int, rise: float, skipped: fl
 
 
 @pytest.mark.deep
-def test_calm_years_hold_the_population_s_mean_and_raise_few_alarms() -> None:
+def test_calm_years_hold_the_population_s_mean_and_raise_few_alarms():
     """15 runs of a year; weeks of a run hang together, so that a mean of 90 % is not refuted.
 
     Control: an interval as narrow about what is carried on from a year ago covers less. Alarms: at
@@ -198,7 +197,7 @@ def test_calm_years_hold_the_population_s_mean_and_raise_few_alarms() -> None:
 
 
 @pytest.mark.deep(rest=0)
-def test_a_shock_is_flagged_within_the_stated_delay() -> None:
+def test_a_shock_is_flagged_within_the_stated_delay():
     """90 % of 16 runs are promised: fewer than 9 have probability below 1e-4."""
     threshold, n, epoch = 100_000.0, 100_000, 13
     drifts = (Drift(household_incomes(), shock_week=week) for week in (None, SHOCK))
@@ -213,7 +212,7 @@ def test_a_shock_is_flagged_within_the_stated_delay() -> None:
     assert sum(before) < 6  # 2.5 years of 1 % each
 
 
-def test_flags_are_those_of_a_loop() -> None:
+def test_flags_are_those_of_a_loop():
     """Oracle: the definition, with the normal quantile of SciPy's distribution object."""
     from scipy import stats
 
@@ -235,7 +234,7 @@ def test_flags_are_those_of_a_loop() -> None:
         assert np.isnan(found[place]) if not alarms else found[place] == any(alarms)
 
 
-def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one() -> None:
+def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one():
     delays = [delay(shift, 0.07, n=100_000, epoch=52) for shift in (-0.1, 0.02, -0.01, 0.001)]
     assert delays[-1] is None
     shown = [d for d in delays if d is not None]
@@ -244,7 +243,7 @@ def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one(
 
 
 @pytest.mark.deep(rest=0)
-def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
+def test_the_table_says_what_one_reading_an_epoch_is_worth():
     """n = 100,000: errors beside fresh noise each week, at 52 times the ε, and split noise.
 
     12 runs, whose weeks hang together: an error is known to some 15 %. Of 200 runs the factors are
@@ -260,14 +259,14 @@ def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
 
 
 @pytest.mark.deep(rest=0)
-def test_the_same_seed_gives_the_same_table() -> None:
+def test_the_same_seed_gives_the_same_table():
     again = rows(100_000.0, n=2_000, repetitions=2, seed=2)
     assert again == rows(100_000.0, n=2_000, repetitions=2, seed=2)
     assert again != rows(100_000.0, n=2_000, repetitions=2, seed=3)
 
 
 @pytest.mark.deep
-def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
+def test_the_command_writes_a_table_and_a_figure(tmp_path):
     asked = ["simulate", "epochs", "--quick", "--repetitions", "2", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert result.exit_code == 0
@@ -290,7 +289,7 @@ def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
         (lambda: delay(0.1, 0.1, 100, 1), "epoch"),
     ],
 )
-def test_bad_input_is_named(call: Any, name: str) -> None:
+def test_bad_input_is_named(call, name):
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.name == name
