@@ -27,6 +27,7 @@ from benchmarks import (
     reading,
     regression,
     relations,
+    relay,
     release,
     scale,
     selection,
@@ -74,6 +75,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "wishes": wishes.table,
     "web": web.table,
     "console": console.table,
+    "relay": relay.table,
 }
 
 QUICK = {
@@ -82,6 +84,7 @@ QUICK = {
     "joint": joint.table,
     "plans": plans.table,
     "wishes": wishes.table,
+    "relay": relay.table,
 }
 """Those that can be had with less."""
 AGAIN = 2

@@ -161,7 +161,7 @@ class _Reader:
             content += more
         if not self._ended:
             self.fields()
-        if any(self._data[self._at :]):
+        if self._data[self._at :].strip(b"\0"):
             raise MessageInvalid("more than padding follows it")
         return lines, content
 

@@ -5,26 +5,15 @@ Whatever travels has one of two sizes, and an answer has that of its request: a 
 bytes learns no more than which of the two it is.
 """
 
+import hmac
 import os
 import struct
 from collections.abc import Callable
 from functools import partial
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from pyhpke import (
-    AEADId,
-    CipherSuite,
-    ContextInterface,
-    KDFId,
-    KEMId,
-    KEMKey,
-    KEMKeyPair,
-    PyHPKEError,
-)
 
 from geoveil.gp import ParameterError
 from geoveil.relay.binary_http import MessageInvalid
@@ -35,8 +24,9 @@ PUBLIC_BYTES = 32
 HEADER = struct.Struct(">BHHH")
 """The id of a key, and of KEM, KDF and AEAD."""
 ALGORITHMS = (0x0020, 0x0001, 0x0001)
-_SUITE = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES128_GCM)
-_KEY, _NONCE, _SALT, _TAG = 16, 12, 16, 16
+_KEM_SUITE = b"HPKE-v1KEM" + struct.pack(">H", ALGORITHMS[0])
+_SUITE = b"HPKE-v1HPKE" + struct.pack(">HHH", *ALGORITHMS)
+_KEY, _NONCE, _SALT, _TAG, _HASH = 16, 12, 16, 16, 32
 _OVERHEAD_OF_REQUEST = HEADER.size + PUBLIC_BYTES + _TAG
 _OVERHEAD_OF_RESPONSE = _SALT + _TAG
 _REQUEST, _RESPONSE = b"message/bhttp request", b"message/bhttp response"
@@ -53,15 +43,12 @@ def seal_request(
         ephemeral: a key for this message alone; None: a new one. For test vectors.
     """
     header = HEADER.pack(key_id, *ALGORITHMS)
-    own = None
-    if ephemeral is not None:
-        halves = (ephemeral, ephemeral.public_key())
-        own = KEMKeyPair(*map(KEMKey.from_pyca_cryptography_key, halves))
-    encapsulated, context = _SUITE.create_sender_context(
-        _SUITE.kem.deserialize_public_key(public), info=_info(header), eks=own
-    )
-    sealed = header + encapsulated + context.seal(message)
-    return sealed, partial(_open_response, context, encapsulated)
+    own = ephemeral or X25519PrivateKey.generate()
+    encapsulated = own.public_key().public_bytes_raw()
+    shared = own.exchange(X25519PublicKey.from_public_bytes(public))
+    cipher, nonce, secret = _schedule(shared, encapsulated + public, header)
+    sealed = header + encapsulated + cipher.encrypt(nonce, message, None)
+    return sealed, partial(_open_response, secret, encapsulated)
 
 
 def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, ResponseSeal]":
@@ -73,20 +60,21 @@ def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, Resp
     header, encapsulated = sealed[: HEADER.size], sealed[HEADER.size :][:PUBLIC_BYTES]
     if len(sealed) < _OVERHEAD_OF_REQUEST or HEADER.unpack(header)[1:] != ALGORITHMS:
         raise MessageInvalid("it is not sealed with X25519, HKDF-SHA256 and AES-128-GCM")
-    key = KEMKey.from_pyca_cryptography_key(private)
     try:
-        context = _SUITE.create_recipient_context(encapsulated, key, info=_info(header))
-        message = context.open(sealed[HEADER.size + PUBLIC_BYTES :])
-    except (PyHPKEError, ValueError):  # ValueError: a public key of small order
+        shared = private.exchange(X25519PublicKey.from_public_bytes(encapsulated))
+        both = encapsulated + private.public_key().public_bytes_raw()
+        cipher, nonce, secret = _schedule(shared, both, header)
+        message = cipher.decrypt(nonce, sealed[HEADER.size + PUBLIC_BYTES :], None)
+    except (InvalidTag, ValueError):  # ValueError: a public key of small order
         raise MessageInvalid("it was not sealed for this key") from None
-    return message, ResponseSeal(context, encapsulated)
+    return message, ResponseSeal(secret, encapsulated)
 
 
 class ResponseSeal:
     """Seals the answer to one request."""
 
-    def __init__(self, context: ContextInterface, encapsulated: bytes) -> None:
-        self._secret = context.export(_RESPONSE, _KEY)
+    def __init__(self, secret: bytes, encapsulated: bytes) -> None:
+        self._secret = secret
         self._encapsulated = encapsulated
 
     def __call__(self, message: bytes, salt: bytes | None = None) -> bytes:
@@ -121,13 +109,12 @@ def room_in_response(size: int) -> int:
     return size - _OVERHEAD_OF_RESPONSE
 
 
-def _open_response(context: ContextInterface, encapsulated: bytes, sealed: bytes) -> bytes:
+def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
     """Return what a gateway answered.
 
     Raises:
         MessageInvalid: if it is no answer to this request.
     """
-    secret = context.export(_RESPONSE, _KEY)
     cipher, nonce = _cipher(secret, encapsulated + sealed[:_SALT])
     try:
         return cipher.decrypt(nonce, sealed[_SALT:], None)
@@ -135,13 +122,34 @@ def _open_response(context: ContextInterface, encapsulated: bytes, sealed: bytes
         raise MessageInvalid("it was not sealed in answer to this request") from None
 
 
-def _info(header: bytes) -> bytes:
-    return _REQUEST + b"\0" + header
+def _schedule(exchanged: bytes, public: bytes, header: bytes) -> tuple[AESGCM, bytes, bytes]:
+    """Return a request's cipher and nonce, and the secret of its answer: RFC 9180, 4.1 and 5.1.
+
+    Args:
+        exchanged: of the two keys, by Diffie and Hellman.
+        public: the public halves, of the message's own key and the gateway's.
+    """
+    extracted = hmac.digest(b"", _KEM_SUITE + b"eae_prk" + exchanged, "sha256")
+    shared = _expanded(extracted, _KEM_SUITE + b"shared_secret" + public, _HASH)
+    hashed = hmac.digest(b"", _SUITE + b"info_hash" + _REQUEST + b"\0" + header, "sha256")
+    context = b"\0" + _NO_PSK + hashed
+    secret = hmac.digest(shared, _SUITE + b"secret", "sha256")
+    key = _expanded(secret, _SUITE + b"key" + context, _KEY)
+    nonce = _expanded(secret, _SUITE + b"base_nonce" + context, _NONCE)
+    exporter = _expanded(secret, _SUITE + b"exp" + context, _HASH)
+    return AESGCM(key), nonce, _expanded(exporter, _SUITE + b"sec" + _RESPONSE, _KEY)
+
+
+_NO_PSK = hmac.digest(b"", _SUITE + b"psk_id_hash", "sha256")
+
+
+def _expanded(secret: bytes, labeled: bytes, size: int) -> bytes:
+    """Return up to 32 bytes by RFC 9180's LabeledExpand: one block of HKDF."""
+    return hmac.digest(secret, size.to_bytes(2, "big") + labeled + b"\1", "sha256")[:size]
 
 
 def _cipher(secret: bytes, salt: bytes) -> tuple[AESGCM, bytes]:
-    key, nonce = (
-        HKDF(SHA256(), length, salt, info).derive(secret)
-        for length, info in ((_KEY, b"key"), (_NONCE, b"nonce"))
-    )
-    return AESGCM(key), nonce
+    """Return the cipher and nonce of an answer: RFC 9458, 4.4."""
+    extracted = hmac.digest(salt, secret, "sha256")
+    key, nonce = (hmac.digest(extracted, info + b"\1", "sha256") for info in (b"key", b"nonce"))
+    return AESGCM(key[:_KEY]), nonce[:_NONCE]

@@ -1,0 +1,220 @@
+"""What a relay and tokens cost: at the gateway and server, at the issuer, and at a relay.
+
+Processor time. A report's part is one run of all that a relay and a token add to it: the request
+is opened and read, the token checked, the answer written and sealed. Its floor is what no
+implementation can leave out, by the same libraries. An issuer is beside a bare signature; a relay
+is a process that forwards 1,024 bytes and the answer, beside one that echoes them.
+"""
+
+import http.client
+import multiprocessing
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+
+from benchmarks.timing import Figure, show
+from geoveil.campaign import SigningKey, TokenRule
+from geoveil.proto.v1 import collector_pb2, report_pb2
+from geoveil.relay import (
+    PATH,
+    SIZES,
+    GatewayKeys,
+    InnerRequest,
+    InnerResponse,
+    Issuer,
+    IssuerKey,
+    Relay,
+    read_request,
+    room_in_response,
+    write_response,
+)
+from geoveil.relay.binary_http import write_request
+from geoveil.relay.blind_rsa import blind, unblind
+from geoveil.relay.encapsulation import padded_request, seal_request
+
+REPORTS, SIGNATURES, FORWARDED, QUICK_FORWARDED = 200, 50, 400, 100
+ROUNDS, QUICK_ROUNDS = 9, 3
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Anybody:
+    """Each credential is a person."""
+
+    def account(self, credential: str) -> str | None:
+        return credential
+
+
+def table(*, quick: bool = False) -> list[Figure]:
+    """Print all three, beside their references.
+
+    Args:
+        quick: fewer rounds, of fewer requests.
+    """
+    key, rounds = IssuerKey.generate(), QUICK_ROUNDS if quick else ROUNDS
+    relaying = _relaying(QUICK_FORWARDED if quick else FORWARDED)
+    return [*_reports(key, rounds), *_issuing(key, rounds), *relaying]
+
+
+def _reports(key: IssuerKey, rounds: int) -> list[Figure]:
+    rule = TokenRule("income", b"campaign", key.public)
+    operator = SigningKey.generate()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "relay.keys"
+        GatewayKeys.rotate(path, operator, timedelta(days=1))
+        keys = GatewayKeys(path)
+        published = keys.published()
+        sealed, tokens = [], []
+        for number in range(REPORTS):
+            report = report_pb2.Report(report_id=number.to_bytes(16, "big"))
+            blinded = blind(key.public, rule.message(report.report_id), bytes(48), 3**99)
+            report.token = unblind(key.public, key.sign(blinded), 3**99)
+            tokens.append((report.token, rule.message(report.report_id)))
+            asked = collector_pb2.SubmitReportsRequest(campaign_id="income", reports=[report])
+            inner = InnerRequest(b"POST", b"https", b"", b"/", (), asked.SerializeToString())
+            message = padded_request(write_request(inner))
+            sealed.append(seal_request(published.key_id, published.public, message)[0])
+        times = _least(
+            {
+                "relay and token": partial(_answer, keys, rule, sealed),
+                "floor": partial(_floor, key, tokens),
+            },
+            rounds,
+        )
+    return show("relay: a report", "ms", 1e3 / REPORTS, times, "floor")
+
+
+def _least(contestants: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Return the least seconds of each in several rounds, in turn: others that are busy add."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            before = time.process_time()
+            run()
+            seconds[name].append(time.process_time() - before)
+    return {name: min(times) for name, times in seconds.items()}
+
+
+def _answer(keys: GatewayKeys, rule: TokenRule, sealed: list[bytes]) -> None:
+    """Do what a gateway and a server do more, where reports come sealed and with tokens."""
+    for each in sealed:
+        message, seal = keys.open(each)
+        content = read_request(message).content
+        (report,) = collector_pb2.SubmitReportsRequest.FromString(content).reports
+        assert rule.is_sound(report.report_id, report.token)
+        response = write_response(InnerResponse(200))
+        assert len(seal(response.ljust(room_in_response(SIZES[0]), b"\0"))) == SIZES[0]
+
+
+def _floor(key: IssuerKey, tokens: list[tuple[bytes, bytes]]) -> None:
+    """Compute a shared secret, open, seal and verify, and nothing else."""
+    private, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
+    cipher, nonce = AESGCM(bytes(16)), bytes(12)
+    box = cipher.encrypt(nonce, bytes(SIZES[0]), None)
+    public = key._private.public_key()
+    for token, message in tokens:
+        private.exchange(other)
+        cipher.decrypt(nonce, box, None)
+        public.verify(token, message, PSS(MGF1(SHA384()), 48), SHA384())
+        AESGCM(bytes(16)).encrypt(nonce, bytes(SIZES[0]), None)
+
+
+def _issuing(key: IssuerKey, rounds: int) -> list[Figure]:
+    rule = TokenRule("income", b"campaign", key.public)
+    name = rule.key_id(0).hex()
+    head = bytes([0, 2, rule.key_id(0)[-1]])
+    requests = [
+        head + blind(key.public, rule.message(secrets.token_bytes(16)), bytes(48), 3**99)
+        for _ in range(SIGNATURES)
+    ]
+    issuer = Issuer([key], _Anybody(), Path(":memory:"))
+
+    def issue() -> None:
+        for request in requests:
+            assert issuer.answer(name, secrets.token_hex(8), request)[0] == 200
+
+    def sign() -> None:
+        for request in requests:
+            key._private.sign(request, PSS(MGF1(SHA384()), 48), SHA384())
+
+    times = _least({"token issued": issue, "bare signature": sign}, rounds)
+    issuer.close()
+    return show("relay: issuing", "ms", 1e3 / SIGNATURES, times, "bare signature")
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Answers with what it was sent."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response_only(200)
+        self.send_header("content-type", "message/ohttp-res")
+        self.send_header("content-length", str(len(content)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Print nothing."""
+
+
+def _echo() -> ThreadingHTTPServer:
+    return ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
+
+
+@contextmanager
+def _process(make: Callable[[], ThreadingHTTPServer]) -> Iterator[tuple[int, int]]:
+    """Run a server in a process; yield the id of that and its port."""
+    server = make()
+    process = multiprocessing.get_context("fork").Process(target=server.serve_forever)
+    process.start()
+    port = server.server_port
+    server.socket.close()
+    assert process.pid is not None
+    try:
+        yield process.pid, port
+    finally:
+        process.kill()
+        process.join()
+
+
+def _relaying(forwarded: int) -> list[Figure]:
+    costs: dict[str, list[float]] = {"geoveil relay": [], "echo": []}
+    with _process(_echo) as (echo, port):
+        relay = partial(Relay, ("127.0.0.1", 0), f"http://127.0.0.1:{port}")
+        with _process(relay) as (forwarding, near):
+            for _ in range(QUICK_ROUNDS):
+                costs["geoveil relay"].append(_cost(forwarding, near, forwarded))
+                costs["echo"].append(_cost(echo, port, forwarded))
+    times = {name: min(each) for name, each in costs.items()}
+    return show("relay: forwarding 1,024 bytes", "ms", 1e3, times, "echo")
+
+
+def _cost(process: int, port: int, requests: int) -> float:
+    """Return seconds of a process's processors a request."""
+    before = _processor_s(process)
+    for _ in range(requests):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", PATH, bytes(SIZES[0]), {"Content-Type": "message/ohttp-req"})
+        answer = connection.getresponse()
+        assert (answer.status, len(answer.read())) == (200, SIZES[0])
+        connection.close()
+    return (_processor_s(process) - before) / requests
+
+
+def _processor_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
