@@ -27,7 +27,7 @@ const common = { outdir: "../../apps/geoveil/gateway/files", bundle: true, minif
 
 await build({
   ...common,
-  entryPoints: { "geoveil-client": "src/index.ts", "geoveil-numbers": "src/numbers.ts" },
+  entryPoints: { "geoveil-client": "src/index.ts", "geoveil-numbers": "src/numbers.ts", "geoveil-ways": "src/ways.ts" },
   chunkNames: "geoveil-[name]",
   splitting: true,
   plugins: [generated],

@@ -4,12 +4,13 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from geoveil.campaign import PublicKey, SigningKey, TokenRule, token_key_id
+from geoveil.campaign import PublicKey, SigningKey, TokenRule, encode, token_key_id, who_learns
 from geoveil.relay import (
     InnerRequest,
     InnerResponse,
@@ -21,6 +22,7 @@ from geoveil.relay import (
 from geoveil.relay.binary_http import read_response, write_request
 from geoveil.relay.encapsulation import open_request, seal_request
 from tools.vectors.campaigns import SIGNER
+from tools.vectors.examples import small_campaign
 
 # RFC 9458, appendix A: the gateway's key, that of the message, and the salt of the answer.
 _PRIVATE = "3c168975674b2fa8e465970b79c8dcf09f1c741626480bd4c6162fc5b6a98e1a"
@@ -50,7 +52,7 @@ def relay_vectors() -> list[dict[str, Any]]:
     right = (plain.hex(), plain.hex() + "0000", large.hex(), "0140c8", _TRAILED, _PIECES)
     answers = (*right, plain.hex() + "01", "014258", "0240c8", *wrong)
     found += [_response(bytes.fromhex(message)) for message in answers]
-    return [*found, *map(_key, range(8)), *_tokens()]
+    return [*found, *map(_key, range(8)), *_tokens(), *_learned()]
 
 
 def _tokens() -> Iterator[dict[str, Any]]:
@@ -72,6 +74,21 @@ def _tokens() -> Iterator[dict[str, Any]]:
             "key_id": rule.key_id(period).hex(), "report_id": report_id.hex(),
             "message": rule.message(report_id, period).hex(),
         }  # fmt: skip
+
+
+def _learned() -> Iterator[dict[str, Any]]:
+    """Yield what people are told of relays and issuers."""
+    operator = SigningKey.from_pem(SIGNER).public
+    for relay, token, recurs in ((False, False, False), (True, False, False), (True, True, True)):
+        period = timedelta(days=45) if recurs else None
+        plain = small_campaign("income", period=period)
+        key = bytes(range(32 * plain.periods)) if recurs else b"\x81" * 256
+        changes = {
+            "relay_operator": operator if relay else None,
+            "token_key": key if token else None,
+        }
+        campaign = replace(plain, **changes)
+        yield {"kind": "learns", "campaign": encode(campaign).hex(), "said": who_learns(campaign)}
 
 
 def _call(method: str, content: bytes) -> bytes:

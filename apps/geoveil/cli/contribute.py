@@ -32,6 +32,7 @@ from geoveil.campaign import (
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
+    who_learns,
 )
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects
@@ -163,7 +164,8 @@ def _take_part(
         err.tell(_area_text(campaign.attribute.coordinates.area))
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {campaign.report_privacy if epoch else privacy_text(campaign)}")
-    for sentence in what_it_tells(campaign, None if epoch is None else epoch.privacy):
+    reading = None if epoch is None else epoch.privacy
+    for sentence in (*what_it_tells(campaign, reading), *who_learns(campaign)):
         err.tell(sentence)
     if epoch is not None:
         err.tell(f"Your {campaign.attribute.name}: {epoch}.")
@@ -196,7 +198,7 @@ def _fill_in(
     for field in form.fields:
         err.tell(f"Asks for: {field.text}")
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
-    for sentence in what_a_form_tells(form):
+    for sentence in (*what_a_form_tells(form), *who_learns(form)):
         err.tell(sentence)
     _agree_to_take_part(shown.campaign, yes)
 

@@ -39,6 +39,7 @@ from geoveil.campaign.consent import (
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
+    who_learns as who_learns,
 )
 from geoveil.campaign.consent_forms import field_text as field_text, what_a_form_tells
 from geoveil.campaign.entry_points import (

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.attribute_campaign import AttributeCampaign
+from geoveil.campaign.model import Campaign
 from geoveil.campaign.saying import (
     FARTHEST,
     between,
@@ -128,6 +129,35 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
         return f"{digits(apart)} {privacy.unit} away"
     factor = ratio(apart)
     return "half or twice as much" if factor == "2" else f"a factor of {factor} larger or smaller"
+
+
+def who_learns(campaign: Campaign) -> list[str]:
+    """Return who learns of whoever takes part, beside what a report tells; empty: the server alone.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> plain = SimpleNamespace(relay_operator=None, token_key=None, period=None)
+        >>> who_learns(plain)
+        []
+    """
+    said = []
+    if campaign.relay_operator is not None:
+        said += [
+            "Reports leave through a relay: it learns that your address takes part in something,"
+            " and when, but neither in which survey nor what a report says.",
+            "The server learns what a report says, and not your address; both together could match"
+            " them.",
+        ]
+    if campaign.token_key is not None:
+        each = "report" if campaign.period is None else "report in each period"
+        said += [
+            f"An issuer lets each person send one {each}: it learns who you are, your address, that"
+            " you take part in this survey, and when, but neither which report is yours nor what it"
+            " says.",
+            "The server learns that the issuer knows whoever sent a report, and not who that is;"
+            " both together could compare times.",
+        ]
+    return said
 
 
 def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:

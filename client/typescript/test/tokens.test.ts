@@ -15,6 +15,7 @@ import { fromReport } from "../src/report.js";
 import { MemoryStorage } from "../src/storage.js";
 import { blind, isSound, keyIdOf, messageFor } from "../src/tokens.js";
 import type { Transport } from "../src/transport.js";
+import { whoLearns } from "../src/ways.js";
 import { vectors } from "./files.js";
 import { bytesOf } from "./tuples.js";
 
@@ -46,6 +47,12 @@ test("what an issuer signs is what Python's signs", async () => {
   for (const { campaign_id, campaign, key_id, report_id, message } of told) {
     assert.equal(hex(await messageFor(campaign_id!, bytes(campaign), bytes(key_id), bytes(report_id))), message);
   }
+});
+
+test("people are told of relays and issuers in the words of Python", () => {
+  const told = vectors<{ kind: string; campaign: string; said: string[] }>("relay.json", "relay").filter(({ kind }) => kind === "learns");
+  assert.deepEqual(told.map(({ said }) => said.length), [0, 2, 4]);
+  for (const { campaign, said } of told) assert.deepEqual(whoLearns(new Campaign(bytesOf(campaign))), said);
 });
 
 const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
