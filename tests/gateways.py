@@ -25,6 +25,7 @@ async def gateway_of(aggregator: Aggregator, **changes: Any) -> AsyncIterator[Ga
         "results_frames": settings.results_frames,
         "relay_keys": settings.relay_keys,
         "streets": settings.web_streets,
+        "issuer": settings.web_issuer,
         "shown": f"localhost:{aggregator.address.rpartition(':')[2]}",
         "longest": settings.max_message_bytes,
     }

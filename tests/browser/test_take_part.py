@@ -26,6 +26,7 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     Question,
     Readings,
+    SigningKey,
     StatisticCampaign,
     ValueCampaign,
 )
@@ -33,11 +34,13 @@ from geoveil.gp import Disc, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+from geoveil.relay import InvitationCodes, IssuerKey
 from tests.aggregator.tls_files import for_server, new_authority, written
 from tests.gateways import gateway_of
+from tests.relay.conftest import issuing
 
 from .conftest import start_browser
-from .surveys import Survey, axe, counted, report_of, submitted
+from .surveys import Survey, axe, counted, report_of, running, submitted
 
 pytestmark = pytest.mark.deep
 SUBMIT = "**/geoveil.proto.v1.Collector/SubmitReports"
@@ -181,6 +184,41 @@ async def test_a_perturbed_logarithm_is_sent_once(survey, page):
     await counted(page)
     assert (await survey.counted())["points"] == 1
     assert "logarithm of household income" in await page.inner_text("#answers")
+
+
+async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser, tmp_path):
+    key, (code,) = IssuerKey.generate(), InvitationCodes.invite(tmp_path / "codes", 1)
+    with issuing([key], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
+        async with running(tmp_path / "reports.db", web_issuer=url) as survey:
+            await survey.create(campaign_of("tokens", token_key=key.public))
+            states = []
+            for given in (["nobody's", code], [code]):
+                context = await browser.new_context()
+                page = await context.new_page()
+                await page.goto(survey.url("tokens"))
+                await page.wait_for_selector("#survey:not([hidden])")
+                await answer(page)
+                assert "Give your invitation code" in await page.inner_text("#problem")
+                said = await page.inner_text("#inviting")
+                assert "An issuer lets each person send one report: it learns who you are" in said
+                assert await axe(page) == []
+                await page.fill("#invitation", given[0])
+                await page.click("#send")
+                if len(given) > 1:
+                    await page.wait_for_selector("text=does not know this code")
+                    assert "right invitation code" in await page.inner_text("#state")
+                    assert await axe(page) == []
+                    await page.fill("#invitation", given[1])
+                    await page.click("#retry")
+                await page.wait_for_selector("#state.good, #state.bad")
+                states.append(await page.inner_text("#state"))
+                assert (
+                    await page.evaluate("localStorage.getItem('geoveil invitation tokens')") is None
+                )
+                await context.close()
+            assert states[0].startswith("Counted.")
+            assert "the invitation code was used for another report" in states[1]
+            assert await survey.counted() == {"tokens": 1}
 
 
 async def test_the_keyboard_is_enough(survey, page):
@@ -523,6 +561,23 @@ async def test_a_survey_that_there_is_not_is_told(survey, context):
     await page.wait_for_selector("#trouble:not([hidden])")
     assert "no such survey" in await page.inner_text("#trouble-title")
     assert await axe(page) == []
+
+
+async def test_what_no_page_can_answer_is_said_before_anything_is_asked(survey, page):
+    operator, key = SigningKey.generate().public, IssuerKey.generate().public
+    cases = (
+        ("window", {"window": timedelta(hours=1)}, "leave at random times in a window"),
+        ("relay", {"relay_operator": operator}, "by the relay or with the token"),
+        ("token", {"token_key": key}, "by the relay or with the token"),
+    )
+    for name, changes, why in cases:
+        await survey.create(campaign_of(name, **changes))
+        await page.goto(survey.url(name))
+        await page.wait_for_selector("#trouble:not([hidden])")
+        said = await page.inner_text("#trouble")
+        assert said.startswith("This page can't answer this survey, so it asks you nothing")
+        assert why in said
+        assert not await page.is_visible("#form")
 
 
 async def test_two_tabs_draw_once(survey, context):

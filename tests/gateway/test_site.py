@@ -537,6 +537,31 @@ async def test_streets_are_a_file_of_the_operator(start_web, tmp_path):
             GatewaySettings(server="127.0.0.1:7717", streets=path)
 
 
+async def test_only_the_page_that_takes_part_may_ask_the_issuer(start_web):
+    issuer = "https://issuer.example:8443/tokens"
+    running = [await start_web(**given) for given in ({"web_issuer": issuer}, {})]
+    async with httpx.AsyncClient() as client:
+        named = [await client.get(url(one, "/pages/issuer")) for one in running]
+        pages = [
+            (await client.get(url(one, path))).headers["content-security-policy"]
+            for one in running
+            for path in ("/take-part/income", "/pages/take-part.js")
+        ]
+    assert [(one.status_code, one.text) for one in named] == [(200, issuer), (204, "")]
+    assert ["connect-src" in one for one in pages] == [True, False, False, False]
+    assert pages[0].endswith("; connect-src 'self' https://issuer.example:8443")
+    for wrong in (
+        "http://issuer.example",
+        "issuer.example",
+        "https://a;b",
+        "https://a b",
+        "https://",
+    ):
+        with pytest.raises(ParameterError, match="web_issuer"):
+            GatewaySettings(server="127.0.0.1:7717", issuer=wrong)
+    GatewaySettings(server="127.0.0.1:7717", issuer="http://127.0.0.1:7720/")
+
+
 @pytest.mark.parametrize(
     "path",
     ["/", "/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],

@@ -23,6 +23,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "port": "Port; 0 takes a free one",
             "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
             "web_streets": "PMTiles file of streets, which maps of the gateway's pages draw",
+            "web_issuer": "URL of the issuer whose tokens the gateway's page gets for people",
             "relay_keys": "Keys of 'geoveil relay rotate': --web then answers relays, too",
             "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
             "database": "SQLite file, or postgresql:// URL",
@@ -210,6 +211,7 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         ("--tls-client-ca", settings.tls_client_ca),
         ("--results-token-file", settings.results_token_file),
         ("--web-streets", settings.web_streets),
+        ("--web-issuer", settings.web_issuer),
         ("--relay-keys", settings.relay_keys),
     ):
         said += [] if path is None else [option, str(path)]

@@ -41,6 +41,10 @@ def web(
     web_streets: Annotated[
         Path | None, typer.Option(help="PMTiles file of streets, which maps of the pages draw.")
     ] = None,
+    web_issuer: Annotated[
+        str | None,
+        typer.Option(help="URL of the issuer whose tokens the page gets for people: https://HOST."),
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM certificate chain of the gateway.")
     ] = None,
@@ -85,6 +89,7 @@ def web(
         origins=tuple(web_origins or ()),
         proxies=tuple(web_proxies or ()),
         streets=web_streets,
+        issuer=web_issuer,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,

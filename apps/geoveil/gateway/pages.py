@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
-from geoveil.gateway.http import Scope, Send, answer, write
+from geoveil.gateway.http import Headers, Scope, Send, answer, write
 
 TAKE_PART = "/take-part/"
 """Followed by the id of a campaign, or by nothing: then those that are open are listed."""
@@ -31,7 +31,7 @@ _TYPES = MappingProxyType(
     }
 )
 _MAP = _TYPES[".pmtiles"]
-_STREETS, _RESULTS = "streets.pmtiles", "results"
+_STREETS, _RESULTS, _ISSUER = "streets.pmtiles", "results", "issuer"
 _LONGEST_PART = 4 << 20
 """Bytes of the file of streets that are sent at once."""
 _RANGE = re.compile(rb"bytes=(\d{1,12})-(\d{1,12})")
@@ -68,7 +68,7 @@ class Files:
     def __init__(self, package: str, folder: str) -> None:
         self._files = _files(package, folder)
 
-    async def answer(self, scope: Scope, send: Send, name: str) -> None:
+    async def answer(self, scope: Scope, send: Send, name: str, guards: Headers = GUARDS) -> None:
         """Answer a request for one of them."""
         file = self._files.get(name)
         if file is None:
@@ -78,7 +78,7 @@ class Files:
         tag = of_request.get(b"if-none-match") == file.tag
         packed = file.kind != _MAP and b"gzip" in of_request.get(b"accept-encoding", b"")
         content = b"" if tag else _packed(file.content) if packed else file.content
-        headers = [*GUARDS, (b"etag", file.tag), (b"vary", b"accept-encoding")]
+        headers = [*guards, (b"etag", file.tag), (b"vary", b"accept-encoding")]
         status = 304 if tag else 200
         part = _RANGE.fullmatch(of_request.get(b"range", b"")) if file.kind == _MAP else None
         if part and (first := int(part[1])) < min(len(content), int(part[2]) + 1):
@@ -94,11 +94,14 @@ class Files:
         await write(send, content)
 
 
-async def answer_page(scope: Scope, send: Send, streets: Path | None, *, results: bool) -> None:
+async def answer_page(
+    scope: Scope, send: Send, streets: Path | None, *, results: bool, issuer: str | None
+) -> None:
     """Answer what is asked for by GET; a file of streets is the operator's, and may be large.
 
     Args:
         results: whether results are shown here: pages ask before they look for those of a survey.
+        issuer: URL that pages ask for tokens; all else is their own origin's.
     """
     path: str = scope["path"]
     named = path.startswith(_FILES) and not path.endswith(".html")
@@ -108,14 +111,18 @@ async def answer_page(scope: Scope, send: Send, streets: Path | None, *, results
     if name == _STREETS:
         await _answer_streets(scope, send, streets)
         return
-    if name == _RESULTS:
-        status = 200 if results else 204
+    if name in (_RESULTS, _ISSUER):
+        content = b"" if name == _RESULTS else (issuer or "").encode()
+        status = 200 if content or (results and name == _RESULTS) else 204
         await send({"type": "http.response.start", "status": status, "headers": [*GUARDS]})
-        await write(send, b"")
+        await write(send, content)
         return
     outlines = name.endswith(".json")
     files = Files("geoveil.campaign", "data") if outlines else Files("geoveil.gateway", "files")
-    await files.answer(scope, send, name)
+    (policy, guarded), *others = GUARDS
+    if issuer is not None and path.startswith(TAKE_PART):
+        guarded += b"; connect-src 'self' " + "/".join(issuer.split("/")[:3]).encode()
+    await files.answer(scope, send, name, [(policy, guarded), *others])
 
 
 async def _answer_streets(scope: Scope, send: Send, path: Path | None) -> None:

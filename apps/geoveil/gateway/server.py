@@ -87,6 +87,7 @@ class Gateway:
             trusting=self._trusting,
             public=settings.public,
             streets=settings.streets,
+            issuer=settings.issuer,
             sealed=self._sealed(calls),
         )
         config = uvicorn.Config(

@@ -1,5 +1,6 @@
 """Settings of a gateway."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from geoveil.campaign import TLS, is_loopback, tls_for
 from geoveil.gp import ParameterError
 
 _MAGIC = b"PMTiles\x03"
+_ISSUER = re.compile(r"http(s)?://([A-Za-z0-9.-]+)(?::\d{1,5})?(?:/[\w./~-]*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class GatewaySettings:
     """Addresses of proxies whose header X-Forwarded-For says who is behind them."""
     streets: Path | None = None
     """PMTiles file of streets, with layers as those of Protomaps. None: towns and borders only."""
+    issuer: str | None = None
+    """URL of the issuer that pages ask for tokens with people's invitation codes. None: no page."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -63,6 +67,11 @@ class GatewaySettings:
             raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
         if self.streets is not None and not _is_map(self.streets):
             raise ParameterError("web_streets", str(self.streets), "a file of PMTiles, version 3")
+        if self.issuer is not None:
+            address = _ISSUER.fullmatch(self.issuer)
+            if address is None or not (address[1] or is_loopback(address[2])):
+                expected = "a URL such as https://issuer.example, or http:// on this machine"
+                raise ParameterError("web_issuer", self.issuer, expected)
         if (self.tls_certificate is None) != (self.tls_key is None):
             both = ("tls_key", "tls_certificate")
             given, missing = both if self.tls_certificate is None else both[::-1]

@@ -95,6 +95,7 @@ class Site:
             that name this machine as it names itself: no page elsewhere can call in their name.
         public: whether other machines reach the gateway.
         streets: file that maps of pages draw.
+        issuer: URL that pages ask for tokens.
         sealed: path → what answers calls that come through relays.
     """
 
@@ -108,6 +109,7 @@ class Site:
         trusting: Callable[[], Awaitable[bool]],
         public: bool,
         streets: Path | None,
+        issuer: str | None,
         sealed: Mapping[str, Answering],
     ) -> None:
         self._calls = calls
@@ -118,6 +120,7 @@ class Site:
         self._trusting = trusting
         self._public = public
         self._streets = streets
+        self._issuer = issuer
 
     async def aclose(self) -> None:
         """Tell all mounts that the gateway stops."""
@@ -189,7 +192,8 @@ class Site:
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
         elif path not in self._sealed and scope["method"] in ("GET", "HEAD"):
-            await answer_page(scope, send, self._streets, results="/results/" in self._mounts)
+            shown = "/results/" in self._mounts
+            await answer_page(scope, send, self._streets, results=shown, issuer=self._issuer)
         else:
             await self._sealed.get(path, self._calls)(scope, receive, send, account)
 

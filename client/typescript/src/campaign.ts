@@ -99,7 +99,7 @@ export abstract class Dated {
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
-    if (message.window) throw new UnsupportedError("the campaign has a window, which this client does not wait for");
+    if (message.window) throw new UnsupportedError("its reports leave at random times in a window, when a page may be closed: an app can answer it");
     this.relayOperator = message.relayOperator.length ? PublicKey.of(message.relayOperator) : undefined;
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);

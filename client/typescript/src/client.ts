@@ -308,7 +308,7 @@ export class Client {
     if (!pinned) return entry.report;
     const { campaign } = await openEnvelope(unhex(pinned.envelope)!);
     const { relayOperator: operator, tokenKey } = messageOf(campaign);
-    this.#checkWay(entry.campaignId, operator.length ? PublicKey.of(operator) : undefined, tokenKey.length > 0);
+    this.#checkWay(entry.campaignId, operator.length ? PublicKey.of(operator) : undefined, tokenKey.length > 0 && !entry.complete);
     return entry.complete ?? (tokenKey.length ? await completed(campaign, entry, this.#options.issuer!, timeoutMs) : entry.report);
   }
 

@@ -72,6 +72,8 @@ class Settings:
     """Addresses of proxies before the gateway, whose header X-Forwarded-For is believed."""
     web_streets: Path | None = None
     """PMTiles file of streets, which maps of the gateway's pages draw. None: towns and borders."""
+    web_issuer: str | None = None
+    """URL of the issuer of tokens that the gateway's page asks with people's invitation codes."""
     relay_keys: Path | None = None
     """File of `geoveil relay rotate`, by which the gateway answers what comes through relays. None:
     nothing does."""
@@ -211,7 +213,10 @@ class Settings:
             if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
                 raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
         else:
-            for which in ("web_origins", "web_proxies", "results_token_file", "relay_keys"):
+            for which in (
+                *("web_origins", "web_proxies", "results_token_file", "relay_keys"),
+                "web_issuer",
+            ):
                 if getattr(self, which):
                     raise ParameterError("web", None, f"given, as {which} is")
         if self.results_frames and self.results_token_file is None:

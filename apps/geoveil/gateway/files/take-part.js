@@ -5,6 +5,7 @@
 import { between, Client, IndexedDbStorage, isForm, Policy } from "./geoveil-client.js";
 import { dots, hasDots, rowsOf } from "./dots.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
+import { invited } from "./invited.js";
 import { make, questionsOf, sentence } from "./questions.js";
 
 const FLUSH_MS = 15_000;
@@ -21,16 +22,21 @@ const item = (text) => make("li", {}, text);
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
 const STATES = {
   pending: "Kept here, and sent as soon as the server can be reached while a page of this survey is open.",
+  uninvited: "Kept here. It is sent once you give the right invitation code.",
   later: "Kept here. This browser sends it as soon as the server can be reached, even if this page is closed.",
   acknowledged: "Counted. The server has what is listed below.",
   rejected: "The server refused it, and counts nothing.",
   expired: "It could not be sent in time, and was given up.",
 };
 
+const REASONS = { WRONG_TOKEN: "the invitation code was used for another report" };
+
 /** Tell what was spent, once a survey is known. */
 let tellSpent = async () => [];
 /** The worker that has these files without a connection, and sends where the browser lets it. */
 let keeper;
+/** Of a survey that asks for tokens: the code that its person was invited by. */
+let invitation;
 /** Whether what waits is sent without a page. */
 let later = false;
 
@@ -49,7 +55,8 @@ async function start() {
   // that nothing is needed of the server until the report is sent.
   const [offer, anew] = await offered(looking, id);
   const policy = withLifetime(Policy.permitting(offer));
-  const client = new Client({ server, storage, policy });
+  invitation = await invited(offer.campaign);
+  const client = new Client({ server, storage, policy, ...(invitation && { issuer: invitation.issuer }) });
   if (anew && !offer.closed) await client.fetch(id);
   tellSpent = () => spent(client, policy, offer);
   keeper = navigator.serviceWorker?.register("/pages/keeper.js", { scope: "/take-part/", type: "module" }).catch(() => undefined);
@@ -239,6 +246,8 @@ async function ask(client, offer) {
     const apply = applying();
     const missing = apply.find((one) => one.wrong());
     if (missing) return single ? undefined : move(screenOf(missing));
+    const problem = invitation?.wrong();
+    if (problem) return say("problem", problem);
     at("send").disabled = true;
     try {
       await client.contribute(campaign.id, form ? answers(apply) : question.read(), { digest: offer.digest });
@@ -249,7 +258,11 @@ async function ask(client, offer) {
       say("problem", sentence(error.message));
     }
   });
-  at("retry").addEventListener("click", () => settle(client, campaign, questions));
+  at("retry").addEventListener("click", () => {
+    const problem = invitation?.wrong();
+    if (problem) say("inviting", problem);
+    else settle(client, campaign, questions);
+  });
   addEventListener("online", () => settle(client, campaign, questions));
   // Who has answered sees the receipt at once, and no form before it.
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
@@ -349,6 +362,7 @@ async function settle(client, campaign, questions, fresh = false) {
   at("retry").disabled = true;
   try {
     await client.flush({ deadlineMs: FLUSH_MS });
+    invitation?.settle(await client.history());
   } catch (error) {
     if (error.code !== "transport") throw error;
   } finally {
@@ -384,7 +398,9 @@ function axis({ attribute, columns }, column) {
 
 function receipt(campaign, questions, own) {
   const state = own.status;
-  say("state", STATES[state === "pending" && later ? "later" : state] + (own.reason ? ` (${own.reason})` : ""));
+  // The worker has no code: of a survey that asks for one, only a page sends.
+  const waits = invitation ? own.failure === "permission_denied" && "uninvited" : later && "later";
+  say("state", STATES[(state === "pending" && waits) || state] + (own.reason ? ` (${REASONS[own.reason] ?? own.reason})` : ""));
   at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
   show("meaning", !isForm(campaign) && campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
   const rows = linesOf(campaign, questions, own).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
@@ -451,14 +467,16 @@ function refuse(why) {
 }
 
 function trouble(error) {
+  const unable = "This page can't answer this survey, so it asks you nothing.";
   const texts = {
     "campaign-not-found": "There is no such survey here.",
     "signature-invalid": "Its signature is not valid: somebody changed it.",
-    unsupported: "This page does not know how to answer this survey, so it does not.",
+    unsupported: unable,
     transport: "The server can't be reached.",
+    "policy-refused": unable,
   };
   say("trouble-title", texts[error.code] ?? "This survey can't be shown.");
-  say("trouble-text", error.message);
+  say("trouble-text", error.code === "policy-refused" ? "An app can, by the relay or with the token that the survey asks for." : sentence(error.message));
   show("survey", false);
   show("trouble");
   at("trouble-title").focus();

@@ -1,0 +1,45 @@
+// A survey that asks for tokens: an issuer gives one for an invitation code, which this browser keeps until the report is counted.
+
+import { whoLearns } from "./geoveil-ways.js";
+
+const at = (id) => document.getElementById(id);
+
+/**
+ * What the issuer is asked with, once somebody has given a code; undefined of other surveys.
+ *
+ * `wrong` says what is wrong with the code, and takes it if nothing is; `settle` forgets it, or asks for another.
+ */
+export async function invited(campaign) {
+  if (!campaign.tokenKey) return undefined;
+  const answer = await fetch("/pages/issuer").catch(() => undefined);
+  const url = answer?.status === 200 ? await answer.text() : localStorage.getItem("geoveil issuer");
+  if (!url) return undefined; // the client then says what is missing
+  localStorage.setItem("geoveil issuer", url);
+  const name = `geoveil invitation ${campaign.id}`;
+  const issuer = { url, credential: localStorage.getItem(name) ?? "none" };
+  at("invitation").value = localStorage.getItem(name) ?? "";
+  at("inviting").textContent = [
+    "Each person who was invited has a code, which lets one report be counted: give the one that you were sent.",
+    `The code goes to ${new URL(url).host}, and not to the server.`,
+    ...whoLearns(campaign),
+  ].join(" ");
+  at("invited").hidden = false;
+  return {
+    issuer,
+    wrong() {
+      const code = at("invitation").value.trim();
+      if (!/^[!-~]{1,200}$/.test(code)) return "Give your invitation code, as it was sent to you.";
+      localStorage.setItem(name, (issuer.credential = code));
+      return "";
+    },
+    settle(history) {
+      const own = history.findLast((one) => one.campaignId === campaign.id);
+      const unknown = own?.status === "pending" && own.failure === "permission_denied";
+      if (own && own.status !== "pending") localStorage.removeItem(name);
+      at("invited").hidden = !unknown;
+      if (!unknown) return;
+      at("retry").before(at("invited"));
+      at("inviting").textContent = "The issuer does not know this code. Your report is kept here: give the right code, and try again.";
+    },
+  };
+}
