@@ -30,7 +30,7 @@ class Page:
 
 
 async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool) -> Page:
-    """Return the page of campaigns after `token`, in order of creation.
+    """Return the page of campaigns that follows `token`, in order of creation.
 
     Pages neither skip nor repeat a campaign that does not change meanwhile. A page holds fewer than
     `size` if campaigns are large.

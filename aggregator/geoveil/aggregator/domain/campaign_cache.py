@@ -68,7 +68,7 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class CampaignStatus:
-    """A campaign as published, and how it stands now."""
+    """A campaign as published, and its current state."""
 
     record: CampaignRecord
     state: State
@@ -90,7 +90,7 @@ class CampaignCache:
         self._decoding = ConcurrencyLimit(1)
 
     async def status(self, campaign_id: str) -> CampaignStatus:
-        """Return how a campaign stands."""
+        """Return a campaign and its current state."""
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
         return await self._standing(record)
 
@@ -114,7 +114,7 @@ class CampaignCache:
         return CampaignStatus(record, campaign.state(self._clock(), closed=record.closed))
 
     def _forget_oldest(self, most: int) -> None:
-        """Keep the campaigns that were used last, as many as may be, and the very last at least."""
+        """Drop the least recently used campaigns beyond the limit, but never the last one."""
         while len(self._loading) > most or (
             len(self._loading) > 1 and sum(self._sizes.values()) > _MOST_BYTES_CACHED
         ):
@@ -122,7 +122,7 @@ class CampaignCache:
             self._sizes.pop(name, None)
 
     def _forget_failure(self, task: "asyncio.Task[Publication]") -> None:
-        """Let the next request try again: the campaign may be created in the meantime."""
+        """Let the next request try again: the campaign may exist by then."""
         failed = task.cancelled() or task.exception() is not None
         if failed and self._loading.get(task.get_name()) is task:
             del self._loading[task.get_name()]

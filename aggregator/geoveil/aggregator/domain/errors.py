@@ -44,7 +44,7 @@ class Code(Enum):
 
 
 class StatusOfCode(NamedTuple):
-    """How a code is told to the caller."""
+    """The status and text that a caller gets for a code."""
 
     status: str
     """The name of a `grpc.StatusCode`; a name, so that the domain need not import gRPC."""
@@ -179,7 +179,7 @@ def public(error: Exception) -> PublicError:
 
 
 def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
-    """Return the text cut in its middle, as both ends of a message matter."""
+    """Cut the middle out of a long text: both ends of a message matter."""
     if len(text) <= longest:
         return text
     half = (longest - 3) // 2

@@ -1,4 +1,4 @@
-"""From sums to what an analyst is shown, and what is not shown yet."""
+"""From sums to estimates, and which of them may be disclosed yet."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from geoveil.gp import (
 
 @dataclass(frozen=True, slots=True)
 class QueryEstimate:
-    """What the reports say of one query in one period."""
+    """The estimate of one query in one period."""
 
     label: str
     period: int
@@ -49,7 +49,7 @@ class QueryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class DisclosedEstimates:
-    """What is shown of a campaign."""
+    """The estimates of a campaign that may be disclosed."""
 
     estimates: Sequence[QueryEstimate]
     """Query after query, period after period."""
@@ -89,10 +89,10 @@ def disclose(
 
 
 def interval_method(period: int, looked_from: float) -> IntervalMethod | None:
-    """Return the method of a period's intervals; None: that of one look, which its limits choose.
+    """Return the interval method of a period; None: the fixed interval, chosen by the limits.
 
-    Reports from period `looked_from` on were not ended by a date: whoever looks at them may stop
-    them, or go on, by what they see.
+    From period `looked_from` on no date ends the collection: whoever looks at the estimates may
+    stop it or go on because of them.
     """
     return IntervalMethod.SEQUENCE if period >= looked_from else None
 

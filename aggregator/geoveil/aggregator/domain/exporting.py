@@ -17,7 +17,7 @@ MOST_ROWS = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows in order of period, query, cohort and value, which is none in which they came."""
+    """Rows sorted by period, query, cohort and value, so that the order of arrival is lost."""
 
     periods: NDArray[np.uint32]
     indices: NDArray[np.uint32] | None
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     """Return packed answers (`read_blocks`) of whole reports in these periods as rows, in order.
 
-    Nothing ties the answers of one report to a statistic campaign together.
+    Answers of one report to a statistic campaign are not linked to each other.
     """
     if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)

@@ -1,4 +1,4 @@
-"""Which sums a campaign has, and which of them an answer is added to.
+"""The sums of a campaign, and the sum that each answer is added to.
 
 There is one per column (a question, or a coordinate of a point), group and period. Under
 heavy-tailed noise each is cut into blocks by the random id of the report, for the median of their
@@ -84,7 +84,7 @@ class Layout:
 
     @classmethod
     def of(cls, campaign: Campaign) -> Self:
-        """Return the layout of a new campaign; where blocks would be too many, there are none."""
+        """Return the layout of a new campaign, without blocks if there would be too many."""
         heavy = any(heavy_tailed(mechanism) for mechanism in campaign.mechanisms)
         if heavy and campaign.slots * BLOCKS <= MOST_SLOTS:
             return cls(campaign, BLOCKS, secrets.token_bytes(_KEY_BYTES))
@@ -108,7 +108,7 @@ class Layout:
         return self.campaign.slots * self.blocks
 
     def _bins(self) -> Bins | None:
-        """Return no bins where reports go on from two readings: their law is another."""
+        """Return no bins for extrapolated answers: their law differs."""
         campaign = self.campaign
         plain = tuple(m.grid_range for m in campaign.mechanisms) == campaign.ranges
         if not plain or self.sums * Bins.WIDTH > MOST_SLOTS:

@@ -1,4 +1,4 @@
-"""Reports of one request on their way to the store, and what becomes of each."""
+"""Reports of one request on their way to the store, and the outcome of each."""
 
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
@@ -40,7 +40,7 @@ _EARLY_RESULTS = MappingProxyType(
 
 
 class Prepared(NamedTuple):
-    """What of a request goes to the store."""
+    """The part of a request that goes to the store."""
 
     faults: Sequence[ReportResult | None]
     """What is wrong with each report of the request; None of those that are sound."""
@@ -78,7 +78,7 @@ def takes_little(publication: Publication, reports: Sequence[Report] | UnreadRep
 def prepare(
     publication: Publication, reports: Sequence[Report] | UnreadReports, latest: int
 ) -> Prepared:
-    """Read, judge and pack reports, up to the latest period that has begun.
+    """Read, check and pack reports, up to the latest period that has begun.
 
     Raises:
         ParameterError: if a report can't be read.

@@ -1,4 +1,4 @@
-"""Reports as the service sees them, and what becomes of each.
+"""Reports as the service sees them, and the outcome of each.
 
 A perturbed report still belongs to one person, so no representation here shows it.
 """
@@ -157,7 +157,7 @@ def in_columns(reports: Sequence[PackedReport]) -> tuple[bytes, bytes]:
 
 
 class Status(Enum):
-    """What became of a report."""
+    """The outcome of a report."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

@@ -1,4 +1,4 @@
-"""Stored answers as arrays, a block at a time: however many there are, little memory is used."""
+"""Stored answers as arrays, a block at a time, so that memory use stays small."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -51,8 +51,8 @@ class Points(NamedTuple):
 async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes]:
     """Yield the packed answers of all reports, whole reports together.
 
-    Other reads run between two blocks. No report comes twice; one counted meanwhile may come or
-    not.
+    Other reads run between two blocks. No report is returned twice; one that is counted meanwhile
+    may be missing.
     """
     limit = max(1, _ANSWERS // campaign.answers)
     after: bytes | None = b""

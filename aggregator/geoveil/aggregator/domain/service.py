@@ -115,7 +115,7 @@ class Service:
     async def create_campaign(self, published: bytes) -> bytes:
         """Publish what `geoveil.campaign.seal` returned, unchanged, and return its digest.
 
-        The same envelope again is welcome.
+        Publishing the same envelope again changes nothing.
 
         Raises:
             ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope or signature;
@@ -135,7 +135,7 @@ class Service:
             await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
     async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
-        """Return one campaign; a device's `peer` address is limited, None is not.
+        """Return one campaign. Calls from a device's `peer` address are rate-limited; None is not.
 
         Raises:
             ServiceError: RATE_LIMITED.
@@ -159,16 +159,16 @@ class Service:
         return await page(read, self._clock(), size, token, closed=True)
 
     async def note_day(self) -> None:
-        """Note how many reports each campaign has by now, as the latest that is known of today."""
+        """Record how many reports each campaign has so far today."""
         today = self._clock().astimezone(UTC).date().toordinal() - _FIRST_DAY
         await self._writer.call(lambda store: store.note_day(today))
 
     async def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Keep how many participants the analyst of a campaign expects; None: nobody knows."""
+        """Store how many participants the analyst of a campaign expects; None: unknown."""
         await self._writer.call(lambda store: store.plan_participants(campaign_id, participants))
 
     async def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
-        """Return how campaigns fill from day to day, of those that there are."""
+        """Return the daily report counts of the campaigns that exist."""
         return await self._reader.call(lambda store: store.progress(campaign_ids))
 
     async def extent(self) -> Extent | None:
@@ -207,7 +207,7 @@ class Service:
         """Count each report once; return the result of each when all accepted are durable.
 
         Args:
-            campaign_digest: of the bytes that the reports were made for.
+            campaign_digest: of the campaign that the reports answer.
             peer: the sender's address: for rate limits, and kept nowhere.
             paid: the result of `admit_size` for the request.
 
@@ -295,7 +295,7 @@ class Service:
         joint: bool = False,
         cohort: int | None = None,
     ) -> Snapshot:
-        """Return a value campaign and the answers of its points to questions; see `PointSums`.
+        """Return a value campaign and its points' answers to questions; see `PointSums`.
 
         Every report is read, block by block, once for calls that come together; see `SharedScan`.
 
@@ -359,8 +359,8 @@ class Service:
     ) -> AsyncIterator[Any]:
         """Yield `estimate` whenever reports were counted; return when the campaign is closed.
 
-        Estimates are at least `interval_s` apart, 1 to 3,600 seconds. A waiting watch holds no more
-        than the result of `tell`.
+        Estimates are at least `interval_s` apart, 1 to 3,600 seconds. A waiting watch holds only
+        the result of `tell`.
 
         Raises:
             ParameterError: if a parameter is out of range.
@@ -395,7 +395,7 @@ class Service:
         )
 
     async def _sums(self, campaign_id: str) -> tuple[CampaignStatus, Layout, StoredSums, int]:
-        """Return how a campaign stands, its sums, and how many periods have begun."""
+        """Return a campaign with its state, its sums, and the number of periods begun."""
         status = await self._library.status(campaign_id)
         layout = (await self._library.publication(campaign_id)).layout
         sums = await self._reader.call(lambda store: store.sums(campaign_id))
@@ -404,14 +404,14 @@ class Service:
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
-        """Return how a campaign stands, what `periods_shown` says of it, and how many began."""
+        """Return a campaign with its state, its `periods_shown`, and how many periods began."""
         async with self.analyses:
             status, layout, sums, begun = await self._sums(campaign_id)
             periods = await asyncio.to_thread(periods_shown, layout, sums.totals, begun, period)
         return status, layout, periods, begun
 
     def _charge(self, peer: str, *statuses: CampaignStatus) -> None:
-        """Count what a peer is sent, if it is much."""
+        """Charge a peer for the bytes it is sent, if they are many."""
         size = sum(len(status.record.published) for status in statuses)
         if size > _MUCH:
             self._limits.peers.charge(peer, size // _REPORT_BYTES)
@@ -425,5 +425,5 @@ class Service:
         )
 
     def _latest_period(self, campaign: Campaign) -> int:
-        """Return the last period that has begun, by the clock of a device that is ahead."""
+        """Return the last period that has begun on the clock of a device that runs ahead."""
         return campaign.period_at(self._clock() + self._skew)

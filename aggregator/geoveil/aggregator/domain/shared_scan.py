@@ -1,7 +1,7 @@
 """Requests that share a pass over the points of a campaign: each block is read and unpacked once.
 
-One pass per campaign runs at a time. Requests that come meanwhile share the next, or join while its
-sums are being laid out. Equal requests get one answer.
+One pass per campaign runs at a time. Requests that arrive meanwhile share the next pass, or join it
+while its sums are laid out. Equal requests get one answer.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _AT_ONCE = 2
 
 
 class PointAnswers(NamedTuple):
-    """What points say of queries."""
+    """The answers of points to queries."""
 
     estimates: list[QueryEstimate]
     """Query after query, period after period."""
@@ -41,7 +41,7 @@ class PointAnswers(NamedTuple):
 
 
 class AnswerCache:
-    """The last answers, as long as no report comes: reports are only ever added.
+    """The last answers, valid until a report comes: reports are only ever added.
 
     At most `most` numbers are kept; the least recently used are dropped first.
 
@@ -87,13 +87,13 @@ class AnswerCache:
 
 
 def _size(answers: PointAnswers) -> int:
-    """Return about how many numbers there are, and one for what holds them."""
+    """Return the approximate number of numbers, plus one for their container."""
     return 1 + 16 * len(answers.estimates) + sum(c.size for c in answers.covariances.values())
 
 
 @dataclass(eq=False)
 class _Request:
-    """What is asked of the points of a campaign, and who waits for the answer."""
+    """A question to the points of a campaign, and who waits for the answer."""
 
     key: bytes
     lay_out: Callable[[], PointSums]
@@ -110,7 +110,7 @@ class _Request:
         return any(not future.done() for future in self.waiting)
 
     def end(self, found: PointAnswers | BaseException) -> None:
-        """Hand on what was found, or why nothing was."""
+        """Deliver the result, or the error."""
         for future in self.waiting:
             if future.done():
                 continue
@@ -225,7 +225,7 @@ class SharedScan:
 
 
 async def _laid_out(request: _Request) -> bool:
-    """Lay out the sums of a request; return whether it goes on."""
+    """Lay out the sums of a request; return whether it continues."""
     try:
         request.sums = request.sums or await asyncio.to_thread(request.lay_out)
     except GeoVeilError as error:
@@ -247,7 +247,7 @@ async def _add(request: _Request, points: Points, limit: ConcurrencyLimit) -> No
 
 
 def _of_request(request: _Request, points: Points) -> Points:
-    """Return the points of the periods and the cohort that are asked for."""
+    """Return the points of the requested periods and cohort."""
     shown = np.array(list(request.periods), np.uint32)
     kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
     if request.cohort is not None and points.cohorts is not None:

@@ -115,7 +115,7 @@ class PointSums:
         _afford(self.seconds, len(questions), expected[0])
 
     def parts(self) -> Iterator[Sequence[Totals]]:
-        """Yield what is to be added to, some at a time: see `add`."""
+        """Yield groups of totals for `add`."""
         for start in range(0, len(self._ways), _WAYS_AT_A_TIME):
             yield self._ways[start : start + _WAYS_AT_A_TIME]
 
@@ -186,7 +186,7 @@ def _estimated(
 def _by_period(
     periods: NDArray[np.uint32], values: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Groups]:
-    """Return the points of a block, period after period, and where those of each stand."""
+    """Return the points of a block sorted by period, and where each period begins."""
     if (periods == periods[0]).all():
         return values, [(int(periods[0]), slice(0, len(values)))]
     order = np.argsort(periods, kind="stable")

@@ -1,4 +1,4 @@
-"""Estimates that follow the reports: looked for at intervals, so that any replica may count."""
+"""Estimates that follow the reports, polled so that any replica may count."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +16,7 @@ _Shown = TypeVar("_Shown")
 
 
 class PollTimer:
-    """Waits between two looks, by `sleep` in seconds, until `stop` is called."""
+    """Waits between two polls, by `sleep` in seconds, until `stop` is called."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         self._sleep = sleep
@@ -48,7 +48,7 @@ async def watch(
     pace: PollTimer,
     interval_s: float,
 ) -> AsyncIterator[_Shown]:
-    """Yield what `show` returns whenever what `look` returns has changed; end with the campaign.
+    """Yield `show()` whenever the result of `look()` has changed; end when the campaign closes.
 
     While there are too few reports nothing is yielded. `look` is cheap; `interval_s` is from 1 to
     3,600 seconds.

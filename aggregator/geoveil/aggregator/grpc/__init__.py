@@ -1,1 +1,1 @@
-"""How the server is asked: gRPC, its middleware, and what callers may take of it."""
+"""The server's gRPC interface, its middleware, and the limits of its callers."""

@@ -1,4 +1,4 @@
-"""A server of grpc.aio that the path of a call can't stop.
+"""A grpc.aio server that no path of a call can stop.
 
 grpc.aio decodes the path of an unregistered method as UTF-8 in the task that takes calls; other
 bytes end that task, and the server. Here every method is registered, and any other path has one
@@ -20,7 +20,7 @@ _PATH_OF_OTHERS = b"//"
 
 class _Server(cygrpc.AioServer):  # type: ignore[misc]
     def _make_request_call_future(self, path: bytes | None) -> Any:
-        """Return the next call of a registered path; None: of those that are not."""
+        """Return the next call of a registered path, or of any other if the path is None."""
         if path is None:  # asked for once, and its calls would be decoded
             return asyncio.get_running_loop().create_future()
         return super()._make_request_call_future(None if path == _PATH_OF_OTHERS else path)

@@ -1,4 +1,4 @@
-"""Closes connections that hold much, or are too many; silences and shuts out persistent callers."""
+"""Closes connections that hold much or are too many; silences and shuts out persistent callers."""
 
 import asyncio
 import logging
@@ -58,12 +58,12 @@ class ConnectionReaper:
         self._since: dict[Endpoint, float] = {}
 
     def start(self, ports: Collection[int]) -> None:
-        """Look after the connections that come in at some ports."""
+        """Watch the connections that come in at some ports."""
         self._ports = ports
         self._looking = asyncio.create_task(self._look(), name="look after connections")
 
     async def stop(self) -> None:
-        """Look no more; idempotent."""
+        """Stop watching; idempotent."""
         tasks = [task for task in (self._looking, self._closing) if task is not None]
         self._looking = self._closing = None
         for task in tasks:
@@ -90,7 +90,7 @@ class ConnectionReaper:
             self._start()
 
     def shut_out(self, peer: str) -> None:
-        """Take no new connections of the address of a peer for a while, soon."""
+        """Refuse new connections from a peer's address for a while, soon."""
         address = peer_address(peer)
         if address not in self._shut_out and len(self._shut_out) < _MOST_SHUT_OUT:
             loop = asyncio.get_running_loop()

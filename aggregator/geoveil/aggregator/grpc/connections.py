@@ -43,7 +43,7 @@ _SPARE = 128
 
 
 def endpoint(peer: str) -> Endpoint | None:
-    """Return the address of a gRPC peer; None if it is not of a network.
+    """Return the address of a gRPC peer; None if it is not a network address.
 
     Example:
         >>> endpoint("ipv4:192.0.2.1:50000") == endpoint("ipv6:%5B::ffff:192.0.2.1%5D:50000")
@@ -83,9 +83,9 @@ def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
 
 
 def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
-    """Take no new connections of these addresses (`peer_address`); return at how many sockets.
+    """Refuse new connections from these addresses (`peer_address`); return at how many sockets.
 
-    The kernel drops them (Linux only), so the other side waits. An earlier choice is forgotten.
+    The kernel drops them (Linux only), so the other side waits. This replaces an earlier list.
     """
     program = []
     for address in addresses:
@@ -140,8 +140,8 @@ def allow(wanted: int) -> None:
 def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
     """Return at most `many` connections to close so that there is room for others.
 
-    They are of the address that has most, IPv6 counting by /64; those without a call come first,
-    the oldest of them first. `found` says whether each has a call, and since when it is known.
+    They belong to the address with the most connections (IPv6 by /64): first those without a call,
+    the oldest first. `found` says whether each has a call, and since when it is known.
 
     Example:
         >>> here, there = b"here", b"there"
@@ -202,7 +202,7 @@ def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> 
 
 
 def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
-    """Yield the connections that came in at some ports; each is closed when the next is due."""
+    """Yield the connections that came in at some ports; closes each before the next."""
     for connected in _sockets(ports):
         with suppress(OSError):  # it is not connected
             host, of_other = connected.getpeername()[:2]
@@ -210,7 +210,7 @@ def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket
 
 
 def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:
-    """Yield the sockets at some ports of this machine, likewise."""
+    """Yield the sockets at some ports of this machine; closes each before the next."""
     try:
         names = os.listdir(_DESCRIPTORS)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the service Console tells: translated, and nothing else."""
+"""The gRPC service Console: it translates messages, and decides nothing."""
 
 from pathlib import Path
 from typing import Any

@@ -32,12 +32,12 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
         self._changed = asyncio.Event()
 
     def set(self, serving: bool) -> None:
-        """Say whether all services serve; without effect after `stop`."""
+        """Set whether all services serve; no effect after `stop`."""
         self._serving = serving and not self._stopping
         self._wake()
 
     def stop(self) -> None:
-        """Say NOT_SERVING for good, and end the watches once they have; idempotent."""
+        """Report NOT_SERVING for good, then end the watches; idempotent."""
         self._stopping = True
         self._serving = False
         self._wake()
@@ -79,7 +79,7 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
 class Readiness:
     """Probes the database each `interval_s` seconds and tells whether the server is ready.
 
-    A failed transaction is told at once; the next probe comes after the interval.
+    A failed transaction counts at once; the next probe comes after the interval.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Readiness:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, on the loop that runs."""
+        """Start on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="readiness")
 
     async def stop(self) -> None:
-        """Tell nothing more; idempotent."""
+        """Stop reporting; idempotent."""
         self._loop = None
         task, self._task = self._task, None
         if task is not None:
@@ -109,7 +109,7 @@ class Readiness:
             await asyncio.gather(task, return_exceptions=True)
 
     def commit_failed(self) -> None:
-        """Say that a transaction failed; from any thread."""
+        """Note that a transaction failed; callable from any thread."""
         loop = self._loop
         if loop is not None:
             loop.call_soon_threadsafe(self._failed.set)
@@ -130,7 +130,7 @@ class Readiness:
 async def writable(writer: Writer, busy_timeout_s: float) -> bool:
     """Return whether the writer's database takes transactions, within a bounded time.
 
-    Reads are not tried: a reader that is busy with an estimate is no failure.
+    Reads are not tried: a reader busy with an estimate is not a failure.
     """
     try:
         async with asyncio.timeout(busy_timeout_s + _PATIENCE_S):

@@ -1,4 +1,4 @@
-"""What Python does for a process that serves and does nothing else."""
+"""Tune Python for a process that only serves."""
 
 import asyncio
 import ctypes
@@ -23,7 +23,7 @@ _PATIENCE_S = 0.002
 
 @contextmanager
 def for_serving() -> Iterator[None]:
-    """Exempt present objects from garbage collection, and let threads switch sooner.
+    """Exempt existing objects from garbage collection, and let threads switch sooner.
 
     A scan of a started server's few hundred thousand lasting objects stops calls for tens of ms.
     """
@@ -44,13 +44,13 @@ def for_serving() -> Iterator[None]:
 
 
 def _return_memory() -> None:
-    """Make the C library return large pieces of memory, which GNU's otherwise learns to keep."""
+    """Make the C library return large blocks of memory; GNU's would keep them."""
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 class _Patient(selectors.DefaultSelector):
-    """Looks for events only now and then while there is other work to do."""
+    """Polls for events only now and then while there is other work."""
 
     _next = 0.0
 

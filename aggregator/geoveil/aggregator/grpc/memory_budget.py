@@ -51,7 +51,7 @@ class HeldCall:
 
 
 class MemoryBudget:
-    """The accounts of all calls under way: at most `limit` bytes. Not for several threads.
+    """The accounts of all calls under way: at most `limit` bytes. Not thread-safe.
 
     Example:
         >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)
@@ -93,7 +93,7 @@ class MemoryBudget:
         return self._connections.keys()
 
     def begin(self, peer: str) -> HeldCall:
-        """Let a call begin; ServiceError RATE_LIMITED if its connection holds most."""
+        """Begin a call; ServiceError RATE_LIMITED if its connection holds most."""
         connection = self._connections.get(peer)
         if connection is None:
             name = self._address_of(peer)
@@ -112,7 +112,7 @@ class MemoryBudget:
         return call
 
     def end(self, call: HeldCall, _: object = None) -> None:
-        """Forget a call; also as what gRPC calls with the context when it is done."""
+        """Forget a call. gRPC also calls this, with the context, when the call is done."""
         self._reading.pop(call, None)
         connection = call.connection
         connection.calls -= 1
@@ -121,7 +121,7 @@ class MemoryBudget:
             self._forget(connection)
 
     def resize(self, call: HeldCall, message: int) -> None:
-        """Let a call hold a message of so many bytes, 0 for none.
+        """Set the size of the message that a call holds, in bytes; 0 for none.
 
         Raises:
             ServiceError: RATE_LIMITED, if its connection holds most; nothing has changed then.
@@ -151,7 +151,7 @@ class MemoryBudget:
         return {call.connection.peer for call in calls}
 
     def count_slow(self, received: Mapping[str, int | None]) -> None:
-        """Count slow requests by peer → bytes its connection received; None if unknown."""
+        """Count slow requests as the bytes each peer's connection received; None if unknown."""
         calls = [call for call in self._slow() if call.connection.peer in received]
         shares = Counter(call.connection for call in calls)
         for call in calls:
@@ -164,7 +164,7 @@ class MemoryBudget:
             self._drop(self._greediest())
 
     def _slow(self) -> list[HeldCall]:
-        """Return the calls whose requests are slow to come: the first that wait, in order."""
+        """Return the calls whose requests arrive slowly, longest wait first."""
         until = self._clock() - _PATIENCE_S
         return [*takewhile(lambda call: self._reading[call] <= until, self._reading)]
 

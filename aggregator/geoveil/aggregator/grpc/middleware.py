@@ -87,7 +87,7 @@ class _Method(NamedTuple):
 
 
 class Middleware:
-    """Takes services in place of a server, as generated code adds them, and hands them on.
+    """Stands in for a server when generated code adds services, and passes them on.
 
     It logs a line per call, at INFO for analysts with the name of their token, else at DEBUG.
     Requests have at most `longest` bytes; `silence` and `shut_out` act on connections and
@@ -128,10 +128,10 @@ class Middleware:
         self._server.add_registered_method_handlers(service, made)
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Pass over: generated code adds the same by name."""
+        """Do nothing: generated code adds the same methods by name."""
 
     def refuse_others(self) -> None:
-        """Refuse every method that was not added before."""
+        """Refuse every method that was not added."""
         others = self._around(grpc.unary_unary_rpc_method_handler(_refuse), "")
         service, name = OTHERS
         self._server.add_registered_method_handlers(service, {name: others})
@@ -215,7 +215,7 @@ class Middleware:
         return call
 
     async def _each(self, method: _Method, call: HeldCall, context: Context) -> AsyncIterator[Any]:
-        """Yield the requests of a call as they come; each after the first counts as a call."""
+        """Yield the requests of a call as they arrive; each after the first counts as a call."""
         while (request := await self._next(method, call, context)) is not None:
             yield request
             self._limits.calls.admit(context.peer())
@@ -266,7 +266,7 @@ class Middleware:
     def _observe(
         self, method: _Method, context: Context, error: BaseException | None, started: float
     ) -> None:
-        """Count, time and log a call that ended, knowing nothing of what is in it."""
+        """Count, time and log a call that ended, without its content."""
         if not method.path:
             return
         code = _NAMES[context.code() or 0]
@@ -302,7 +302,7 @@ async def _refuse(message: bytes, context: Context) -> bytes:
 
 
 def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes) -> Any:
-    """Return the parsed request if its caller may make it; gRPC would call bad bytes UNKNOWN."""
+    """Return the parsed request if its caller may make it. For bad bytes gRPC would say UNKNOWN."""
     if len(message) > method.longest:
         raise ParameterError("size of a request", len(message), f"at most {method.longest:,} bytes")
     message = unpacked(message, method.longest)

@@ -251,7 +251,7 @@ class Aggregator:
         self._address = f"{host}:{port}"
 
     def _offer(self, server: grpc.aio.Server, authorizer: Authorizer) -> Middleware:
-        """Let a server answer the calls that there are."""
+        """Register all services with a server."""
         middleware = Middleware(
             server,
             metrics=self._metrics,
@@ -275,7 +275,7 @@ class Aggregator:
         return middleware
 
     def _tell(self, ready: bool) -> None:
-        """Say in health and metrics whether reports can be counted; log when that changes."""
+        """Set health and metrics to whether reports can be counted; log changes."""
         self._health.set(ready)
         if self._ready is not None and ready != self._ready:
             if ready:
@@ -315,7 +315,7 @@ class Aggregator:
             await asyncio.sleep(_NOTE_S)
 
     def _describe(self, tls: Certificates | None, authorizer: Authorizer) -> None:
-        """Log what operators should know of a server that others can reach."""
+        """Log what operators should know about a server that others can reach."""
         fields: dict[str, object] = {"address": self._address, "analysts": authorizer.analysts}
         fields["tls"] = tls is not None
         if self._metrics_server is not None:
@@ -352,7 +352,7 @@ def check_files(settings: Settings) -> None:
 
 
 def database_of(settings: Settings) -> Path | str:
-    """Return the database as the stores take it."""
+    """Return the settings' database in the form that the stores take."""
     database = settings.database
     return database.reveal() if isinstance(database, DatabaseURL) else database
 

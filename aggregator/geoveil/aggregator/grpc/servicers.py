@@ -1,6 +1,6 @@
-"""From wire messages to the service and back; no decisions here.
+"""Translates wire messages to the service and back; decides nothing.
 
-Reports are counted before they are read, and results leave as bytes: most are alike.
+Reports are counted before they are read, and results leave as bytes, since most are equal.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
@@ -208,7 +208,7 @@ class AnalystServicer(WireAnalystServicer):
 def _asked(
     request: pb.GetEstimateRequest | pb.WatchEstimateRequest | pb.EstimateQueriesRequest,
 ) -> tuple[float, int | None]:
-    """Return confidence and period, or what is meant where they are absent."""
+    """Return confidence and period, with defaults where they are absent."""
     return (
         request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
         request.period if request.HasField("period") else None,
@@ -276,7 +276,7 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
 
 
 def add_collector(servicer: CollectorServicer, server: Any) -> None:
-    """Let a server, or what takes services in place of one, answer the calls of devices."""
+    """Register the devices' service with a server, or with a stand-in for one."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     read_name = collector_pb2.GetCampaignRequest.FromString
     read_page = collector_pb2.BrowseCampaignsRequest.FromString
@@ -310,7 +310,7 @@ def serialized_page(page: Page) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field of bytes, as it stands in any message."""
+    """Return a field of bytes, as serialised in any message."""
     length, prefix = len(content), bytearray([number << 3 | 2])
     while length > 0x7F:
         prefix.append(length & 0x7F | 0x80)
@@ -348,7 +348,7 @@ _SOUND = MappingProxyType({result: _serialized(result) for result in map(ReportR
 
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:
-    """Return the queries of a request; ParameterError if there are too many, or one is wrong."""
+    """Return the queries of a request; ParameterError if they are too many or one is invalid."""
     if len(request.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
     return [decode_point_question(index, query) for index, query in enumerate(request.queries)]

@@ -1,4 +1,4 @@
-"""SubmitReportsRequests of any size, counted before anything is made of them.
+"""SubmitReportsRequests of any size; reports are counted before objects are made of them.
 
 Protocol Buffers parses a small message, but its reports become no objects yet. NumPy reads most
 large ones; the others' reports are counted and parsed one by one. Compressed requests are unpacked
@@ -62,7 +62,7 @@ def unpacked(message: bytes, longest: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnreadReports:
-    """Reports that are counted and not read yet: serialised, or as Protocol Buffers parsed them."""
+    """Reports that are counted but not yet read: serialised, or parsed by Protocol Buffers."""
 
     pieces: Sequence[bytes | WireReport]
 
@@ -73,7 +73,7 @@ class UnreadReports:
         """Return the reports; one with too many answers is cut right behind the limit.
 
         Raises:
-            ParameterError: if one is no report, or far longer than so many answers take.
+            ParameterError: if one is not a report, or is far longer than its answers need.
         """
         longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
         reports = []
@@ -105,7 +105,7 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
     """Return the reports of a request, or None if reading may take more than a millisecond.
 
     Raises:
-        ParameterError: if it is none.
+        ParameterError: if it is not a request.
     """
     if len(message) < LEAST_BYTES:
         request = _parsed(SubmitReportsRequest, message)
@@ -131,7 +131,7 @@ def read_batch(message: bytes) -> SubmittedReports:
 
 
 def _count(message: bytes) -> None:
-    """Refuse more fields than a request may have, having looked at no more than so many."""
+    """Refuse more fields than a request may have, without reading beyond that number."""
     at = reports = others = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -152,7 +152,7 @@ def _count(message: bytes) -> None:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number that stands somewhere, and where it ends."""
+    """Return the number at a position, and where it ends."""
     value = shift = 0
     for end in range(at + 1, min(at + _LONGEST_VARINT, len(message)) + 1):
         byte = message[end - 1]
@@ -176,7 +176,7 @@ def _parsed(kind: type[_Message], serialised: bytes) -> _Message:
 
 
 def _frame() -> type[Message]:
-    """Return the class of requests whose reports are bytes: so large a request holds no objects."""
+    """Return a request class whose reports are bytes, so that large requests hold no objects."""
     file = FileDescriptorProto(name="frame.proto", package="frame", syntax="proto3")
     message = file.message_type.add()
     SubmitReportsRequest.DESCRIPTOR.CopyToProto(message)

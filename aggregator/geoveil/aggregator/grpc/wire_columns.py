@@ -58,7 +58,7 @@ def read_columns(message: bytes) -> Columns | None:
 
 
 def _first_report(message: bytes) -> int | None:
-    """Return where the reports begin, if nothing but the campaign's id and digest stands before."""
+    """Return where the reports begin, if only the campaign's id and digest precede them."""
     if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
         return None
     if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
@@ -99,7 +99,7 @@ def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
 
 
 def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
-    """Return where reports begin and end, if they cover all the bytes, else none."""
+    """Return where reports begin and end if they cover all bytes, else nothing."""
     body = data[first:end]
     begin = (body == _REPORT) & (data[first + 2 : end + 2] == _REPORT_ID)
     begin &= data[first + 3 : end + 3] == REPORT_ID_BYTES
@@ -114,7 +114,7 @@ def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
 
 
 def _periods(data: _Bytes, at: _Places, ends: _Places) -> NDArray[np.uint32] | None:
-    """Return the periods that stand behind the answers, 0 where nothing does."""
+    """Return the periods that follow the answers, 0 where there is none."""
     has_period = at < ends
     if ((at != ends) & (at + 2 != ends)).any():
         return None
@@ -125,7 +125,7 @@ def _periods(data: _Bytes, at: _Places, ends: _Places) -> NDArray[np.uint32] | N
 
 
 def _varints(data: _Bytes, at: _Places, width: _Places) -> NDArray[np.uint64] | None:
-    """Return the numbers of so many bytes each; 0 for those of none."""
+    """Return numbers of given lengths in bytes; 0 where the length is 0."""
     values = np.zeros(len(at), _UINT64)
     longest = int(width.max())
     if longest > _LONGEST_VARINT:

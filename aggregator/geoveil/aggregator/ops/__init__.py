@@ -1,1 +1,1 @@
-"""What operators set and see: settings, certificates, tokens, limits, logs, metrics."""
+"""For operators: settings, certificates, tokens, limits, logs, metrics."""

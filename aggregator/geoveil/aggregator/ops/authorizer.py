@@ -1,4 +1,4 @@
-"""Who may call what, and of which campaigns: one row per method; what has no row is refused."""
+"""Who may call which method for which campaigns: one row per method; others are refused."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -24,13 +24,13 @@ TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
 
 
 class Public(Enum):
-    """What stands in a row in place of a scope."""
+    """Marks a method that needs no token."""
 
     ANYONE = "anyone"
 
 
 class AnyToken(Enum):
-    """What stands in a row that takes any token, whatever its scopes."""
+    """Marks a method that takes any token, whatever its scopes."""
 
     KNOWN = "any token that is known"
 
@@ -102,7 +102,7 @@ A method that is not here refuses every token that is limited."""
 
 
 class Refusal(NamedTuple):
-    """How a refusal is told to the caller."""
+    """The status and text of a refusal."""
 
     status: str
     """The name of a `grpc.StatusCode`."""
@@ -137,7 +137,7 @@ class DeniedError(GeoVeilError):
 
 
 class Authorizer:
-    """Lets calls through, or not: `rules` maps a method to its callers.
+    """Admits or refuses calls: `rules` maps a method to its callers.
 
     With `tokens` None, analysts pass only if `open_without_tokens`.
     """
@@ -215,7 +215,7 @@ class Authorizer:
 
 
 def confine(method: str, request: Any) -> None:
-    """Keep a limited token to its campaigns; DeniedError if the parsed request is about another."""
+    """Confine a limited token to its campaigns; DeniedError if the request is about another."""
     token = TOKEN.get()
     if token is None or token.campaigns is None:
         return

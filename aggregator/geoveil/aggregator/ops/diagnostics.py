@@ -1,4 +1,4 @@
-"""What the log may say of an unexpected exception: where it happened, never with what."""
+"""What the log says of an unexpected exception: where it happened, never its values."""
 
 import traceback
 

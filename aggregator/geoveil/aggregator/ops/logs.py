@@ -89,14 +89,14 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
 
 
 def log_what_nobody_catches() -> None:
-    """Log warnings of Python, and what ends a thread or a finaliser, which go to standard error."""
+    """Log Python's warnings, and errors of threads and finalisers, otherwise on standard error."""
     logging.captureWarnings(True)
     threading.excepthook = _thread_failed
     sys.unraisablehook = _not_raised
 
 
 def failed(error: Exception) -> None:
-    """Log why the process ends; our own errors tell it, of others only the place is shown."""
+    """Log why the process ends: the text of our own errors, only the place of others."""
     if isinstance(error, GeoVeilError):
         _LOG.critical("failed", extra={"reason": str(error)})
     else:
@@ -104,9 +104,10 @@ def failed(error: Exception) -> None:
 
 
 class Sparing(logging.Filter):
-    """Leaves out warnings and errors of a place that has complained often.
+    """Leaves out warnings and errors that one place of the code repeats often.
 
-    The next one shown says in `left_out` how many were. Critical messages are always shown.
+    The next one shown
+    counts them in `left_out`. Critical messages are always shown.
 
     Example:
         >>> import logging
@@ -136,7 +137,7 @@ class Sparing(logging.Filter):
 
 
 def _with_fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Show what was named beside an event of ours; lines of libraries are theirs as a whole."""
+    """Add the named fields of our events; leave lines of libraries as they are."""
     record: logging.LogRecord = event["_record"]
     if record.name.partition(".")[0] == _OURS:
         return _OUR_FIELDS(logger, method, event)
@@ -151,7 +152,7 @@ def _with_request_id(logger: WrappedLogger, method: str, event: EventDict) -> Ev
 
 
 def _without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Show where an exception came from, not what it says: that may quote a report."""
+    """Show where an exception came from, not its message, which may quote a report."""
     info = event.pop("exc_info", None)
     error = info[1] if isinstance(info, tuple) else info
     if isinstance(error, BaseException):
@@ -170,7 +171,7 @@ def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any])
 
 
 def without_addresses(text: str) -> str:
-    """Return a library's message without the addresses in it: they may be a caller's.
+    """Return a library's message without its addresses, which may be a caller's.
 
     Example:
         >>> without_addresses("Handshake with ipv4:192.0.2.7:4711 failed: peer [2001:db8::1]:80")
@@ -186,7 +187,7 @@ def _thread_failed(arguments: Any) -> None:
 
 
 def _not_raised(arguments: Any) -> None:
-    """Log what nobody could catch, in place of `sys.unraisablehook`."""
+    """Log errors that nobody could catch, in place of `sys.unraisablehook`."""
     _LOG.error("not_raised", exc_info=arguments.exc_value)
 
 

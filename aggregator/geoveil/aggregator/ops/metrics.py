@@ -30,7 +30,7 @@ _FAILURES = (Code.STORE_UNAVAILABLE, Code.INTERNAL)
 
 
 class Metrics:
-    """What is counted. The names are documented in docs/operating.md."""
+    """The metrics. Their names are documented in docs/operating.md."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -99,7 +99,7 @@ class Metrics:
         self._denied[denial].inc()
 
     def count_reports(self, results: Sequence[ReportResult]) -> None:
-        """Count what became of the reports of a request."""
+        """Count the outcomes of a request's reports."""
         counted = [(results[0], 1)] if len(results) == 1 else []
         if not counted:
             # Most results of a batch are one object: comparing each would be slow.
@@ -137,7 +137,7 @@ class MetricsServer:
 
 
 class _ObservedStore:
-    """Stands in for a store, whatever methods that has."""
+    """Stands in for any store."""
 
     def __init__(self, store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""How fast reports may come, per campaign and per peer: token buckets in bounded memory.
+"""Rate limits per campaign and per peer: token buckets in bounded memory.
 
 A peer is an address, held as a hash under a secret key of this process. IPv6 addresses count by
 their /64, which is what one customer gets.
@@ -31,7 +31,7 @@ IPV6_SITE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A limit on how many things may happen each second, and how many at once after a pause."""
+    """A limit on events per second, and on how many may come at once after a pause."""
 
     per_second: float
     """Reports per second, > 0."""
@@ -44,7 +44,7 @@ class Rate:
 
 
 class TokenBuckets:
-    """One bucket per hashed key, at most `most`: the longest unused are forgotten, and full again.
+    """One bucket per hashed key, at most `most`: the longest unused are dropped, and start full.
 
     Example:
         >>> buckets = TokenBuckets(Rate(per_second=2.0, burst=3.0), clock=lambda: 0.0)
@@ -66,7 +66,7 @@ class TokenBuckets:
     def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
         """Take tokens and return 0; or take none and return how long to wait, in seconds.
 
-        With `owe` they are taken in any case, and missing ones owed.
+        With `owe` they are taken in any case, and missing ones become a debt.
         """
         now, rate = self._clock(), self._rate
         hidden = hashlib.blake2b(key, key=self._secret, digest_size=16).digest()
@@ -86,7 +86,7 @@ class TokenBuckets:
 
 
 class RateLimits:
-    """Rate limits that the server checks before it works; without rates it permits everything.
+    """Rate limits that the server checks before any work; without rates it permits everything.
 
     An address's limit is shared by all behind it, so each connection gets a thousandth of it in any
     case. `per_peer` counts reports, and other calls of devices as one each; `calls` counts any
@@ -121,7 +121,7 @@ class RateLimits:
         return self._given_up is None or not self._given_up.take(peer_address(peer), 1)
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
-        """Let reports to a campaign that exists pass, or refuse them."""
+        """Admit or refuse reports to a campaign that exists."""
         if self._campaigns is not None and (
             wait_s := self._campaigns.take(campaign_id.encode(), reports)
         ):

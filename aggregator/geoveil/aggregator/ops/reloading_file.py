@@ -11,7 +11,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ReloadingFile(Generic[_Content]):
-    """The content of files that belong together, for several threads; `read` reads all of them.
+    """The content of files that belong together, thread-safe; `read` reads all of them.
 
     `get` sees a change by size, time and inode. It raises OSError if a file is missing, and the
     errors of `read` at each call until the files change.

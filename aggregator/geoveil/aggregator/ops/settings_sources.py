@@ -1,7 +1,7 @@
-"""Settings from a TOML file, the environment and flags, each above the one before.
+"""Settings from a TOML file, the environment and flags; later ones win.
 
 A setting has one name: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment, `--grace-s` as
-a flag. Unknown names are refused, so that a misspelt limit is no missing limit.
+a flag. Unknown names are refused: a misspelt limit would be no limit.
 """
 
 import json
@@ -55,7 +55,7 @@ _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
 
 
 def _types() -> dict[str, tuple[Any, bool]]:
-    """Return setting → its type and whether it is a list of that."""
+    """Return for each setting its type, and whether it is a list of that type."""
     types = {}
     for name, hint in get_type_hints(Settings).items():
         parts = [part for part in get_args(hint) if part is not NoneType]
@@ -94,14 +94,14 @@ def load(
     *,
     others: Collection[str] = (),
 ) -> Effective:
-    """Return the settings that hold.
+    """Return the effective settings.
 
     Args:
         file: TOML; paths in it are relative to its folder.
-        environment: its variables that begin with GEOVEIL_ are read; empty ones are as if absent.
-        flags: setting → value, or text of it; None and what is empty are as if absent.
-        others: variables that begin with GEOVEIL_ and are of other commands; those that are
-            settings, too, are read.
+        environment: variables that begin with GEOVEIL_ are read; empty ones are ignored.
+        flags: setting → value, or its text; None and empty ones are ignored.
+        others: variables that begin with GEOVEIL_ and belong to other commands; those that are also
+            settings are read.
 
     Raises:
         ParameterError: for an unknown name, with the nearest known one; for a file that can't be
@@ -192,7 +192,7 @@ def _flag(name: str) -> str:
 
 
 def _value_of(name: str, value: object, origin: str, folder: Path | None = None) -> object:
-    """Return the value as its setting has it; paths of a file are relative to its folder."""
+    """Return a setting's value; paths in a file are relative to its folder."""
     kind, several = TYPES.get(name, (Path, False))
 
     def read(part: object) -> object:
@@ -205,7 +205,7 @@ def _value_of(name: str, value: object, origin: str, folder: Path | None = None)
 
 
 def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
-    """Return the value of a text; ParameterError with the range of the setting if it has one."""
+    """Return the value of a text; ParameterError names the setting's range, if it has one."""
     read, expected = _READ[kind]
     try:
         return read(text)
@@ -243,7 +243,7 @@ def _read_url(path: object) -> DatabaseURL:
 
 
 def _refuse_shown_password(url: DatabaseURL, origin: str) -> None:
-    """Every user of a machine can read the arguments of its processes."""
+    """Refuse a password in the arguments, which every user of the machine can read."""
     if origin == "--database" and url.has_password:
         raise ParameterError(
             "--database",

@@ -25,12 +25,12 @@ class _Loaded:
 class Certificates:
     """The files of a server, checked before they are used.
 
-    Connections get the last files that were readable and matched; the log notes others once.
+    Connections get the last files that were readable and matched; the log names bad ones once.
 
     Args:
         certificate: PEM file, the server's own certificate first.
         key: PEM file of its private key, without a passphrase.
-        client_ca: PEM file of the certificates that sign those of clients; None asks for none.
+        client_ca: PEM file of the authorities of clients' certificates; None: clients need none.
 
     Raises:
         ParameterError: naming the setting of the unusable file.
@@ -51,7 +51,7 @@ class Certificates:
         return self._current.expires
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials that follow the files."""
+        """Return credentials that follow changes of the files."""
         renewed: Any = self._renewed  # it may return None, of which the stubs know nothing
         # gRPC for Python can require certificates of clients, or not ask; nothing between.
         return grpc.dynamic_ssl_server_credentials(

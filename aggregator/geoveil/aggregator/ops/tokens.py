@@ -1,6 +1,7 @@
 """Tokens of analysts: shown once when made, kept as their SHA-256 only.
 
-A token is 256 random bits, so its plain hash can't be guessed from; a slow hash would add nothing.
+A token is 256 random bits, so nobody can guess it from its plain hash; a slow hash would add
+nothing.
 """
 
 import fcntl
@@ -94,7 +95,7 @@ class TokenFile:
         """Return all tokens, in order of creation.
 
         Raises:
-            ParameterError: if the file can't be read, is not ours, or others may write it.
+            ParameterError: if the file is unreadable, not a token file, or others may write it.
         """
         try:
             with self._path.open("rb") as file:
@@ -120,7 +121,7 @@ class TokenFile:
         expires: datetime | None,
         campaigns: Iterable[str] | None = None,
     ) -> str:
-        """Add a token and return it: it is shown this once. `Token` explains the arguments.
+        """Add a token and return it: nothing shows it again. `Token` explains the arguments.
 
         Raises:
             ParameterError: if the name is taken, and as `read` and `Token`.
@@ -175,7 +176,7 @@ class Tokens:
         self._failed = False
 
     def find(self, text: str) -> Token | None:
-        """Return what is kept of a token, expired or not, or None if there is none such."""
+        """Return the record of a token, expired or not; None if there is none."""
         try:
             tokens = self._latest()
         except ParameterError as error:
@@ -232,7 +233,7 @@ def _from_json(row: dict[str, Any], version: int) -> Token:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from changing files of a folder that they lock likewise."""
+    """Hold a lock on a folder, so that other processes do not change its files."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:

@@ -44,7 +44,7 @@ class CampaignRecord:
 
 
 class Progress(NamedTuple):
-    """How a campaign fills."""
+    """Daily report counts of a campaign."""
 
     planned: int | None
     """Participants that its analyst expects; None: nobody said."""
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How large a database is, and who shares it."""
+    """The size of a database, and who shares it."""
 
     size_bytes: int
     writers: int
@@ -76,7 +76,7 @@ class Submission(NamedTuple):
 
 
 class Outcome(Enum):
-    """What the store did with a report."""
+    """The store's outcome for a report."""
 
     __repr__ = enum_repr
     __hash__ = object.__hash__  # that of `Enum` is a function of Python, called for each report
@@ -100,7 +100,7 @@ class StoredAnswers(NamedTuple):
 
 
 class StoredSums(NamedTuple):
-    """What is counted of the reports to a campaign, at one moment."""
+    """The sums and counts of a campaign's reports, at one moment."""
 
     totals: list[Accumulator]
     """The exact sums, one per query."""
@@ -120,7 +120,7 @@ class CampaignPage(NamedTuple):
 
 
 class Store(ABC):
-    """Campaigns and counted reports. Every method does all it says, durably, or nothing.
+    """Campaigns and counted reports. Every method does all of its work, durably, or nothing.
 
     After an error the store remains usable: the next call connects anew.
 
@@ -141,7 +141,7 @@ class Store(ABC):
 
     @abstractmethod
     def close_campaign(self, campaign_id: str) -> None:
-        """Take no new reports from now on; idempotent."""
+        """Take no new reports; idempotent."""
 
     @abstractmethod
     def get_campaign(self, campaign_id: str) -> CampaignRecord:
@@ -174,7 +174,7 @@ class Store(ABC):
         """
 
     def list_campaigns(self) -> list[CampaignRecord]:
-        """Return all campaigns, in order of creation: of many, take `campaign_page`."""
+        """Return all campaigns, in order of creation; use `campaign_page` for many."""
         page = self.campaign_page()
         campaigns = list(page.records)
         while page.more:
@@ -185,7 +185,7 @@ class Store(ABC):
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
         """Note each campaign's number of reports as the latest of a day since 1970-01-01, in UTC.
 
-        By default nothing is kept.
+        The default keeps nothing.
         """
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
@@ -193,7 +193,7 @@ class Store(ABC):
         raise UnsupportedError("this kind of database keeps no plans")
 
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
-        """Return how campaigns fill, of those that there are; by default nothing is known."""
+        """Return the daily report counts of existing campaigns; the default knows none."""
         return {campaign_id: Progress(None, ()) for campaign_id in campaign_ids}
 
     def extent(self) -> Extent | None:
@@ -201,7 +201,7 @@ class Store(ABC):
         return None
 
     def free_bytes(self) -> int | None:
-        """Return how much room the disk has; None, by default, if that is not known."""
+        """Return the free bytes of the disk; None, the default, if unknown."""
         return None
 
     def verify(self) -> None:  # noqa: B027 - a store need not
@@ -222,7 +222,7 @@ class Store(ABC):
 
     @abstractmethod
     def sums(self, campaign_id: str) -> StoredSums:
-        """Return what is counted of a campaign, at one moment."""
+        """Return the sums and counts of a campaign, at one moment."""
 
     def totals(self, campaign_id: str) -> list[Accumulator]:
         """Return the exact sums of one moment, one per query of the campaign."""

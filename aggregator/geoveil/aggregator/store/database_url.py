@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database, which holds a password and so shows itself in part only."""
+"""The address of a PostgreSQL database; it holds a password, so its repr shows only a part."""
 
 from urllib.parse import urlsplit
 
@@ -33,7 +33,7 @@ class DatabaseURL:
 
     @property
     def has_password(self) -> bool:
-        """Whether a password, or anything that might be one, stands in it."""
+        """Whether it contains a password, or anything that might be one."""
         parts = urlsplit(self._text)
         return parts.password is not None or "password" in parts.query
 

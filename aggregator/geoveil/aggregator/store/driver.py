@@ -1,7 +1,4 @@
-"""Transactions of reports sent by SQLite's own driver: SQLAlchemy takes several times as long.
-
-Listeners to SQLAlchemy's engine are informed of these all the same.
-"""
+"""Transactions of reports by SQLite's own driver, as SQLAlchemy takes several times as long."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -56,6 +53,6 @@ class Driver:
         return cursor.execute(statement, parameters)
 
     def close(self) -> None:
-        """Give the connection back, if there is one; idempotent."""
+        """Return the connection to its pool, if there is one; idempotent."""
         if self._connection is not None:
             self._connection.close()

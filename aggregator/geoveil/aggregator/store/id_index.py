@@ -1,4 +1,4 @@
-"""Which ids may be stored, and on which page: in memory, eight bytes per report.
+"""Which ids may be stored, and on which page: eight bytes of memory per report.
 
 A fingerprint is 32 bits of an id, mixed with a secret of the process so that nobody can choose
 collisions. A hit is checked on its page; an id without a hit is not stored.
@@ -51,7 +51,7 @@ class IdIndex:
     def add(self, pages: Iterable[tuple[int, bytes]], reports: int) -> None:
         """Add pages lazily: the number of each one's first report, and its ids joined.
 
-        Ids indexed already are passed over; `reports` are indexed in the end.
+        Ids already indexed are skipped; in the end `reports` ids are indexed.
         """
         rest = iter(pages)
         while added := list(islice(rest, _PAGES_ADDED)):
@@ -120,13 +120,13 @@ class IdIndex:
         return mixed & np.uint64(_UPPER)
 
     def _fingerprint(self, report_id: bytes) -> int:
-        """Return the fingerprint of one id, for which NumPy takes as long as for a hundred."""
+        """Return the fingerprint of one id without NumPy, which takes as long for a hundred."""
         first, *others = self._salt_of_one
         mixed: int = sum(map(mul, _ONE.unpack(report_id), others), first)
         return mixed & _UPPER
 
     def _settle(self) -> None:
-        """Put the ids that came one by one into a run."""
+        """Move the ids that were added one by one into a run."""
         if self._alone:
             alone = [rest | first for rest, first in self._alone.items()]
             self._alone.clear()

@@ -1,4 +1,4 @@
-"""Check a database against itself, or copy it, as of one moment, while aggregators run."""
+"""Check a database for consistency, or copy it, as of one moment, while aggregators run."""
 
 import os
 from collections import Counter
@@ -21,7 +21,7 @@ from geoveil.gp import Accumulator, ParameterError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a check found."""
+    """The result of a check."""
 
     campaigns: int
     reports: int
@@ -68,8 +68,8 @@ def back_up_database(database: Path | str, target: Path) -> None:
 
     Raises:
         ParameterError: if the target exists or its folder doesn't, or `database` names none.
-        ServiceError: DATABASE_UNUSABLE if it is of something else, or empty; STORE_UNAVAILABLE,
-            also if there is no pg_dump that can copy it.
+        ServiceError: DATABASE_UNUSABLE if it is empty or another program's; STORE_UNAVAILABLE, also
+            if no pg_dump can copy it.
     """
     _require_file(database)
     if target.exists() or not target.parent.is_dir():
@@ -94,7 +94,7 @@ def back_up_database(database: Path | str, target: Path) -> None:
 
 
 def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[int, Sequence[str]]:
-    """Return how many reports are stored, and what is wrong."""
+    """Return how many reports are stored, and the faults."""
     count = select(func.sum(REPORT_COUNT.c.reports)).where(REPORT_COUNT.c.campaign_key == key)
     counted = int(connection.execute(count).scalar_one() or 0)
     sums: dict[int, Accumulator] = {}
@@ -131,7 +131,7 @@ def _repeated(ids: bytes) -> int:
 
 
 def _require_file(database: Path | str) -> None:
-    """Refuse to make a SQLite file where none is: a slip of the pen would look like success."""
+    """Refuse a missing SQLite file: creating it would make a typing error look like success."""
     if "://" not in str(database) and not Path(database).is_file():
         raise ParameterError("database", str(database), "a file that exists, or a URL")
 

@@ -49,12 +49,12 @@ shown), got database='...'
 
 
 def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Store:
-    """Open the store of a database to serve it; also one whose scheme another package knows.
+    """Open the store of a database to serve it; other packages may add schemes.
 
     Raises:
         ParameterError: if it is neither.
         ServiceError: as `Store`.
-        UnsupportedError: if the package does not open it.
+        UnsupportedError: if the package that knows the scheme does not open it.
     """
     scheme, separator, _ = str(database).partition(_SEPARATOR)
     if not separator or scheme in SCHEMES:

@@ -1,4 +1,4 @@
-"""A store in PostgreSQL 14 or later: many processes on one database, none of which knows another.
+"""A store in PostgreSQL 14 or later, which many independent processes share.
 
 What makes it exactly once, at READ COMMITTED:
 
@@ -61,10 +61,9 @@ class PostgresStore(SQLStore):
     """A `Store` in a database of PostgreSQL, which any number of servers share.
 
     Args:
-        url: "postgresql://user:password@host/database". The database is to be empty, or one of
-            geoveil; a schema of its own can be chosen by "?options=-csearch_path%3Dname". Between
-            them may be a pooler of sessions, but not one of transactions: settings and the locks
-            of shards belong to a session.
+        url: "postgresql://user:password@host/database". The database is empty or one of geoveil;
+            "?options=-csearch_path%3Dname" chooses a schema. A session pooler may stand between, a
+            transaction pooler not: settings and the locks of shards belong to a session.
         busy_timeout_s: how long to wait, in seconds, for another writer.
         create: see `SQLStore`.
 
@@ -185,7 +184,7 @@ def _beside(key: int) -> Any:
 
 
 def _parameters(url: str) -> dict[str, Any]:
-    """Return what a URL says, as libpq reads it."""
+    """Return the parameters of a URL, as libpq reads it."""
     parameters: dict[str, Any] = {}
     sound = url.startswith(_SCHEMES)
     if sound:
@@ -239,7 +238,7 @@ def _require_dump(server: int) -> None:
 
 
 def _dump(parameters: Mapping[str, Any], target: Path) -> None:
-    """Write what `pg_restore` reads; STORE_UNAVAILABLE with the words of pg_dump.
+    """Write a file for `pg_restore`; STORE_UNAVAILABLE quotes pg_dump.
 
     `parameters` of the connection have libpq's names.
     """

@@ -120,7 +120,7 @@ def count(
 def _insert(
     connection: Connection, key: int, reports: Sequence[PackedReport], admit: Sequence[bool]
 ) -> dict[int, bool]:
-    """Insert the admitted, new reports; return position → same answers, of ids stored before."""
+    """Insert the new reports; map positions of ids stored before to whether answers are equal."""
     new: Sequence[PackedReport] = reports
     if not all(admit):
         new = [report for report, is_new in zip(reports, admit, strict=True) if is_new]
@@ -157,7 +157,7 @@ def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
 def _inserted(
     connection: Connection, key: int, new: Sequence[PackedReport], *, beside: bool = False
 ) -> set[bytes] | None:
-    """Insert reports where nothing is in their place; return the ids inserted, None for all.
+    """Insert reports whose slot is free; return the inserted ids, None for all.
 
     Of two reports with one id the first is inserted.
     """
@@ -194,7 +194,7 @@ def _inserted(
 def _stored(
     connection: Connection, statement: str, key: int, ids: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    """Return the reports that are in the places of some ids, answers by id."""
+    """Return the answers, by id, of the reports stored in the slots of some ids."""
     every = b"".join(sorted(ids))
     parameters = {
         "key": key,
@@ -224,7 +224,7 @@ def _add(
 
 
 def _shard(connection: Connection) -> int:
-    """Return the shard that this connection holds until it ends: the least one that was free."""
+    """Return this connection's shard, the lowest free one; it is held until the connection ends."""
     if "shard" not in connection.info:
         shard = connection.exec_driver_sql(_SHARD).scalar()
         # With none free, one is shared: slower, and as exact.
@@ -237,7 +237,7 @@ _LENGTH = Struct(">i")
 
 
 class _Array:
-    """Elements in PostgreSQL's binary format, the length before each."""
+    """Elements in PostgreSQL's binary format, each after its length."""
 
     __slots__ = ("body", "count")
     element_type: ClassVar[int]

@@ -13,7 +13,7 @@ _LOGS = ("-wal", "-shm", "-journal")
 
 
 def new_private_file(folder: Path, name: str) -> Path:
-    """Make an empty, unique file of mode 0600 whose name begins so; OSError if that fails."""
+    """Make an empty, unique file of mode 0600 whose name has this prefix; OSError if that fails."""
     descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{name}.")
     os.close(descriptor)
     return Path(path)
@@ -38,7 +38,7 @@ def make_private_database(path: Path) -> None:
 
 
 def protect_database(path: Path) -> None:
-    """Take a SQLite file and its logs from everybody but their owner, unless others own them."""
+    """Make a SQLite file and its logs readable by their owner alone, unless others own them."""
     for name in (path.name, *(path.name + end for end in _LOGS)):
         with suppress(FileNotFoundError, PermissionError):
             file = path.with_name(name)

@@ -1,4 +1,4 @@
-"""Reads of the database, on a thread and a connection of their own, past the waiting writes."""
+"""Reads of the database, on a separate thread and connection: they don't wait for writes."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, store)
 
     async def stop(self) -> None:
-        """Finish what was asked and close the store; idempotent."""
+        """Finish the pending calls and close the store; idempotent."""
         store, self._store = self._store, None
         if store is not None:
             await asyncio.get_running_loop().run_in_executor(self._executor, store.close)

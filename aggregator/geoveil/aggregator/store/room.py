@@ -1,4 +1,4 @@
-"""Whether there is room for new reports: on the disk, and in their campaign."""
+"""Whether the disk and the campaign have room for new reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from geoveil.aggregator.store.base import Store, Submission
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much room there is. Reports that are counted already need none."""
+    """How much room there is. Reports counted before need none."""
 
     quota: int | None = None
     """Reports that a campaign may have. None: any number."""
@@ -17,7 +17,7 @@ class Room:
     """Bytes of the disk that stay free, where a store knows its disk."""
 
     def lacking(self, store: Store, batch: Sequence[Submission]) -> list[Code | None]:
-        """Return why new reports of each submission can't be taken; None: they can."""
+        """Return for each submission why its new reports can't be taken; None if they can."""
         free = store.free_bytes() if self.least_free else None
         if free is not None and free < self.least_free:
             return [Code.DISK_FULL] * len(batch)

@@ -44,7 +44,7 @@ class ExactInteger(types.TypeDecorator[int]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
-        """Store decimal digits where there are no exact numbers."""
+        """Store decimal digits where the database has no exact integers."""
         exact = dialect.name == "postgresql"
         return dialect.type_descriptor(Numeric() if exact else Text())
 
@@ -58,7 +58,7 @@ class ExactInteger(types.TypeDecorator[int]):
 
 
 class Moment(types.TypeDecorator[datetime]):
-    """A time of any zone, as microseconds since 1970: alike, and in order, in every database."""
+    """A time in any zone, as microseconds since 1970: every database sorts it alike."""
 
     impl = BigInteger
     cache_ok = True

@@ -68,10 +68,10 @@ _RECORD = (
 
 
 class SQLStore(Store):
-    """A `Store` in a database of SQL; a subclass does what is particular to its database.
+    """A `Store` in a database of SQL; a subclass adds what its database needs.
 
     `create` makes the tables of an empty database and refuses other versions; without it the
-    database is taken as it is, for maintenance.
+    database is opened as it is, for maintenance.
     """
 
     _unusable: Code
@@ -262,7 +262,7 @@ class SQLStore(Store):
 
     @abstractmethod
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the reports of a campaign, many at once: ids joined, and packed answers joined."""
+        """Yield the reports of a campaign in blocks: joined ids, and joined packed answers."""
 
     @abstractmethod
     def read_answers(
@@ -271,20 +271,20 @@ class SQLStore(Store):
         """Return the answers of the next reports of a campaign; see `Store.answers`."""
 
     def protect(self) -> None:
-        """Take the files of a database that is known to be ours from all but their owner."""
+        """Make the files of a database of ours readable by their owner alone."""
 
     def prepare_copy(self) -> None:
-        """Refuse a copy that can't be made, saying what it needs."""
+        """Refuse a copy that can't be made, and say what it needs."""
 
     @abstractmethod
     def copy(self, target: Path) -> None:
-        """Write all of one moment to a file that is empty."""
+        """Write a copy of one moment to an empty file."""
 
     def freeze(self, connection: Connection) -> None:
-        """Let all of a transaction that just began read the same moment."""
+        """Make all reads of the transaction see the same moment."""
 
     def faults(self, connection: Connection) -> Sequence[str]:
-        """Return what the database itself knows to be damaged."""
+        """Return the damage that the database itself reports."""
         return ()
 
     def exclude_creation(self, connection: Connection) -> None:
@@ -294,21 +294,21 @@ class SQLStore(Store):
         """Wait for commits to a campaign that are in flight, and make later ones wait."""
 
     def _create(self, connection: Connection) -> None:
-        """Make the tables, unless another process just did."""
+        """Make the tables, unless another process has."""
         self.exclude_creation(connection)
         if schema_version(connection) == 0:
             create_tables(connection)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:
-        """Return whether the same transaction can succeed if it is done again at once."""
+        """Return whether the same transaction can succeed if repeated at once."""
         return False
 
     @abstractmethod
     def _reason(self, error: SQLAlchemyError) -> str:
-        """Return what the operator may know: nothing of any report."""
+        """Return an error's text for the operator, without anything of a report."""
 
     def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
-        """Return the error itself, unless it tells of reports."""
+        """Return the error itself, unless it quotes reports."""
         return error
 
     def run(
@@ -328,7 +328,7 @@ class SQLStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Connection]:
-        """Give a connection for one transaction, which is committed, or rolled back."""
+        """Provide a connection for one transaction, which is committed or rolled back."""
         with self._engine.connect() as connection:
             connection = connection.execution_options(geoveil_write=write)
             with connection.begin():
@@ -337,7 +337,7 @@ class SQLStore(Store):
     def attempt(
         self, transaction: Callable[[], _Result], failure: Code = Code.STORE_UNAVAILABLE
     ) -> _Result:
-        """Return what a transaction returns; its errors are logged, and told in our words."""
+        """Return the result of a transaction; log its errors and raise ours."""
         for last in (*[False] * (_ATTEMPTS - 1), True):
             try:
                 return transaction()
@@ -353,7 +353,7 @@ class SQLStore(Store):
 
 
 def _is_named(campaign_id: str) -> ColumnElement[bool]:
-    """Return the condition on a campaign's row; text of PostgreSQL can't even ask for a NUL."""
+    """Return the condition on a campaign's row; PostgreSQL's text can't contain a NUL."""
     return false() if "\0" in campaign_id else CAMPAIGN.c.campaign_id == campaign_id
 
 
@@ -366,7 +366,7 @@ def _find(connection: Connection, campaign_id: str) -> Any:
 
 
 def _fitting(sizes: Sequence[int], most_bytes: int) -> int:
-    """Return how many from the first on have at most so many bytes together; at least 1."""
+    """Return how many leading items fit into a number of bytes; at least 1."""
     return max(1, sum(total <= most_bytes for total in accumulate(sizes)))
 
 

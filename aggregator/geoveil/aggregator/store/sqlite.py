@@ -1,4 +1,4 @@
-"""A store in one SQLite file: nothing to install, and every acknowledged report on disk."""
+"""A store in one SQLite file: nothing to install, every acknowledged report on disk."""
 
 import shutil
 import sqlite3
@@ -82,10 +82,10 @@ _WRITE_COUNT = f"""
 
 
 class SQLiteStore(SQLStore):
-    """A `Store` in a file of SQLite, its owner's alone and made if absent.
+    """A `Store` in a SQLite file, private to its owner and created if absent.
 
-    It holds 8 bytes of memory per report of the campaigns that it counts reports to, and waits
-    `busy_timeout_s` seconds for another writer.
+    It uses 8 bytes of memory per report of the campaigns it counts, and waits `busy_timeout_s`
+    seconds for another writer.
 
     Example:
         >>> import tempfile
@@ -274,6 +274,6 @@ def _write_sums(
 
 
 def _sums(stored: str | None) -> dict[int, Accumulator]:
-    """Return the sums that a text of numbers holds; None: none."""
+    """Return the sums in a text of numbers; None if there are none."""
     rows = [map(int, row.split()) for row in stored.split(",")] if stored else []
     return {index: Accumulator(*sums) for index, *sums in rows}

@@ -102,7 +102,7 @@ def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tup
 def read_answers(
     connection: Connection, key: int, first: int, limit: int
 ) -> tuple[bytes, int | None]:
-    """Return `limit` reports' answers, by whole pages from report `first`, and the next one."""
+    """Return the answers of `limit` reports, in whole pages from `first`, and the next report."""
     pages = max(1, limit // _MOST_REPORTS)
     parameters = {"key": key, "first": first, "pages": pages}
     last, answers = connection.exec_driver_sql(_READ_ANSWERS, parameters).one()
@@ -134,7 +134,7 @@ def append(
     reports: Sequence[PackedReport],
     last: Last | None,
 ) -> list[ReportPage]:
-    """Write reports from the `last` page (or None) on; return the pages that hold them."""
+    """Write reports after the `last` page (or None); return the pages that hold them."""
     pages: list[ReportPage] = []
     widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
     for width in sorted(widths):
@@ -165,7 +165,7 @@ def append(
 
 
 def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> ReportPage:
-    """Return a page of reports, of which only those at the end may be out of order."""
+    """Return a page of reports; only its last ones may be out of order."""
     if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
         size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
         starts = range(0, size * others, size)

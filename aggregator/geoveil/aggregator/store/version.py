@@ -12,7 +12,7 @@ _FIRST_VERSION_TABLE = "geoveil_schema"
 
 
 def schema_version(connection: Connection) -> int:
-    """Return the schema's version, 0 if empty; DATABASE_UNUSABLE if it is of something else."""
+    """Return the schema's version, 0 if empty; DATABASE_UNUSABLE if it is another program's."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return 0
@@ -26,7 +26,7 @@ def schema_version(connection: Connection) -> int:
 
 
 def require_current(version: int) -> None:
-    """Refuse a database of another version with DATABASE_UNUSABLE, saying what to do.
+    """Refuse a database of another version with DATABASE_UNUSABLE, and say what to do.
 
     Example:
         >>> require_current(1)

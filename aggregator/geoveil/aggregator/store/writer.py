@@ -1,6 +1,6 @@
 """Group commit: one thread writes whatever waits, in one transaction, then answers every waiter.
 
-The next transaction fills while one is on its way to the disk, so small requests share a flush.
+The next transaction fills while one is written, so that small requests share a flush.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class _Call(NamedTuple):
 
 
 class Writer:
-    """Does everything that changes the database, on a thread of its own.
+    """Makes all changes to the database, on a separate thread.
 
     Args:
         open_store: opens the store; called on that thread.
@@ -142,7 +142,7 @@ class Writer:
             await asyncio.shield(self._finished)
 
     def _wake(self) -> None:
-        """Let the thread look for work. On the event loop only: nobody else unlocks it."""
+        """Let the thread look for work. Only for the event loop, which alone unlocks it."""
         if self._asleep.locked():
             self._asleep.release()
 
@@ -174,7 +174,7 @@ class Writer:
             tell(_settle, [(finished, None)])
 
     def _take(self) -> tuple[list[_Call], list[_Waiting]]:
-        """Wait for work and return it; nothing once it is to stop."""
+        """Wait for work and return it; nothing once stopping."""
         while not (self._calls or self.weight or self._stopping):
             self._asleep.acquire()
         latency_s = max(self._latency_s, self._gathering_s)
@@ -227,7 +227,7 @@ def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
 
 
 def _settle(futures: list[_Settled]) -> None:
-    """Answer waiters, on the event loop; those that went away are passed over."""
+    """Answer the waiters on the event loop; skip those that are gone."""
     for future, result in futures:
         if future.done():
             continue
