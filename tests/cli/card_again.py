@@ -7,7 +7,7 @@ campaigns of its test have: places, numbers, choices, and questions of one attri
 import hashlib
 import json
 import math
-from datetime import UTC
+from datetime import UTC, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ POLAR_RADIUS_M = 6_356_752.3
 FOOT_M = 0.3048
 LAWS = (("the law of California", 1850), ("that of other states of the USA", 1750))
 NO = "not stated"
+HOUR = timedelta(hours=1)
 
 
 def up(x: float, figures: int) -> float:
@@ -194,6 +195,66 @@ def promise_of_field(part: Part, periods: int) -> str:
     )
 
 
+def der(tag: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    size = bytes([len(body)]) if len(body) < 128 else b"\x82" + len(body).to_bytes(2, "big")
+    return bytes([tag]) + size + body
+
+
+def spki_of(modulus: bytes) -> bytes:
+    """An RSA key for PSS with SHA-384 and 48 bytes of salt, as RFC 9578, 8.2.2, writes it."""
+    sha384, mgf1, pss = (
+        der(6, bytes.fromhex(oid))
+        for oid in ("608648016503040202", "2a864886f70d010108", "2a864886f70d01010a")
+    )
+    hashed = der(0x30, sha384)
+    masked = der(0x30, mgf1, hashed)
+    salt = der(2, b"\x30")
+    algorithm = der(0x30, pss, der(0x30, der(0xA0, hashed), der(0xA1, masked), der(0xA2, salt)))
+    key = der(0x30, der(2, b"\0" + modulus), der(2, b"\1\0\1"))
+    return der(0x30, algorithm, der(3, b"\0" + key))
+
+
+def ways_again(asked: Any, periods: int) -> tuple[dict[str, str], list[str]]:
+    """When and how reports leave, and who learns of participants."""
+    hours, recurs = asked.window.ToTimedelta() // HOUR, asked.HasField("period")
+    ways = {
+        "window": "Reports leave at once.",
+        "relay": "No relay: the server sees the address that a report comes from.",
+        "tokens": "No tokens: the server can't tell whether one person sends several reports.",
+    }
+    learns = []
+    if hours:
+        length = f"{hours}h" if hours % 24 else f"{hours // 24}d"
+        ways["window"] = (
+            f"Reports leave at random times in the last {length} of"
+            f" {'each period' if recurs else 'the campaign'}, and answers are taken before."
+        )
+    if asked.relay_operator:
+        gateway = f"ed25519:{asked.relay_operator.hex()}"
+        ways["relay"] = f"Reports come through a relay, to the gateway of {gateway}."
+        learns += [
+            "Reports leave through a relay: it learns that your address takes part in something,"
+            " and when, but neither in which survey nor what a report says.",
+            "The server learns what a report says, and not your address; both together could match"
+            " them.",
+        ]
+    if key := asked.token_key:
+        named = f"a key for each of {periods:,} periods"
+        if not recurs:
+            named = f"the key {hashlib.sha256(spki_of(key)).hexdigest()}"
+        ways["tokens"] = f"Each report needs a token of the issuer with {named}."
+        learns += [
+            f"An issuer lets each person send one report{' in each period' * recurs}: it learns who"
+            " you are, your address, that you take part in this survey, and when, but neither which"
+            " report is yours nor what it says.",
+            "The server learns that the issuer knows whoever sent a report, and not who that is;"
+            " both together could compare times.",
+        ]
+    alone = "The server alone: that somebody takes part, when, and from which address."
+    return ways, learns or [alone]
+
+
 def card(sealed: bytes, version: str) -> dict[str, Any]:
     """Return the card of a campaign."""
     envelope = CampaignEnvelope.FromString(sealed)
@@ -252,15 +313,20 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
     least = asked.minimum_participants
     if alone is not None and least and hidden(alone.far):
         near, most = (up(central(alone.far, e, least, 1e-6), 3) for e in (alone.epsilon, alone.far))
+        how = "which takes a relay and a campaign with a window"
+        if asked.HasField("window"):
+            how = "as the campaign's window has it behind a relay for devices connected all"
+            how += " through it"
         told = (
             f"If {least:,} honest reports reach the analyst in uniformly random order with no"
-            " sender, which takes a relay and a campaign with a window, their central ε is"
+            f" sender, {how}, their central ε is"
             f" {near:g} between two values {shown(alone.per)} {alone.unit} apart and {most:g}"
             " between any two, at δ = 1e-06."
         )
     key = None
     if envelope.HasField("signature"):
         key = f"ed25519:{envelope.signature.public_key.hex()}"
+    ways, learns = ways_again(asked, periods)
     places = [part for part in points if part.place is not None]
     facts = {
         "title": asked.title,
@@ -277,6 +343,8 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         "release_type": "Many releases" if length else "One release",
         "source_type": "Dynamic" if length else "Static",
         "promises": promises,
+        "learns": learns,
+        **ways,
         "central": told,
         "mechanism": mechanism,
         "released": f"A report holds {held}.",

@@ -40,6 +40,7 @@ def test_the_range_of_a_report_is_shown(geoveil, server, mechanism, clamps, most
         expected = {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
         assert query == expected
     assert (record["epsilon"], record["per"], record["unit"]) == (1.0, 8000.0, "dollar")
+    assert [record[name] for name in ("window_s", "relay_operator", "token_key")] == [None] * 3
 
 
 def test_an_estimate_says_what_one_report_can_do(geoveil, server, tmp_path):

@@ -74,7 +74,8 @@ CAMPAIGNS = {
     ),
     "numbers": ValueCampaign(
         campaign_id="incomes", title="Incomes", attribute=INCOME, privacy=DOLLARS,
-        mechanism=PlanarLaplaceSpec(1), minimum_participants=100, **DATES,
+        mechanism=PlanarLaplaceSpec(1), minimum_participants=100, window=timedelta(days=2),
+        relay_operator=SigningKey.generate().public, token_key=b"\x81" * 256, **DATES,
     ),
     "a form": FormCampaign(
         campaign_id="household", title="Household",
@@ -87,7 +88,8 @@ CAMPAIGNS = {
         **DATES,
     ),
     "choices": FormCampaign(
-        campaign_id="rents", title="Rents", period=timedelta(days=7),
+        campaign_id="rents", title="Rents", period=timedelta(days=7), window=timedelta(hours=36),
+        token_key=bytes(range(128)),
         fields=(ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),), **DATES,
     ),
     "a capped question": a_question(cap=Cap(0.5, 0.5), minimum_participants=60),

@@ -1,5 +1,6 @@
 """A campaign with a window, by the command: said before, kept, and sent at its time."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,7 +25,10 @@ def flat(result):
 def test_the_command_says_when_a_report_leaves(geoveil, tmp_path):
     geoveil("campaign", "create", "later", *INCOME, "--days", "3", "--window", "2d")
     shown = flat(geoveil("campaign", "show", "later"))
-    assert "reports leave at random times in the last 2d of it, and answers are taken" in shown
+    left = "reports leave at random times in the last 2d of the campaign, and answers are taken"
+    assert left in shown
+    record = json.loads(geoveil("campaign", "show", "later", "--json").stdout)
+    assert record["window_s"] == 2 * 86_400
     state = ("--state-dir", str(tmp_path / "state"))
     result = geoveil("contribute", "later", "--yes", *state, stdin="87500")
     assert result.exit_code == 0

@@ -229,10 +229,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "per": privacy.per,
         **slack_of(privacy),
         **_cap_of(campaign),
-        "opens": campaign.opens.isoformat(),
-        "closes": campaign.closes.isoformat(),
-        "periods": campaign.periods,
-        "minimum_participants": campaign.minimum_participants,
+        **_dates_and_ways(campaign),
         "cohorts": campaign.cohorts,
         "queries": [
             {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
@@ -260,11 +257,21 @@ def _form_record(form: FormCampaign) -> dict[str, Any]:
         "campaign_id": form.campaign_id,
         "title": form.title,
         "sha256": digest(encode(form)).hex(),
-        "opens": form.opens.isoformat(),
-        "closes": form.closes.isoformat(),
-        "periods": form.periods,
-        "minimum_participants": form.minimum_participants,
+        **_dates_and_ways(form),
         "fields": fields,
+    }
+
+
+def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
+    """Return when reports are taken, and how they come; null is what is not asked for."""
+    return {
+        "opens": campaign.opens.isoformat(),
+        "closes": campaign.closes.isoformat(),
+        "periods": campaign.periods,
+        "minimum_participants": campaign.minimum_participants,
+        "window_s": campaign.window and campaign.window.total_seconds(),
+        "relay_operator": campaign.relay_operator and str(campaign.relay_operator),
+        "token_key": campaign.token_key and campaign.token_key.hex(),
     }
 
 

@@ -84,18 +84,28 @@ def print_form(form: FormCampaign) -> None:
 
 def _print_when_and_how(campaign: Campaign) -> None:
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    for said in ways_of(campaign).values():
+        if said is not None:
+            out.tell(said)
+
+
+def ways_of(campaign: Campaign) -> dict[str, str | None]:
+    """Return when and how reports leave, in words; None: as the campaign does not ask for it."""
+    window = relay = tokens = None
     if campaign.window is not None:
-        out.tell(
-            f"reports leave at random times in the last {period_text(campaign.window)} of"
-            f" {'it' if campaign.period is None else 'each period'}, and answers are taken before"
+        span = "the campaign" if campaign.period is None else "each period"
+        window = (
+            f"reports leave at random times in the last {period_text(campaign.window)} of {span},"
+            " and answers are taken before"
         )
     if campaign.relay_operator is not None:
-        out.tell(f"reports come through a relay, to the gateway of {campaign.relay_operator}")
+        relay = f"reports come through a relay, to the gateway of {campaign.relay_operator}"
     if campaign.token_key is not None:
         named = f"the key {token_key_id(campaign.token_key).hex()}"
         if campaign.period is not None:
             named = f"a key for each of {campaign.periods:,} periods"
-        out.tell(f"each report needs a token of the issuer with {named}")
+        tokens = f"each report needs a token of the issuer with {named}"
+    return {"window": window, "relay": relay, "tokens": tokens}
 
 
 def weight_text(campaign: AttributeCampaign) -> str:

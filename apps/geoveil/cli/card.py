@@ -39,8 +39,9 @@ from geoveil.campaign import (
     to_one,
     what_a_form_tells,
     what_it_tells,
+    who_learns,
 )
-from geoveil.cli.campaign_text import envelope_in
+from geoveil.cli.campaign_text import envelope_in, ways_of
 from geoveil.cli.connection import Connection, connects, device_at
 from geoveil.cli.console import out, print_json, privacy_text, write_new
 from geoveil.gp import PlanarLaplace, __version__, round_up
@@ -60,6 +61,12 @@ _KINDS: Mapping[type, str] = {
     OrdinalField: "noise in steps between options",
     MultipleField: "a random subset of the options",
 }
+_NO_WAY = {
+    "window": "Reports leave at once.",
+    "relay": "No relay: the server sees the address that a report comes from.",
+    "tokens": "No tokens: the server can't tell whether one person sends several reports.",
+}
+_SERVER_LEARNS = "The server alone: that somebody takes part, when, and from which address."
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 _Points: TypeAlias = "dict[str, tuple[Attribute, PlanarLaplace]]"
 """Name → what is held, and what perturbs it."""
@@ -161,6 +168,11 @@ def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
         or None,
         "release_type": "Many releases" if campaign.period else "One release",
         "source_type": "Dynamic" if campaign.period else "Static",
+        "learns": who_learns(campaign) or [_SERVER_LEARNS],
+        **{
+            name: said[0].upper() + said[1:] + "." if said else _NO_WAY[name]
+            for name, said in ways_of(campaign).items()
+        },
         **promised,
     }
 
