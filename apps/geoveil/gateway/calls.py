@@ -1,7 +1,7 @@
-"""Calls that come over HTTP are made over gRPC, in the name of who made them.
+"""Makes calls that come over HTTP to the aggregator over gRPC, on behalf of their callers.
 
-What is binary passes through unread; JSON is changed from and into Protocol Buffers here. The
-server sees one peer: who may call what, and how the call ends, it alone decides.
+Binary messages pass through unread; JSON is converted from and to Protocol Buffers here. The server
+sees one peer. It alone decides who may call what, and how the call ends.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ _METHODS = {
 
 
 class _EndedError(Exception):
-    """A call has ended with a status other than OK."""
+    """A call ended with a status other than OK."""
 
     def __init__(self, code: grpc.StatusCode, text: str, trailing: Metadata = ()) -> None:
         super().__init__(code)
@@ -90,7 +90,7 @@ class _EndedError(Exception):
 
 
 class Calls:
-    """Answers calls over HTTP by those that it makes.
+    """Answers HTTP calls by gRPC calls.
 
     Args:
         longest: bytes of a request.
@@ -126,7 +126,7 @@ class Calls:
         self._ledger.hold(connection, -connection.held)
 
     async def _answered(self, call: "_Call", send: Send) -> None:
-        """Make a call, and send what comes of it."""
+        """Make a call, and send its answers."""
         started, pieces = False, []
         status: tuple[grpc.StatusCode, str, Metadata] = (grpc.StatusCode.OK, "", ())
         try:
@@ -183,7 +183,7 @@ class Calls:
     async def _asked(
         self, method: _Method, call: "_Call", patience: float | None, first: bytes | None
     ) -> AsyncGenerator[bytes, None]:
-        """Make a call to the server, and yield its answers as the caller wants them."""
+        """Call the server, and yield its answers in the caller's format."""
         if patience is None and not method.gives_several:
             patience = _LONGEST_S
         made: Any = self._channel.stream_stream(method.path)(
@@ -210,7 +210,7 @@ class Calls:
 
     @asynccontextmanager
     async def _slot(self, method: _Method, account: Account) -> AsyncIterator[None]:
-        """Wait until a call may be under way at the server; refuse streams beyond theirs."""
+        """Wait for a free slot at the server; refuse streams beyond their share."""
         if not (method.takes_several or method.gives_several):
             async with self._free:
                 yield
@@ -230,7 +230,7 @@ class Calls:
 async def _answers(
     made: Any, method: _Method, call: "_Call", first: bytes | None
 ) -> AsyncIterator[bytes]:
-    """Yield what the server answers, while the requests that follow are sent to it."""
+    """Yield the server's answers while sending it the following requests."""
     request = first
     if method.takes_several:  # each is answered before the next
         while request is not None:
@@ -256,7 +256,7 @@ async def _answers(
 
 
 class _Call:
-    """A call as it came."""
+    """An incoming call."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class _Call:
 
     @property
     def metadata(self) -> list[tuple[str, str]]:
-        """What the server is told of the caller."""
+        """The metadata that the server gets about the caller."""
         said = self.texts.get("authorization")
         return [] if said is None else [("authorization", said.encode("ascii", "replace").decode())]
 
@@ -303,7 +303,7 @@ class _Call:
         return await _changed(partial(forms.from_json, content, self.method.request), len(content))
 
     async def written(self, content: bytes) -> bytes:
-        """Return an answer as the caller wants it."""
+        """Return an answer in the caller's format."""
         if not self.form.in_json or self.method is None:
             return content
         return await _changed(partial(forms.to_json, content, self.method.response), len(content))
@@ -351,7 +351,7 @@ class _Call:
         return body.take(len(body.content))
 
     async def _frame(self) -> bytes | None:
-        """Return what is in the next frame; None if there is no more."""
+        """Return the content of the next frame; None at the end."""
         head, body = forms.FRAME_HEADER.size, self._body
         while len(body.content) < head and not body.complete:
             await body.more()
@@ -384,13 +384,13 @@ class _Call:
 
 
 async def _changed(change: Any, size: int) -> bytes:
-    """Return a message that is changed from or into JSON, beside the event loop if it is large."""
+    """Return a message converted from or to JSON, off the event loop if it is large."""
     changed: bytes = change() if size < _FEW_BYTES else await asyncio.to_thread(change)
     return changed
 
 
 def _shown(trailing: Any) -> Metadata:
-    """Return what the server itself says at the end of a call."""
+    """Return the server's own trailing metadata."""
     return [
         (key, value)
         for key, value in trailing or ()

@@ -57,7 +57,7 @@ _HTTP_STATUS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """What a content type says of a call."""
+    """The wire format that a content type names."""
 
     content_type: str
     in_json: bool
@@ -65,15 +65,15 @@ class WireFormat:
     grpc_web: bool = False
 
     def start(self, code: grpc.StatusCode) -> int:
-        """Return the status of HTTP."""
+        """Return the HTTP status."""
         return 200 if self.framed else _HTTP_STATUS[code]
 
     def message(self, content: bytes) -> bytes:
-        """Return an answer as it travels."""
+        """Return an answer in wire format."""
         return FRAME_HEADER.pack(0, len(content)) + content if self.framed else content
 
     def end(self, code: grpc.StatusCode, text: str, trailing: Metadata) -> bytes:
-        """Return what tells how a call ended: nothing if it is a plain POST that went well."""
+        """Return the bytes that end a call: none for a plain POST that succeeded."""
         if self.grpc_web:
             fields = [("grpc-status", str(code.value[0]))]
             if text:
@@ -116,12 +116,12 @@ OF_STREAMS = _by_type(_CONNECT_FRAMED + _GRPC_WEB)
 
 
 def shown_metadata(trailing: Metadata) -> Iterable[tuple[str, str]]:
-    """Yield trailing metadata without the details of the error, which stand elsewhere."""
+    """Yield trailing metadata without error details, which are sent elsewhere."""
     return ((key, _as_header(value)) for key, value in trailing if key != DETAILS_KEY)
 
 
 def timeout_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the caller waits, in seconds; None if it does not say.
+    """Return the caller's timeout in seconds; None if it states none.
 
     Raises:
         ParameterError: if that can't be read.
@@ -146,14 +146,14 @@ def timeout_s(headers: Mapping[str, str]) -> float | None:
 
 
 def from_json(content: bytes, kind: type[Message]) -> bytes:
-    """Return the message that some JSON is, serialised.
+    """Convert a JSON message to serialised Protocol Buffers.
 
     The library's own reader takes 13 µs for each "{}"; this one leaves what it can to C. It refuses
     a field that is named in both ways, other things where an object stands, and base64 that is no
     ASCII, and takes a number where true or false stands.
 
     Raises:
-        ParameterError: if it is none; what is said stays with who sent it.
+        ParameterError: if it is invalid; only the sender sees the text.
     """
     try:
         read = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_refuse)
@@ -171,7 +171,7 @@ def from_json(content: bytes, kind: type[Message]) -> bytes:
 
 
 def _fields(kind: Any, read: Any) -> dict[str, Any]:
-    """Return the fields of a message, by their own names, from an object of JSON."""
+    """Return the fields of a message, by their proto names, from a JSON object."""
     if type(read) is not dict:
         raise ValueError(f"a {kind.name} must be an object")
     if not read:  # 20,000 of them fit into a request
@@ -204,7 +204,7 @@ def _fields_by_name(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], A
 
 
 def _change(field: Any) -> Callable[[Any], Any]:
-    """Return what changes a value of JSON into what messages are made of, which checks the rest."""
+    """Return a converter from a JSON value to a field's value; the message checks the rest."""
     message = field.message_type
     if message is None:
         return _SCALARS.get(field.type, lambda value: value)

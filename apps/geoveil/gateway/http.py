@@ -1,4 +1,4 @@
-"""What the gateway says over HTTP, whoever asks for what."""
+"""Writing HTTP answers and reading request bodies."""
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ _PIECE = 16 << 10
 
 
 async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:
-    """Answer a request that is no call, or none that can be read, and close the connection."""
+    """Answer a request that is not a readable call, and close the connection."""
     content = f"{text}\n".encode()
     fields = [
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -31,7 +31,7 @@ async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> N
 
 
 async def write(send: Send, content: bytes, *, more: bool = False) -> None:
-    """Send a part of an answer, a piece at a time: what is not read stays in one place."""
+    """Send a part of an answer in pieces, so that unread bytes are held only once."""
     whole = memoryview(content)
     for at in range(0, len(content), _PIECE):
         last = not more and at + _PIECE >= len(content)
@@ -42,15 +42,15 @@ async def write(send: Send, content: bytes, *, more: bool = False) -> None:
 
 
 class GoneError(Exception):
-    """Who sent a request is gone before all of it has come."""
+    """The sender of a request left before all of it arrived."""
 
 
 class TooMuchError(Exception):
-    """A request is longer than it may be, or more is held for its address than may be."""
+    """A request is too long, or its address holds too many bytes."""
 
 
 class Body:
-    """The body of a request, which counts in the ledger while it is here.
+    """The body of a request; the ledger counts it while it is held.
 
     Args:
         receive: of ASGI.
@@ -66,7 +66,7 @@ class Body:
         """Whether all of it has come."""
 
     async def more(self) -> None:
-        """Wait for more of it.
+        """Wait for more bytes.
 
         Raises:
             GoneError: if its sender is gone.

@@ -1,4 +1,4 @@
-"""What each address costs and holds, counted before anything that it sends is parsed.
+"""What each address costs and holds, counted before its bytes are parsed.
 
 Costs are in microseconds of a processor, at prices that are fixed: what a connection, a handshake,
 a piece of data or a request takes here. An address earns a share of a processor; one that has spent
@@ -29,7 +29,7 @@ _SITE = 8
 
 @dataclass(eq=False, slots=True)
 class Account:
-    """What an address has, and what it holds."""
+    """The budget of an address, and the bytes it holds."""
 
     credit: float = _BURST
     seen: float = 0.0
@@ -40,7 +40,7 @@ class Account:
 
 @dataclass(eq=False, slots=True)
 class HeldConnection:
-    """A connection, and what it holds."""
+    """A connection, and the bytes it holds."""
 
     account: Account
     abort: Callable[[], object]
@@ -51,7 +51,7 @@ class HeldConnection:
 
 
 class Ledger:
-    """The accounts of all addresses. Not for several threads.
+    """The accounts of all addresses. Not thread-safe.
 
     Args:
         connections: how many may be open.
@@ -100,7 +100,7 @@ class Ledger:
         return address_of(host) in self._proxies
 
     def connect(self, host: str, abort: Callable[[], object]) -> HeldConnection | None:
-        """Let a connection of an address be open, or return None.
+        """Admit a connection from an address, or return None.
 
         If there are too many, one of the address with most is ended: the oldest that has no
         request, or the oldest.
@@ -133,7 +133,7 @@ class Ledger:
             self._idle[key] = account
 
     def charge(self, account: Account, microseconds: float) -> bool:
-        """Take what something costs; return whether there was enough."""
+        """Charge a cost; return whether the budget sufficed."""
         now = self._clock()
         earned = account.credit + (now - account.seen) * _SHARE * 1e6
         account.credit = min(earned, _BURST) if account.credit <= _BURST else account.credit
@@ -144,11 +144,11 @@ class Ledger:
         return True
 
     def wait_s(self, account: Account) -> float:
-        """Return how long an address should wait that has nothing left."""
+        """Return how many seconds an address without budget should wait."""
         return max(1.0, (0.1 * _BURST - account.credit) / (_SHARE * 1e6))
 
     def hold(self, connection: HeldConnection, more: int) -> bool:
-        """Let a connection hold so many bytes more; return whether it may.
+        """Let a connection hold more bytes; return whether it may.
 
         Where it is too much for all together, the address that holds most loses the connection that
         holds most; if that is this one, it gets no more.
@@ -165,7 +165,7 @@ class Ledger:
         return True
 
     def _end(self, connection: HeldConnection) -> None:
-        """End a connection: what it held counts no more."""
+        """End a connection and release its bytes."""
         self.hold(connection, -connection.held)
         if connection.account.connections.pop(connection, connection) is None:
             self.open -= 1
@@ -173,7 +173,7 @@ class Ledger:
 
 
 def address_of(host: str) -> bytes:
-    """Return what of an address says whose it is.
+    """Return the part of an address that identifies its owner.
 
     Example:
         >>> address_of("2001:db8::1") == address_of("2001:db8::2")

@@ -1,7 +1,7 @@
-"""Takes connections, and hands on what they send to a parser only once it is paid for.
+"""Takes connections, and passes their bytes to a parser only once they are paid for.
 
-uvicorn has no hook before TLS nor for each piece of data. Here a connection costs nothing but a
-socket until its first byte has come; then, if there is TLS, its address pays for the handshake.
+uvicorn has no hook before TLS, and none for each piece of data. Here a connection costs nothing but
+a socket until its first byte has come; then, if there is TLS, its address pays for the handshake.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Contexts:
-    """The context of TLS for new connections, which follows its files.
+    """The TLS context of new connections, which follows changes of its files.
 
-    Files that are half replaced or do not fit together are passed over, and the log says so once.
+    Files that are half replaced or do not match are ignored, and the log says so once.
 
     Args:
         certificate: PEM file, the server's own certificate first.
         key: PEM file of its private key.
-        client_ca: PEM file of what signs the certificates of clients; None asks for none.
+        client_ca: PEM file of the authorities of clients' certificates; None: clients need none.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -116,7 +116,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._take)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more, let the requests under way end, and close."""
+        """Refuse new connections, let requests under way end, and close."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         for task in self._opening:
@@ -159,7 +159,7 @@ class Listener:
             task.add_done_callback(self._opening.discard)
 
     async def _open(self, accepted: socket.socket, host: str, connection: HeldConnection) -> None:
-        """Wait for the first byte, charge for TLS, and let the parser have the rest."""
+        """Wait for the first byte, charge for TLS, and pass the rest to the parser."""
         ledger, opened = self._ledger, False
         try:
             async with asyncio.timeout(HEAD_S):
@@ -279,14 +279,14 @@ class _Http(HttpToolsProtocol):
 
 
 def _reset(opened: socket.socket) -> None:
-    """Close a connection without a word."""
+    """Close a connection without an answer."""
     with suppress(OSError):
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     opened.close()
 
 
 async def _readable(loop: asyncio.AbstractEventLoop, opened: socket.socket) -> None:
-    """Wait until something has come."""
+    """Wait until bytes arrive."""
     ready = asyncio.Event()
     loop.add_reader(opened, ready.set)
     try:

@@ -1,7 +1,7 @@
-"""Calls of devices that come sealed through a relay: Oblivious HTTP (RFC 9458, RFC 9540).
+"""Calls that devices send sealed through a relay: Oblivious HTTP (RFC 9458, RFC 9540).
 
-What is inside is answered as any call, but for two things: it may ask the collector only, with no
-token, and its answer has the size of its request.
+The inner request is answered as any call, with two exceptions: it may call only the collector,
+without a token, and its answer has the size of the request.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _OPENING = 200.0
 
 
 class Oblivious:
-    """Answers what comes through a relay.
+    """Answers requests that come through a relay.
 
     Args:
         keys: of this gateway.
@@ -123,7 +123,7 @@ class Oblivious:
     async def _inner(
         self, request: InnerRequest, scope: Scope, receive: Receive, account: Account
     ) -> InnerResponse:
-        """Answer what was sealed, as if it had come by itself."""
+        """Answer the inner request as if it had come directly."""
         path = request.path.decode("latin-1")
         if request.method != b"POST" or not path.startswith(_OF_DEVICES):
             return _refusal("unimplemented", "calls of devices alone come through a relay")

@@ -59,7 +59,7 @@ class _File:
 
 
 class Files:
-    """The files of a folder within a package, which don't change while it runs.
+    """The files of a folder in a package; they don't change while it runs.
 
     Args:
         folder: within it.
@@ -163,5 +163,5 @@ def _files(package: str, folder: str) -> Mapping[str, _File]:
 
 @cache
 def _packed(content: bytes) -> bytes:
-    """Return what a file is sent as; maps are packed already."""
+    """Return the bytes to send for a file; maps are already packed."""
     return gzip.compress(content, mtime=0)

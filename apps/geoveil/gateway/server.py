@@ -115,7 +115,7 @@ class Gateway:
         return self.address
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
-        """Take no new requests and let those under way end; idempotent."""
+        """Refuse new requests and let those under way end; idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
             await self._site.aclose()
@@ -156,7 +156,7 @@ class Gateway:
         return {PATH: Oblivious(GatewayKeys(self._settings.relay_keys), calls, self.ledger)}
 
     async def _trusting(self) -> bool:
-        """Return whether the server lets analysts in without a token; yes where that is unknown."""
+        """Return whether the server admits analysts without a token; yes if that is unknown."""
         then, trusts = self._trusts
         if time.monotonic() - then < _TRUST_S:
             return trusts

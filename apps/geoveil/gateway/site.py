@@ -1,4 +1,4 @@
-"""Who may ask the gateway for what, and from where: the application that uvicorn runs."""
+"""The ASGI application that uvicorn runs: who may request what, and from which origin."""
 
 import asyncio
 import logging
@@ -55,28 +55,28 @@ Answering: TypeAlias = Callable[[Scope, Receive, Send, Account], Awaitable[None]
 
 
 class Mounted(Protocol):
-    """Answers requests by GET, HEAD and POST, nearly as ASGI has it."""
+    """Answers GET, HEAD and POST requests, almost as in ASGI."""
 
     async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
-        """Answer a request that has come whole; it is cancelled when its caller is gone."""
+        """Answer a complete request; this is cancelled when its caller leaves."""
         ...
 
     def longest(self, scope: Scope) -> int:
-        """Return the most bytes of the body of a request, by its head."""
+        """Return the largest permitted body of a request, by its head."""
         ...
 
     async def aclose(self) -> None:
-        """Be told that the gateway stops, before its connections are closed."""
+        """Called when the gateway stops, before its connections are closed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What another part serves below a prefix.
+    """An application served below a prefix.
 
     Args:
         files: its files, below "files/".
-        public: whether it answers everybody alike, and takes no token.
+        public: whether it answers everybody alike, without a token.
     """
 
     application: Mounted
@@ -198,7 +198,7 @@ class Site:
             await self._sealed.get(path, self._calls)(scope, receive, send, account)
 
     async def _welcome(self, path: str, host: str, send: Send) -> bool:
-        """Return whether somebody may ask who names the gateway like this; if not, say so."""
+        """Return whether a caller with this Host may ask; if not, answer so."""
         if not path.startswith(_OF_ANALYSTS) and not self._takes_tokens(path):
             return True  # what is open to anybody needs no trust
         if not await self._trusting():
@@ -214,11 +214,11 @@ class Site:
         return False
 
     def _mount(self, path: str) -> str | None:
-        """Return the prefix of the mount that a path is of."""
+        """Return the prefix of the mount that a path belongs to."""
         return next((mounted for mounted in self._mounts if f"{path}/".startswith(mounted)), None)
 
     def _takes_tokens(self, path: str) -> bool:
-        """Return whether a path is of a mount that is not for everybody."""
+        """Return whether a path belongs to a mount that takes tokens."""
         prefix = self._mount(path)
         return prefix is not None and not self._mounts[prefix].public
 
@@ -241,7 +241,7 @@ class Site:
         send: Send,
         account: Account,
     ) -> None:
-        """Have a mount answer a request, of which it gets all at once."""
+        """Let a mount answer a request, which it gets as a whole."""
         if scope["method"] not in ("GET", "HEAD", "POST"):
             await answer(send, 405, "pages take GET and POST", [(b"allow", b"GET, HEAD, POST")])
             return
@@ -271,7 +271,7 @@ class Site:
 
 
 async def _preflight(send: Send) -> None:
-    """Tell a browser what a page of another origin may send."""
+    """Answer a browser's preflight request from another origin."""
     headers = [
         (b"access-control-allow-methods", b"POST"),
         (b"access-control-allow-headers", _ASKED_BY_BROWSERS),
@@ -285,7 +285,7 @@ async def _preflight(send: Send) -> None:
 async def _answered(
     mounted: Mounted, scope: Scope, body: bytes, receive: Receive, send: Send
 ) -> None:
-    """Have a mount answer a request that has come, until its caller is gone."""
+    """Let a mount answer a request, until its caller leaves."""
     gone = answered = False
 
     async def send_guarded(event: Event) -> None:
@@ -319,6 +319,6 @@ async def _answered(
 
 
 def _without_values(error: BaseException) -> str:
-    """Return where an error arose, and its type: nothing of what it says."""
+    """Return the type of an error and where it arose, without its message."""
     places = [f"{frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
     return " ".join([*places, type(error).__name__])

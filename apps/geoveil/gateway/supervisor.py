@@ -27,7 +27,7 @@ _GRACE_S = 8.0
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, also for a process that is still to be started.
+    """Return a listening socket, which a process started later may use.
 
     Raises:
         ParameterError: if the address is taken.
@@ -41,9 +41,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Supervisor:
-    """Keeps a process running that takes the connections of a socket.
+    """Keeps a process running that serves the connections of a socket.
 
-    The socket stays open while there is none, so that callers wait and are not refused.
+    The socket stays open while no process runs, so that callers wait and are not refused.
 
     Args:
         command: of the process, with "{fd}" where it is told the number of the socket.
@@ -91,7 +91,7 @@ class Supervisor:
             often += 1
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End a process that holds too much memory."""
+        """Kill a process that holds too much memory."""
         while True:
             await asyncio.sleep(_LOOK_S)
             if (held := resident(process.pid)) > _MEMORY:
@@ -101,7 +101,7 @@ class Supervisor:
 
 
 def resident(pid: int) -> int:
-    """Return the resident bytes of a process; 0 where that is not shown."""
+    """Return the resident bytes of a process; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

@@ -45,8 +45,8 @@ _Result = TypeVar("_Result")
 class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """Contributes values to campaigns from one event loop: a `Client`, but for `await`.
 
-    A cancelled call leaves the journal as a crash would: the next one goes on from there. A forked
-    child goes on in its own loop; a fork first waits up to a second for the requests under way.
+    A cancelled call leaves the journal as a crash would: the next call continues from there. A
+    forked child works in its own loop; a fork first waits up to a second for requests under way.
 
     Args:
         target: address of the collector; this and the other arguments are those of `Client`.
@@ -109,7 +109,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         return await self._local(self._session.counts, self._slow)
 
     async def aclose(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send what waits, for so many seconds at most, and end; idempotent."""
+        """Send what waits, for at most this many seconds, and close; idempotent."""
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:
             return
@@ -199,7 +199,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
             raise ClientClosed
 
     async def _local(self, work: Callable[[], _Result], slow: bool) -> _Result:
-        """Return work(). What is slow has a thread of its own: the loop never waits for it."""
+        """Return work(). Slow work runs on a thread, so that the loop never waits for it."""
         if not slow:
             return work()
         import asyncio  # here, as an app without asyncio need not load it

@@ -1,4 +1,4 @@
-"""Reports in requests: as many as one may hold, and what the server said of each."""
+"""Reports packed into requests, and the server's result for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICAT
 
 @dataclass(slots=True)
 class ReportBatch:
-    """The reports of one request, which is filled up to its limits."""
+    """The reports of one request, filled up to its limits."""
 
     campaign_id: str
     """The id of the campaign that all its reports answer."""
@@ -57,7 +57,7 @@ class ReportBatch:
         return True
 
     def request(self) -> collector_pb2.SubmitReportsRequest:
-        """Return the request, with the very bytes of the reports."""
+        """Return the request, with the reports' bytes unchanged."""
         return collector_pb2.SubmitReportsRequest(
             campaign_id=self.campaign_id,
             campaign_digest=self.digest,

@@ -21,7 +21,7 @@ ReadingKey: TypeAlias = tuple[str, datetime]
 
 
 class DeliveryStatus(IntEnum):
-    """What became of a report. It only ever goes up."""
+    """The delivery status of a report. It never goes down."""
 
     __repr__ = enum_repr
 
@@ -62,7 +62,7 @@ class PerturbedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What leaves the device for one campaign. All of it is perturbed or public."""
+    """Everything that leaves the device for one campaign. All of it is perturbed or public."""
 
     campaign_id: str
     period: int
@@ -127,12 +127,12 @@ class Receipt:
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """What it cost, of a report about one attribute; raises as `attribute` does."""
+        """The cost of a report about one attribute; raises as `attribute` does."""
         return self._charge.privacy
 
     @property
     def any_two(self) -> float:
-        """ε of it between any two values, however far; infinite: no promise. As `attribute`."""
+        """ε between any two values, however far; infinite: no promise. Raises like `attribute`."""
         return self._charge.any_two
 
     @property
@@ -169,7 +169,7 @@ def _shown(charge: Charge) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One perturbed value, from which campaigns about it are answered for an epoch.
+    """One perturbed value, which answers campaigns about it for an epoch.
 
     It holds neither the value nor its noise.
     """
@@ -189,13 +189,13 @@ class Reading:
 
     @property
     def key(self) -> ReadingKey:
-        """What tells it from the other readings of its attribute."""
+        """Identifies it among the readings of its attribute."""
         return self.space, self.begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPoint:
-    """The point of one campaign in one epoch: a reading made as coarse as the campaign wants.
+    """The point of one campaign in one epoch: a reading coarsened to the campaign's rate.
 
     It is drawn once, so all its periods in the epoch tell the campaign no more than one.
     """
@@ -210,7 +210,7 @@ class CampaignPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """One report to one campaign, drawn once and ready to be sent as often as it takes."""
+    """One report to one campaign, drawn once and sent until the server confirms it."""
 
     campaign_id: str
     digest: bytes

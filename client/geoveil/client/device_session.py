@@ -1,4 +1,4 @@
-"""What a client does on the device, without any network: draw once, keep it, show what was kept.
+"""The client's work on the device, without the network: draw once, keep the draw, show it.
 
     find the entry of the campaign and period ─ there is one ─> its receipt, whatever the value
           │ none
@@ -72,7 +72,7 @@ _NOW = partial(datetime.now, UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The client's clocks; tests give their own, so that nothing has to wait."""
+    """The client's clocks; tests inject their own, so that nothing has to wait."""
 
     clock: Callable[[], float] = time.monotonic
     """Seconds, never set back; for deadlines."""
@@ -93,7 +93,7 @@ def duration(timeout_s: float, *, zero: bool = False) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCounts:
-    """How many reports there are of each kind."""
+    """The number of reports of each kind."""
 
     pending: int
     """Wait to be sent, or for the answer."""
@@ -196,7 +196,7 @@ class DeviceSession:
         period: int,
         now: datetime,
     ) -> Entry | None:
-        """Return the entry of a period: kept, or drawn now; None: the epoch has a new reading."""
+        """Return a period's entry, kept or drawn now; None if the epoch has a new reading."""
         readings = self._readings(accepted)
         current = next((r for r in reversed(readings) if r.begins <= now < r.ends), None)
         permit = partial(_check_limits, accepted, now, readings, current)
@@ -217,7 +217,7 @@ class DeviceSession:
             raise
 
     def _readings(self, accepted: AcceptedCampaign) -> tuple[Reading, ...]:
-        """Return the readings of what a campaign asks about; none if it is not read by epochs."""
+        """Return the readings of a campaign's attribute; none if the policy has no epoch for it."""
         if accepted.epoch is None:
             return ()
         of = accepted.asks.attribute
@@ -233,7 +233,7 @@ class DeviceSession:
         current: Reading | None,
         points: tuple[CampaignPoint, ...],
     ) -> tuple[Contribution, Drawn]:
-        """Return a report, and what it was made from that is new."""
+        """Return a report, and the new reading and point that it was made from."""
         builder = self.builder
         if accepted.epoch is None:
             return builder.prepare(accepted, value, period=period), NOTHING
@@ -261,7 +261,7 @@ class DeviceSession:
         return accepted
 
     def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
-        """Return what `ReportBuilder.accept` does, if its reports may leave by this client's way.
+        """Accept a campaign as `ReportBuilder.accept` does, if this client may send its reports.
 
         Raises:
             PolicyRefused: if they may not.
@@ -272,7 +272,7 @@ class DeviceSession:
         return accepted
 
     def check_way_of(self, campaign_id: str) -> None:
-        """Refuse to send what an earlier client drew, if it may not leave by this client's way.
+        """Refuse to send a report that an earlier client drew, if this client may not send it.
 
         Raises:
             PolicyRefused: if it may not.
@@ -294,7 +294,7 @@ class DeviceSession:
             raise PolicyRefused(campaign_id, "relay", stated, permitted)
 
     def is_heavy(self, campaign_id: str) -> bool:
-        """Return whether to draw for a campaign takes more than a moment."""
+        """Return whether drawing for a campaign takes long."""
         accepted = self._accepted.get(campaign_id)
         return accepted is not None and accepted.work > _MOMENT_US
 
@@ -313,7 +313,7 @@ class DeviceSession:
         return tuple(entry.receipt() for entry in self.journal.history())
 
     def budgets(self) -> tuple[ledger.Budget, ...]:
-        """Return the limits over all campaigns, and what is spent of them."""
+        """Return the limits over all campaigns, and how much of each is spent."""
         every: list[ledger.Budget] = []
         policy = self.builder.policy
         now = self.timing.now()

@@ -55,7 +55,7 @@ class ClientClosed(ClientError):
 class JournalError(ClientError):
     """The journal can't be read or written, or is damaged.
 
-    Without it a value could be drawn for twice, so nothing is drawn and nothing is sent.
+    Without it a value could be perturbed twice, so nothing is drawn and nothing is sent.
     """
 
     path: str
@@ -69,7 +69,7 @@ class JournalError(ClientError):
 
 @dataclass(eq=False, repr=False)
 class PolicyRefused(ClientError):
-    """The campaign asks for something that the app's policy does not permit. Nothing was drawn."""
+    """The app's policy does not permit the campaign. Nothing was drawn."""
 
     campaign_id: str
     aspect: str
@@ -121,7 +121,7 @@ class BudgetExceeded(ClientError):
 
 @dataclass(eq=False, repr=False)
 class OutboxFull(ClientError):
-    """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped."""
+    """Too much waits to be sent. Nothing was drawn or spent: the new answer is dropped."""
 
     campaign_id: str
     reports: int
@@ -143,7 +143,7 @@ class OutboxFull(ClientError):
 
 @dataclass(eq=False, repr=False)
 class CampaignError(ClientError):
-    """There is no campaign that can be answered. Nothing was drawn."""
+    """The campaign can't be answered. Nothing was drawn."""
 
     campaign_id: str
 
@@ -184,9 +184,9 @@ class CampaignNotOpen(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class AnswerNotYet(CampaignError):
-    """The campaign's answers go on as two readings did, and no two reach as far as now.
+    """The campaign extrapolates from two readings, and the device has no two that reach to now.
 
-    The answer would be biased for every mean that drifts. Nothing was drawn or spent.
+    The answer would be biased if the mean drifts. Nothing was drawn or spent.
     """
 
     starts: datetime
@@ -212,7 +212,7 @@ class CampaignInvalid(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class FamilyMissing(CampaignInvalid):
-    """The campaign asks what only another package can answer, and this app does not have it."""
+    """The campaign needs another package, which this app does not have."""
 
     family: str
     """Name of the family of queries or mechanisms, as the campaign has it."""
@@ -241,7 +241,7 @@ class TransportError(ClientError, CallError):
 
 
 def exactly(privacy: GeoPrivacy) -> str:
-    """Return a guarantee with its unit, to the last bit: two that differ must not look the same."""
+    """Return a guarantee with its unit in full precision, so that no two look the same."""
     epsilon, per, delta, reach = (
         repr(x).removesuffix(".0")
         for x in (privacy.epsilon, privacy.per, privacy.delta, privacy.reach)

@@ -80,7 +80,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What a report was made from that is new: kept with it, or nothing is."""
+    """The new reading and point of a report: kept together with it, or not at all."""
 
     reading: Reading | None = None
     points: tuple[CampaignPoint, ...] = ()
@@ -92,7 +92,7 @@ NOTHING = Drawn()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much may wait to be sent. What is over is refused before anything is drawn."""
+    """How much may wait to be sent. More is refused before anything is drawn."""
 
     most_reports: int
     most_bytes: int
@@ -120,14 +120,14 @@ class Journal:
         """What was admitted last, and how many commits there were: no other may have come since."""
 
     def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
-        """Keep a campaign unless one of that id is kept; return the digest of the one that is."""
+        """Keep a campaign unless one of that id is kept; return the digest of the kept one."""
         with self._file.transaction(writes=True) as connection:
             connection.execute(PIN, checked_row((campaign_id, digest, envelope, microseconds(at))))
             _, pinned, _, _ = content_of(connection.execute(PINNED_AS, (campaign_id,)).fetchone())
         return bytes(pinned)
 
     def envelope(self, campaign_id: str) -> bytes | None:
-        """Return the campaign that is kept, in its envelope."""
+        """Return the kept campaign in its envelope."""
         with self._file.transaction(writes=False) as connection:
             row = connection.execute(PINNED_AS, (campaign_id,)).fetchone()
         return None if row is None else bytes(content_of(row)[2])
@@ -138,7 +138,7 @@ class Journal:
             return _find(connection, campaign_id, period)
 
     def admit(self, campaign_id: str, period: int, permit: Permit, bounds: Bounds) -> Entry | None:
-        """Return the entry of a campaign and period; None if one may be made, else OutboxFull."""
+        """Return the entry of a campaign and period; None if it may be made, else OutboxFull."""
         with self._file.transaction(writes=False) as connection:
             entry = self._admitted(connection, campaign_id, period, permit, bounds)
             room_for = (campaign_id, period, permit, bounds)
@@ -215,7 +215,7 @@ class Journal:
         return self._every(PENDING, CHARGED_PENDING)
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
-        """Note that entries are about to leave; when it returns, that survives any crash."""
+        """Record, durably, that entries are about to leave."""
         with self._file.transaction(writes=True) as connection:
             for entry in entries:
                 kept = _stored(connection, entry.contribution)
@@ -225,7 +225,7 @@ class Journal:
         self._file.sync()
 
     def record_outcome(self, outcome: "EntryOutcome") -> None:
-        """Note what became of an entry, unless more is known; a status never goes down."""
+        """Record the outcome of an entry; its status never goes down."""
         with self._file.transaction(writes=True) as connection:
             kept = _stored(connection, outcome.entry.contribution)
             if kept is None:
@@ -307,7 +307,7 @@ class Journal:
 
 
 def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
-    """Return whether there is by now what was drawn anew."""
+    """Return whether the reading or point that was drawn exists by now."""
     if new.reading is not None:
         row = reading_row(new.reading)
         stored = map(reading_of, connection.execute(READINGS_OF, row[:3]).fetchall())
@@ -362,7 +362,7 @@ def _entries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryOutcome:
-    """What became of an entry, or of a try to send it."""
+    """The outcome of an entry, or of an attempt to send it."""
 
     entry: Entry
     at: datetime

@@ -1,4 +1,4 @@
-"""What the journal says was spent, for the ledger."""
+"""The spending in the journal, as the ledger needs it."""
 
 import sqlite3
 from collections import Counter
@@ -38,7 +38,7 @@ class SeenReports:
         """How many were drawn, by attribute, unit and campaign (None: all), and by price."""
 
     def read(self) -> None:
-        """Read the rows that are new, in an open transaction that has added none."""
+        """Read the new rows, in an open transaction that has added none."""
         for row, size in self.connection.execute(SINCE, (self._last,)).fetchall():
             self.reports += 1
             self.size += size

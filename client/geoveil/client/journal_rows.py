@@ -30,7 +30,7 @@ def microseconds(when: datetime | None) -> int | None:
 
 
 def end_of(when: datetime | None) -> int:
-    """Return a time as it is stored; for none, one before all."""
+    """Return a time as it is stored; None comes before all times."""
     return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
 
 

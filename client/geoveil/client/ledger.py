@@ -29,7 +29,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """What one draw told the server: a report with noise of its own, or all that a reading made."""
+    """What one draw told the server: a report with its own noise, or all answers of a reading."""
 
     privacy: GeoPrivacy
     """What it costs."""
@@ -43,11 +43,11 @@ class SpendingHistory(Protocol):
     """The answers about one attribute that count against its limits."""
 
     def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
-        """Return what was ever drawn, for one campaign or for all."""
+        """Return the costs of all draws, for one campaign or for all."""
         ...
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
-        """Return what has told anything later than a time, or may yet; None: ever."""
+        """Return the draws that told something after a time, or still may; None: at any time."""
         ...
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
@@ -177,7 +177,7 @@ def total(spendings: Iterable[Spending]) -> Spent:
 
 
 def _sum(numbers: Sequence[Fraction]) -> Fraction:
-    """Return the sum; mostly there is one number, and to add it to 0 takes longer than the rest."""
+    """Return the sum. Most sums have one number, and adding it to 0 would take longest."""
     return numbers[0] if len(numbers) == 1 else sum(numbers, Fraction(0))
 
 
@@ -205,7 +205,7 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
 
 
 def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
-    """Return what counts against a limit: what was drawn, or in a window what was told."""
+    """Return the cost that counts against a limit: of all draws, or of those sent in a window."""
     if scope.length is None:
         return total(history.spendings(campaign_id=scope.campaign_id))
     tellings = history.tellings(after=scope.after)
@@ -215,7 +215,7 @@ def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
 def _frees(
     scope: _Scope, needed: Spent, leaving: Iterable[Telling], now: datetime
 ) -> datetime | None:
-    """Return when enough of a window has passed, None if never; reports that wait leave now."""
+    """Return when enough of a window has passed, None if never, as if waiting reports left now."""
     dated = [(telling.last or now, telling.privacy) for telling in leaving]
     for when, privacy in sorted(dated, key=itemgetter(0)):
         needed -= total([Spending(privacy=privacy)])
@@ -226,7 +226,7 @@ def _frees(
 
 
 def _shifted(when: datetime, by: timedelta) -> datetime | None:
-    """Return a time that much later; None if it is beyond the calendar."""
+    """Return a later time; None if it is beyond the calendar."""
     try:
         return when + by
     except OverflowError:

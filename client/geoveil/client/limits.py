@@ -1,4 +1,4 @@
-"""How much privacy an attribute may cost, as the app says it: limits, windows, epochs."""
+"""The app's limits on privacy costs: limits, windows, epochs."""
 
 import math
 from collections.abc import Iterable
@@ -184,7 +184,7 @@ def _check_length(length: object) -> None:
 
 
 def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
-    """Return a collection of objects of a kind; ParameterError if it is none."""
+    """Return a collection of objects of one type; ParameterError if it is not one."""
     all_items = tuple(items) if isinstance(items, Iterable) else ()
     if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in all_items):
         raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
@@ -192,7 +192,7 @@ def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
 
 
 def in_days(length: timedelta) -> str:
-    """Return how long something is, in days if it is at least one, for people: not longer."""
+    """Return a duration in days if it is at least one, for people, rounded down."""
     return f"{days_in(length)} days" if length >= timedelta(days=1) else str(length)
 
 

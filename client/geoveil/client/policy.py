@@ -1,4 +1,4 @@
-"""What the app permits, whatever a server asks for."""
+"""What the app permits, whatever a server requests."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -45,7 +45,7 @@ class CampaignCost:
 
         Raises:
             DecodeError: if it is no message.
-            ParameterError: if a question or the mechanism is of no kind.
+            ParameterError: if the kind of a question or of the mechanism is unknown.
             NotInstalled: if it is of a family that no package here provides.
         """
         message = pb.Campaign.FromString(campaign)
@@ -69,7 +69,7 @@ class CampaignCost:
 
 
 def _drawn(field: pb.Field) -> int:
-    """Return the microseconds, at most, that it takes to draw the answer to a field."""
+    """Return the most microseconds that drawing the answer to a field takes."""
     options = field.choice.options or field.ordinal.options or field.multiple.options
     return _OPTIONS + _OPTION * len(options) if options else _POINT
 
@@ -83,7 +83,7 @@ MOST_WORK = 10_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Policy(ReprByArguments):
-    """What may be asked of a person, for each attribute that the app answers about.
+    """The permitted questions and costs, for each attribute that the app answers about.
 
     The policy is the app's own, so that no server decides how much privacy a person has.
 
@@ -165,7 +165,7 @@ class Policy(ReprByArguments):
 
     @classmethod
     def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
-        """Return the permission of somebody who was shown a campaign: it, in all its periods.
+        """Return the policy of somebody who was shown a campaign: that one, in all its periods.
 
         An app's policy must not come from a server like this. `epoch` says how long one perturbed
         value answers it and others; None: the campaign's own. Answers of a form are always drawn
@@ -217,7 +217,7 @@ class Policy(ReprByArguments):
         has.
 
         Raises:
-            PolicyRefused: naming the campaign's wish and what is permitted.
+            PolicyRefused: naming what the campaign requests and what is permitted.
         """
         self._check_origin(campaign, signer)
         if isinstance(campaign, FormCampaign):
@@ -292,7 +292,7 @@ class Policy(ReprByArguments):
         return limit
 
     def check_cost(self, campaign_id: str, cost: CampaignCost) -> None:
-        """Raise PolicyRefused if a campaign costs the device too much, before it is made."""
+        """Raise PolicyRefused if a campaign costs the device too much work, before it is built."""
         for aspect, needed, most in (
             ("number of questions", cost.queries, self.most_queries),
             ("work in microseconds", cost.work, self.most_work),
@@ -357,7 +357,7 @@ def _kinds(form: FormCampaign) -> dict[str, ValueKind]:
 
 
 def _open(form: FormCampaign) -> dict[str, Choice]:
-    """Return what the fields are that are sent as they are."""
+    """Return the fields that are sent without noise."""
     kinds = _kinds(form).items()
     return {
         name: kind

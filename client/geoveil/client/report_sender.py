@@ -1,4 +1,4 @@
-"""What a client does over the network, as steps: fetch campaigns, deliver reports.
+"""The client's work over the network, as steps: fetch campaigns, deliver reports.
 
 Reports wait in the journal until the server has answered; it counts an id once, so sending twice
 does no harm. Every report has a request of its own: two in one would show that they are one
@@ -51,7 +51,7 @@ FAILED_WAIT_S = 30.0
 
 
 class Local(NamedTuple):
-    """The step that returns work(), which computes or uses the disk."""
+    """Runs work(), which computes or uses the disk."""
 
     work: Callable[[], Any]
     slow: bool
@@ -82,7 +82,7 @@ LONGEST_PAUSE_S = 5.0
 
 
 class Deadline:
-    """How much time is left, of so many seconds from now, for all tries together."""
+    """The time left for all attempts together."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -148,14 +148,14 @@ _OF_SERVER = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNAUTH
 
 
 def concerns(error: ClientError, campaign_id: str) -> str:
-    """Return the key of what an error with a campaign puts off."""
+    """Return the key that an error with a campaign delays."""
     of_server = isinstance(error, TransportError) and error.code in _OF_SERVER
     return SERVER if of_server else campaign_id
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Remembers what is put off, and until when."""
+    """Remembers what is delayed, and until when."""
 
     clock: Callable[[], float]
     """Seconds, never set back."""
@@ -171,7 +171,7 @@ class Backoff:
     _pauses: dict[str, Iterator[float]] = field(default_factory=dict)
 
     def failed(self, key: str, error: ClientError) -> bool:
-        """Put a key off; return whether this is its first failure after a success."""
+        """Delay a key; return whether this is its first failure after a success."""
         first = key not in self._pauses
         upcoming = self._pauses.setdefault(key, pauses(self.jitter, self.first_s, self.longest_s))
         wait_s = next(upcoming)
@@ -194,12 +194,12 @@ class Backoff:
         return until <= self.clock()
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all but some keys, and the server: nothing waits for the others any more."""
+        """Forget all keys but these and the server: nothing waits for the others any more."""
         for key in self._pauses.keys() - keys - {SERVER}:
             del self._pauses[key], self._until[key]
 
     def next_s(self) -> float | None:
-        """Return the seconds until something may be tried again; None if nothing is put off."""
+        """Return the seconds until something may be tried again; None if nothing is delayed."""
         # While the server is put off, it does not matter that a campaign no longer is.
         keys = self._until.keys() - {SERVER} if self.ready(SERVER) else {SERVER}
         if not keys:  # a pause of the server that is over is no reason to give up
@@ -208,13 +208,13 @@ class Backoff:
 
 
 def described(error: Exception) -> str:
-    """Return what may be logged of an error: of a foreign one, only its kind."""
+    """Return the loggable text of an error: of a foreign one, only its type."""
     return str(error) if isinstance(error, ClientError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushResult:
-    """What became of the reports that were waiting."""
+    """The outcome of the reports that were waiting."""
 
     acknowledged: int
     """Counted now, or found to have been counted before."""
@@ -263,7 +263,7 @@ class ReportSender:
         return campaign
 
     def flush(self, deadline: Deadline) -> Steps[FlushResult]:
-        """Send what waits until nothing is left that another try could help, or time is up."""
+        """Send what waits until no attempt can help, or time is up."""
         acknowledged = rejected = 0
         # Its own: who flushes asks to try now, and more often than the background does.
         backoff = Backoff(
@@ -282,7 +282,7 @@ class ReportSender:
             yield Pause(min(wait_s, _LOOK_S))
 
     def work(self) -> Steps[float | None]:
-        """Do the background's work; return the seconds to its next turn, None if nothing waits."""
+        """Do the background's work; return the seconds to the next turn, None if nothing waits."""
         if not self._backoff.ready(SERVER):
             # Not even a look at what waits: an app that contributes all the while wakes us often.
             return self._backoff.next_s()
@@ -304,7 +304,7 @@ class ReportSender:
         return again_s if look_s is None else min(again_s, look_s)
 
     def _to_departure_s(self, later: Collection[datetime]) -> float | None:
-        """Return the seconds, by the clock as it is now, until the first of them; None of none."""
+        """Return the seconds from now until the first of them; None if there is none."""
         if not later:
             return None
         return max((min(later) - self._timing.now()).total_seconds(), 0.0)
@@ -393,7 +393,7 @@ class ReportSender:
         return accepted.campaign
 
     def _failed(self, error: ClientError, campaign_id: str, backoff: Backoff) -> str:
-        """Put off what an error concerns, and return its key."""
+        """Delay what an error concerns, and return its key."""
         key = concerns(error, campaign_id)
         if self._backoff.failed(key, error):
             _LOG.warning("campaign %r: %s", campaign_id, error)

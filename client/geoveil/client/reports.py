@@ -1,4 +1,4 @@
-"""Reports: how one is made of a private value, without any I/O, sent, and what became of it."""
+"""How a report is made from a private value, without any I/O."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from geoveil.proto.v1 import report_pb2
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCampaign:
-    """A campaign that was understood and is permitted; `ReportBuilder.accept` makes it."""
+    """A campaign that is sound and permitted; `ReportBuilder.accept` makes it."""
 
     campaign: Campaign
     digest: bytes
@@ -86,7 +86,7 @@ class AcceptedCampaign:
 
     @property
     def space(self) -> str:
-        """What the coordinates of its readings are, and whose they are if not all campaigns'."""
+        """The coordinates of its readings, and their campaign if they are not shared."""
         kind, scale = repr(kind_of(self.asks)), self.asks.attribute.scale
         if scale is not None:
             kind = f"{kind} on {scale}"
@@ -98,7 +98,7 @@ class AcceptedCampaign:
     def before(
         self, latest: Reading | None, readings: Iterable[Reading], now: datetime
     ) -> Reading | None:
-        """Return the reading that an answer goes on from, beside the latest; None: it need not.
+        """Return the earlier reading that an answer extrapolates from; None if it needs none.
 
         It lies at least as long before the latest as that lies before now [MATH §13]. Latest None:
         that reading is made now.
@@ -178,8 +178,8 @@ class ReportBuilder:
 
         Raises:
             PolicyRefused: if the policy does not permit the campaign; the value was not looked at.
-            PrivateValueError: if the value, or an answer of a form, is not of the campaign's kind,
-                or outside the policy's range.
+            PrivateValueError: if the value, or an answer of a form, has the wrong kind or is
+                outside the policy's range.
         """
         campaign, limits = accepted.campaign, accepted.limits
         if accepted.policy is not self.policy:
@@ -365,7 +365,7 @@ class ReportBuilder:
 
 
 def _prepared(form: FormCampaign, limits: Sequence[Limit], answers: Any) -> Sequence[Any]:
-    """Return the answers to a form as it is drawn from, if none is out of the policy's ranges."""
+    """Return the answers to a form in its coordinates, if all are within the policy's ranges."""
     prepared = form.prepare(answers)
     of = {charge.attribute: limit for charge, limit in zip(form.charges, limits, strict=True)}
     for answered in form.applying(answers):
@@ -380,7 +380,7 @@ def _serves(reading: Reading, campaign: AttributeCampaign) -> bool:
 
 
 def _reader(campaign: AttributeCampaign, privacy: GeoPrivacy) -> PlanarLaplace:
-    """Return what perturbs a value once an epoch, in the coordinates of a campaign's points."""
+    """Return the mechanism that perturbs a value once an epoch, in a campaign's coordinates."""
     plane = campaign.attribute.coordinates
     return PlanarLaplace(
         privacy if plane is None else plane.privacy(privacy), dimension=campaign.dimension

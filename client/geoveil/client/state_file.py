@@ -1,9 +1,9 @@
 """The SQLite file of a state directory: made whole or not at all, private, shared, safe to fork.
 
-A process holds at most one connection, under a lock, and none while it forks: SQLite's memory of an
-open file is wrong in a child. A commit survives the death of the process at once, and that of the
-machine after `sync`. Each new connection checks the whole file: its structure, every row, and that
-no commit is missing (see `Mark`). A damaged file, or one older than its mark, is not used at all.
+A process holds at most one connection, under a lock, and none while it forks: a child must not use
+its parent's SQLite. A commit survives the death of the process at once, and that of the machine
+after `sync`. Each new connection checks the whole file: its structure, every row, and that no
+commit is missing (see `Mark`). A damaged file, or one older than its mark, is not used at all.
 """
 
 import os
@@ -58,7 +58,7 @@ class Mark:
         return int(commits) if boot == _boot() else self._flushed
 
     def note(self, commits: int, *, flushed: bool = False) -> None:
-        """Note how many commits the file has, flushed to disk or not; OSError if that fails."""
+        """Record how many commits the file has, flushed to disk or not; OSError if that fails."""
         if flushed:
             self._flushed = commits
         text = f"{commits} {self._flushed} {_boot()}"
@@ -76,7 +76,7 @@ def _checksum(text: str) -> str:
 
 @cache
 def _boot() -> str:
-    """Return the name of this run of the machine; "none", equal to no other, if it has none."""
+    """Return the id of this boot of the machine; "none" if unknown."""
     try:
         return _BOOT.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -90,7 +90,7 @@ class _Translated:
         self._place = place
 
     def __enter__(self) -> None:
-        """Nothing: contextlib's way would take longer than most of the blocks."""
+        """Do nothing. A contextlib manager would take longer than most blocks."""
 
     def __exit__(
         self,
@@ -105,7 +105,7 @@ class _Translated:
 
 
 class StateFile:
-    """One SQLite file, shared by all that use its directory.
+    """One SQLite file, shared by all users of its directory.
 
     Args:
         state_dir: made with mode 0700 if it is missing; else only its owner may have access. On a
@@ -164,7 +164,7 @@ class StateFile:
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
-        """Use the connection: a block sees one state and is kept whole or not; one block writes."""
+        """Open a transaction: a block sees one state, and one block writes at a time."""
         with self._lock, self._translated:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -184,7 +184,7 @@ class StateFile:
                     self._mark.note(self._commits)
 
     def sync(self) -> None:
-        """Return when all that was committed before survives the death of the machine."""
+        """Wait until everything committed before survives a power failure."""
         if self._path is None:
             return
         log = f"{self._name}-wal"
@@ -382,7 +382,7 @@ def _sync(path: str | Path) -> None:
 
 
 def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int:
-    """Return how many commits were ever made; 0 if damage has left no number."""
+    """Return how many commits were ever made; 0 if damage has destroyed the number."""
     rows = connection.execute(statement).fetchall()
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 

@@ -56,7 +56,7 @@ _GrpcT = TypeVar("_GrpcT", bound=GrpcTransport | GrpcAioTransport)
 
 
 class _Blocking:
-    """Carries out steps with blocking calls. It has no client, so a forgotten client can end."""
+    """Carries out steps with blocking calls. It holds no client, so that unused ones can end."""
 
     def __init__(
         self, transport: Transport, barrier: ForkBarrier, pause: Callable[[float], None]
@@ -97,7 +97,7 @@ class _Blocking:
 
 
 class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
-    """What the blocking client and that for asyncio are made of; `Client` has the arguments."""
+    """The common part of the blocking and the asyncio client; `Client` documents the arguments."""
 
     _kind: type[_GrpcT]
 
@@ -142,10 +142,10 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
 
     @abstractmethod
     def _renew(self) -> None:
-        """Make what belongs to one process."""
+        """Make the parts that belong to one process."""
 
     def _forked(self) -> None:
-        """Go on in a child: all but the journal is the parent's."""
+        """Continue in a forked child: all but the journal is the parent's."""
         self._renew()
         if self._own is not None:
             self._own.forget()
@@ -338,7 +338,7 @@ def _in_background(
     *,
     called: threading.Event | None,
 ) -> None:
-    """Body of the thread. It holds no client, so that one that is forgotten can end."""
+    """Body of the thread. It holds no client, so that an unused one can be collected."""
     if called is not None and not is_loaded():
         _until_quiet(called, stop)
     wait_s: float | None = 0.0

@@ -208,7 +208,7 @@ class _HeldCampaign:
         self._admission = Admission(self.campaign)
 
     def state(self, now: datetime | None) -> State:
-        """Return the state at a time; None for one at which every campaign not closed is open."""
+        """Return the state at a time; None: every campaign that is not closed is open."""
         return self.campaign.state(self.campaign.opens if now is None else now, closed=self.closed)
 
     def takes(self, now: datetime | None) -> bool:
@@ -218,11 +218,11 @@ class _HeldCampaign:
         return self.campaign.opens - now <= _CLOCK_SKEW and now - self.campaign.closes < _CLOCK_SKEW
 
     def begun(self, period: int, now: datetime | None) -> bool:
-        """Return whether a period has begun; None for a time at which all have."""
+        """Return whether a period has begun; None: a time at which all have."""
         return now is None or period <= self.campaign.period_at(now + _CLOCK_SKEW)
 
     def counted(self, report: report_pb2.Report) -> report_pb2.Report:
-        """Return a sound report with its answers as they count."""
+        """Return a sound report with its answers clipped to the ranges."""
         counted = report_pb2.Report()
         counted.CopyFrom(report)
         for answer in counted.answers:
@@ -230,7 +230,7 @@ class _HeldCampaign:
         return counted
 
     def admit(self, report: report_pb2.Report, now: datetime | None) -> report_pb2.ReportResult:
-        """Count a report, unless there is a reason not to."""
+        """Count a report, or return why not."""
         fault = self._admission.fault(
             report.report_id, _answers(report), report.period, report.token
         )

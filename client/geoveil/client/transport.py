@@ -1,4 +1,4 @@
-"""How requests reach a server: two small interfaces, and gRPC, loaded at the first call.
+"""How requests reach a server: two interfaces, and gRPC, which is loaded at the first call.
 
 gRPC may crash a child that is forked in the middle of a request, and a child would wait for ever
 for a module that another thread was loading, or for gRPC's lock during its shutdown (up to a third
@@ -72,7 +72,7 @@ _used = False
 
 
 class ForkBarrier:
-    """Counts the requests under way, and can be shut until there are none. Shared by threads.
+    """Counts the requests under way, and can wait until there are none. Shared by threads.
 
     `hurry` ends the requests under way, if that is possible.
     """
@@ -118,7 +118,7 @@ class ForkBarrier:
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Begin anew, in a child: the requests and the waiting threads are its parent's."""
+        """Start anew in a child: the requests and waiting threads are its parent's."""
         self._changed = threading.Condition()
         self._inside = 0
         self._shut = 0
@@ -144,7 +144,7 @@ def follow_forks(client: _Client, barrier: ForkBarrier, go_on: Callable[[_Client
 
 @cache
 def _register() -> None:
-    """Register what forks do to clients; last, so that it comes before what their parts do."""
+    """Register the fork hooks of clients last, so that they run before those of their parts."""
     os.register_at_fork(before=_shut_all, after_in_parent=_open_all, after_in_child=_renew_all)
 
 
@@ -165,26 +165,26 @@ def _renew_all() -> None:
 
 
 def is_loaded() -> bool:
-    """Return whether `loaded` costs nothing: it takes a tenth of a second of all threads."""
+    """Return whether gRPC is loaded: loading it stops all threads for a tenth of a second."""
     return _STUBS in sys.modules
 
 
 def loaded() -> ModuleType:
-    """Return grpc, which is loaded here for the first time."""
+    """Return grpc, loading it at the first call."""
     with _LOADING:
         import_module(_STUBS)  # what the transports use
         return import_module("grpc")
 
 
 def hold() -> object:
-    """Return a user of gRPC: it is not shut down until that is forgotten. Cheap, no thread."""
+    """Return an object that keeps gRPC running while it is referenced. Cheap, without a thread."""
     global _used
     _used = True
     return loaded().local_server_credentials()
 
 
 def leak_on_fork(of_parent: object) -> None:
-    """Keep what the parent of this process made, if anything, as long as this process lives."""
+    """Keep the parent's gRPC objects, if any, as long as this process lives."""
     if of_parent is not None:
         _of_parents.append(of_parent)
 
@@ -354,7 +354,7 @@ class GrpcAioTransport(_Grpc, AsyncTransport):
         ended = asyncio.Event()
 
         def wake(_: object) -> None:
-            """Runs on a thread of gRPC's."""
+            """Runs on one of gRPC's threads."""
             with suppress(RuntimeError):  # the loop was closed in the meantime
                 loop.call_soon_threadsafe(ended.set)
 

@@ -1,4 +1,4 @@
-"""What a value is, stated by the app's policy; a campaign that takes it for another is refused.
+"""The kinds of values, stated by the app's policy; a campaign of another kind is refused.
 
 A server that could choose might read metres on a shop floor as degrees on the Earth, distances a
 hundred thousand times as long, and the privacy promised per metre would hide next to nothing.
@@ -187,7 +187,7 @@ class Choice(ReprByArguments):
         return [option for option in self.options if option in offered] == list(offered)
 
     def check(self, attribute: Attribute, value: Any) -> None:
-        """Refuse nothing: the field itself refuses what is none of its options."""
+        """Refuse nothing: the field itself refuses other options."""
 
     def __str__(self) -> str:
         if self.options is None:
@@ -233,7 +233,7 @@ ValueKind: TypeAlias = Number | Point | Place | Choice
 
 
 def kind_of(asked: AttributeCampaign | PointField | CategoryField) -> ValueKind:
-    """Return what a campaign, or a field of a form, takes a value for."""
+    """Return the kind of value that a campaign, or a field of a form, expects."""
     if isinstance(asked, CategoryField):
         ordered = Ordinal if isinstance(asked, OrdinalField) else Choice
         return (Multiple if isinstance(asked, MultipleField) else ordered)(asked.options)
