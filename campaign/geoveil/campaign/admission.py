@@ -1,4 +1,4 @@
-"""What a report to a campaign must look like, apart from when it comes and whether it is new."""
+"""Checks of a report against its campaign, apart from its time and whether it is new."""
 
 from __future__ import annotations
 
@@ -80,11 +80,10 @@ class Admission:
         period: int,
         token: bytes = b"",
     ) -> Fault | None:
-        """Return why a report can never be counted, or None if nothing is wrong with it.
+        """Return why a report can never be counted, or None if it is sound.
 
         Answers are pairs of a query_index and an integer on the campaign's grid; the period counts
-        from 0, and whether it has begun is for the clock to say. The token is of a
-        campaign that asks for one.
+        from 0, and may not have begun. `token` matters only for campaigns that ask for tokens.
         """
         if len(report_id) != REPORT_ID_BYTES:
             return _fault(

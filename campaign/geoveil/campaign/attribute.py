@@ -58,7 +58,7 @@ class Attribute:
 
     @property
     def value_unit(self) -> str:
-        """The unit of what participants hold: "dollar" where distances are in "log dollar"."""
+        """The unit of participants' values: "dollar" where distances are in "log dollar"."""
         return self.unit if self.scale is None else self.unit.removeprefix(LOG)
 
     @property
@@ -70,7 +70,7 @@ class Attribute:
         """Return one participant's value in the `dimension` coordinates of the queries.
 
         Raises:
-            PrivateValueError: if it is no finite number (or numbers) of the attribute's kind.
+            PrivateValueError: if it is not a finite number (or numbers) of the attribute's kind.
         """
         expected = "a longitude and a latitude, in degrees"
         if self.coordinates is None:

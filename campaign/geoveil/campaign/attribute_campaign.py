@@ -1,4 +1,4 @@
-"""Campaigns about one attribute: what those about questions and those about points share."""
+"""Campaigns about one attribute: the common part of statistic and value campaigns."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ class AttributeCampaign(Campaign):
     @property
     @abstractmethod
     def answer_privacy(self) -> GeoPrivacy:
-        """What one answer, or one point, spends, in true distances."""
+        """The guarantee that one answer, or one point, spends, in true distances."""
 
     @lazy
     @abstractmethod
     def report_privacy(self) -> GeoPrivacy:
-        """What one report spends, all its answers together, in true distances."""
+        """The guarantee that one report spends, all its answers together, in true distances."""
 
     @property
     def clamped(self) -> bool:
-        """Whether values count as the nearest in the attribute's range, from `least` to `most`."""
+        """Whether values are clamped to the attribute's range, from `least` to `most`."""
         return False
 
     @lazy
@@ -77,13 +77,13 @@ class AttributeCampaign(Campaign):
     @lazy
     @abstractmethod
     def point_mechanism(self) -> PlanarLaplace:
-        """What perturbs a point, in the coordinates of queries, at the rate of one answer."""
+        """The mechanism that perturbs a point, in queries' coordinates, at one answer's rate."""
 
     @abstractmethod
     def answers_from(
         self, point: Sequence[int], columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return one report's integers, of a released or coarsened point, for `draw_columns`."""
+        """Return one report's integers, from a released or coarsened point, for `draw_columns`."""
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:
@@ -94,17 +94,17 @@ class AttributeCampaign(Campaign):
         return 1 if self.readings is None else max(self.readings.cohorts, 1)
 
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
-        """Return the columns that one report has values of, in its order."""
+        """Return the columns that one report has values for, in its order."""
         return range(self.columns) if self.answers_all else (source.below(self.columns),)
 
     @abstractmethod
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return one report's integers, of a point (1,) or (1, k), for `draw_columns`."""
+        """Return one report's integers, from a point (1,) or (1, k), for `draw_columns`."""
 
     def most_from_one(self, column: int) -> float:
-        """Return how far a column's sum moves at most, or inf, when one report changes."""
+        """Return the most, or inf, by which one report can change a column's sum."""
         low, high = self.ranges[column]
         if (low, high) == (INT64_MIN, INT64_MAX):
             return math.inf
@@ -114,7 +114,7 @@ class AttributeCampaign(Campaign):
     def limits(self) -> tuple[Limits, ...]:
         """Bounds of reports in each column, and of their mean over any people, in its unit.
 
-        Reports with unbounded noise have no limits, though only some of them count.
+        Reports with unbounded noise have no limits, although only those within the range count.
         """
         step = ldexp(1.0, self.grid_exponent)
         of_questions = []
@@ -132,7 +132,7 @@ class AttributeCampaign(Campaign):
 
     @property
     def _moments(self) -> Sequence[FindsMoments]:
-        """What finds the moments of a report in each column."""
+        """The functions that give a report's moments in each column."""
         return (UNLIMITED.moments,) * self.columns
 
     @lazy
@@ -143,11 +143,11 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def total_privacy(self) -> GeoPrivacy:
-        """What a participant spends who reports in every period."""
+        """The guarantee that a participant spends who reports in every period."""
         return self.privacy_of(self.periods)
 
     def privacy_of(self, periods: int) -> GeoPrivacy:
-        """Return what a participant spends at most who reports in so many periods on end."""
+        """Return the most that a participant spends who reports in this many periods in a row."""
         if self.readings is not None and self.period is not None:
             periods = min(periods, self.readings.most(periods * self.period))
         return self.report_privacy.repeated(periods)
@@ -163,7 +163,7 @@ class AttributeCampaign(Campaign):
 
     @property
     def _plane_privacy(self) -> GeoPrivacy:
-        """What one answer spends, in the coordinates of queries."""
+        """The guarantee that one answer spends, in queries' coordinates."""
         privacy = self.answer_privacy
         if self.attribute.coordinates is not None:
             privacy = self.attribute.coordinates.privacy(privacy)
@@ -171,15 +171,15 @@ class AttributeCampaign(Campaign):
 
     @abstractmethod
     def _finest_exponent(self) -> int:
-        """Return the exponent of the finest grid that a mechanism asks for."""
+        """Return the exponent of the finest grid that a mechanism needs."""
 
     @abstractmethod
     def _build_mechanisms(self) -> None:
-        """Build what perturbs, on the campaign's grid; refuse what has no proof."""
+        """Build the mechanisms on the campaign's grid; refuse those without a proof."""
 
     @abstractmethod
     def _check_mechanism(self) -> None:
-        """Refuse a mechanism, and what goes with it, that is not of this kind of campaign."""
+        """Refuse a mechanism, or its companions, that do not belong to this kind of campaign."""
 
     def _check_content(self) -> None:
         self._check_mechanism()
@@ -242,7 +242,7 @@ class AttributeCampaign(Campaign):
 
 
 def require_attribute(campaign: Campaign) -> AttributeCampaign:
-    """Return a campaign that is about one attribute; UnsupportedError if it is a form."""
+    """Return the campaign if it is about one attribute; UnsupportedError if it is a form."""
     if not isinstance(campaign, AttributeCampaign):
         raise UnsupportedError(
             f"{campaign.campaign_id!r} is a form of several fields, whose reports are exported"

@@ -1,7 +1,7 @@
-"""Campaigns to bytes and back. Bytes become a `Campaign` through its own constructor, no other way.
+"""Campaigns to bytes and back. Bytes become a `Campaign` only through its own constructor.
 
 The digest of a campaign is SHA-256 over its bytes as published. They must be exactly what this
-codec writes: a field it does not know could change what a report means, so it is refused.
+codec writes: an unknown field could change what a report means, so it is refused.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -59,7 +59,7 @@ _ALLOCATIONS = MappingProxyType(
 
 
 def digest(campaign: bytes) -> bytes:
-    """Return the 32 bytes that name a campaign's exact content."""
+    """Return the 32-byte digest of a campaign's exact content."""
     return sha256(campaign).digest()
 
 
@@ -68,7 +68,7 @@ def encode(campaign: Campaign) -> bytes:
 
     Raises:
         ParameterError: if they are too many.
-        UnsupportedError: if a query or the mechanism is of a kind that no campaign carries.
+        UnsupportedError: if no campaign can carry a query or the mechanism.
     """
     message = pb.Campaign(
         campaign_id=campaign.campaign_id,
@@ -119,7 +119,7 @@ def _require_size(size: int) -> None:
 
 
 def open_envelope(published: bytes) -> pb.CampaignEnvelope:
-    """Return the envelope in untrusted bytes; whether its campaign is sound is for `decode` to say.
+    """Return the envelope in untrusted bytes; `decode` checks its campaign.
 
     Raises:
         ParameterError: if they hold none, or are too many for a campaign and its signature.
@@ -139,7 +139,7 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
 
 
 def _require_known(name: str, message: Message, data: bytes) -> None:
-    """Refuse bytes that hold more than a message knows, or are not how it is written."""
+    """Refuse bytes with unknown fields, or not in canonical form."""
     canonical = type(message)()
     canonical.CopyFrom(message)
     canonical.DiscardUnknownFields()
@@ -156,11 +156,11 @@ def _require_same(name: str, written: bytes, data: bytes) -> None:
 
 @lru_cache(maxsize=128)
 def decode(campaign: bytes) -> Campaign:
-    """Return the campaign that bytes describe; the same object for the same bytes.
+    """Return the campaign in some bytes; the same object for the same bytes.
 
     Raises:
         ParameterError: if the bytes are no campaign, or a field is out of range.
-        UnsupportedError: if they say something that this version does not know.
+        UnsupportedError: if they need a newer version.
     """
     _require_size(len(campaign))
     try:
@@ -217,7 +217,7 @@ def _read_attribute_campaign(message: pb.Campaign, common: dict[str, Any]) -> At
 
 
 def decode_attribute_campaign(campaign: bytes) -> AttributeCampaign:
-    """Return the campaign about one attribute that bytes describe; errors as `decode`.
+    """Return the campaign about one attribute in some bytes; errors as `decode`.
 
     Raises:
         UnsupportedError: if it is a form.
@@ -233,10 +233,9 @@ def make_campaign(
     cap: Cap | None = None,
     **common: Any,
 ) -> AttributeCampaign:
-    """Return the campaign of the kind that its mechanism belongs to.
+    """Return a campaign of the kind that the mechanism belongs to.
 
-    A mechanism for points goes without questions and cap; `common` has `AttributeCampaign`'s
-    fields.
+    A mechanism for points takes no questions and no cap; `common` has `AttributeCampaign`'s fields.
 
     Raises:
         ParameterError: if an argument is out of range, or questions go with perturbed points.

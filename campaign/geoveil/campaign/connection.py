@@ -1,4 +1,4 @@
-"""How devices and analysts reach a server: TLS, the channel, and what a failed call says.
+"""How devices and analysts reach a server: TLS, channels, and errors of failed calls.
 
 Nothing here loads gRPC before a channel is opened.
 """
@@ -32,7 +32,7 @@ _NO_PROXY = (
 
 
 class TLSRequiredError(GeoVeilError, ValueError):
-    """Without TLS, anybody on the way could read what is sent and replace what is answered."""
+    """Without TLS, anybody on the way could read requests and replace answers."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
@@ -105,7 +105,7 @@ _PEM = ("root_certificates", "certificate_chain", "private_key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
-    """How to know that a server is the right one, and how the server knows this app.
+    """How the app authenticates the server, and how the server authenticates this app.
 
     Raises:
         ParameterError: if a field is not of its kind, the chain or its key is missing, or anything
@@ -192,7 +192,7 @@ def is_local(target: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from its own machine only."""
+    """Return whether an address can be reached only from its own machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -217,7 +217,7 @@ def open_channel(
 ) -> "grpc.Channel":
     """Return a gRPC channel straight to a server, never through a proxy of the environment.
 
-    A proxy would see, or could change, what travels in the clear; name one as the target to use it.
+    A proxy could read or change plaintext; to use one, name it as the target.
 
     Args:
         target: a gRPC address, for example "collector.example:443".
@@ -244,7 +244,7 @@ def open_channel(
 def open_async_channel(
     target: str, tls: TLS | None = None, options: Sequence[tuple[str, int | str]] = ()
 ) -> "grpc.aio.Channel":
-    """Return what `open_channel` does, for asyncio."""
+    """Return a channel as `open_channel` does, for asyncio."""
     import grpc.aio
 
     credentials, arguments = _secured(target, tls, options)
@@ -275,7 +275,7 @@ _Failure = TypeVar("_Failure", bound=CallError)
 
 
 def failed(call: Any, kind: type[_Failure]) -> _Failure:
-    """Return the error, of a class, for a gRPC call that ended with a status other than OK."""
+    """Return an error of some class for a gRPC call that failed."""
     metadata = call.trailing_metadata() or ()
     code, detail = call.code().name, call.details() or ""
     # Errors of a geoveil server come with details.

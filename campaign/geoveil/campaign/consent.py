@@ -1,4 +1,4 @@
-"""What a campaign's reports tell about somebody, as sentences for the person: before and after.
+"""What a campaign's reports tell about a participant, in sentences for that person.
 
 Every number is computed from the campaign's own mechanism, and rounded so that no risk is
 understated (`geoveil.campaign.saying`). `client/typescript/src/consent.ts` makes the same
@@ -78,12 +78,12 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
 
 
 def of_any_two(campaign: AttributeCampaign) -> str:
-    """Return what one report of a campaign promises of values far apart, in short."""
+    """Return in short what a campaign promises for values far apart."""
     return of_far_values(campaign.largest_epsilon)
 
 
 def _however_far(nats: float, delta: float, subject: str, yours: str) -> str:
-    """Return what is promised of values at any distance, as a sentence."""
+    """Return the promise for values at any distance, as a sentence."""
     odds = to_one(nats)
     if odds is None:
         return f"{_does(subject)} not hide which of two very different values you have."
@@ -105,7 +105,7 @@ def _slack(delta: float) -> str:
 
 
 def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
-    """Return between which values all are told apart, as a sentence; None where all are.
+    """Return the range within which values are told apart, as a sentence; None if unlimited.
 
     `read`: whether one reading of the app's policy, which is not clamped, answers the campaign.
     """
@@ -124,7 +124,7 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
 
 
 def away(privacy: GeoPrivacy, apart: float) -> str:
-    """Return how another value differs: by a distance, or by a factor."""
+    """Return in words how another value differs: by a distance, or by a factor."""
     if privacy.value_unit is None:
         return f"{digits(apart)} {privacy.unit} away"
     factor = ratio(apart)
@@ -132,7 +132,7 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
 
 
 def who_learns(campaign: Campaign) -> list[str]:
-    """Return who learns of whoever takes part, beside what a report tells; empty: the server alone.
+    """Return who learns that somebody takes part, as sentences; none if only the server does.
 
     Example:
         >>> from types import SimpleNamespace
@@ -161,7 +161,7 @@ def who_learns(campaign: Campaign) -> list[str]:
 
 
 def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:
-    """Return what reports to a campaign tell about anybody, as sentences.
+    """Return what reports to a campaign tell about any participant, as sentences.
 
     `reading` is the price of one reading under the app's own policy; None: the campaign's only.
 
@@ -230,7 +230,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
 
 
 def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = False) -> list[str]:
-    """Return what a report tells about one person, as sentences for nobody else.
+    """Return what a report tells about one person, as sentences for that person alone.
 
     They hold the private value, as `Client.contribute` takes it: keep them out of logs and files.
     `read` says whether one reading of the app's policy answers the campaign.
@@ -354,7 +354,7 @@ def _(query: Range, label: str, inside: bool, attribute: Attribute) -> str:
 
 
 def _value(attribute: Attribute, coordinate: float) -> str:
-    """Return what is held where a coordinate is, in its own unit."""
+    """Return a coordinate as a participant's value, in its own unit."""
     return digits(coordinate) if attribute.scale is None else on_scale(coordinate)
 
 
@@ -375,7 +375,7 @@ def _(query: Range) -> tuple[float, ...]:
 
 
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
-    """Return how well near values are told apart, `most` being the ε between any two values."""
+    """Return how well near values are told apart; `most` is ε between any two values."""
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
     pair = f"your {attribute.name} from one {away(privacy, apart)}"

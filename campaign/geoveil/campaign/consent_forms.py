@@ -1,4 +1,4 @@
-"""What a form's report tells about somebody, as sentences for the person: before they answer."""
+"""What a form's report tells about a participant, in sentences to read before answering."""
 
 from geoveil.campaign.consent import likelihood
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
@@ -13,7 +13,7 @@ _TOGETHER = (
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
-    """Return what a field costs, in short."""
+    """Return the cost of a field, in short."""
     for name, privacy, any_two in form.charges:
         if name == field.name:
             return f"{name}: {privacy}{of_far_values(any_two)}"
@@ -21,7 +21,7 @@ def field_text(form: FormCampaign, field: Field) -> str:
 
 
 def what_a_form_tells(form: FormCampaign) -> list[str]:
-    """Return what the reports to a form tell about anybody, as sentences.
+    """Return what reports to a form tell about any participant, as sentences.
 
     Example:
         >>> from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What other packages add by entry points, imported on demand.
+"""Extensions by other packages through entry points, imported on demand.
 
 The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.questions`, `geoveil.stores`,
 `geoveil.priors` and `geoveil.commands`.
@@ -19,7 +19,8 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     """Return the installed entry points of a group by name; nothing is imported.
 
     Raises:
-        UnsupportedError: if two packages want one name, or one of `taken`, the library's own.
+        UnsupportedError: if two packages claim one name, or one claims a name in `taken`, the
+            library's own.
     """
     # Imported here: a device without foreign campaigns need not load it, nor the mail it builds on.
     from importlib.metadata import entry_points

@@ -36,7 +36,7 @@ _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: s
 
 
 def not_together(what: str) -> ParameterError:
-    """Return the error that something does not answer questions by one vector."""
+    """Return the error for a family that can't answer several questions by one vector."""
     others = "'partition', 'split' or 'repeat'"
     return ParameterError(
         "allocation",
@@ -57,7 +57,7 @@ class MechanismSpec(ABC):
 
     @property
     def profile(self) -> str:
-        """The profile of a band that is answered where nobody says which."""
+        """The default profile of a band."""
         return "smoothstep"
 
     def unserved(self, queries: Sequence[Query]) -> str | None:
@@ -77,10 +77,10 @@ class MechanismSpec(ABC):
     def build_together(
         self, queries: Sequence[Query], privacy: GeoPrivacy, step: float | None = None
     ) -> VectorSmoothMechanism:
-        """Return the mechanism for several queries of one dimension that spend privacy together.
+        """Return one mechanism for several queries of one dimension, which share the privacy cost.
 
         Raises:
-            ParameterError: if it answers queries one by one only, or a parameter is out of range.
+            ParameterError: if it answers only one query at a time, or a parameter is out of range.
         """
         raise not_together(repr(self))
 
@@ -97,7 +97,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A message of the protocol that is a family's own."""
+    """A family's own message of the protocol."""
 
     field: str
     """The field of the `kind` that holds it."""
@@ -107,7 +107,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A public query under a public guarantee: what a family is tried with."""
+    """A public query and guarantee to test a family with."""
 
     query: Query
     privacy: GeoPrivacy
@@ -116,13 +116,13 @@ class Example:
 
 
 def _any(query: Query) -> bool:
-    """Return that every query is served."""
+    """Accept every query."""
     return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What queries and mechanisms have in common."""
+    """The common part of query and mechanism families."""
 
     name: str
     """What campaigns and commands call it: lower-case letters, digits and "-"."""
@@ -140,11 +140,11 @@ class Family:
     """What the family is tried with and audited at; made when it is asked for."""
 
     def is_of(self, value: object) -> bool:
-        """Return whether a value is of this family: of its very class, unless `holds` says more."""
+        """Return whether a value belongs to this family: by its exact class, or by `holds`."""
         return type(value) is self.made if self.holds is None else self.holds(value)
 
     def encode(self, value: Any) -> dict[str, Any]:
-        """Return the field of a `kind` that a value is written as."""
+        """Return the field of `kind` that encodes a value."""
         if self.wire is not None:
             return {self.wire.field: self.wire.write(value)}
         return {_EXTENSION: pb.Extension(family=self.name, parameters=_written(value))}
@@ -189,7 +189,7 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryFamily(Family):
-    """All that is said of a family of queries."""
+    """A family of queries."""
 
     of_points: bool = False
     """Whether it is asked of perturbed points only, and not of devices."""
@@ -197,7 +197,7 @@ class QueryFamily(Family):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A row that the planner compares: a mechanism with the parameters that are tried."""
+    """A mechanism that the planner compares, with the parameters to try."""
 
     name: str
     options: tuple[Mapping[str, float], ...] = (MappingProxyType({}),)
@@ -207,7 +207,7 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismFamily(Family):
-    """All that is said of a family of mechanisms; it makes what a campaign declares."""
+    """A family of mechanisms; makes the mechanism that a campaign declares."""
 
     default: Any = None
     """What the bare name means; None if it needs parameters."""
@@ -217,13 +217,13 @@ class MechanismFamily(Family):
     """Returns what a message of its own adds to the time of an answer; None: nothing."""
 
     def drawn(self, mechanism: pb.Mechanism) -> int:
-        """Return the time to draw an answer, in microseconds, as `Work` tells it."""
+        """Return the time to draw an answer, in microseconds; see `Work`."""
         if self.wire is None or self.dearer is None:
             return self.work.drawn
         return self.work.drawn + self.dearer(getattr(mechanism, self.wire.field))
 
     def parse(self, text: str) -> Any:
-        """Return what 'name=value,name=value' declares, or the default for no text."""
+        """Return the mechanism that 'name=value,name=value' declares; no text means the default."""
         return self.default if not text and self.default is not None else super().parse(text)
 
 
@@ -247,7 +247,7 @@ class Registry(Generic[F]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names; nothing is imported for them."""
+        """All names; imports nothing."""
         return (*self.built_in, *added(self.group, frozenset(self.built_in)))
 
     def __getitem__(self, name: str) -> F:
@@ -255,7 +255,7 @@ class Registry(Generic[F]):
 
         Raises:
             NotInstalled: if there is none.
-            UnsupportedError: if the package that should provide it does not.
+            UnsupportedError: if its package does not provide it.
         """
         if (family := self.built_in.get(name) or self._loaded.get(name)) is not None:
             return family
@@ -272,13 +272,13 @@ class Registry(Generic[F]):
         return iter([self[name] for name in self.names])
 
     def is_built_in(self, value: object) -> bool:
-        """Return whether a value is of a family of the library's own."""
+        """Return whether a value belongs to one of the library's own families."""
         return type(value) in self._by_class or any(
             family.is_of(value) for family in self.built_in.values()
         )
 
     def of(self, value: object) -> F | None:
-        """Return the family that a value is of, if there is one."""
+        """Return the family that a value belongs to, or None."""
         if (match := self._by_class.get(type(value))) is not None:
             return match
         families = (*self.built_in.values(), *self._loaded.values())
@@ -288,7 +288,7 @@ class Registry(Generic[F]):
         return match
 
     def encode(self, value: object) -> dict[str, Any]:
-        """Return the field of a `kind` for a value; UnsupportedError if it is of no family."""
+        """Return the field of `kind` for a value; UnsupportedError if it belongs to no family."""
         family = self.of(value)
         if family is None:
             raise UnsupportedError(
@@ -337,7 +337,7 @@ class Registry(Generic[F]):
 
 
 def missing(family: Family) -> list[str]:
-    """Return what a family's record lacks, in sentences.
+    """Return what is missing in a family's record, in sentences.
 
     Each of its examples is written and read, and must build a mechanism with the stated guarantee.
     """

@@ -1,4 +1,4 @@
-"""What travels of an attribute and its guarantee, and of the fields of a form."""
+"""Wire forms of attributes, guarantees, and the fields of a form."""
 
 import math
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ CATEGORIES: Mapping[str, type[CategoryField]] = MappingProxyType(
 
 
 def kind_of_category(field: CategoryField) -> str:
-    """Return what the kind of a category is called."""
+    """Return the name of a kind of category."""
     return next(kind for kind, made in CATEGORIES.items() if type(field) is made)
 
 
 def encode_field(field: Field) -> pb.Field:
-    """Return a field as it travels."""
+    """Return a field in wire form."""
     message = pb.Field(
         attribute=encode_attribute(field.attribute),
         wordings=[
@@ -104,7 +104,7 @@ def _decode_field(message: pb.Field) -> Field:
 
 
 def encode_privacy(privacy: GeoPrivacy) -> pb.Privacy:
-    """Return a guarantee as it travels, without its unit."""
+    """Return a guarantee in wire form, without its unit."""
     reach = privacy.reach if privacy.reach < math.inf else None
     return pb.Privacy(epsilon=privacy.epsilon, per=privacy.per, delta=privacy.delta, reach=reach)
 
@@ -116,7 +116,7 @@ def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
 
 
 def encode_attribute(attribute: Attribute) -> pb.Attribute:
-    """Return an attribute as it travels."""
+    """Return an attribute in wire form."""
     message = pb.Attribute(
         name=attribute.name, unit=attribute.unit, least=attribute.least, most=attribute.most
     )

@@ -1,4 +1,4 @@
-"""The fields of a form: what one person answers, and how each answer is perturbed by itself.
+"""The fields of a form: one person's answers, each perturbed independently.
 
 A number or a place is perturbed in its metric; of options the metric is 0 or 1, of an ordered scale
 the number of steps. Categories may be open: sent as they are, at no ε and under no guarantee.
@@ -45,7 +45,7 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}|")
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """What people read of a field in one language."""
+    """The texts of a field in one language."""
 
     language: str = ""
     """A BCP 47 tag such as "de"; "" if none is stated."""
@@ -66,9 +66,10 @@ class Wording:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """To whom a field applies: those who gave one of some answers to an earlier field.
+    """A field applies to those who gave one of these answers to an earlier field.
 
-    The others send the answer for "does not apply": what a report holds tells no earlier answer.
+    The others send a perturbed "does not apply", so that the report does not reveal the earlier
+    answer.
     """
 
     field: str
@@ -135,31 +136,31 @@ class Field(ABC):
 
     @property
     def columns(self) -> int:
-        """How many integers of a report it takes."""
+        """The number of integers that it takes in a report."""
         return len(self.ranges)
 
     @lazy
     @abstractmethod
     def largest_epsilon(self) -> float:
-        """ε between any two answers; infinite where nothing is promised of some."""
+        """ε between any two answers; infinite where some have no guarantee."""
 
     @lazy
     @abstractmethod
     def epsilon_if_not_asked(self) -> float:
-        """ε at most between any answer and the one that stands for "does not apply"."""
+        """The largest ε between any answer and "does not apply"."""
 
     @abstractmethod
     def prepare(self, value: Any) -> Any:
-        """Return an answer as `release` takes it; raise `PrivateValueError` if it is none."""
+        """Return an answer in the form that `release` takes; PrivateValueError if it is invalid."""
 
     @property
     @abstractmethod
     def not_asked(self) -> Any:
-        """What `release` takes of those to whom the field does not apply."""
+        """The input to `release` for those to whom the field does not apply."""
 
     @abstractmethod
     def release(self, prepared: Any, source: RandomSource) -> Sequence[int]:
-        """Return what a report holds: one integer per column."""
+        """Return a report's integers, one per column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +245,7 @@ class PointField(Field):
         return self._release.release(prepared, source)
 
     def release_many(self, values: Array, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return what reports hold of many people whose values, (n, columns), somebody holds."""
+        """Return the reports of many people whose values, (n, columns), the caller holds."""
         plane, ends = self.attribute.coordinates, self._release.ends
         if plane is not None:
             return self.mechanism.release_many(plane.project(values), source)
@@ -356,7 +357,7 @@ class CategoryField(Field):
     @lazy
     @abstractmethod
     def mechanism(self) -> CategoryMechanism | None:
-        """What perturbs an answer; None: nothing, the field is open."""
+        """The mechanism that perturbs an answer; None: the field is open."""
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -373,10 +374,10 @@ class CategoryField(Field):
         return self.largest_epsilon
 
     def index(self, option: object) -> int:
-        """Return which option a name is of, from 0.
+        """Return the index of an option, from 0.
 
         Raises:
-            PrivateValueError: if it is none; the message does not say what was given.
+            PrivateValueError: if it is not an option; the message does not repeat it.
         """
         if isinstance(option, str) and option in self.options:
             return self.options.index(option)
@@ -392,7 +393,7 @@ class CategoryField(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceField(CategoryField):
-    """One of 2 to 10,000 options, of which any two are as far apart: also yes or no.
+    """One of 2 to 10,000 options, any two equally far apart; also yes or no.
 
     Up to 3e^ε + 2 options by randomised response, beyond by unary encoding.
 
@@ -422,7 +423,7 @@ class ChoiceField(CategoryField):
 
 @dataclass(frozen=True, kw_only=True)
 class OrdinalField(CategoryField):
-    """One of 2 to 100 ordered options, of which ε is between neighbours."""
+    """One of 2 to 100 ordered options; ε is between neighbours."""
 
     otherwise: str | None = None
     """The option that stands for "does not apply"; only of a field with a condition."""
@@ -451,7 +452,7 @@ class OrdinalField(CategoryField):
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleField(CategoryField):
-    """Any of 2 to 62 options, of which one more or less is 1 apart; none if not asked."""
+    """Any of 2 to 62 options; one more or less is a distance of 1. None if it does not apply."""
 
     most: int | None = None
     """The most options that a device lets a person tick; None: all."""

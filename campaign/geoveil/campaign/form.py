@@ -59,13 +59,13 @@ class FormCampaign(Campaign):
         raise ParameterError("field", name, "one of " + ", ".join(f.name for f in self.fields))
 
     def columns_of(self, name: str) -> slice:
-        """Return which columns of a report are of a field."""
+        """Return the columns of a report that belong to a field."""
         field = self.field(name)
         first = sum(before.columns for before in self.fields[: self.fields.index(field)])
         return slice(first, first + field.columns)
 
     def campaign_of(self, name: str) -> ValueCampaign:
-        """Return the campaign that asks for one number or place alone: its columns answer it.
+        """Return a campaign for one number or place alone, which its columns answer.
 
         Raises:
             ParameterError: if there is no such field, or it is of another kind.
@@ -104,7 +104,7 @@ class FormCampaign(Campaign):
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:
-        """What one report costs each attribute; open fields cost nothing that can be stated.
+        """The cost of one report for each attribute; an open field has no ε to state.
 
         Whether a field applies shows in the report: that is charged to the field that decides it.
         """
@@ -122,7 +122,7 @@ class FormCampaign(Campaign):
         return Charge(field.name, GeoPrivacy(epsilon, privacy.per, privacy.unit), any_two)
 
     def _followers(self, field: Field) -> list[Field]:
-        """Return the fields that may not apply, depending on a field or on what depends on it."""
+        """Return the fields that depend, directly or not, on a field."""
         names, followers = {field.name}, []
         for later in self.fields:
             if later.applies is not None and later.applies.field in names:
@@ -132,12 +132,12 @@ class FormCampaign(Campaign):
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε between any two forms; infinite where nothing is promised of some."""
+        """ε between any two forms; infinite where some have no guarantee."""
         each = [field.largest_epsilon for field in self.fields]
         return math.inf if math.inf in each else round_up(sum(map(Fraction, each), Fraction()))
 
     def applying(self, values: Answers) -> tuple[Field, ...]:
-        """Return the fields that apply to who gives these answers. Private."""
+        """Return the fields that apply to a person with these answers. Private."""
         given: dict[str, str | None] = {}
         for field in self.fields:
             answer, rule = values.get(field.name), field.applies
@@ -146,13 +146,13 @@ class FormCampaign(Campaign):
         return tuple(field for field in self.fields if field.name in given)
 
     def prepare(self, values: Answers) -> Sequence[Any]:
-        """Return the answers of one person, by field, as `release` takes them. Private.
+        """Return one person's answers, by field, in the form that `release` takes. Private.
 
         An answer to a field that does not apply has no effect: refusing it would betray the earlier
         one.
 
         Raises:
-            PrivateValueError: if one is missing, not of its field, or of none; no answer is shown.
+            PrivateValueError: if one is missing, invalid, or of no field; no answer is shown.
         """
         if not isinstance(values, Mapping) or not set(values) <= {f.name for f in self.fields}:
             names = ", ".join(field.name for field in self.fields)
@@ -170,12 +170,12 @@ class FormCampaign(Campaign):
         return prepared
 
     def release(self, prepared: Sequence[Any], source: RandomSource) -> list[int]:
-        """Return the integers that one report holds, a column each, from `prepare`'s result."""
+        """Return one report's integers, one per column, from `prepare`'s result."""
         answered = zip(self.fields, prepared, strict=True)
         return [k for field, answer in answered for k in field.release(answer, source)]
 
     def privacy_of(self, periods: int) -> tuple[Charge, ...]:
-        """Return what a participant is charged who reports in so many periods."""
+        """Return the charges of a participant who reports in this many periods."""
         return tuple(
             Charge(name, privacy.repeated(periods), any_two * periods)
             for name, privacy, any_two in self.charges
@@ -197,7 +197,7 @@ def _labels(field: Field) -> list[str]:
 
 
 def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return fields that one form may have; ParameterError names what is wrong."""
+    """Return the fields if one form may have them; ParameterError says why not."""
     if not isinstance(fields, Sequence) or not all(isinstance(field, Field) for field in fields):
         raise ParameterError("fields", fields, "a sequence of fields")
     if not 1 <= len(fields) <= MOST_FIELDS:

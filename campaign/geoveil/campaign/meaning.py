@@ -1,4 +1,4 @@
-"""What the estimates of a campaign are unbiased for, in words."""
+"""The quantity that a campaign's estimates are unbiased for, in words."""
 
 import math
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _MEAN_LOGARITHM = (
 
 
 def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
-    """Return what a campaign's estimates are unbiased for; `later`: questions came after points."""
+    """Return what a campaign's estimates are unbiased for; `later`: questions asked of points."""
     bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."

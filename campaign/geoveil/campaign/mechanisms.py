@@ -1,4 +1,4 @@
-"""The library's families of mechanisms: what a campaign declares, and how it is written there."""
+"""The library's families of mechanisms: their specs, and their wire forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class LipschitzLaplaceSpec(MechanismSpec):
 
 @dataclass(frozen=True, slots=True)
 class PlanarLaplaceSpec:
-    """`geoveil.gp.PlanarLaplace`: perturbs the point itself, for queries that come later.
+    """`geoveil.gp.PlanarLaplace`: perturbs the point itself, for later queries.
 
     Example:
         >>> PlanarLaplaceSpec(2).build(GeoPrivacy(1.0, per=500.0, unit="metre")).step

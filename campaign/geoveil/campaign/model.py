@@ -1,4 +1,4 @@
-"""A campaign: what is asked of many devices, and all they need to answer it.
+"""A campaign: questions to many devices, and everything they need to answer.
 
 There are three kinds. To a `StatisticCampaign` a report holds perturbed answers to its questions;
 to a `ValueCampaign` it holds a perturbed point, of which any query is asked later; to a
@@ -27,7 +27,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def check_campaign_id(campaign_id: object) -> None:
-    """Raise ParameterError for what can't name a campaign."""
+    """Raise ParameterError for an id that no campaign can have."""
     if not isinstance(campaign_id, str) or not _ID.fullmatch(campaign_id):
         raise ParameterError(
             "campaign_id",
@@ -108,7 +108,7 @@ class Campaign(ABC):
 
     @lazy
     def encoded(self) -> bytes:
-        """The canonical bytes, of which the digest is taken."""
+        """The canonical bytes, which the digest covers."""
         from geoveil.campaign.codec import encode  # which makes campaigns
 
         return encode(self)
@@ -116,11 +116,11 @@ class Campaign(ABC):
     @lazy
     @abstractmethod
     def columns(self) -> int:
-        """The number of things that a query_index counts: questions, or coordinates of a point."""
+        """The number of columns that a query_index counts: questions, or coordinates of a point."""
 
     @lazy
     def answers_all(self) -> bool:
-        """Whether a report has an integer for every column; else for one, drawn uniformly."""
+        """Whether a report has an integer for every column, or for one, drawn uniformly."""
         return True
 
     @property
@@ -134,12 +134,12 @@ class Campaign(ABC):
         """The name of each column."""
 
     def words_for(self, label: str) -> str:
-        """Return what people read for the name of a column, or of a question asked later."""
+        """Return the text that people read for a column, or for a question asked later."""
         return label
 
     @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        """What perturbs the answer in each column by itself; none where values are perturbed."""
+        """The mechanism of each column; none where values are perturbed."""
         return ()
 
     @lazy
@@ -158,22 +158,22 @@ class Campaign(ABC):
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        """All integers that can be reported in each column; None where that is its whole range."""
+        """All integers that can be reported in each column; None where the whole range can."""
         return (None,) * self.columns
 
     @lazy
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
-        """What one report costs each of its attributes."""
+        """The cost of one report for each of its attributes."""
 
     @lazy
     def cohorts(self) -> int:
-        """How many cohorts reports tell of, by when devices read; 1: they do not tell."""
+        """The number of cohorts that reports distinguish, by reading time; 1: none."""
         return 1
 
     @lazy
     def indices(self) -> int:
-        """How many values a query_index can have: columns, cohort after cohort."""
+        """The number of values of a query_index: columns, cohort after cohort."""
         return self.columns * self.cohorts
 
     @lazy
@@ -184,20 +184,20 @@ class Campaign(ABC):
         )
 
     def counted(self, index: int, value: int) -> int:
-        """Return what a reported integer counts as: the nearest end of a range that clamps."""
+        """Return the integer that a reported one counts as: clamped to the range, if it clamps."""
         column = index % self.columns
         low, high = self.ranges[column]
         return min(max(value, low), high) if self.clamps[column] else value
 
     def state(self, now: datetime, *, closed: bool = False) -> State:
-        """Return whether reports are taken at `now`, given whether its analyst closed it."""
+        """Return the state at `now`, given whether its analyst has closed it."""
         if closed or now >= self.closes:
             return State.CLOSED
         return State.PENDING if now < self.opens else State.OPEN
 
     @lazy
     def periods(self) -> int:
-        """How often a participant can answer: 1 unless the campaign recurs."""
+        """The number of times a participant can answer: 1 unless the campaign recurs."""
         if self.period is None:
             return 1
         return -((self.opens - self.closes) // self.period)
@@ -217,20 +217,20 @@ class Campaign(ABC):
 
     @property
     def slots(self) -> int:
-        """How many sums the answers make: one per column, cohort and period."""
+        """The number of sums: one per column, cohort and period."""
         return self.indices * self.periods
 
     def slot(self, index: int, period: int) -> int:
-        """Return which of the sums an answer belongs to: those of one period are together."""
+        """Return the index of an answer's sum; those of one period are adjacent."""
         return period * self.indices + index
 
     @abstractmethod
     def _check_content(self) -> None:
-        """Refuse what is asked, and what goes with it, if it is not of this kind of campaign."""
+        """Refuse content that does not belong to this kind of campaign."""
 
     @abstractmethod
     def _complete(self) -> None:
-        """Build what perturbs; refuse what has no proof."""
+        """Build the mechanisms; refuse those without a proof."""
 
     def _check_kinds(self) -> None:
         for name in ("opens", "closes"):

@@ -1,4 +1,4 @@
-"""Certificates and keys in PEM files, as servers and their callers read them."""
+"""Certificates and keys in PEM files, for servers and their callers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,9 +26,10 @@ class KeyPair:
 
 
 def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
-    """Read a certificate (own one first) and its key, without passphrase, that fit together.
+    """Read a certificate (own one first) and its matching key, without passphrase.
 
-    Each comes with the name of its setting, which ParameterError names if a file can't be used.
+    Each comes with
+    its setting's name, for ParameterError if a file can't be used.
     """
     chain, secret = read_pem(*certificate), read_pem(*key)
     own = _certificates(*certificate, chain)[0]

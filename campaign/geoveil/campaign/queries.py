@@ -1,4 +1,4 @@
-"""Questions, and the library's families of queries: what each is for, and its form on the wire."""
+"""Questions, and the library's families of queries: the use and wire form of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PointQuestion:
-    """One query that is asked of perturbed points, and the name of its row in tables."""
+    """One query to perturbed points, and the name of its row in tables."""
 
     label: str
     query: Query | SmoothedRegion
@@ -274,7 +274,7 @@ QUERIES: Registry[QueryFamily] = Registry(
 
 
 def encode_question(question: Question) -> pb.Query:
-    """Return a question of a campaign as it is written there."""
+    """Return a campaign's question in wire form."""
     message = pb.Query(label=question.label, **QUERIES.encode(question.query))
     if question.softness is not None:
         message.softness.expected_difference = question.softness.expected
@@ -283,7 +283,7 @@ def encode_question(question: Question) -> pb.Query:
 
 
 def decode_question(index: int, message: pb.Query) -> Question:
-    """Return the question that stands at an index of a campaign's queries."""
+    """Return the question at an index of a campaign's queries."""
     query = within(f"queries[{index}]", lambda: QUERIES.decode(message))
     if not isinstance(query, Query):
         raise ParameterError(
@@ -299,9 +299,10 @@ def decode_question(index: int, message: pb.Query) -> Question:
 
 
 def encode_point_question(question: PointQuestion) -> pb.Query:
-    """Return a question to perturbed points as it is written on the wire.
+    """Return a question to perturbed points in wire form.
 
-    A `SmoothedRegion` is to be that of a `Disc` or a `Polygon`, without bounds of its own.
+    A `SmoothedRegion` must be that of a
+    `Disc` or a `Polygon`, without bounds of its own.
 
     Raises:
         UnsupportedError: if the query has no form on the wire.
@@ -325,7 +326,7 @@ def decode_point_question(index: int, message: pb.Query) -> PointQuestion:
 
 
 def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
-    """Return the name of a number of an enumeration."""
+    """Return the name of an enumeration's value."""
     for name, field_number in table.items():
         if field_number == number:
             return name
@@ -333,7 +334,7 @@ def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
 
 
 def within(field: str, read: Callable[[], Any]) -> Any:
-    """Return read(), with the field's name before that of a parameter at fault."""
+    """Return read(); a ParameterError gets the field's name as a prefix."""
     try:
         return read()
     except ParameterError as error:

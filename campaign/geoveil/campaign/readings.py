@@ -16,10 +16,10 @@ LONGEST = timedelta(days=3660)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """A campaign's wish that a device reads its value once an epoch, and answers from that.
+    """Makes a device read its value once an epoch and answer from that reading.
 
-    All reports of an epoch are made from one perturbed point, which is paid for once. Each device
-    draws when its first epoch begins; the others follow without a gap.
+    All reports of an epoch are made from one perturbed point, whose cost is charged once. Each
+    device draws when its first epoch begins; the others follow without a gap.
 
     Raises:
         ParameterError: if the length is not from a minute to ten years, or cohorts not 0 or 2 to
@@ -61,7 +61,7 @@ class Readings:
 
     @property
     def telling(self) -> str:
-        """What to tell people whose device tells in which part of an epoch it begins."""
+        """The sentence for people whose device tells in which part of an epoch it begins."""
         return (
             f"Your device also tells in which of {self.cohorts} parts of {days_in(self.every)} days"
             " its stretches begin. That stays the same, and tells your reports of different"
@@ -69,7 +69,7 @@ class Readings:
         )
 
     def cohort(self, begins: datetime) -> int:
-        """Return in which part an epoch began, from 0; 0 without cohorts.
+        """Return the part in which an epoch began, from 0; 0 without cohorts.
 
         Parts count from 1970 on for all campaigns, so two with the same number, or a divisor, learn
         no more than one.
@@ -77,7 +77,7 @@ class Readings:
         return self.cohorts * ((begins - ORIGIN) % self.every) // self.every
 
     def most(self, length: timedelta) -> int:
-        """Return how many epochs a stretch of time touches, at most."""
+        """Return the largest number of epochs that a stretch of time touches."""
         return 1 - (-length // self.every)
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people are told them: digits, odds and chances. No risk is rounded down.
+"""Numbers in sentences for people: digits, odds and chances. No risk is rounded down.
 
 `client/typescript/src/saying.ts` says the same, letter for letter; proto/vectors/consent.json has
 the sentences that both make.
@@ -62,7 +62,7 @@ def to_one(nats: float) -> str | None:
 
 
 def of_far_values(nats: float) -> str:
-    """Return what ε between any two values promises, to follow what is promised of near ones.
+    """Return the promise for any two values, as a clause after that for near ones.
 
     Example:
         >>> of_far_values(8.0), of_far_values(math.inf)
@@ -73,7 +73,7 @@ def of_far_values(nats: float) -> str:
 
 
 def rounded_up(x: float, figures: int) -> float:
-    """Return a number other than 0 with so many significant figures, not below it.
+    """Round a number other than 0 up to this many significant figures.
 
     Example:
         >>> rounded_up(2371.9, 2), rounded_up(0.01234, 3)
@@ -107,7 +107,7 @@ def on_scale(logarithm: float) -> str:
 
 
 def days_in(length: timedelta) -> str:
-    """Return how many days a length > 0 is, to six significant figures, rounded down.
+    """Return a length > 0 in days, to six significant figures, rounded down.
 
     Example:
         >>> days_in(timedelta(days=91)), days_in(timedelta(days=364.99999))
@@ -131,7 +131,7 @@ def percent(chance: float) -> str:
 
 
 def odds(chance: float) -> str | None:
-    """Return a chance of one of two, as a pair of per cents; None where it is above 99.9 %.
+    """Return a chance as a pair of per cents; None above 99.9 %.
 
     Example:
         >>> odds(0.7310586), odds(0.9999)
@@ -144,7 +144,7 @@ def odds(chance: float) -> str | None:
 
 
 def right_at_most(nats: float, delta: float = 0.0) -> float:
-    """Return how often a guess between two values, equally likely before, is right at most.
+    """Return the largest chance that a guess between two equally likely values is right.
 
     (1 + TV)/2, where (ε, δ) both ways, ε ≥ 0 in nats, bounds the total variation TV by
     (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same of the complements.

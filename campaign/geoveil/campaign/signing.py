@@ -1,7 +1,7 @@
-"""Who asks: campaigns are signed with Ed25519, so that a device knows whose question it answers.
+"""Campaigns are signed with Ed25519, so that a device knows whose question it answers.
 
-The server only relays campaigns. What it cannot do, with a signature that devices check, is to make
-one up or change one. The key is the analyst's, and need never be on the server.
+The server only relays campaigns: it can't invent or change one whose signature devices check. The
+key is the analyst's, and need never be on the server.
 """
 
 from contextlib import suppress
@@ -36,7 +36,7 @@ _CONTEXT = b"geoveil campaign v1\n"
 
 
 class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A campaign's signature is not one of its key over its bytes.
+    """A campaign's signature is invalid.
 
     Attributes:
         reason: what is wrong with it.
@@ -52,14 +52,14 @@ class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PublicKey:
-    """An Ed25519 public key: names an analyst, and is what an app trusts.
+    """An Ed25519 public key: it names an analyst, and apps list those they trust.
 
     Args:
         data: 32 bytes; see `parse` for text.
 
     Raises:
-        ParameterError: if it has another length, or is a point of small order, which anybody can
-            sign for.
+        ParameterError: if it has another length, or is a point of small order, for which anybody
+            can sign.
 
     Example:
         >>> PublicKey.parse("ed25519:" + 32 * "0a")
@@ -76,7 +76,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the key that `str` has written.
+        """Return the key in a text that `str` wrote.
 
         Raises:
             ParameterError: if the text is not of the form "ed25519:" and 64 hexadecimal digits.
@@ -93,7 +93,7 @@ class PublicKey:
         return cls(data)
 
     def signed(self, context: bytes, data: bytes, signature: bytes) -> bool:
-        """Return whether this key's owner signed some bytes in a context."""
+        """Return whether a signature of some bytes in a context is this key's."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -133,7 +133,7 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Self:
-        """Return the key of a PEM file as `to_pem` writes it (PKCS #8, not encrypted).
+        """Return the key in PEM that `to_pem` wrote (PKCS #8, not encrypted).
 
         Raises:
             ParameterError: if it holds no Ed25519 private key. The text is not repeated.
@@ -166,7 +166,7 @@ class SigningKey:
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, data: bytes, context: bytes = _CONTEXT) -> bytes:
-        """Return the 64 bytes of a signature, always the same ones; of a campaign's by default.
+        """Return the 64-byte deterministic signature of a message; by default a campaign's.
 
         Args:
             context: what begins what is signed: a signature serves in one context only.
@@ -192,10 +192,10 @@ def seal(campaign: bytes, key: SigningKey | None = None) -> bytes:
 
 
 def signer(envelope: pb.CampaignEnvelope) -> PublicKey | None:
-    """Return whose signature a campaign has; None if it has none.
+    """Return the key that signed a campaign; None if it is unsigned.
 
     Raises:
-        SignatureInvalid: if it has one that is not of its key over its bytes.
+        SignatureInvalid: if it has an invalid one.
     """
     if not envelope.HasField("signature"):
         return None

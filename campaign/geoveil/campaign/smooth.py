@@ -1,4 +1,4 @@
-"""What a campaign declares of noise that is scaled to a smooth bound [SGP §3; MATH §3, §4]."""
+"""The spec of noise scaled to a smooth bound [SGP §3; MATH §3, §4]."""
 
 from __future__ import annotations
 
@@ -219,14 +219,14 @@ def has_closed_bound(query: Query, reach: float) -> bool:
 
 
 def dearer(message: pb.Smooth) -> int:
-    """Return how many microseconds an answer takes beyond that with noise in closed form."""
+    """Return how many microseconds an answer takes beyond one with closed-form noise."""
     inverted = message.WhichOneof("noise") in ("student_t", "generalized_cauchy")
     far = message.HasField("reach") or message.growth == pb.GROWTH_LINEAR
     return 300 * inverted + 200 * far
 
 
 def encode_smooth(spec: SmoothSpec) -> pb.Smooth:
-    """Return what a campaign carries."""
+    """Return the spec in wire form."""
     assert spec.growth is not None  # __post_init__ sees to it
     message = pb.Smooth(
         beta_fraction=spec.beta_fraction,
@@ -245,7 +245,7 @@ def encode_smooth(spec: SmoothSpec) -> pb.Smooth:
 
 
 def decode_smooth(message: pb.Smooth) -> SmoothSpec:
-    """Return the spec that a campaign carries."""
+    """Return the spec from its wire form."""
     kind = message.WhichOneof("noise")
     noise = {"student_t": STUDENT_T, "generalized_cauchy": CAUCHY, "laplace": LAPLACE}
     given: dict[str, Any] = {

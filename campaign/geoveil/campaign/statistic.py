@@ -41,7 +41,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 class Allocation(Enum):
-    """What a report of a campaign over m queries holds, and what it costs.
+    """How a report answers m queries, and its cost.
 
     Independent answers about one value add up (sequential composition). A report to a campaign
     whose `privacy` is ε therefore spends ε under PARTITION and SPLIT, and mε under REPEAT. Under
@@ -74,17 +74,17 @@ class Allocation(Enum):
         return self is not Allocation.PARTITION
 
     def share(self, queries: int) -> Fraction:
-        """Return the share of the campaign's ε that one answer spends, of a vector all of them."""
+        """Return the share of the campaign's ε that one answer spends; of a vector, all answers."""
         return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
 
     def times(self, queries: int) -> int:
-        """Return how many times the campaign's ε one report spends, all its answers together."""
+        """Return how many times the campaign's ε one report spends."""
         return queries if self is Allocation.REPEAT else 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticCampaign(AttributeCampaign):
-    """Questions put to many devices, each of which reports perturbed answers.
+    """Questions to many devices, each of which reports perturbed answers.
 
     Its `privacy` is what is to be allocated: the guarantee to each participant for one report or,
     with `Allocation.REPEAT`, for each answer in it.
@@ -142,11 +142,11 @@ class StatisticCampaign(AttributeCampaign):
 
     @property
     def extrapolated(self) -> bool:
-        """Whether an answer is moved on by what changed since the reading before."""
+        """Whether answers are extrapolated from two readings."""
         return self.readings is not None and self.readings.extrapolated
 
     def _widened(self, ends: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
-        """Return between which ends reports are, given those of an answer."""
+        """Return the ends of reports, given those of an answer."""
         low, high = ends
         return (2 * low - high, 2 * high - low) if self.extrapolated else ends
 
@@ -308,7 +308,7 @@ class StatisticCampaign(AttributeCampaign):
 def _built(
     spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None
 ) -> QueryMechanism:
-    """Return the mechanism for a query, which another package may have made, if it is that."""
+    """Return the mechanism for a query if it is one; another package may have made it."""
     built = spec.build(query, privacy, step)
     if (built.query, built.privacy) != (query, privacy) or step not in (None, built.step):
         raise UnsupportedError(

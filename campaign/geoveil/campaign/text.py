@@ -1,4 +1,4 @@
-"""Text that people are to trust: one line of visible characters.
+"""Text that people must be able to trust: one line of visible characters.
 
 A campaign's text stands beside the app's own: it must not end a line, move the cursor, turn the
 direction of reading, or hide.
@@ -68,7 +68,7 @@ def visible(text: str) -> str:
 
 
 def _characters(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield every character, and whether it is seen where it stands."""
+    """Yield every character, and whether it is visible where it stands."""
     marks = 0
     for before, c in pairwise(" " + text):
         if c.isascii() or (category(c) not in _MARKS and c not in _JOINING):

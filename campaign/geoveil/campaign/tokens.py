@@ -1,8 +1,8 @@
 """Tokens by which each person has one report: Privacy Pass (RFC 9578), type 2.
 
-An issuer signs blindly, with a key of the campaign and period alone, once for each person: it can't
-know its signature again when a report comes with it. The nonce of a token is made from the id of
-the report: a token serves one report, and a report that comes twice is counted once.
+An issuer signs blindly, with a key for each campaign and period, once for each person: it can't
+recognise its signature on a report. The nonce of a token is made from the id of the report: a token
+serves one report, and a report that comes twice is counted once.
 """
 
 import struct
@@ -34,10 +34,10 @@ _AFTER = bytes.fromhex("0203010001")
 
 
 def check_token_key(key: object, periods: int | None) -> None:
-    """Refuse what is no modulus of a key, or of a campaign with periods no ids of keys.
+    """Refuse an invalid modulus of a key or, for a campaign with periods, invalid key ids.
 
     Raises:
-        ParameterError: saying what is.
+        ParameterError: saying what is expected.
     """
     if isinstance(key, bytes):
         ids = {key[at : at + _ID_BYTES] for at in range(0, len(key), _ID_BYTES)}
@@ -55,13 +55,13 @@ def check_token_key(key: object, periods: int | None) -> None:
 
 
 def token_key_id(key: bytes) -> bytes:
-    """Return what names a key: SHA-256 of it as SubjectPublicKeyInfo."""
+    """Return the id of a key: SHA-256 of its SubjectPublicKeyInfo."""
     return sha256(_INFO + key + _AFTER).digest()
 
 
 @dataclass(frozen=True)
 class TokenRule:
-    """What a token of a campaign says, and whether its issuer made it.
+    """Checks the tokens of a campaign.
 
     Args:
         campaign_id: of the campaign.
@@ -89,14 +89,15 @@ class TokenRule:
         return self.key[_ID_BYTES * period :][:_ID_BYTES]
 
     def message(self, report_id: bytes, period: int = 0) -> bytes:
-        """Return what an issuer signs for a report: RFC 9578, 6.2."""
+        """Return the message that an issuer signs for a report: RFC 9578, 6.2."""
         nonce = sha256(_NONCE + report_id).digest()
         return struct.pack(">H", _TYPE) + nonce + self._challenge + self.key_id(period)
 
     def is_sound(self, report_id: bytes, token: bytes, period: int = 0) -> bool:
-        """Return whether a token is one that the issuer made for a report.
+        """Return whether the issuer made a token for a report.
 
-        Of a campaign with periods the modulus of the period's key stands before it.
+        In a campaign with periods, the
+        modulus of the period's key precedes it.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS

@@ -1,4 +1,4 @@
-"""Value campaigns: devices perturb their point, of which any query is asked later."""
+"""Value campaigns: devices perturb their point, which answers any query later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ABOVE_RADIUS = 1 + Fraction(1, 10**9)
 
 @dataclass(frozen=True, kw_only=True)
 class PointRelease:
-    """How the point of an attribute is perturbed, and what a report of it can be."""
+    """How the point of an attribute is perturbed, and which reports are possible."""
 
     attribute: Attribute
     """What the point is of."""
@@ -64,7 +64,7 @@ class PointRelease:
 
     @lazy
     def ends(self) -> tuple[float, float] | None:
-        """Between which points numbers are clamped; None: they are not."""
+        """The points between which numbers are clamped; None: they are not."""
         low, high = self.attribute.least, self.attribute.most
         if low is None or high is None or not self.clamps:
             return None
@@ -72,7 +72,7 @@ class PointRelease:
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε between any two points; infinite where nothing bounds how far apart they are."""
+        """ε between any two points; infinite where their distance is unbounded."""
         area = self.attribute.coordinates
         if area is not None and self.clamps:
             across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
@@ -112,7 +112,7 @@ class ValueCampaign(AttributeCampaign):
         return (AXES if self.attribute.coordinates is None else PLACE_AXES)[: self.dimension]
 
     def words_for(self, label: str) -> str:
-        """Return what people read: what is held, and of several numbers along which axis."""
+        """Return the text that people read: the attribute and, for several numbers, the axis."""
         if self.attribute.coordinates is not None or label not in self.labels:
             return label
         if self.attribute.scale is not None:
