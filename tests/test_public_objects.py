@@ -131,7 +131,6 @@ def made() -> list[Any]:
         gp.PlanarLaplace(PRIVACY, dimension=3),
         gp.PlanarLaplace(PRIVACY, step=2.0**-30),
         gp.Coarsening(gp.PlanarLaplace(PRIVACY, 1), gp.PlanarLaplace(PRIVACY, 1)),
-        gp.Refinement(gp.PlanarLaplace(PRIVACY, 1), gp.PlanarLaplace(PRIVACY, 1)),
         *(gp.Threshold(1 / 3, 2 / 3, profile) for profile in ("linear", "smoothstep")),
         gp.Range(-1e-9, 1e300, 1e50, "smoothstep"),
         gp.TwoWayThreshold((0.1, -0.2), 0.3),
@@ -239,7 +238,6 @@ def made() -> list[Any]:
         analyst.DistributionFunction(points=41),
         analyst.Density(of=analyst.DistributionFunction(low=0.0, high=1.0)),
         analyst.Quantiles(levels=(0.1, 0.9)),
-        analyst.SmoothedDistribution(samples=20),
         analyst.Contaminated(analyst.Quantiles(levels=(0.5,)), 0.01),
         analyst.Histogram(edges=(1.0, 2.5), width=0.5),
         analyst.MeanValue(width=2.0),
@@ -329,7 +327,7 @@ _CODE = "holds functions"
 EXCUSED = {
     **dict.fromkeys(("Scene", "Case"), _TABLES),
     **dict.fromkeys(("TabulatedProfile",), _TABLES),
-    **dict.fromkeys(("HistogramPrior", "RasterPrior", "SamplePrior", "Population"), _TABLES),
+    **dict.fromkeys(("HistogramPrior", "SamplePrior", "Population"), _TABLES),
     **dict.fromkeys(("Alternative", "Allocated", "Comparison", "Plan"), _TABLES),
     **dict.fromkeys(("LogNormalPopulation", "SimulatedCampaign", "ExportedReports"), _TABLES),
     **dict.fromkeys(("PointReports", "SelectionRow", "TimingAttack", "ReleaseTimes"), _TABLES),
@@ -387,7 +385,7 @@ EXCUSED = {
     **dict.fromkeys(("ByGroup", "QuantileEstimates"), _TABLES),
     **dict.fromkeys(("ParameterEstimates", "RegressionEstimates"), _TABLES),
     **dict.fromkeys(("Predictions", "MeanMapEstimates"), _TABLES),
-    **dict.fromkeys(("Curve", "CurveChange", "DistributionCurve", "SmoothedCurve"), _TABLES),
+    **dict.fromkeys(("Curve", "CurveChange", "DistributionCurve"), _TABLES),
     **dict.fromkeys(
         ("PartitionShares", "Changes", "Trends", "Change", "Cohorts", "OverTime"), _TABLES
     ),

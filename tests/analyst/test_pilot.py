@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from geoveil.analyst import (
+    PilotCounts,
     PublicPrior,
     ReportRows,
     Reports,
@@ -43,6 +44,17 @@ def rows(values: NDArray[np.float64], rng: np.random.Generator) -> ReportRows:
 
 def incomes(mu: float, sigma: float, n: int, rng: np.random.Generator) -> Reports:
     return reports_of(rows(np.exp(rng.normal(mu, sigma, n)), rng), campaign())
+
+
+def test_reports_are_counted_in_the_cells_that_hold_them():
+    points = np.random.default_rng(2).integers(-(2**26), 2**26, (1_000, 1))
+    found = PilotCounts(campaign())
+    for start in range(0, 1_000, 300):
+        found.add(points[start : start + 300])
+    edges = np.append(found.cells, found.cells[-1] + 1) * found.width
+    expected, _ = np.histogram(points[:, 0] * campaign().point_mechanism.step, edges)
+    assert found.counts.tolist() == expected.tolist()
+    assert (found.n, found.width) == (1_000, SCALE / 2)
 
 
 def test_the_law_of_reports_against_quadrature():

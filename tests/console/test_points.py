@@ -52,7 +52,6 @@ OF_NUMBERS = {
     "mean": "",
     "gini": "",
     "top-share": "0.1",
-    "smoothed": "",
 }
 OF_PLACES = {"map": "", "top": SPOTS, "nearest": SPOTS, "circle": "-73.97, 40.72, 3000"}
 

@@ -24,11 +24,9 @@ from geoveil.gp import (
     LipschitzMechanism,
     ParameterError,
     PlanarLaplace,
-    PrivateValueError,
     Query,
     RandomSource,
     Range,
-    Refinement,
     SeededSource,
     Threshold,
     UnsupportedError,
@@ -102,8 +100,7 @@ def test_the_rest_has_the_law_of_its_closed_form(rests, k):
     for axis in range(k):
         assert gap(sample[:, axis], rest_distribution(k)) < bound(len(sample))
     still = float((sample == 0).all(axis=1).mean())
-    assert coarsening(k).unmoved == pytest.approx(RHO ** ((k + 1) / 2))
-    assert still == pytest.approx(coarsening(k).unmoved, abs=bound(len(sample)))
+    assert still == pytest.approx(RHO ** ((k + 1) / 2), abs=bound(len(sample)))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -146,7 +143,6 @@ def test_simulated_rests_have_the_same_law(k):
 def test_equal_rates_add_nothing(k):
     same = coarsening(k, per=1.0)
     point = tuple(range(12_345, 12_345 + k))
-    assert same.unmoved == 1.0
     assert same.release(point, SeededSource(1)) == point
     assert np.array_equal(same.simulate(np.ones((2, k)), np.random.default_rng(1)), np.ones((2, k)))
 
@@ -210,103 +206,7 @@ def test_coarser_integers_are_those_of_sixty_digits(oracles, k, coarse):
                 assert released[axis] == oracles.round_to_grid(ideal, nested.coarser.step)
 
 
-def refined(d: Any, u: list[Any]) -> Any:
-    """Return the finer noise of scale 1 given a coarser one of scale 2 by solving F(t) = U."""
-    side, d = mp.sign(d), abs(d)
-    if u[0] < mp.exp(-d / 2) / 2:
-        return side * d
-
-    def mass(t: Any) -> Any:
-        """Integral of e^{−|s| − |d − s|/2} up to t, by antiderivatives of its three pieces."""
-        pieces = (
-            (-mp.inf, 0, lambda s: mp.exp(1.5 * s - d / 2) / 1.5),
-            (0, d, lambda s: -mp.exp(-s / 2 - d / 2) / 0.5),
-            (d, mp.inf, lambda s: -mp.exp(-1.5 * s + d / 2) / 1.5),
-        )
-        total = mp.mpf(0)
-        for low, high, antiderivative in pieces:
-            if t > low:
-                start = mp.mpf(0) if low == -mp.inf else antiderivative(low)
-                total += antiderivative(min(t, high)) - start if min(t, high) < mp.inf else -start
-        return total
-
-    low, high = mp.mpf(-300), mp.mpf(300)
-    wanted = u[1] * mass(mp.inf)
-    for _ in range(170):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mass(middle) < wanted else (low, middle)
-    return side * low
-
-
-def test_finer_integers_are_those_of_forty_digits(oracles):
-    coarser, finer = laplace(2.0), laplace(1.0)
-    raised = Refinement(coarser, finer)
-    x = 0.3
-    with mp.workdps(50):
-        for seed in range(25):
-            (point,) = coarser.release(x, SeededSource(1000 + seed))
-            source = Recorded(seed)
-            (released,) = raised.release(x, (point,), source)
-            u = source.uniforms(3)
-            low, high = (((point + e) * mp.mpf(coarser.step) - x) / 2 for e in (-0.5, 0.5))
-            cell = [laplace_cdf(low), laplace_cdf(high)]
-            d = 2 * laplace_quantile(cell[0] + u[0] * (cell[1] - cell[0]))
-            assert released == oracles.round_to_grid(x + refined(d, u[1:]), finer.step)
-
-
-def laplace_cdf(z: Any) -> Any:
-    return mp.exp(z) / 2 if z < 0 else 1 - mp.exp(-z) / 2
-
-
-def laplace_quantile(p: Any) -> Any:
-    return mp.log(2 * p) if p < 0.5 else -mp.log(2 * (1 - p))
-
-
-@pytest.mark.deep(keep=0)
-def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise():
-    """Coarser first and refined, against finer first and coarsened: projections of the pairs.
-
-    Two-sample bound at α = 1e-6. Control: the value has moved by 0.4 between the two reports.
-    """
-    coarser, finer, count = laplace(2.0), laplace(1.0), 3_000
-    x, source = 0.7, SeededSource(3)
-    nested, raised = Coarsening(finer, coarser), Refinement(coarser, finer)
-
-    def pairs(moved: float) -> Array:
-        first = coarser.release_many(np.full(count, x), source)
-        second = [raised.release(x + moved, (int(k),), source)[0] for k in first.ravel()]
-        steps = [first.ravel() * coarser.step, np.array(second) * finer.step]
-        return np.array(steps, dtype=np.float64)
-
-    fine = finer.release_many(np.full(count, x), source).ravel()
-    coarse = [nested.release((int(k),), source)[0] for k in fine]
-    wanted = np.stack([np.array(coarse) * coarser.step, fine * finer.step])
-    limit = float(np.sqrt(np.log(2 / ALPHA) / count))
-
-    def worst(found: Array) -> float:
-        projections = ((1, 0), (0, 1), (1, -1), (1, 1), (1, -3))
-        shown = [[np.round(np.dot(p, pair), 4) for pair in (found, wanted)] for p in projections]
-        return float(np.max([stats.ks_2samp(*both)[0] for both in shown]))
-
-    assert worst(pairs(0.0)) < limit
-    assert worst(pairs(0.4)) > limit
-
-
-def test_a_value_far_from_its_report_ends_too():
-    """The value of somebody else's point: unlikely beyond all telling, and still decided."""
-    raised = Refinement(laplace(2.0), laplace(1.0))
-    (released,) = raised.release(-1e7, (5,), SeededSource(1))
-    assert abs(released * raised.finer.step) < 2e7
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_refining_to_the_same_rate_gives_the_point_again(seed):
-    coarser = laplace(2.0, step=2.0**-10)
-    (point,) = coarser.release(1.0, SeededSource(seed))
-    assert Refinement(coarser, coarser).release(1.0, (point,), SeededSource(9)) == (point,)
-
-
-LINE, PLANE = laplace(1.0), laplace(1.0, 2)
+LINE = laplace(1.0)
 QUERY = LipschitzMechanism(GaussianKernel(0.0, 1.0), GeoPrivacy(1.0, per=1.0))
 
 
@@ -318,11 +218,9 @@ QUERY = LipschitzMechanism(GaussianKernel(0.0, 1.0), GeoPrivacy(1.0, per=1.0))
         (lambda: Coarsening(LINE, laplace(2.0, unit="metre")), "coarser.privacy.unit"),
         (lambda: Coarsening(QUERY, LINE), "finer"),  # type: ignore[arg-type]  # refused
         (lambda: Coarsening(LINE, 2.0), "coarser"),  # type: ignore[arg-type]  # refused
-        (lambda: Refinement(LINE, laplace(2.0)), "coarser.privacy"),
         (lambda: coarsening(2).release((1,)), "point"),
         (lambda: coarsening(1).release((1.5,)), "point"),  # type: ignore[arg-type]  # refused
         (lambda: coarsening(1).release((2**63,)), "point"),
-        (lambda: Refinement(laplace(2.0), LINE).release(0.0, (2**63 - 1,)), "point"),
         (lambda: coarsening(1).simulate([0.0], 1), "rng"),  # type: ignore[arg-type]  # refused
     ],
 )
@@ -332,13 +230,9 @@ def test_what_is_not_nested_is_refused(call, name):
     assert caught.value.name == name
 
 
-def test_points_can_be_refined_on_a_line_only_and_released_in_three_dimensions():
-    with pytest.raises(UnsupportedError, match="one dimension only"):
-        Refinement(laplace(2.0, 2), PLANE)
+def test_points_are_released_in_three_dimensions_at_most():
     with pytest.raises(UnsupportedError, match="released in"):
         Coarsening(laplace(1.0, 4), laplace(2.0, 4))
-    with pytest.raises(PrivateValueError):
-        Refinement(laplace(2.0), LINE).release(float("nan"), (1,))
 
 
 DOLLARS = GeoPrivacy(1.0, per=8_000.0)

@@ -61,7 +61,7 @@ from geoveil.analyst.outlines import (
 )
 from geoveil.analyst.pictures import COLOR as COLOR
 from geoveil.analyst.pilot import (
-    pilot_cells as pilot_cells,
+    PilotCounts as PilotCounts,
     pilot_prior,
     prior_of_counts as prior_of_counts,
 )
@@ -91,7 +91,6 @@ from geoveil.analyst.planner import (
     Plan as Plan,
     PointReports as PointReports,
     Prior,
-    RasterPrior,
     ReportLaw as ReportLaw,
     SamplePrior,
 )
@@ -160,7 +159,6 @@ from geoveil.analyst.results import (
     cells as cells,
 )
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
-from geoveil.analyst.statistics.cells import CellCounts as CellCounts
 from geoveil.analyst.statistics.change_flags import (
     FALSE_ALARMS as FALSE_ALARMS,
     delay as delay,
@@ -198,12 +196,10 @@ from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (
     Reports,
-    counter_for as counter_for,
     points_in as points_in,
     reports_of,
 )
 from geoveil.analyst.statistics.simultaneous import critical_value
-from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.analyst.statistics.words import (
@@ -314,7 +310,6 @@ __all__ = [
     "Quantity",
     "QuestionFamily",
     "Ranking",
-    "RasterPrior",
     "Regression",
     "RegressionEstimates",
     "ReportRows",
@@ -331,8 +326,6 @@ __all__ = [
     "ShareWithin",
     "Shares",
     "SharesGiven",
-    "SmoothedCurve",
-    "SmoothedDistribution",
     "Softness",
     "Square",
     "Statistic",

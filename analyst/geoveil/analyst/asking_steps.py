@@ -11,9 +11,6 @@ from typing import Any, TypeAlias
 from geoveil.analyst import calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.cells import Counts
-from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.reports import counter_for, points_in
 from geoveil.analyst.statistics.statistic import Statistic, period_of, steps_of
 from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import ParameterError
@@ -64,22 +61,7 @@ def _answered(
     try:
         questions = next(steps)
         while True:
-            answer = yield from _part(questions, campaign, confidence, of, timeout_s)
+            answer = yield calls.ask_for(campaign, questions, confidence, of, timeout_s)
             questions = steps.send(answer)
     except StopIteration as end:
         return end.value
-
-
-def _part(
-    questions: Any, campaign: AttributeCampaign, confidence: float, period: int, timeout_s: float
-) -> Steps:
-    if not isinstance(questions, Counts):
-        return (yield calls.ask_for(campaign, questions, confidence, period, timeout_s))
-    counter = counter_for(campaign, questions)
-
-    def count(rows: bytes | ReportRows) -> None:
-        if isinstance(rows, ReportRows):
-            counter.add(points_in(rows, period))
-
-    yield replace(calls.export(campaign.campaign_id, period, timeout_s), take=count)
-    return counter.found(campaign, period)

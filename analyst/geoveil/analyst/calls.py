@@ -53,8 +53,6 @@ class Call(Generic[Result]):
     read: Callable[[Any], Result]
     timeout_s: float | None
     """None for one that lasts as long as it is listened to."""
-    take: Callable[[Result], None] | None = None
-    """Takes each answer of a stream, in place of returning one."""
 
 
 def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:

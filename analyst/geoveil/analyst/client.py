@@ -228,7 +228,7 @@ class Analyst(_Connection):
             calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
             cohorts=cohorts,
         )  # fmt: skip
-        return driven(steps, self._answer)
+        return driven(steps, self._unary)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -241,13 +241,6 @@ class Analyst(_Connection):
             timeout_s: seconds for all of them.
         """
         return self._stream(calls.export(campaign_id, period, timeout_s))
-
-    def _answer(self, call: Call[Any]) -> Any:
-        if call.take is None:
-            return self._unary(call)
-        for answer in self._stream(call):
-            call.take(answer)
-        return None
 
     def _unary(self, call: Call[_Result]) -> _Result:
         import grpc
@@ -365,20 +358,13 @@ class AsyncAnalyst(_Connection):
             calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
             cohorts=cohorts,
         )  # fmt: skip
-        return await driven_async(steps, self._answer)
+        return await driven_async(steps, self._unary)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
     ) -> AsyncIterator[bytes | ReportRows]:
         """Yield the bytes of a campaign, then its reports as rows, many at a time."""
         return self._stream(calls.export(campaign_id, period, timeout_s))
-
-    async def _answer(self, call: Call[Any]) -> Any:
-        if call.take is None:
-            return await self._unary(call)
-        async for answer in self._stream(call):
-            call.take(answer)
-        return None
 
     async def _unary(self, call: Call[_Result]) -> _Result:
         # Futures of the blocking channel, as the device's: grpc.aio has one engine for the whole

@@ -9,21 +9,25 @@ worth is found by drawing the reports anew.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior
 from geoveil.analyst.request import PublicPrior
-from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.reports import Reports
-from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, PER_SCALE, counted, transition
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
-from geoveil.campaign import AttributeCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import Heap, ParameterError, expectation_maximisation
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
+_PER_SCALE = 2
+"""Cells per noise scale."""
+_MOST_CELLS = 1_500
+_LEAST_REPORTS = 100
 _DRAWN = 20
 _SEED = 1
 _OF_SMOOTHING = 2**0.5
@@ -47,37 +51,70 @@ def pilot_prior(
     Raises:
         ParameterError: if there are fewer reports, or they are of places.
     """
-    campaign = reports.campaign
-    counts = reports.counted(pilot_cells(campaign), period_of(campaign, period))
-    return prior_of_counts(campaign, counts, heaps)
+    counts = PilotCounts(reports.campaign)
+    for points in reports.points(period_of(reports.campaign, period)):
+        counts.add(points)
+    return prior_of_counts(counts, heaps)
 
 
-def pilot_cells(campaign: AttributeCampaign) -> Counts:
-    """Return the cells that reports of a pilot are counted in.
+@dataclass(eq=False)
+class PilotCounts:
+    """How many reports of a pilot lie in each cell of the line; reports come some at a time.
 
     Raises:
         ParameterError: if it is no value campaign about numbers.
     """
-    return Counts(noise_scale(campaign) / PER_SCALE)
+
+    campaign: AttributeCampaign
+    cells: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    """(m,), increasing: cell c holds the points x with c·width ≤ x < (c + 1)·width."""
+    counts: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    """(m,), each at least 1."""
+
+    def __post_init__(self) -> None:
+        self.scale = noise_scale(self.campaign)
+        self.width = self.scale / _PER_SCALE
+
+    @property
+    def n(self) -> int:
+        """People."""
+        return int(self.counts.sum())
+
+    def add(self, points: Integers) -> None:
+        """Count points, (n, 1), in steps of the grid."""
+        assert isinstance(self.campaign, ValueCampaign)  # others have no noise scale
+        step = self.campaign.point_mechanism.step
+        cells = np.floor(points[:, 0] * (step / self.width)).astype(np.int64)
+        weights = np.concatenate([self.counts, np.ones(len(cells), np.int64)])
+        self.cells, place = np.unique(np.concatenate([self.cells, cells]), return_inverse=True)
+        self.counts = np.bincount(place, weights).astype(np.int64)
+
+    def around_the_median(self) -> tuple[Array, Array]:
+        """Return the edges of a row of cells, and how many reports each has.
+
+        Reports beyond its ends are in the last cell.
+        """
+        median = int(self.cells[np.searchsorted(np.cumsum(self.counts), self.n / 2)])
+        low = max(int(self.cells[0]), median - _MOST_CELLS // 2)
+        high = min(int(self.cells[-1]), median + _MOST_CELLS // 2)
+        row = np.bincount(np.clip(self.cells, low, high) - low, self.counts, high - low + 1)
+        return np.arange(low, high + 2, dtype=np.float64) * self.width, row.astype(np.float64)
 
 
-def prior_of_counts(
-    campaign: AttributeCampaign, found: CellCounts, heaps: Sequence[Heap] = ()
-) -> PublicPrior:
+def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPrior:
     """Return what is said of people by how many reports lie in each cell: see `pilot_prior`.
 
     Args:
-        campaign: the pilot.
-        found: what was counted in its cells.
+        found: what was counted.
         heaps: people who hold exactly one value.
 
     Raises:
         ParameterError: if there are fewer than 100 reports.
     """
-    scale, ratios = noise_scale(campaign), campaign.attribute.scale
-    if found.n < LEAST_REPORTS:
-        raise ParameterError("reports", found.n, f"at least {LEAST_REPORTS} of a pilot")
-    edges, counts = counted(found)
+    campaign, scale, ratios = found.campaign, found.scale, found.campaign.attribute.scale
+    if found.n < _LEAST_REPORTS:
+        raise ParameterError("reports", found.n, f"at least {_LEAST_REPORTS} of a pilot")
+    edges, counts = found.around_the_median()
     in_heaps = np.zeros(len(counts))
     for heap in heaps:
         at = heap.at if ratios is None else ratios.coordinate(heap.at)
@@ -145,3 +182,28 @@ def _reported(edges: Array, scale: float, at: float) -> Array:
     z = (edges[1:-1] - at) / scale
     below = np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
+
+
+def transition(edges: Array, scale: float) -> Array:
+    """Return the probability of a report in each cell for a person in each, (cells, cells).
+
+    People are spread evenly over their cell; reports beyond the ends count as in the last cell.
+
+    Args:
+        edges: evenly spaced, (cells + 1,).
+        scale: of the Laplace noise, in their unit.
+
+    Example:
+        >>> transition(np.array([0.0, 1.0, 2.0, 3.0]), scale=0.5).sum(axis=0)
+        array([1., 1., 1.])
+    """
+
+    def up_to(z: Array) -> Array:
+        """Return the integral of the distribution function."""
+        return np.maximum(z, 0.0) + scale / 2 * np.exp(-np.abs(z) / scale)
+
+    low, high, ends = edges[None, :-1], edges[None, 1:], edges[1:-1, None]
+    below = (up_to(ends - low) - up_to(ends - high)) / (high - low)
+    cells = len(edges) - 1
+    up_to_each = np.vstack([np.zeros(cells), below, np.ones(cells)])
+    return np.maximum(np.diff(up_to_each, axis=0), 0.0)  # what differences of large numbers leave

@@ -383,8 +383,8 @@ def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connec
     """Print the unbiased estimate of every query of a campaign.
 
     A value campaign has none: without more the mean point is shown. With --threshold, --range,
-    --place, --circle or --region, with --mean, --quantile, --curve, --smoothed, --density,
-    --histogram, --gini or --top-share of numbers, and with --map, --districts or --nearest of
+    --place, --circle or --region, with --mean, --quantile, --curve, --density, --histogram,
+    --gini or --top-share of numbers, and with --map, --districts or --nearest of
     places, what is asked is read from the same points, at no further cost in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000

@@ -43,7 +43,6 @@ NUMBERS = (
     PointChoice("mean", "Mean"),
     PointChoice("gini", "Inequality: the Gini coefficient"),
     PointChoice("top-share", "What the richest hold", "which share of the people", "0.1"),
-    PointChoice("smoothed", "Distribution, smoothed (nearer, but biased)"),
 )
 _LINEAR = frozenset({"density", "gini", "top-share"})
 """What has no meaning where values are compared by ratio."""

@@ -114,7 +114,7 @@ from geoveil.gp.mechanisms.categories import (
     category_mechanism as category_mechanism,
 )
 from geoveil.gp.mechanisms.planar import DIMENSIONS as DIMENSIONS
-from geoveil.gp.nested import Coarsening, Refinement
+from geoveil.gp.nested import Coarsening
 from geoveil.gp.noise import (
     NOISES,
     GeneralizedCauchy,
@@ -224,7 +224,6 @@ __all__ = [
     "RandomSource",
     "RandomizedResponse",
     "Range",
-    "Refinement",
     "SeededSource",
     "SmoothMechanism",
     "SmoothedRegion",

@@ -1,12 +1,11 @@
 """Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
 
 Coarser noise is finer noise plus an independent rest, which `Coarsening` draws: one point answers
-every coarser campaign at no further cost. `Refinement`, in one dimension, refines a coarse point.
+every coarser campaign at no further cost.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,11 +65,6 @@ class Coarsening:
         """The number ρ = (b₂/b₁)², in (0, 1]."""
         return (self.coarser.privacy.exact_rate / self.finer.privacy.exact_rate) ** 2
 
-    @property
-    def unmoved(self) -> float:
-        """The probability that nothing is added, ρ^{(k+1)/2}: two answers then show one point."""
-        return math.pow(self.share, (self.dimension + 1) / 2)
-
     def release(self, point: Sequence[int], source: RandomSource | None = None) -> tuple[int, ...]:
         """Return the point of the coarser guarantee: integers k that stand for k·`coarser.step`.
 
@@ -106,111 +100,6 @@ class Coarsening:
             rest = _RESTS[self.dimension][1](u, BALL.constant(self.share))
         grid = self.finer.step_exponent
         return [_on_grid(k, grid) + scale * e for k, e in zip(start, rest, strict=True)]
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """The point of a finer guarantee, in one dimension, given one that was released coarser.
-
-    For a guarantee that is raised later: both reports have the law of a finer point and the coarser
-    one made from it, and together cost the finer rate alone.
-
-    **The value must be that of the coarser report.** If it was read again and has moved, both rates
-    are paid, and more [MATH §13]. In two and three dimensions the law of the finer noise given the
-    coarser one has no form that could be drawn exactly.
-
-    Args:
-        coarser: the mechanism that released the point.
-        finer: the mechanism of the result, of the same unit, of at least the coarser rate.
-
-    Raises:
-        ParameterError: if units or dimensions differ, or `finer` has the smaller rate.
-        UnsupportedError: if points have more than one coordinate.
-
-    Example:
-        >>> from geoveil.gp import GeoPrivacy, SeededSource
-        >>> year = PlanarLaplace(GeoPrivacy(1.0, per=32_000.0, unit="dollar"), dimension=1)
-        >>> week = PlanarLaplace(GeoPrivacy(1.0, per=8_000.0, unit="dollar"), dimension=1)
-        >>> point = year.release(55_000.0, SeededSource(1))
-        >>> finer = Refinement(year, week).release(55_000.0, point, SeededSource(2))
-        >>> [round(k * m.step) for m, (k,) in ((year, point), (week, finer))]
-        [-19648, 62553]
-    """
-
-    coarser: PlanarLaplace
-    finer: PlanarLaplace
-
-    def __post_init__(self) -> None:
-        _require_nested(self.finer, self.coarser)
-        if self.finer.dimension > 1:
-            raise UnsupportedError(
-                "a point that was released coarser can be made finer in one dimension only: in"
-                f" {self.finer.dimension} the finer noise given the coarser has no closed form."
-                " Release at the finest rate first, and coarsen"
-            )
-
-    def release(
-        self, x: float, point: Sequence[int], source: RandomSource | None = None
-    ) -> tuple[int, ...]:
-        """Return the point of the finer guarantee: an integer k that stands for k·`finer.step`.
-
-        The place of the ideal coarser point within its grid cell is drawn first, then the finer
-        point given it: both integers are those of the ideal pair, correctly rounded.
-
-        Raises:
-            ParameterError: if the point is not one integer within those of 64 bits.
-            PrivateValueError: if x is not a finite number.
-        """
-        source = chosen_source(source)
-        uniforms = [LazyUniform(source) for _ in range(3)]
-        (value,) = validation.point(x, 1)
-        (integer,) = _require_released(point, self.coarser)
-        if not INT64_MIN < integer < INT64_MAX:
-            raise ParameterError("point", integer, "an integer within the ends of the grid")
-        return release_integers(
-            uniforms, lambda u: [self._drawn(value, integer, u)], self.finer.step_exponent
-        )
-
-    def _drawn(self, value: float, integer: int, u: Sequence[Real]) -> Real:
-        """Return the ideal finer point; the ideal coarser one was rounded to the integer."""
-        x = BALL.private(value)
-        scale = BALL.constant(1 / self.coarser.privacy.exact_rate)
-        half_steps = self.coarser.step_exponent - 1
-        cell = (_on_grid(2 * integer + end, half_steps) for end in (-1, 1))
-        low, high = ((end - x) / scale for end in cell)
-        coarse = scale * _laplace_between(low, high, u[0])
-        if self.finer.privacy.exact_rate == self.coarser.privacy.exact_rate:
-            return x + coarse
-        return x + BALL.sign(coarse) * self._towards(abs(coarse), u[1], u[2])
-
-    def _towards(self, d: Real, choice: Real, u: Real) -> Real:
-        """Return the finer noise towards a coarser noise of d ≥ 0 (unit of x), from two uniforms.
-
-        `choice` decides whether the finer noise is the coarser one; if not, u says where it lies.
-        """
-        fine, coarse = (BALL.constant(m.privacy.exact_rate) for m in (self.finer, self.coarser))
-        faster, slower = fine + coarse, fine - coarse
-        # Integrals of e^{−|t|·fine − |d − t|·coarse + d·coarse} over t < 0, 0 < t < d and t > d.
-        before = 1 / faster
-        ends = BALL.exp(-slower * d)
-        between = -BALL.expm1(-slower * d) / slower
-        total = before + between + ends / faster
-        place = u * total
-
-        def below(p: Real) -> Real:
-            return BALL.log(p * faster) / faster
-
-        def within(p: Real) -> Real:
-            return -BALL.log1p(-(p - before) * slower) / slower
-
-        def beyond(p: Real) -> Real:
-            return d - BALL.log((total - p) * faster / ends) / faster
-
-        def elsewhere(_: Real) -> Real:
-            return BALL.piecewise(place, [before, before + between], [below, within, beyond])
-
-        stays = coarse / fine * ends
-        return BALL.piecewise(choice, [stays], [lambda _: d, elsewhere])
 
 
 def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
@@ -283,17 +172,3 @@ _RESTS: Mapping[int, tuple[int, Callable[[Sequence[Real], Real], list[Real]]]] =
     {1: (2, _rest_on_line), 2: (5, _rest_in_plane), 3: (5, _rest_in_space)}
 )
 """Number of coordinates → how many uniform numbers make E/b₁, and how, for ρ < 1."""
-
-
-def _laplace_between(low: Real, high: Real, u: Real) -> Real:
-    """Return Laplace noise of scale 1 that is known to lie between two numbers."""
-    zero = BALL.constant(0)
-    start, left = BALL.exp(BALL.minimum(low, zero)), BALL.exp(BALL.minimum(high, zero))
-    right, end = BALL.exp(-BALL.maximum(low, zero)), BALL.exp(-BALL.maximum(high, zero))
-    below = left - start  # twice the probability between low and 0
-    place = u * (below + right - end)
-    return BALL.piecewise(
-        place,
-        [below],
-        [lambda p: BALL.log(start + p), lambda p: -BALL.log(right - (p - below))],
-    )

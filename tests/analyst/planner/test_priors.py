@@ -11,7 +11,6 @@ from geoveil.analyst.planner import (
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
-    RasterPrior,
     SamplePrior,
 )
 from geoveil.gp import ParameterError
@@ -64,15 +63,6 @@ def test_a_lognormal_law_against_its_moments_and_tail(sigma):
     assert abs(without - tail) > 1e-5  # control: a jump needs its break
 
 
-def test_a_raster_is_flat_in_each_cell():
-    prior = RasterPrior((0.0, 0.0, 4.0, 1.0), [[1.0, 3.0], [0.0, 4.0]])
-    moment = prior.expectation(lambda p: p[:, 0] ** 2 * p[:, 1])
-    left, right = 8 / 3 / 2, (64 - 8) / 3 / 2
-    expected = left * 0.25 / 8 + right * (3 * 0.25 + 4 * 0.75) / 8
-    assert moment == pytest.approx(expected, rel=1e-12)
-    assert prior.size == 8
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -90,9 +80,6 @@ def test_a_raster_is_flat_in_each_cell():
         (lambda: LogNormalPrior(math.nan, 1.0), "mu"),
         (lambda: LogNormalPrior(0.0, 0.0), "sigma"),
         (lambda: LogNormalPrior(0.0, 1.0, people=0), "people"),
-        (lambda: RasterPrior((0, 0, 0, 1), [[1]]), "bounds"),
-        (lambda: RasterPrior((0, 0, 1, 1), [1]), "counts"),
-        (lambda: RasterPrior((0, 0, 1, 1), [[-1]]), "counts"),
     ],
 )
 def test_bad_input_is_named(make, name):

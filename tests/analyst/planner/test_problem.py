@@ -12,7 +12,6 @@ from geoveil.analyst.planner import (
     HardThreshold,
     HistogramPrior,
     LogNormalPrior,
-    RasterPrior,
     SamplePrior,
     compare_allocations,
     plan,
@@ -105,7 +104,8 @@ def test_a_query_without_fields_is_planned_like_a_threshold():
 
 @pytest.mark.parametrize("query", SPACE, ids=lambda q: type(q).__name__)
 def test_so_it_is_in_the_plane(query):
-    prior = RasterPrior((-10.0, -10.0, 10.0, 10.0), np.ones((80, 80)))
+    places = np.linspace(-10.0, 10.0, 80)
+    prior = SamplePrior(np.stack(np.meshgrid(places, places), axis=-1).reshape(-1, 2))
     privacy = GeoPrivacy(1.0, per=1.0)
     assert noise_of(Twin(query), privacy, prior) == noise_of(query, privacy, prior)
 

@@ -30,7 +30,6 @@ from geoveil.analyst import (
     Reports,
     ShareAbove,
     ShareBetween,
-    SmoothedDistribution,
     TopShare,
     ask_changes,
     asked_of_points,
@@ -196,8 +195,6 @@ def test_what_is_said_is_in_dollars_and_factors():
     assert np.diff(np.log(curve.at)) == pytest.approx(np.log(curve.at[1] / curve.at[0]))
     assert curve.plot().get_xscale() == "log"
     assert "a factor of" in str(taken.ask(Histogram(edges=(20_000.0, 90_000.0))))
-    smoothed = taken.ask(SmoothedDistribution(samples=20))
-    assert 20_000 < float(smoothed.quantiles([0.5]).values[0]) < 80_000
     assert "whose exponential is the geometric mean" in unbiased_for(of)
     assert of.words_for("x") == "logarithm of household income"
     assert "a factor of 1.414, up or down," in expected_text(of, 1_000)
@@ -254,12 +251,8 @@ def test_further_refusals():
     plain = campaign(privacy=GeoPrivacy(2.0, 8_000.0, "dollar"), scale=None)
     with pytest.raises(ParameterError, match="values are not compared by ratio"):
         reports_of(next(iter(taken.blocks())), plain).ask(GeometricMean())
-    for made in (
-        lambda: taken.ask(DistributionFunction(points=11)).density(),
-        lambda: taken.ask(SmoothedDistribution(samples=20)).density(),
-    ):
-        with pytest.raises(UnsupportedError, match="a density of values that are compared by"):
-            made()
+    with pytest.raises(UnsupportedError, match="a density of values that are compared by"):
+        taken.ask(DistributionFunction(points=11)).density()
     for asked in (ShareAbove(1_000), ShareBetween(500, 2_000)):
         with pytest.raises(ParameterError, match="must be above 1,000"):
             means(of, asked)

@@ -30,7 +30,6 @@ from geoveil.analyst.planner.question import (
     PopulationMean,
     SoftQuestion,
 )
-from geoveil.analyst.planner.raster_prior import RasterPrior
 from geoveil.analyst.planner.search import Alternative
 
 __all__ = [
@@ -58,7 +57,6 @@ __all__ = [
     "PopulationMean",
     "Prediction",
     "Prior",
-    "RasterPrior",
     "ReportLaw",
     "SamplePrior",
     "SlopeBoundedPrior",

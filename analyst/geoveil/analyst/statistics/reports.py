@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import (
     Frame,
@@ -203,16 +202,7 @@ class Reports:
         }
         return summed, joint
 
-    def counted(self, asked: Counts, period: int) -> CellCounts:
-        """Return how many points lie in each cell."""
-        counter = counter_for(self.campaign, asked)
-        for points in self.points(period):
-            counter.add(points)
-        return counter.found(self.campaign, period)
-
     def _answer(self, confidence: float, period: int, queries: Asked) -> Answered:
-        if isinstance(queries, Counts):
-            return self.counted(queries, period)
         together = not isinstance(queries, Separately)
         by_label = self._estimators(
             queries.questions if isinstance(queries, Separately) else queries
@@ -248,15 +238,6 @@ class Reports:
 def points_in(rows: ReportRows, period: int) -> NDArray[np.int64]:
     """Return the points of a period, (n, k), on the grid."""
     return np.asarray(np.stack(rows.columns, axis=1)[rows.periods == period])
-
-
-def counter_for(campaign: AttributeCampaign, asked: Counts) -> CellCounter:
-    """Return what counts the points of a campaign.
-
-    Raises:
-        ParameterError: if it is no value campaign.
-    """
-    return CellCounter(asked, _of_points(campaign).point_mechanism.step)
 
 
 def reports_of(

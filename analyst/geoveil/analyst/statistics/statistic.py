@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
@@ -31,10 +30,9 @@ class Separately:
     questions: Sequence[PointQuestion]
 
 
-Asked: TypeAlias = Sequence[PointQuestion] | Separately | Counts
-Answered: TypeAlias = JointEstimates | SeparateEstimates | CellCounts
-"""`SeparateEstimates` to what is asked `Separately`, `CellCounts` to `Counts`; else
-`JointEstimates`."""
+Asked: TypeAlias = Sequence[PointQuestion] | Separately
+Answered: TypeAlias = JointEstimates | SeparateEstimates
+"""`SeparateEstimates` to what is asked `Separately`; else `JointEstimates`."""
 Steps = Generator[Asked, Any, Found]
 ONE_LOOK = (
     "This interval is for one look, at a date or a number of reports set before the first: looked"

@@ -15,7 +15,6 @@ from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue
 from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
-from geoveil.analyst.statistics.smoothed import SmoothedDistribution
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
 from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
 from geoveil.gp import ParameterError, validation
@@ -127,12 +126,6 @@ STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
         "curve": StatisticWord(
             lambda said, how: DistributionFunction(width=how.width),
             "Distribution function, with a band that holds all of it.",
-        ),
-        "smoothed": StatisticWord(
-            lambda said, how: SmoothedDistribution(),
-            "Distribution function by expectation-maximisation with smoothing: nearer where people"
-            " are spread smoothly, but biased, and its band leaves the bias out. All reports are"
-            " fetched.",
         ),
         "density": StatisticWord(
             lambda said, how: Density(of=DistributionFunction(width=how.width)),

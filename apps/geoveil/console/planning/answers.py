@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst import (
-    CellCounts,
+    PilotCounts,
     PlannedQuestion,
     PlannedQuestions,
     PlanningSession,
@@ -24,7 +24,6 @@ from geoveil.analyst import (
     PublicPrior,
     UnmetWishError,
     expected_text,
-    pilot_cells,
     planned_contamination,
     prior_of_counts,
     refuse_unlikely,
@@ -86,13 +85,8 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
         if people is None:
             raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
         campaign = decode_attribute_campaign(base64.b64decode(people["campaign"]))
-        counts = CellCounts(
-            cells=np.array(people["cells"], np.int64).reshape(-1, 1),
-            counts=np.array(people["counts"], np.int64),
-            width=pilot_cells(campaign).width,
-            privacy=campaign.report_privacy,
-        )
-        return prior_of_counts(campaign, counts)
+        cells, counts = (np.array(people[key], np.int64) for key in ("cells", "counts"))
+        return prior_of_counts(PilotCounts(campaign, cells, counts))
     if form.source != "file":
         return public_prior(form.prior)
     if people is None:

@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from geoveil.analyst import (
+    PilotCounts,
     ReportRows,
     ServerError,
     campaign_record,
-    counter_for,
     id_of,
-    pilot_cells,
     points_in,
 )
 from geoveil.campaign import (
@@ -345,18 +344,18 @@ def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
 def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
     """Return how many reports of a pilot lie in each cell: they are read whole."""
     campaign = request.analyst.campaign(campaign_id)
-    counter = counter_for(campaign, pilot_cells(campaign))
+    found = PilotCounts(campaign)
     envelope = b""
     for part in request.analyst.export(campaign_id):
         if isinstance(part, ReportRows):
-            counter.add(points_in(part, 0))
+            found.add(points_in(part, 0))
         else:
             envelope = part
     return {
-        "key": f"{campaign_id}-{int(counter.counts.sum())}",
+        "key": f"{campaign_id}-{found.n}",
         "campaign": base64.b64encode(envelope).decode(),
-        "cells": counter.cells.ravel().tolist(),
-        "counts": counter.counts.tolist(),
+        "cells": found.cells.tolist(),
+        "counts": found.counts.tolist(),
     }
 
 
