@@ -14,7 +14,7 @@ from geoveil.campaign import Charge, of_far_values
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.cli.contribute import TIMEOUT_S, default_state, waits_until
-from geoveil.cli.device_ways import Way, by_ways
+from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.options import parse_period
 from geoveil.client import (
     FILE_NAME,
@@ -83,7 +83,7 @@ def send(
             " most 1d. By default all that may leave now is sent."
         ),
     ] = None,
-    way: Way,
+    way: DeviceWay,
     connection: Connection,
 ) -> None:
     """Send the reports that wait: for the network, or for their time in a campaign's window."""

@@ -37,7 +37,7 @@ from geoveil.campaign import (
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out, privacy_text
-from geoveil.cli.device_ways import Way, by_ways
+from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
     LONGEST,
@@ -98,7 +98,7 @@ def contribute(
             " next one no campaign may ask for more. The campaign's own ε by default."
         ),
     ] = None,
-    way: Way,
+    way: DeviceWay,
     connection: Connection,
 ) -> None:
     """Perturb a value on this machine and send the result, once per campaign.

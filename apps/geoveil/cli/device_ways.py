@@ -16,7 +16,7 @@ from geoveil.gp import ParameterError
 
 
 @dataclass(frozen=True)
-class Way:
+class DeviceWay:
     """The options that say it."""
 
     relay: Annotated[
@@ -77,7 +77,7 @@ class Way:
         )
 
 
-by_ways = takes("way", options_of(Way), Way)
+by_ways = takes("way", options_of(DeviceWay), DeviceWay)
 
 
 def _both(name: str, given: object, other: str, beside: object) -> None:

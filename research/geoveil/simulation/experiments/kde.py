@@ -242,29 +242,29 @@ class CentreErrors(NamedTuple):
         }
 
 
-class Errors(NamedTuple):
+class GridErrors(NamedTuple):
     """The errors of one contestant in one setting, by what ε pays for."""
 
     per_centre: CentreErrors
     whole_grid: CentreErrors
 
 
-def _errors(means: Array, n: int, m: int) -> Errors:
+def _errors(means: Array, n: int, m: int) -> GridErrors:
     """Apply [MATH §12.3] to population means (centres, 5) of b, b², m, m² and v."""
     bias, bias_square, mean, square, noise = means.T
     bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
     spread = np.maximum(square - np.square(mean), 0.0)
     per_centre = CentreErrors(bias, (noise + bias_spread) / n, noise / n)
     if m == 1:
-        return Errors(per_centre, per_centre)
+        return GridErrors(per_centre, per_centre)
     share = mean_reciprocal(n, 1 / m)
     variance = (noise + spread) * share + (bias_spread - spread) / n
-    return Errors(per_centre, CentreErrors(bias, variance, noise * share))
+    return GridErrors(per_centre, CentreErrors(bias, variance, noise * share))
 
 
 def centre_errors(
     settings: Sequence[KernelSetting], names: Sequence[str]
-) -> list[dict[str, Errors]]:
+) -> list[dict[str, GridErrors]]:
     """Return, for each setting, the error of contestants at the centres that are drawn.
 
     The settings share people, size and sub-grid, and one pass over pairs of a place and a centre.
