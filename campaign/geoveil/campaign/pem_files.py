@@ -28,8 +28,7 @@ class KeyPair:
 def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
     """Read a certificate (own one first) and its matching key, without passphrase.
 
-    Each comes with
-    its setting's name, for ParameterError if a file can't be used.
+    Each comes with its setting's name, for ParameterError if a file can't be used.
     """
     chain, secret = read_pem(*certificate), read_pem(*key)
     own = _certificates(*certificate, chain)[0]

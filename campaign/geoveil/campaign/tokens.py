@@ -96,8 +96,7 @@ class TokenRule:
     def is_sound(self, report_id: bytes, token: bytes, period: int = 0) -> bool:
         """Return whether the issuer made a token for a report.
 
-        In a campaign with periods, the
-        modulus of the period's key precedes it.
+        In a campaign with periods, the modulus of the period's key precedes it.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS

@@ -22,7 +22,7 @@ _FADED = 40.0
 
 @lru_cache(maxsize=16)
 def gauss_legendre(count: int) -> tuple[Array, Array]:
-    """Return nodes in [−1, 1] and weights, of which the sum is 2; devices never ask."""
+    """Return nodes in [−1, 1] and weights that sum to 2; devices never need them."""
     return np.polynomial.legendre.leggauss(count)
 
 
@@ -99,7 +99,7 @@ def one_sided(
     Args:
         functions: k of them, vectorised; smooth on each panel.
         nodes: from the first edge of the panels to the last, any shape.
-        limits: what each function is before the first and after the last.
+        limits: the values of each function before the first and after the last panel.
     """
     at, decay = nodes.ravel(), np.exp(-np.diff(panels) / scale).tolist()
     index = np.clip(np.searchsorted(panels, at, side="right") - 1, 0, len(panels) - 2)
@@ -142,7 +142,7 @@ def _outwards(
 
 
 def _near(panels: Array, nodes: Array, scale: float) -> Array:
-    """Return the first and the last edge, and those that noise reaches from some node."""
+    """Return the first and the last edge, and the edges within reach of the noise at some node."""
     after = np.minimum(np.searchsorted(nodes, panels), len(nodes) - 1)
     away = np.minimum(np.abs(nodes[after] - panels), np.abs(panels - nodes[after - 1]))
     kept = away <= scale * _GRADES[-1]
@@ -151,7 +151,7 @@ def _near(panels: Array, nodes: Array, scale: float) -> Array:
 
 
 def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
-    """Return numbers each of which is the one before, decayed, and what is added."""
+    """Return the sequence in which each number is the previous one, decayed, plus an addend."""
     sums = [first]
     for share, more in zip(decay, added, strict=True):
         sums.append(sums[-1] * share + more)

@@ -32,7 +32,7 @@ class Arithmetic(ABC):
 
     @property
     def precision(self) -> int:
-        """The bits of a number: what is remembered of public parameters is for so many."""
+        """The bits of a number; cached public parameters are for this precision."""
         return 53
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Arithmetic(ABC):
         return abs(x)
 
     def positive(self, x: Real) -> Real:
-        """Return x, which is known to be > 0; floats have underflowed where they say 0."""
+        """Return x, which is known to be > 0: a float of 0 has underflowed."""
         return x
 
     def norm(self, components: Sequence[Real]) -> Real:

@@ -28,7 +28,7 @@ else:
     np.__getattr__ = _first_use
 
     class NDArray:
-        """Stands for numpy.typing.NDArray in annotations that somebody evaluates."""
+        """Stands in for numpy.typing.NDArray when annotations are evaluated."""
 
         __class_getitem__ = classmethod(GenericAlias)
 
@@ -41,7 +41,7 @@ def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
 
 
 def distinct(numbers: Array) -> Array:
-    """Return the different numbers of an array, increasing.
+    """Return the distinct numbers of an array, increasing.
 
     The first `numpy.unique` takes 10 ms: it imports masked arrays.
     """

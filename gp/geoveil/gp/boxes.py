@@ -1,4 +1,4 @@
-"""The least and the greatest number in parts of a box, by cutting it where they are not certain."""
+"""Bounds of the least and the greatest number in parts of a box, refined where they are loose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LITTLE = 1e-3
 def greatest_in(
     corners: Array, look: Callable[[Array, float], tuple[Array, Array]], loose: float
 ) -> float:
-    """Return a bound of the greatest number in a box: see `enclosed_in_parts`.
+    """Return a bound of the greatest number in a box; see `enclosed_in_parts`.
 
     Args:
         corners: as there.

@@ -78,15 +78,15 @@ class TableFileError(GeoVeilError, ValueError):
 
 
 class UnsupportedError(GeoVeilError):
-    """The combination asked for has no proof or no finite answer; the message says what has."""
+    """The requested combination has no proof or no finite answer; the message says what has."""
 
 
 class ContradictionError(GeoVeilError):
-    """What was reported can't have come from any people through the mechanism that is stated."""
+    """No people can have produced these reports through the stated mechanism."""
 
 
 class NotPrivateWarning(UserWarning):
-    """Warning that something for experiments was done where people's values may be.
+    """Warns that an operation for experiments ran where people's values may be.
 
     `simulate` ran in a process that holds the device's SDK, or a release took predictable bits.
     """

@@ -92,7 +92,7 @@ def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[A
 def _sums_of_products(
     left: NDArray[np.int64], right: NDArray[np.int64], starts: NDArray[np.intp]
 ) -> list[int]:
-    """Return the sum of products of each part; of a single one without an array of products."""
+    """Return the sum of products of each part, without an array of products for a single part."""
     if len(starts) == 1:
         return [int(np.einsum("i,i->", left, right))]
     return [int(total) for total in np.add.reduceat(left * right, starts)]
@@ -142,7 +142,7 @@ def estimate(
     Args:
         sums: exact sums of the integers k.
         step_exponent: of the campaign's grid.
-        limits: what reports and their expected mean can be.
+        limits: bounds of reports and of their expected mean.
         method: of the interval, see `interval_of_mean`.
 
     Raises:

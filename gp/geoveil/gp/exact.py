@@ -1,4 +1,4 @@
-"""Release that is private on a real computer: lazy bits, balls, one correctly rounded integer.
+"""Exact release, private on a real computer: lazy bits, balls, one correctly rounded integer.
 
 The released integer is a function of the ideal output alone, and keeps its guarantee [MATH §10].
 `working_precision` sets python-flint's precision, which belongs to the process, under a lock. If
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):  # where there are forks
 
 
 class working_precision:  # noqa: N801  (used as a block)
-    """Compute with `bits` of precision inside the block, alone among threads."""
+    """Compute with `bits` of precision inside the block, with other threads excluded."""
 
     __slots__ = ("_before", "_bits")
 
@@ -205,7 +205,7 @@ def round_down(number: Fraction) -> float:
 
 
 def as_given(value: object, checked: float) -> Fraction:
-    """Return a number as it was given; `checked` is the double that its validation returned."""
+    """Return a number in full precision; `checked` is the double that its validation returned."""
     if type(value) is float:
         return Fraction(checked)
     if isinstance(value, Rational):
@@ -239,7 +239,7 @@ def settled_down(ball: Real) -> float:
 
 
 def settled_up(ball: Real) -> float:
-    """Return the least double ≥ the number over (1 − 2^-80), likewise."""
+    """Return the least double ≥ the number divided by (1 − 2^-80), in the same way."""
     return round_up(upper(ball / BALL.constant(_CLEAR)))
 
 
@@ -292,7 +292,7 @@ def release_integers(
     step_exponent: int,
     coarse_bits: int | None = None,
 ) -> tuple[int, ...]:
-    """Return the grid indices of all numbers in evaluate(U₁, U₂, …), which share their randomness.
+    """Return the grid indices of the numbers in evaluate(U₁, U₂, …), which share their randomness.
 
     They saturate at the ends of int64, as part of the mechanism: that costs no privacy.
 
@@ -325,7 +325,7 @@ def _saturated(k: int) -> int:
 
 
 def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
-    """Return the least and greatest integer that outputs between two balls are released as.
+    """Return the least and greatest integer released for outputs between two balls.
 
     Example:
         >>> grid_around(BALL.constant(-0.3), BALL.constant(1e300), step_exponent=-1)

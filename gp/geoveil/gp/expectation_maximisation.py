@@ -1,7 +1,7 @@
 """The distribution behind noisy reports: expectation-maximisation, with smoothing [LWLSS20].
 
-The likeliest shares are full of spikes. Smoothing after each step removes them, and spreads true
-heaps and jumps as well: the result is biased, and has no interval.
+The maximum-likelihood shares are full of spikes. Smoothing after each step removes them, and blurs
+true heaps and jumps as well: the result is biased, and has no interval.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def expectation_maximisation(
 ) -> Array:
     """Return the share of people in each cell, (k,), with sum 1.
 
-    It begins with equal shares, and ends when the log-likelihood of all counts changes by less than
-    the tolerance.
+    It starts from equal shares, and stops when the log-likelihood of all counts changes by less
+    than the tolerance.
 
     Args:
         transition: probability of each outcome for a person in each cell, (outcomes, k); every
@@ -92,7 +92,7 @@ def _kernel(smoothing: Sequence[float]) -> tuple[float, ...]:
 
 
 def _smoothed(shares: Array, kernel: Sequence[float], space: tuple[int, ...]) -> Array:
-    """Return shares of which a part has gone to their neighbours; at the ends none is lost."""
+    """Return shares after each has given a part to its neighbours; at the ends none is lost."""
     from scipy.ndimage import correlate1d
 
     spread = shares.reshape(space)

@@ -1,4 +1,4 @@
-"""Libraries that only an extra of the package installs, and an error that names the extra."""
+"""Libraries that only an extra installs, and the error that names the extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ class MissingExtraError(UnsupportedError, ImportError):
 
 @contextmanager
 def needed_for(purpose: str) -> Iterator[None]:
-    """Name the extra of a library that an import within the block does not find.
+    """Turn a failed import within the block into an error that names the extra.
 
     `purpose` is the subject of the message's sentence, as "a picture".
 

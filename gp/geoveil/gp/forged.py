@@ -34,7 +34,7 @@ _MOST_CELLS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ForgedShare:
-    """A share of forged reports that the reports themselves prove.
+    """A share of forged reports, proved by the reports themselves.
 
     Attributes:
         at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
@@ -47,7 +47,7 @@ class ForgedShare:
 
     @property
     def shows(self) -> bool:
-        """Whether reports were sent that honest devices do not send."""
+        """Whether some reports can't come from honest devices."""
         return self.at_least > 0
 
 
@@ -73,7 +73,7 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
 def forged_share(
     mechanism: QueryMechanism, counts: ArrayLike, confidence: float = 0.99
 ) -> ForgedShare | None:
-    """Return the share of forgers that counts of reports prove; None if they can't be tested.
+    """Return the share of forgers that the counts prove; None if they can't be tested.
 
     It sees many equal or extreme reports. It does not see forgers who draw from one of the
     mechanism's own laws, nor few forgers among many honest extremes.

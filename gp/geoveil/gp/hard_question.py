@@ -1,4 +1,4 @@
-"""The hard question behind a soft one: how far apart they are, and intervals for it [MATH §8].
+"""Hard questions behind soft ones: their difference, and intervals of hard shares [MATH §8].
 
 A soft share is unbiased for itself, and off the hard share by what the band makes of the people in
 it. What is known of them says how far: point masses, such as round incomes, to the number; a
@@ -31,8 +31,8 @@ class Difference:
     """Soft minus hard share.
 
     Args:
-        expected: what is known of it.
-        bound: ≥ 0; the difference is within so much of what is expected.
+        expected: its known part.
+        bound: ≥ 0; the difference is within this of `expected`.
     """
 
     expected: float
@@ -63,7 +63,7 @@ class Heap:
 
 @dataclass(frozen=True, slots=True)
 class NearbyPeople:
-    """What is assumed of people near a threshold.
+    """Assumptions about people near a threshold.
 
     Args:
         slope: the density of those outside the heaps changes by at most this, in shares per
@@ -88,13 +88,13 @@ class NearbyPeople:
 
 
 def difference(query: Query, boundaries: Sequence[float], people: NearbyPeople) -> Difference:
-    """Return soft minus hard share, as far as assumptions tell.
+    """Return soft minus hard share, as far as the assumptions determine it.
 
     Args:
         query: a `Threshold` or a `Range`: the band or bands, wherever they lie.
         boundaries: of the hard question: T for the share above T, (low, high) for the share above
             low and up to high.
-        people: what is assumed of them; the same slope and density at both ends of a range.
+        people: the assumptions; the same slope and density at both ends of a range.
 
     Raises:
         ParameterError: if there is not one boundary for each band.
@@ -203,7 +203,7 @@ def critical_value(ratio: float, confidence: float = 0.95) -> float:
 
 
 def _bands(query: Query, boundaries: Sequence[float]) -> Iterator[tuple[float, float, float]]:
-    """Yield where each band lies, its boundary, and on which side the region is."""
+    """Yield the place of each band, its boundary, and the side on which the region lies."""
     centers: tuple[float, ...]
     signs: tuple[float, ...]
     if isinstance(query, Threshold):

@@ -54,7 +54,7 @@ _NEARLY_NORMAL = 1e-5
 
 
 class IntervalMethod(StrEnum):
-    """How an interval was found."""
+    """How an interval was computed."""
 
     __repr__ = enum_repr
 
@@ -69,7 +69,7 @@ class IntervalMethod(StrEnum):
 
     @property
     def promise(self) -> str:
-        """What the interval holds, as a sentence without its full stop."""
+        """The promise of the interval, as a sentence without its full stop."""
         return _PROMISES[self]
 
 
@@ -90,12 +90,12 @@ FindsMoments = Callable[[], ReportMoments | None]
 
 
 def _unknown() -> None:
-    """Say that the moments of a report are not known."""
+    """Return None: the moments of a report are not known."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Limits(ReprByArguments):
-    """What reports to a query, and their expected mean, can be, in the unit of the query."""
+    """Bounds of reports to a query, and of their expected mean, in the unit of the query."""
 
     reports: tuple[float, float] = (-math.inf, math.inf)
     """The least and the greatest report; infinite if the noise has no bound."""
@@ -115,7 +115,7 @@ class Limits(ReprByArguments):
 
     @property
     def bounded(self) -> bool:
-        """Whether reports have two ends."""
+        """Whether reports are bounded on both sides."""
         return all(map(math.isfinite, self.reports))
 
     def jumps(self, mean: float) -> tuple[float, float]:
@@ -221,10 +221,9 @@ def margins_of_mean(
     limits: Limits = UNLIMITED,
     method: IntervalMethod | None = None,
 ) -> tuple[float, float]:
-    """Return how far the ends of `interval_of_mean` are below and above it, if nothing is cut off.
+    """Return how far the ends of `interval_of_mean` are below and above it, before clipping.
 
-    Sums and differences of means are off by this much: that a mean is a share says nothing of how
-    far noise may have moved an estimate of it.
+    Sums and differences of means use this: noise can move an estimate of a share beyond [0, 1].
     """
     method = _method(limits) if method is None else method
     return _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
@@ -245,11 +244,11 @@ def interval_of_weighted_mean(
     skewness: float,
     freedom: float,
 ) -> Interval:
-    """Return the interval for the mean of reports that do not all count the same.
+    """Return the interval for the mean of reports with unequal weights.
 
-    A person whom nobody met may be one whose report counts most: that is whose report is imagined
-    where it would move the mean far. Reports without ends have Student's interval, which is the
-    whole line where they are all equal.
+    The imagined report of a person whom nobody met gets the largest weight where it would move the
+    mean far. Reports without ends have Student's interval, which is the whole line where they are
+    all equal.
 
     Args:
         largest: what one report counts for at most, as a part of all, in (0, 1].
@@ -279,14 +278,14 @@ def interval_of_weighted_mean(
 
 
 def kept_within(low: float, high: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """Return the ends of an interval without what can't be; if all of it can't, moved to what can.
+    """Clip an interval to the possible values; if none of it is possible, move it to the nearest.
 
     The number in it that is nearest to an unbiased estimate is then the nearest possible one.
 
     Args:
         low: ≤ high.
         high: of the interval.
-        ends: between which the possible lies.
+        ends: the least and the greatest possible value.
 
     Example:
         >>> kept_within(-0.5, 0.25, (0.0, 1.0)), kept_within(-0.75, -0.5, (0.0, 1.0))
@@ -333,7 +332,7 @@ def _full_ends(
 
 
 def reach_at_all_looks(n: float, confidence: float) -> float:
-    """Return how many standard errors an interval reaches that holds at all looks, at n reports.
+    """Return the standard errors that an interval for all looks reaches, at n reports.
 
     The asymptotic confidence sequence of a normal mixture [WASKR21].
 
@@ -353,7 +352,7 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
 
 
 def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
-    """Return how far one more report, so far away, moves the mean, and its standard error then."""
+    """Return how far one more report at a distance moves the mean, and its new standard error."""
     shift = distance / (n + 1)
     spread = max((n * variance + distance**2) / (n + 1) - shift**2, 0.0)
     return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights
@@ -410,7 +409,7 @@ def _margin(
 
     Args:
         skewness: of their mean, towards the limit.
-        jump: how far in this direction a person whom nobody met would be.
+        jump: the distance, in this direction, of a person whom nobody met.
         student: the quantile of Student's law.
         normal: that of the normal law, for which an imagined report makes up.
     """
@@ -431,12 +430,12 @@ def _margin(
 
 
 def _share(jump: float) -> float:
-    """Return how much is made of one person who moves the mean by so many standard errors."""
+    """Return the weight of one person who moves the mean by so many standard errors."""
     return min(max((jump - _LIGHT) / (_FULL - _LIGHT), 0.0), 1.0)
 
 
 def _tolerated(normal: float) -> float:
-    """Return the error in the skewness that has a limit missed `_TOLERATED` times as often."""
+    """Return the error in the skewness with which a limit misses `_TOLERATED` times as often."""
     missed = 1 - _normal_probability(normal)
     moved = normal - _normal_quantile(1 - _TOLERATED * missed)
     return 6 * moved / (1 + 2 * normal**2)

@@ -1,4 +1,4 @@
-"""Attributes that are computed once, when they are first asked for, by classes that devices use."""
+"""Attributes computed once, at their first use, for classes that devices use."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -25,9 +25,9 @@ from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 
 @dataclass(frozen=True)
 class Coarsening:
-    """What is added to a point of a finer guarantee, so that it has the noise of a coarser one.
+    """Noise added to a point of a finer guarantee, so that it has the noise of a coarser one.
 
-    All answers made from one released point, in whatever order, together cost the rate of the finer
+    All answers made from one released point, in any order, together cost the rate of the finer
     guarantee [MATH §13].
 
     Args:
@@ -135,7 +135,7 @@ def _on_grid(integer: int, exponent: int) -> Real:
 
 
 def _beyond(u: Real, atom: Real) -> Real:
-    """Return 0 with the probability `atom`, else an exponential number: both from one U."""
+    """Return 0 with probability `atom`, else an exponential number, from one U."""
     zero = BALL.constant(0)
     # Where the atom is near 1 the share may reach below 0: it is then 0 without a logarithm.
     return BALL.piecewise(
@@ -146,7 +146,7 @@ def _beyond(u: Real, atom: Real) -> Real:
 
 
 def _rest_on_line(u: Sequence[Real], share: Real) -> list[Real]:
-    """Return 0 with the probability ρ, else Laplace noise."""
+    """Return 0 with probability ρ, else Laplace noise."""
     return [_beyond(u[0], share) * sign for sign in DIRECTIONS[1][1](u[1:], BALL)]
 
 

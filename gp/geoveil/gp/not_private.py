@@ -1,4 +1,4 @@
-"""The warning that something for experiments is done where people's values may be.
+"""The warning that an operation for experiments runs where people's values may be.
 
 Packages declare that they hold people's values, or that they experiment on purpose.
 """

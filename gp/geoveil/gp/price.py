@@ -1,4 +1,4 @@
-"""Which part of the variance of answers is noise, and so what privacy cost [MATH §8].
+"""The part of the variance of answers that is noise: the price of privacy [MATH §8].
 
 Var(y) = Var f(X) + E Var(y | X): the noise variance is the last, the price Var(y)/Var f(X).
 Perturbed points estimate it without bias; for fixed queries the law of the mechanism bounds it.
@@ -25,7 +25,7 @@ _CONSTANT = 1e-9
 
 
 class Basis(StrEnum):
-    """How a noise variance, and what follows from it, is known."""
+    """How a noise variance is known."""
 
     __repr__ = enum_repr
 
@@ -40,7 +40,7 @@ class Basis(StrEnum):
 
     @property
     def words(self) -> str:
-        """What it is, as a part of a sentence."""
+        """Its name, as a part of a sentence."""
         return _WORDS[self]
 
 
@@ -69,7 +69,7 @@ class NoiseVariance:
             raise ParameterError("noise variance", (self.low, self.high), "0 <= low <= high")
 
     def within(self, low: float, high: float) -> NoiseVariance:
-        """Return what is left of a bound where another holds too; an estimate stays as it is."""
+        """Return the intersection of two bounds; an estimate stays as it is."""
         if self.value is not None:
             return self
         low = max(self.low, low)
@@ -87,7 +87,7 @@ class NoiseVariance:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The variance of answers in multiples of that of the same people's in the clear."""
+    """The variance of answers, in multiples of that of the same people's answers in the clear."""
 
     value: float | None
     """None if it is bounded only; infinite if all of the variance may be noise."""
@@ -131,7 +131,7 @@ def bounded_noise_variance(
     limits: Limits,
     confidence: float,
 ) -> NoiseVariance:
-    """Return bounds of the noise variance that hold for people of every kind.
+    """Return bounds of the noise variance that hold for any people.
 
     At the distance s a mechanism has a public mean m(s) and variance V(s). Answers tell E m(s) and,
     where they have ends, E[V(s) + m(s)² − m(s)], within sampling errors. The bounds are the least

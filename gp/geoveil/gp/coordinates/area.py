@@ -1,4 +1,4 @@
-"""Where a projection is asked to be good: a disc, onto which all other places are moved."""
+"""The area in which a projection is accurate: a disc, onto which all other places are moved."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ class Area:
         return azimuth, self._drawn_in(distance)
 
     def contract(self, places: ArrayLike) -> NDArray[np.float64]:
-        """Return the places of the area that stand for places anywhere, (..., 2) in degrees.
+        """Move places anywhere into the area, (..., 2) in degrees.
 
-        A place inside is returned as it came.
+        A place inside stays where it is.
 
         Raises:
             PrivateValueError: if a place is no longitude and latitude.

@@ -1,4 +1,4 @@
-"""The contract of a projection: how much it stretches, and what ε means on either side of it."""
+"""The contract of a projection: how much it stretches, and how ε changes through it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geoveil.gp.privacy import GeoPrivacy
 class Projection(ABC):
     """A κ-Lipschitz map from places on the Earth to a plane, in metres.
 
-    Places outside the area have an image, too: a refusal would tell where somebody is not.
+    Places outside the area have an image, too: a refusal would tell that somebody is not inside.
     """
 
     @property
@@ -45,7 +45,7 @@ class Projection(ABC):
         """
 
     def privacy(self, true: GeoPrivacy) -> GeoPrivacy:
-        """Return what to calibrate with in the plane, so that `true` holds on the Earth.
+        """Return the guarantee to calibrate with in the plane, so that `true` holds on the Earth.
 
         Places d apart have points at most κd apart: the rate is ε/κ and the reach κΛ, rounded in
         the safe direction.
@@ -63,7 +63,7 @@ class Projection(ABC):
         return replace(true.scaled(1 / kappa), reach=reach)
 
     def true_privacy(self, plane: GeoPrivacy) -> GeoPrivacy:
-        """Return what a guarantee over plane distances is worth over true ones, rounded safely.
+        """Return the guarantee over true distances that one in the plane implies, rounded safely.
 
         The inverse of `privacy`: rate κε within Λ/κ.
         """

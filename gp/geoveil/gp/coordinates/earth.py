@@ -1,4 +1,4 @@
-"""The ellipsoid WGS 84: its radii, its geodesics, and places on it as people give them."""
+"""The ellipsoid WGS 84: its radii, its geodesics, and checks of places on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
 def places_array(places: ArrayLike) -> NDArray[np.float64]:
     """Return private (longitude, latitude) pairs in degrees as float64, shape (..., 2).
 
-    Others raise `PrivateValueError`.
+    Anything else raises `PrivateValueError`.
     """
     expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
     array = validation.float_array(places)

@@ -99,7 +99,7 @@ def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
 
 
 def _side_by_side(outlines: Sequence[Ring]) -> list[Ring]:
-    """Return the outlines from west to east, moved by whole turns to be narrowest together."""
+    """Return the outlines from west to east, shifted by whole turns to be narrowest together."""
     west = np.array([outline[:, 0].min() for outline in outlines])
     turns = -360.0 * np.floor(west / 360)
     order = np.argsort(west + turns)
@@ -117,7 +117,7 @@ def _side_by_side(outlines: Sequence[Ring]) -> list[Ring]:
 
 
 def _walk(outline: Ring, weights: NDArray[np.float64], spacing: float) -> NDArray[np.float64]:
-    """Return the vertices and places between them, at most `spacing` apart."""
+    """Return the vertices and points between them, at most `spacing` apart."""
     step = np.roll(outline, -1, axis=0) - outline
     count = np.maximum(np.ceil(np.linalg.norm(step * weights, axis=1) / spacing), 1).astype(int)
     edge = np.repeat(np.arange(len(outline)), count)

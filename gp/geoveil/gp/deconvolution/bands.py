@@ -127,7 +127,7 @@ class BandTotals(Totals):
 
     @staticmethod
     def cells(bands: Mapping[str, tuple[DebiasedBand, ...]]) -> int:
-        """Return at most how many cells there are."""
+        """Return an upper bound of the number of cells."""
         return 1 + sum(2 * len(of_one) for of_one in bands.values())
 
     def add(self, points: Integers, groups: Groups) -> None:
@@ -268,7 +268,7 @@ class BandTotals(Totals):
     def _places(
         self, bands: Sequence[DebiasedBand], sizes: Integers, cells: Integers
     ) -> tuple[Array, Array, Array]:
-        """Return where in its band each cell begins, how far it goes in parts of the band, and 6c².
+        """Return where in its band each cell begins, its length in parts of the band, and 6c².
 
         c = b/w; `sizes` counts the cells of each band, one after the other.
         """
@@ -298,7 +298,7 @@ def _cubic(t: Array, across: Array, lift: Array) -> Array:
 
 
 def _sums_of(sizes: Integers, values: Array) -> Array:
-    """Return the sums of parts of so many values, one after the other."""
+    """Return the sums of consecutive parts of given lengths."""
     sums = np.zeros(len(sizes))
     filled = sizes > 0
     if filled.any():

@@ -1,7 +1,8 @@
 """The contract of an estimator from perturbed points, and the registry of estimators.
 
 From points x + N the mean of f is estimated by that of the debiased g = (1 − b²Δ)^{(k+1)/2} f, as
-E[g(x + N)] = f(x) [MATH §5.2]. The mean of f itself is biased, however many points there are.
+E[g(x + N)] = f(x) [MATH §5.2]. The plain mean of f over the points is biased, however many there
+are.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class PointEstimator(ValueObject, ABC):
     def estimated_variance(self, points: ArrayLike) -> Array:
         """Return one number per perturbed point, whose mean over the noise is `variance(x)`.
 
-        Averaged over people it says how much of the variance of `value` is noise [MATH §8]. At a
+        Its average over people is the part of the variance of `value` that is noise [MATH §8]. At a
         point it may be below 0 where k > 1.
 
         Raises:
@@ -79,7 +80,7 @@ class PointEstimator(ValueObject, ABC):
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
-        """The least and the greatest estimated variance at any point; None: there is none."""
+        """The least and the greatest estimated variance at any point; None if undefined."""
         return None
 
     @abstractmethod

@@ -1,6 +1,6 @@
-"""Which way many estimators are summed over points, and what that costs.
+"""The way to sum many estimators over points, and its cost.
 
-Times are of a shared processor of 2023: good enough to choose, and to tell seconds from hours.
+Times are for a shared processor of 2023: good enough to choose, and to tell seconds from hours.
 """
 
 from collections import defaultdict
@@ -51,7 +51,7 @@ def ways(
         estimators: by label.
         step: spacing of the grid of the points, in their unit.
         points: how many there will be; 0 means few, and no lattice is made for them.
-        groups: how many groups they are of.
+        groups: the number of groups of points.
     """
     chosen, rest = [], dict(estimators)
     bands = {name: of for name, e in rest.items() if (of := bands_of(e, step))}
@@ -90,9 +90,9 @@ def joint_way(
     points: int = 0,
     groups: int = 1,
 ) -> JointWay:
-    """Return the cheapest way to have the covariances of estimators; arguments as `ways`.
+    """Return the cheapest way to get the covariances of estimators; arguments as `ways`.
 
-    A chosen way that knows the covariances of all is returned.
+    An earlier choice that gives all covariances is returned.
 
     Raises:
         UnsupportedError: if an estimator has no bound.
@@ -110,7 +110,7 @@ def _each_s(estimator: PointEstimator) -> float:
 
 
 def _bands_s(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> float:
-    """Return the seconds at a point, with its share of what a block costs."""
+    """Return the seconds per point, with its share of the cost of a block."""
     of_block = groups * (_BANDS_BLOCK_S + BandTotals.cells(bands) * _BANDS_CELL_S)
     return _BANDS_S + of_block / MOST_AT_ONCE
 
@@ -121,7 +121,7 @@ def _bands_pay(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> bo
 
 
 def _kernels_alike(estimators: Mapping[str, PointEstimator]) -> list[dict[str, DebiasedKernel]]:
-    """Return the kernels among estimators, those of one bandwidth together."""
+    """Return the kernels among estimators, grouped by bandwidth."""
     alike: defaultdict[float, dict[str, DebiasedKernel]] = defaultdict(dict)
     for name, estimator in estimators.items():
         if kernel := DebiasedKernel.of(estimator):

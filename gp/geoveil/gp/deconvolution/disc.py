@@ -1,4 +1,4 @@
-"""Discs and balls fed with perturbed points: how far off the plugged-in estimate is.
+"""Discs and balls fed with perturbed points: the law of the plugged-in estimate.
 
 With P_a(x) the probability that x + N lands within a of the centre and F(ρ) = φ(R − ρ) the disc's
 value at the distance ρ, E[F^p] = ∫ p φ^{p−1} φ'(R − a) P_a(x) da over the band.

@@ -320,7 +320,7 @@ def _variance_ends(c: float, dimension: int) -> tuple[float, float]:
 
 
 def _everywhere(c: float) -> Array:
-    """Return distances that are close where g varies, however far it reaches."""
+    """Return distances that are dense where g varies, however far it reaches."""
     return np.asarray(np.sinh(np.linspace(0.0, math.asinh(reach(c)), 1 << 14)))
 
 

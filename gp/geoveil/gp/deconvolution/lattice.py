@@ -57,7 +57,7 @@ class DebiasedKernel:
 
     @classmethod
     def of(cls, estimator: PointEstimator) -> DebiasedKernel | None:
-        """Return the kernel that an estimator is of; None for anything else."""
+        """Return the kernel of an estimator; None for anything else."""
         if not estimator.debias or estimator.dimension > 2:
             return None
         if isinstance(estimator, KernelEstimator):
@@ -86,7 +86,7 @@ class DebiasedKernel:
 
     @property
     def reach(self) -> float:
-        """The distance beyond which g is taken for 0, in the unit of the points."""
+        """The distance beyond which g counts as 0, in the unit of the points."""
         wide = reach(self.estimator.scale / self.bandwidth) if len(self.center) == 2 else 12.0
         return wide * self.bandwidth
 
@@ -116,7 +116,7 @@ class Lattice:
 
     @property
     def cells(self) -> int:
-        """How many nodes there are; 2⁶² if they can't be told apart."""
+        """The number of nodes; 2⁶² if doubles can't tell them apart."""
         if not self._known or not (self._lengths < _FARTHEST).all():
             return 1 << 62
         return prod(self.shape)

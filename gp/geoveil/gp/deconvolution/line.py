@@ -97,7 +97,7 @@ class RangeEstimator(PointEstimator):
 
     @property
     def ends(self) -> tuple[ProfileEstimator, ProfileEstimator]:
-        """What is above the low end, and what is not above the high end."""
+        """The estimators of values above the low end, and of values not above the high end."""
         return self._low, self._high
 
     @property

@@ -1,4 +1,4 @@
-"""Covariances of what many estimators return for the same points.
+"""Covariances of the values of many estimators at the same points.
 
 Values are rounded to 2⁻²⁰ of the greatest, and products added up as integers: any order of points
 gives the same bits. That moves a standard deviation by less than 10⁻⁶ of the greatest value.
@@ -55,7 +55,7 @@ class Products(Totals):
         return np.asarray(in_units * np.outer(units, units))
 
     def _integers(self, coordinates: Array) -> Array:
-        """Return what each estimator returns, as whole numbers up to 2²⁰ in size, (m, n)."""
+        """Return the values of each estimator as whole numbers up to 2²⁰ in size, (m, n)."""
         if coordinates.shape[1] == 1:
             coordinates = coordinates[:, 0]
         values = np.empty((len(self._estimators), len(coordinates)))

@@ -92,7 +92,7 @@ class RasterGrid:
         return np.asarray(values)
 
     def off_nodes(self, values: Array, spectrum: Spectrum) -> Array:
-        """Return how far from what corners say, bilinearly, values are in the cells around a node.
+        """Bound how far values in the cells around a node are from bilinear interpolation.
 
         It is proved [MATH §8]: by second to sixth differences at the corners, and a bound of all
         higher ones that holds everywhere.
@@ -127,10 +127,10 @@ class RasterGrid:
         return np.asarray(bound + twice / values.size)
 
     def law(self, spectrum: Spectrum, noise: Array) -> ReportMoments:
-        """Return points around the moments of what a point counts for, for people everywhere.
+        """Return points around the moments of a point's contribution, for people everywhere.
 
         Args:
-            spectrum: the transform of what a point counts for.
+            spectrum: the transform of a point's contribution.
             noise: the characteristic function of the noise.
         """
         counted = self.inverse(spectrum)
@@ -148,7 +148,7 @@ class RasterGrid:
 
 
 def _padded(spectrum: Spectrum, shape: tuple[int, int]) -> Spectrum:
-    """Return a spectrum with zeros for higher frequencies, as a larger grid has them."""
+    """Return a spectrum padded with zeros at the higher frequencies of a larger grid."""
     n, m = spectrum.shape
     wide = np.zeros((shape[0], shape[1] // 2 + 1), np.complex128)
     wide[: (n + 1) // 2, :m], wide[-(n // 2) :, :m] = np.split(spectrum, [(n + 1) // 2])
@@ -196,7 +196,7 @@ def region_spectrum(
 def _spread_parts(
     signed_distance: Callable[[Array], Array], grid: RasterGrid, crossed: Array, spread: Array
 ) -> None:
-    """Add what lies inside of the cells that the boundary crosses to `spread`."""
+    """Add the inner parts of the cells that the boundary crosses to `spread`."""
     offset = (np.arange(_PARTS, dtype=np.float64) + 0.5) / _PARTS - 0.5
     parts = np.stack(np.meshgrid(offset, offset, indexing="ij"), axis=-1).reshape(-1, 2)
     at = (crossed[:, None, :] + parts).reshape(-1, 2)

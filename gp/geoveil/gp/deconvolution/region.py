@@ -196,7 +196,7 @@ class RegionEstimator(PointEstimator):
         return self._ends(self._variance_spectrum)
 
     def _ends(self, spectrum: Spectrum) -> tuple[float, float]:
-        """Return the ends of a function at the nodes and between them; it is 0 beyond the grid."""
+        """Return the ends of a function at and between the nodes; it is 0 beyond the grid."""
         values = self._grid.inverse(spectrum)
         off = self._grid.off_nodes(values, spectrum)
         return min(float((values - off).min()), 0.0), max(float((values + off).max()), 0.0)
@@ -244,7 +244,7 @@ def _(query: SmoothedRegion, scale: float, debias: bool) -> PointEstimator:
 
 
 def _distance_and_bounds(region: Any) -> tuple[Callable[[Array], Any], Bounds | None]:
-    """Return the signed distance to a region, and its bounds if it knows them."""
+    """Return the signed distance to a region, and its bounds if known."""
     if isinstance(region, Disc) and region.dimension == 2:
         (x, y), r = region.center, region.radius
         return region.signed_distance, (x - r, y - r, x + r, y + r)

@@ -1,4 +1,4 @@
-"""Sums of what many estimators return for points that come block after block.
+"""Sums of the values of many estimators over points that come block after block.
 
 Values are added up as integers of 2⁻³⁰, so that any order and blocks of points give the same bits.
 `BandTotals` and `LatticeTotals` are faster for many estimators of one shape; `ways` chooses.
@@ -38,7 +38,7 @@ _VARIANCE_BITS = 42
 
 
 def rounder(bits: int) -> tuple[float, int]:
-    """Return a number that rounds doubles in [−1, 1] to multiples of 2^−bits, and its own bits.
+    """Return a number whose addition rounds doubles in [−1, 1] to 2^−bits, and its bits.
 
     The bits of a double plus this number, less its own bits, are the multiple.
 
@@ -69,7 +69,7 @@ class Sums(NamedTuple):
 
 
 class Totals(ABC):
-    """Sums, for each group of points, of what labelled estimators return.
+    """Sums, for each group of points, of the values of labelled estimators.
 
     `step` is the spacing of the grid of the points, in their unit.
     """
@@ -84,7 +84,7 @@ class Totals(ABC):
 
         Args:
             points: (n, k), in steps; at most 131,072.
-            groups: which of them belong to which group.
+            groups: the points of each group.
 
         Raises:
             UnsupportedError: if values are so large that no number of points gives an estimate.
@@ -177,7 +177,7 @@ class EachTotals(Totals):
 
 
 def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
-    """Return which integers have none of some lowest bits."""
+    """Return which integers are multiples of a power of two."""
     # Most fail by their last byte, and bytes are compared many at a time.
     byte = integers.astype(np.uint8)
     (multiples,) = np.nonzero(byte & np.uint8(others & 0xFF) == 0)
@@ -185,6 +185,6 @@ def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
 
 
 def sums_of_parts(n: int, total: int, total_of_squares: int) -> Accumulator:
-    """Return sums that may be off by a rounding; squares are at least what Cauchy-Schwarz says."""
+    """Return sums up to a rounding; squares satisfy the Cauchy-Schwarz inequality."""
     least = -(-total * total // n) if n else 0
     return Accumulator(n, total, max(total_of_squares, least))

@@ -1,4 +1,4 @@
-"""Mechanisms: what leaves a device, and what it promises."""
+"""Mechanisms: how a value is perturbed, and with which guarantee."""
 
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace

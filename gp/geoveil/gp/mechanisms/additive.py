@@ -61,7 +61,7 @@ class AdditiveMechanism(QueryMechanism):
         """Supremum of scale(x)."""
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
-        """Return integers beyond which half of the probability lies at either end."""
+        """Return integers that reports exceed, on either side, with half of the probability."""
         tail = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True) / 2
         with working_precision(_RANGE_BITS):
             reach = self.noise.isf(BALL.constant(tail), BALL)

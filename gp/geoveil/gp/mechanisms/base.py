@@ -1,4 +1,4 @@
-"""The contract of a mechanism: what leaves a device for a person's point.
+"""The contract of a mechanism: a randomised report about a person's point.
 
 `release` is one exact report for a person; `simulate` is vectorised float64 for experiments. Both
 use the same formulas. Moments and densities are those of the ideal mechanism, per point.
@@ -53,8 +53,8 @@ class PrivatePoint:
 class Mechanism(ValueObject, ABC, Generic[Report]):
     """A randomised report about a person's point x; `privacy` is its guarantee, in the unit of x.
 
-    This class draws the bits, rounds to the public grid and reads x after the draws. A family says
-    how many uniform numbers it takes, and its ideal function of them.
+    This class draws the bits, rounds to the public grid and reads x after the draws. A family
+    states how many uniform numbers it needs, and its ideal function of them.
     """
 
     step_exponent: int
@@ -78,7 +78,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     @property
     @abstractmethod
     def unbiased(self) -> bool:
-        """Whether the mean of a report is what it is about, for every x."""
+        """Whether the mean of a report is the answer, for every x."""
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> Report:
         """Return one exact, private report: integers k that stand for k·step.
@@ -165,7 +165,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def _integers(
         self, point: PrivatePoint, uniforms: Sequence[Sequence[LazyUniform]]
     ) -> tuple[int, ...]:
-        """Return what is released, from uniform numbers of which the first bits are drawn."""
+        """Return the released integers, from uniform numbers whose first bits are drawn."""
         integers: tuple[int, ...] = ()
         for drawn, ideal in zip(uniforms, self._ideals(point), strict=True):
             integers += release_integers(drawn, ideal, self.step_exponent, self._coarse_bits)
@@ -173,7 +173,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
     @property
     def _coarse_bits(self) -> int | None:
-        """Precision of a first try to find what is released; None: that would be no faster."""
+        """Precision of a first attempt at a release; None: an attempt would not be faster."""
         return None
 
     @property
@@ -184,7 +184,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     @lazy
     @abstractmethod
     def _uniforms(self) -> tuple[int, ...]:
-        """Number of uniform numbers for each part that is rounded by itself."""
+        """Number of uniform numbers for each part that is rounded separately."""
 
     @abstractmethod
     def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
@@ -192,7 +192,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
     @abstractmethod
     def _report(self, integers: tuple[int, ...]) -> Report:
-        """Return the integers as what `release` returns."""
+        """Return the integers in the form that `release` returns."""
 
     @abstractmethod
     def _draw(self, points: Array, rng: np.random.Generator) -> Array:
@@ -219,7 +219,7 @@ class QueryMechanism(Mechanism[int]):
 
     @classmethod
     def _check(cls, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
-        """Refuse what no mechanism of this kind can be made of."""
+        """Refuse parameters that no mechanism of this kind can have."""
         if not isinstance(query, Query):
             raise ParameterError(
                 "query", query, "a Query, for example Threshold(at=..., width=...)"
@@ -239,7 +239,7 @@ class QueryMechanism(Mechanism[int]):
         )
 
     def _levels(self) -> set[float]:
-        """Return what reports are where there is next to no noise."""
+        """Return the values of reports where there is almost no noise."""
         return levels_of(self.query.profile)
 
     @lazy
@@ -254,7 +254,7 @@ class QueryMechanism(Mechanism[int]):
     def likely_range(self, beyond: float) -> tuple[int, int]:
         """Return the integers between which `release` stays, except with the probability `beyond`.
 
-        It is proved for every x. A server may move reports to these ends: no forged report then
+        It is proved for every x. A server may clip reports to these ends, so that no forged report
         outweighs all others. `grid_range`, which no report leaves, where it is finite.
 
         Example:
@@ -268,7 +268,7 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def limits(self) -> Limits:
-        """What reports, and their mean over any people, can be, in the unit of f."""
+        """Bounds of reports, and of their mean over any people, in the unit of f."""
         low, high = self.grid_range
         endless = (low, high) == (INT64_MIN, INT64_MAX)
         least, greatest = self.query.profile.bounds
@@ -280,7 +280,7 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def outputs(self) -> tuple[int, ...] | None:
-        """All that `release` can return, increasing; None if that is all of `grid_range`."""
+        """All integers that `release` can return, increasing; None if all of `grid_range`."""
         return None
 
     def mean(self, x: ArrayLike) -> Array:
@@ -405,7 +405,7 @@ class QueryMechanism(Mechanism[int]):
 
 
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
-    """Refuse a noise scale that is out of all proportion to what the query resolves."""
+    """Refuse a noise scale that is out of proportion to the query."""
     unit = privacy.epsilon * query.profile.length_scale
     if not unit / MOST_RATIO <= privacy.per <= unit * MOST_RATIO:
         raise ParameterError(

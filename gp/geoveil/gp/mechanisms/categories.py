@@ -61,7 +61,7 @@ class CategoryMechanism(ABC):
 
     @property
     def privacy(self) -> LocalPrivacy | GeoPrivacy:
-        """The promise of one report."""
+        """The guarantee of one report."""
         return LocalPrivacy(self.epsilon)
 
     @property
@@ -103,7 +103,7 @@ class CategoryMechanism(ABC):
 
     @abstractmethod
     def estimator(self, scores: ArrayLike) -> Estimator:
-        """Return h, which makes of reports (n, columns) numbers whose mean is a person's score.
+        """Return h, which turns reports (n, columns) into numbers whose mean is a person's score.
 
         Args:
             scores: K finite numbers, one for each option; those of a set add up.
@@ -114,7 +114,7 @@ class CategoryMechanism(ABC):
 
     @abstractmethod
     def limits(self, scores: ArrayLike) -> tuple[float, float]:
-        """Return the least and greatest number that h of `estimator(scores)` attains."""
+        """Return the least and greatest value of h from `estimator(scores)`."""
 
     @abstractmethod
     def variance(self, scores: ArrayLike) -> Array:
@@ -141,7 +141,7 @@ class CategoryMechanism(ABC):
 
     @property
     def _more(self) -> int:
-        """T − M, which says how much more likely the truth is than a lie."""
+        """T − M, the excess weight of the true option."""
         if self.weight == ONE:
             raise ParameterError("epsilon", self.epsilon, "at least 2^-32 for an estimate")
         return self.weight - ONE
@@ -173,7 +173,7 @@ class _IndexMechanism(CategoryMechanism):
 class KaryResponse(_IndexMechanism):
     """k-ary randomised response, Warner's of K options: ε between any two options [MATH §15].
 
-    One of T + (K − 1)·M integers is drawn: T of them say the truth, and M each other option.
+    One of T + (K − 1)·M integers is drawn: T of them give the true option, and M each other option.
 
     Example:
         >>> response = KaryResponse(4, 1.0)
@@ -447,7 +447,7 @@ class SubsetResponse(_MaskMechanism):
 
 
 def category_mechanism(options: int, epsilon: float) -> KaryResponse | UnaryEncoding:
-    """Return the mechanism with the less variance of the share of a rare option.
+    """Return the mechanism with the smaller variance for the share of a rare option.
 
     Example:
         >>> [type(category_mechanism(k, 1.0)).__name__ for k in (10, 11)]

@@ -88,7 +88,7 @@ class DebiasedLaplace(QueryMechanism):
         return tuple(sorted({level for _, _, level in self._plateaus}))
 
     def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
-        """Return the report that a perturbed number makes: an integer k that stands for k·`step`.
+        """Return the report for a perturbed number: an integer k that stands for k·`step`.
 
         The number comes from `PlanarLaplace` or `Coarsening`, at the rate of this mechanism. The
         report is unbiased and within `grid_range`. For a threshold, a linear function or a bell it
@@ -183,7 +183,7 @@ class DebiasedLaplace(QueryMechanism):
         return np.asarray(1 - _STANDARD.survival(np.abs(s) / self.scale))
 
     def _mass(self, atom: float, s: Array) -> Array:
-        """Return the probability of an atom: that the noise leads onto a plateau of its height."""
+        """Return the probability of an atom: that the noise ends on a plateau of its height."""
         noise, total = Laplace(self.scale), np.zeros(s.shape)
         for low, high, level in self._plateaus:
             if level == atom:

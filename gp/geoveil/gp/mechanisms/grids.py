@@ -1,4 +1,4 @@
-"""The grid of a mechanism: how fine it may be, and where rounding would tie."""
+"""The output grid of a mechanism: its spacing, and levels at which rounding would tie."""
 
 from __future__ import annotations
 

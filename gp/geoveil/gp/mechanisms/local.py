@@ -114,7 +114,7 @@ class RandomizedResponse(QueryMechanism):
 
     @lazy
     def _law(self) -> ReportMoments:
-        """One number decides: on two outputs all moments are linear in the mean."""
+        """One mean decides: with two outputs all moments are linear in it."""
         low, high = self.atoms
         limits, profile = self.query.attained_range, self.query.profile
         cells = profile.cells(0.0)

@@ -66,7 +66,7 @@ DIMENSIONS = tuple(DIRECTIONS)
 
 
 def uniforms_needed(dimension: int) -> int:
-    """Return how many uniform numbers make one noise vector."""
+    """Return the number of uniform numbers that one noise vector takes."""
     return dimension + DIRECTIONS[dimension][0]
 
 
@@ -226,7 +226,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return float(gammainc(self.dimension, self.privacy.rate * radius))
 
     def radius_quantile(self, probability: float) -> float:
-        """Return the radius that noise stays within with the given probability.
+        """Return the radius within which noise stays with the given probability.
 
         For k = 2 it is −(W₋₁((p − 1)/e) + 1)/ε, W₋₁ the lower branch of the Lambert W function
         [ABCP13]; for every k the quantile of Gamma(k, 1/ε).
@@ -250,7 +250,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return float(gammaincinv(self.dimension, p)) / self.privacy.rate
 
     def likely_reach(self, beyond: float) -> float:
-        """Return a radius that noise exceeds with at most a probability, in the unit of the points.
+        """Return a radius, in the points' unit, that noise exceeds with at most this probability.
 
         Proved, where `radius_quantile` is computed: P(|N| > r/ε) = e^{−r} Σ_{j<k} r^j/j!, enclosed
         for one whole r after the other.
@@ -273,7 +273,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return reach / self.privacy.rate * (1 + 1e-15)
 
     def estimator(self, query: Query | SmoothedRegion, *, debias: bool = False) -> PointEstimator:
-        """Return what to average over perturbed points to estimate the mean of `query`.
+        """Return the function to average over perturbed points to estimate the mean of `query`.
 
         The noise can be undone for the Gaussian kernel in every dimension, for a `SmoothedRegion`
         in two, and in one for thresholds, ranges and `Linear` queries of a profile whose slope does

@@ -91,7 +91,7 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         return np.asarray(turns[np.isfinite(turns)])
 
     def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
-        """Return what B, between two places, can be: its logarithm has slopes of at most β."""
+        """Return the range of B between two places: its logarithm has slopes of at most β."""
         at = np.asarray(self._scale(edges, FLOAT))
         if beyond:
             return np.stack([np.zeros_like(at), at])

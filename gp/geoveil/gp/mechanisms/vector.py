@@ -1,6 +1,6 @@
 """Several queries answered together under one guarantee [SGP Cor. 3.2; MATH §3].
 
-The seed adds independent noise to every coordinate, scaled to one smooth bound of the ℓ1 slope.
+The paper adds independent noise to every coordinate, scaled to one smooth bound of the ℓ1 slope.
 Questions that vary in different places need no more of it than one of them.
 """
 
@@ -176,7 +176,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def answers(self) -> tuple[VectorAnswer, ...]:
-        """Each report by itself: its law, which says nothing of what all of them cost together."""
+        """The law of each report by itself, without the cost of all together."""
         return tuple(VectorAnswer(self, index) for index in range(self.size))
 
     def smooth_bound(self, x: ArrayLike) -> Array:
@@ -298,7 +298,7 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_scale(self) -> float:
-        """That of the vector."""
+        """The vector's."""
         return self.vector.largest_scale
 
     @property
@@ -308,7 +308,7 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_epsilon(self) -> float:
-        """What this report adds to that of all of them, for each band that two points may pass."""
+        """This report's part of the vector's ε, for each band that two points may pass."""
         return super().largest_epsilon * len(self.query.varies_within or ((),))
 
     def moments(self, s: ArrayLike) -> tuple[Array, Array]:
@@ -372,7 +372,7 @@ def best_vector_noise(
 
 
 def _active_sets(queries: Sequence[Query]) -> set[tuple[int, ...]]:
-    """Return all sets of queries of which f varies at one place, almost everywhere."""
+    """Return all sets of queries that vary at one place, almost everywhere."""
     places = [query.varies_within for query in queries]
     ends = sorted({end for place in places for interval in place or () for end in interval})
     if any(place is None for place in places) or not ends:
@@ -391,7 +391,7 @@ def _active_sets(queries: Sequence[Query]) -> set[tuple[int, ...]]:
 
 
 def _heaviest(active: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the sets that are part of no other, in order."""
+    """Return the maximal sets, in order."""
     sets = [frozenset(s) for s in active]
     return tuple(sorted(tuple(sorted(s)) for s in sets if not any(s < other for other in sets)))
 
@@ -423,7 +423,7 @@ def _together(
 
 
 def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]:
-    """Return the queries as a tuple; refuse what no mechanism takes, and mixed dimensions."""
+    """Return the queries as a tuple; refuse mixed dimensions and unsupported queries."""
     expected = "at least one Query, all of the same dimension"
     if not isinstance(queries, Iterable):
         raise ParameterError("queries", queries, expected)

@@ -1,4 +1,4 @@
-"""How much noise a vector of answers has at most, and where one of them is what it is."""
+"""Bounds of the noise of a vector of answers, over all points and by an answer's value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ units of 1/β, from which on chords are level."""
 
 
 class _Search:
-    """Where B is looked for: in a box, out of which no way makes it greater.
+    """The search for the largest B, in a box outside of which it is not larger.
 
     Args:
         vector: the mechanism.
@@ -51,7 +51,7 @@ class _Search:
         return np.asarray(np.max(sets, axis=0))
 
     def at(self, points: Array) -> tuple[list[Real], Array, Array]:
-        """Return all distances of points, (n, k), the bound of each slope, and B."""
+        """Return the distances of points, (n, k), the bound of each slope, and B."""
         distances = self.vector._distances(points[:, 0] if points.shape[1] == 1 else points)
         bounds = np.stack(self.vector._bounds(self.vector.queries, distances, FLOAT))
         return distances, bounds, self._heaviest(bounds)
@@ -84,7 +84,7 @@ def largest_bound(vector: VectorSmoothMechanism) -> float:
 
 
 def bounds_by_value(vector: VectorSmoothMechanism, index: int) -> tuple[Array, Array]:
-    """Enclose B, in 1/(unit of x), wherever an answer is in each of many parts of its values.
+    """Enclose B, in 1/(unit of x), over the points whose answer lies in each of many intervals.
 
     As close as `largest_bound` is, relative to the greatest of each part.
 

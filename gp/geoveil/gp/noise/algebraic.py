@@ -78,7 +78,7 @@ def _least_quotient(noise: AlgebraicNoise, constant: Fraction, factor: Fraction)
 
 @lru_cache(maxsize=64)
 def _guessing(noise: AlgebraicNoise) -> tuple[float, float]:
-    """Return h(0), and what the first order of the tail would be at the median."""
+    """Return h(0), and the first-order tail extrapolated to the median."""
     return float(noise.pdf(0.0)), float(noise._tail_isf(np.array(0.5)))
 
 

@@ -80,8 +80,8 @@ class Noise(ABC):
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down.
 
-        The constant is ≥ 0 and the numerator never negative. By default a bound from the two
-        suprema; a family that knows the true infimum needs less noise for the same privacy.
+        The constant is ≥ 0 and the numerator never negative. The default is a bound from the two
+        suprema; a family with the true infimum needs less noise for the same privacy.
         """
         swing = self.exact_scale_cost
         worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)
@@ -137,7 +137,7 @@ class Noise(ABC):
         raise NotImplementedError
 
     def _with_far_tail(self, p: Array, middle: Array) -> Array:
-        """Return the quantile: sign·middle, refined from the first order in the far tails."""
+        """Return the quantile: sign·middle, or in the far tails a refined first-order value."""
         tail = np.minimum(p, 1 - p)
         far = tail < FAR_TAIL
         if far.any():

@@ -1,4 +1,4 @@
-"""What the noises made for a privacy frontier share [MATH §4].
+"""The common part of noises made for a privacy frontier [MATH §4].
 
 1/ψ is piecewise linear in u: level or falling up to the knee, where ψ = ε, then rising with the
 slope 1/(1+a), a = ε/β.
@@ -20,7 +20,7 @@ from geoveil.gp.noise.base import Noise
 
 @dataclass(frozen=True, slots=True)
 class FrontierNoise(Noise):
-    """A noise that uses up, at every u, what a frontier allows at ε and β."""
+    """A noise that exhausts, at every u, the frontier at ε and β."""
 
     epsilon: float
     beta: float

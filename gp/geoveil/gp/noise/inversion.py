@@ -31,7 +31,8 @@ _Increasing: TypeAlias = Callable[[arb], arb]
 class InvertedNoise(Noise):
     """A family that is released by inverting its distribution function.
 
-    The tail P[Z > u] serves for p ≤ 1/4, the centre P[0 < Z < u] above, where 1/2 − S loses digits.
+    It inverts the tail P[Z > u] for p ≤ 1/4, and the centre P[0 < Z < u] above, where 1/2 − S loses
+    digits.
     """
 
     @abstractmethod
@@ -56,7 +57,7 @@ class InvertedNoise(Noise):
 
     @property
     def coarse_bits(self) -> int | None:
-        """A distribution function costs the more the more bits: few decide nearly always."""
+        """More bits make a distribution function dearer, and few nearly always decide."""
         return _COARSE
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
@@ -97,7 +98,7 @@ class InvertedNoise(Noise):
         return arb("nan")
 
     def _approximate(self, level: arb, increasing: _Increasing) -> tuple[arb, float]:
-        """Return about the root, exactly representable, and its relative error.
+        """Return an approximate root, exactly representable, and its relative error.
 
         With x = log u, F = log|T/level| and σ = uψ the slopes are F' = −μ, F''/F' = A = 1 − σ + μ
         and F'''/F' = A² − σ' + μA; for the centre μ is negative.

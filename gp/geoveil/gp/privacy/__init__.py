@@ -1,4 +1,4 @@
-"""Guarantees: what a release promises, with its unit, and what follows from several of them.
+"""Guarantees: the promise of a release, with its unit, and their composition.
 
 A randomised map M is (ε, δ, Λ)-GP if P[M(x)∈S] ≤ e^{ε|x−x'|} P[M(x')∈S] + δ for all S and all
 |x−x'| ≤ Λ; ε-GP is δ=0, Λ=∞ [SGP Def. 5; MATH §1]. The rate ε has the unit 1/distance. What follows

@@ -1,4 +1,4 @@
-"""Geo-privacy: how distinguishable two values are, by distance, and after several releases."""
+"""Geo-privacy: how distinguishable two values are by their distance, and its composition."""
 
 import math
 from collections.abc import Sequence
@@ -157,7 +157,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, self.per, self.unit, delta, self.reach)
 
     def repeated(self, times: int) -> "GeoPrivacy":
-        """Return what `times` releases with this guarantee promise together; errors as `compose`.
+        """Return the joint guarantee of `times` releases with this one; errors as `compose`.
 
         Example:
             >>> print(GeoPrivacy(epsilon=0.25, per=8000, unit="dollar").repeated(12))
@@ -167,7 +167,7 @@ class GeoPrivacy(ReprByArguments):
         return self._together((self,), times)
 
     def in_unit(self, unit: str, factor: float | Fraction) -> "GeoPrivacy":
-        """Return the same guarantee in another unit, of which `factor` > 0 make a present one.
+        """Return the same guarantee in another unit; the present one is `factor` > 0 new ones.
 
         A Fraction is exact. Where doubles can't hold the result, distances are rounded down: it
         promises less, by no more than an ulp.
@@ -201,7 +201,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, per, self.unit, self.delta, self.reach)
 
     def local(self, diameter: float | Fraction) -> LocalPrivacy:
-        """Return what this promises to values no further apart than `diameter` > 0: ε-LDP.
+        """Return the guarantee for values at most `diameter` > 0 apart: ε-LDP.
 
         Raises:
             UnsupportedError: if delta > 0: `LocalPrivacy` has no slack.
@@ -262,7 +262,7 @@ def compose(*guarantees: GeoPrivacy) -> GeoPrivacy: ...
 @overload
 def compose(*guarantees: LocalPrivacy) -> LocalPrivacy: ...
 def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy:
-    """Return what several releases of one private value promise together: sequential composition.
+    """Return the joint guarantee of several releases of one private value: sequential composition.
 
     Rates add, slacks add, and the reach is the smallest among the guarantees that have a slack
     [MATH §1]. The releases draw their noise independently. A later one may depend on earlier

@@ -32,7 +32,7 @@ class LocalPrivacy:
         return self.epsilon if validation.non_negative("distance", distance) > 0 else 0.0
 
     def repeated(self, times: int) -> "LocalPrivacy":
-        """Return what `times` releases with this guarantee promise together; see `compose`.
+        """Return the joint guarantee of `times` releases with this one; see `compose`.
 
         Example:
             >>> print(LocalPrivacy(0.25).repeated(12))

@@ -51,7 +51,7 @@ class LogScale:
         return exact.log_nearest(max(value, self.floor))
 
     def width(self, factor: float) -> float:
-        """Return how far the logarithms of two values are apart that differ by a factor > 1."""
+        """Return the distance of the logarithms of two values that differ by a factor > 1."""
         expected = f"a factor > 1, at most {validation.MOST:g}"
         number = validation.real("width", factor, expected)
         if not 1 < number <= validation.MOST:

@@ -1,4 +1,4 @@
-"""What an analyst asks: functions of a private point, with their slopes and smooth bounds."""
+"""Queries: functions of a private point, with their slopes and smooth bounds."""
 
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.capped import Cap, Capped

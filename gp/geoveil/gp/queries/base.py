@@ -17,7 +17,7 @@ from geoveil.gp.smooth.growth import DECAYS
 
 
 class Query(ABC):
-    """A function from points to numbers whose mean over people is wanted."""
+    """A function from points to numbers, whose mean over people is estimated."""
 
     @property
     @abstractmethod
@@ -27,7 +27,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def profile(self) -> Profile:
-        """φ: what becomes of the signed distance."""
+        """φ, applied to the signed distance."""
 
     @abstractmethod
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
