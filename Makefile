@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench lock wheels package audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench site lock wheels package audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -23,6 +23,7 @@ HOLDS_all := all
 HOLDS_test := all test
 HOLDS_dev := all test dev
 HOLDS_bench := all test bench
+HOLDS_site := all site
 # All that is needed stands in requirements/, hatchling too, which builds the package itself.
 $(VENV)/.stamp-%: pyproject.toml gp/geoveil/gp/version.py requirements/%.txt | $(BIN)/python
 	$(PIP) --no-deps --require-hashes --requirement requirements/$*.txt
@@ -74,6 +75,9 @@ artifact: $(VENV)/.stamp-test         ## run the claims of ARTIFACT.md, compare 
 
 bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run, beside the last release
 	$(BIN)/python -m benchmarks --write .bench/now.json --compare --history .bench/history.svg
+
+site: $(VENV)/.stamp-site            ## the documents as a site in dist/site (2 min); a warning is an error
+	$(BIN)/python tools/site.py
 
 lock:            ## find the latest versions that fit, write them to requirements/ with hashes
 	$(PYTHON) -m venv .venv-lock

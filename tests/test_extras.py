@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 from tests.test_pages import PAGES, ROOT, blocks_of, free_port
 
 EXTRAS = ("", "server", "analyst", "console", "all")
-FOR_US = {"test", "peers", "bench", "dev"}
+FOR_US = {"test", "peers", "bench", "dev", "site"}
 NOT_INSTALLED = re.compile(r"needs \w+, which is not\s+installed:\s+pip install 'geoveil\[(\w+)\]'")
 GROUPS = {"campaign", "token", "certificate", "db", "simulate", "client"}
 SERVES = ("server", "analyst", "console", "all")

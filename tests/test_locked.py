@@ -40,7 +40,7 @@ def asked(extra: str) -> list[Requirement]:
     return found
 
 
-@pytest.mark.parametrize("extra", ["all", "test", "dev", "bench"])
+@pytest.mark.parametrize("extra", ["all", "test", "dev", "bench", "site"])
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_requirement_is_locked_to_a_version_in_its_range(extra: str, python: str) -> None:
     environment = {

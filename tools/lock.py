@@ -14,7 +14,7 @@ FOLDER = ROOT / "requirements"
 BUILD = FOLDER / "build.in"
 APART = ("pip", "proto")
 """What has a list of its own, apart from the package: NAME.in."""
-LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test"}
+LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test", "site": "all"}
 """Extra → the one whose file it builds on."""
 NOTE = "# Made by 'make lock'.\n"
 
