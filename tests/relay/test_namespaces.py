@@ -129,16 +129,16 @@ class World:
         relay = self.start("relay", *role, "relay", leak)
         files = {place: self.folder / f"{place}.packets" for place in ("relay", "server")}
         taking = [self.start(place, *role, "capture", str(f)) for place, f in files.items()]
-        labels = np.repeat(np.arange(CAMPAIGNS), devices)
-        random.Random(41).shuffle(labels)
-        order = json.dumps([NAMES[label] for label in labels])
+        numbers = [number for number in range(CAMPAIGNS) for _ in range(devices)]
+        random.Random(41).shuffle(numbers)
+        order = json.dumps([NAMES[number] for number in numbers])
         made = json.loads(self.run("device", *role, "devices", str(OPERATOR.public), order, leak))
         for process in taking:
             process.communicate(timeout=30)
             assert process.returncode == 0
         end(relay)
         relayed, served = (packets(file) for file in files.values())
-        return Seen(relay=relayed, server=served, labels=labels, **made)
+        return Seen(relay=relayed, server=served, labels=np.array(numbers), **made)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

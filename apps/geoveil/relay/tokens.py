@@ -12,7 +12,7 @@ import hmac
 import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -88,7 +88,7 @@ class _Tokens(Generic[_Inner]):
             drawn = os.urandom(_SECRET_BYTES)
             self._execute("INSERT OR IGNORE INTO secret VALUES (0, ?)", drawn)
             ((self._secret,),) = self._execute("SELECT secret FROM secret")
-        except (OSError, sqlite3.Error, ValueError) as error:
+        except (OSError, JournalError, ValueError) as error:
             usable = f"usable ({type(error).__name__})"
             raise ParameterError("state_dir", str(state_dir), usable) from error
 
@@ -96,7 +96,7 @@ class _Tokens(Generic[_Inner]):
         self, request: collector_pb2.SubmitReportsRequest
     ) -> collector_pb2.GetCampaignRequest | None:
         """Return how to ask for the campaign that reports are for; None: it is at hand."""
-        if request.campaign_digest in self._rules:
+        if request.campaign_digest in self._rules or self._kept(request):
             return None
         return collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
 
@@ -119,31 +119,35 @@ class _Tokens(Generic[_Inner]):
         Raises:
             _GivenError: if the person has that of another report.
         """
-        if len(request.reports) != 1:
-            raise ParameterError("reports", len(request.reports), "one in a request")
-        rule = self._rules[request.campaign_digest]
-        if rule is None:
-            return request
+        kept = self._kept(request)
+        rule = None if kept else self._rules[request.campaign_digest]
         completed = collector_pb2.SubmitReportsRequest()
         completed.CopyFrom(request)
         (report,) = completed.reports
-        report_id = report.report_id
-        try:
-            kept = self._execute("SELECT report FROM reports WHERE id = ?", report_id)
-            if kept:
-                report.ParseFromString(kept[0][0])
-            else:
-                report.token = self._token(rule, report, end)
-                encoded = report.SerializeToString()
-                self._execute("INSERT OR IGNORE INTO reports VALUES (?, ?)", report_id, encoded)
-        except sqlite3.Error as error:
-            raise JournalError(str(self._path), str(error)) from error
+        if kept:
+            report.ParseFromString(kept)
+        elif rule is not None:
+            report.token = self._token(rule, report, end)
+            encoded = report.SerializeToString()
+            keep = "INSERT OR IGNORE INTO reports VALUES (?, ?)"
+            self._execute(keep, report.report_id, encoded)
         return completed
 
+    def _kept(self, request: collector_pb2.SubmitReportsRequest) -> bytes:
+        """Return a request's report with its token, if it has got one; else nothing."""
+        if len(request.reports) != 1:
+            raise ParameterError("reports", len(request.reports), "one in a request")
+        (report,) = request.reports
+        kept = self._execute("SELECT report FROM reports WHERE id = ?", report.report_id)
+        return kept[0][0] if kept else b""
+
     def _execute(self, statement: str, *values: bytes) -> list[Any]:
-        # A connection each time, as threads and forked children go on with this.
-        with closing(sqlite3.connect(self._path)) as database, database:
-            return database.execute(statement, values).fetchall()
+        try:
+            # A connection each time, as threads and forked children go on with this.
+            with closing(sqlite3.connect(self._path)) as database, database:
+                return database.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise JournalError(str(self._path), str(error)) from error
 
     def _token(self, rule: TokenRule, report: report_pb2.Report, end: float) -> bytes:
         """Return the token for a report."""
@@ -220,13 +224,23 @@ class TokenTransport(_Tokens[Transport], Transport):
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         end = time.monotonic() + timeout_s
-        if asking := self._unknown(request):
-            self._learn(request, self._transport.get_campaign(asking, _left(end)))
         try:
-            completed = self._complete(request, end)
+            completed = self._completed(request, end)
         except _GivenError:
             return _REJECTED
         return self._transport.submit_reports(completed, _left(end))
+
+    def fetch_tokens(self, request: collector_pb2.SubmitReportsRequest, timeout_s: float) -> None:
+        """Get the token of a report that leaves later, and keep it, unless it needs none."""
+        with suppress(_GivenError):
+            self._completed(request, time.monotonic() + timeout_s)
+
+    def _completed(
+        self, request: collector_pb2.SubmitReportsRequest, end: float
+    ) -> collector_pb2.SubmitReportsRequest:
+        if asking := self._unknown(request):
+            self._learn(request, self._transport.get_campaign(asking, _left(end)))
+        return self._complete(request, end)
 
 
 class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
@@ -241,14 +255,26 @@ class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         end = time.monotonic() + timeout_s
-        if asking := self._unknown(request):
-            response = await self._transport.get_campaign(asking, _left(end))
-            self._learn(request, response)
         try:
-            completed = await asyncio.to_thread(self._complete, request, end)
+            completed = await self._completed(request, end)
         except _GivenError:
             return _REJECTED
         return await self._transport.submit_reports(completed, _left(end))
+
+    async def fetch_tokens(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> None:
+        """As that of `TokenTransport`."""
+        with suppress(_GivenError):
+            await self._completed(request, time.monotonic() + timeout_s)
+
+    async def _completed(
+        self, request: collector_pb2.SubmitReportsRequest, end: float
+    ) -> collector_pb2.SubmitReportsRequest:
+        if asking := self._unknown(request):
+            response = await self._transport.get_campaign(asking, _left(end))
+            self._learn(request, response)
+        return await asyncio.to_thread(self._complete, request, end)
 
 
 def _left(end: float) -> float:

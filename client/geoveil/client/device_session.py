@@ -149,7 +149,7 @@ class DeviceSession:
             raise ParameterError("timing", timing, "a Timing, or None")
         self.builder = ReportBuilder(policy=policy, source=source)
         self._operator = operator
-        self._gives_tokens = gives_tokens
+        self.gives_tokens = gives_tokens
         self._bounds = Bounds(
             most_reports=validation.require_count("most_pending", most_pending),
             most_bytes=validation.require_count("most_pending_bytes", most_pending_bytes),
@@ -285,7 +285,7 @@ class DeviceSession:
             self._check_way(campaign_id, operator, tokens=bool(message.token_key))
 
     def _check_way(self, campaign_id: str, operator: PublicKey | None, *, tokens: bool) -> None:
-        if tokens and not self._gives_tokens:
+        if tokens and not self.gives_tokens:
             raise PolicyRefused(campaign_id, "token", "one from its issuer", "none")
         if operator is not None and operator != self._operator:
             own = self._operator

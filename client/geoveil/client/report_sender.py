@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign
 from geoveil.client.batches import ReportBatch
-from geoveil.client.contributions import DeliveryStatus, Entry
+from geoveil.client.contributions import Contribution, DeliveryStatus, Entry
 from geoveil.client.device_session import DeviceSession, check_id, duration
 from geoveil.client.errors import (
     CampaignChanged,
@@ -233,6 +233,9 @@ class ReportSender:
         self._timing = session.timing
         self._timeout_s = timeout_s
         self._backoff = Backoff(self._timing.clock, self._timing.jitter)
+        self._tokens = Backoff(self._timing.clock, self._timing.jitter)
+        self._with_tokens: set[str] = set()
+        """Ids of reports whose tokens need not be fetched any more."""
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
         """Return a deadline from now, by default the client's; ParameterError if out of range."""
@@ -318,8 +321,8 @@ class ReportSender:
         """
         durable = self._journal.durable
         waiting: list[Entry]
-        later: list[datetime]
-        waiting, later = yield Local(self._waiting, durable)
+        held: list[Contribution]
+        waiting, held = yield Local(self._waiting, durable)
         campaigns = set(self._session.wanted) if backoff is self._backoff else set()
         for entry in waiting:
             campaigns.add(entry.contribution.campaign_id)
@@ -360,6 +363,9 @@ class ReportSender:
                 yield Local(partial(self._journal.record_outcome, outcome), durable)
             # Only while the server answers: what it does not take has not left.
             together = min(2 * together, _MOST_TOGETHER)
+        if self._session.gives_tokens:
+            yield from self._fetch_tokens(held, deadline)
+        later = [each.departs for each in held if each.departs is not None]
         done = FlushResult(
             acknowledged=counts[DeliveryStatus.ACKNOWLEDGED],
             rejected=counts[DeliveryStatus.REJECTED],
@@ -367,9 +373,26 @@ class ReportSender:
         )
         return done, later
 
-    def _waiting(self) -> tuple[list[Entry], list[datetime]]:
+    def _fetch_tokens(self, held: list[Contribution], deadline: Deadline | None) -> Steps[None]:
+        """Get tokens of reports long before these leave, so that their times show no issuer whose.
+
+        What fails is tried again later, and when its report leaves.
+        """
+        for report in held:
+            request = ReportBatch.of(report).request()
+            key = request.reports[0].report_id.hex()
+            if key in self._with_tokens or not self._tokens.ready(key):
+                continue
+            try:
+                yield _within(deadline or self.deadline(), "fetch_tokens", request)
+            except TransportError as error:
+                self._tokens.failed(key, error)
+            else:
+                self._with_tokens.add(key)
+
+    def _waiting(self) -> tuple[list[Entry], list[Contribution]]:
         now = self._timing.now()
-        waiting, later = [], []
+        waiting, held = [], []
         for entry in self._journal.pending():
             departs = entry.contribution.departs
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
@@ -378,8 +401,8 @@ class ReportSender:
             elif departs is None or departs <= now:
                 waiting.append(entry)
             else:
-                later.append(departs)
-        return waiting, later
+                held.append(entry.contribution)
+        return waiting, held
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)
