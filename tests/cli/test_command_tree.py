@@ -35,6 +35,13 @@ def test_every_command_with_a_server_has_all_the_options():
     assert set(map(frozenset, found.values())) == {frozenset(names)}
 
 
+def test_every_option_and_argument_has_help():
+    """Annotations that stayed text lose it, and short names too, without an error."""
+    for one in commands(typer.main.get_command(app)):
+        shown = [parameter for parameter in one.params if not getattr(parameter, "hidden", False)]
+        assert [parameter.name for parameter in shown if not parameter.help] == [], one.name
+
+
 def test_every_variable_that_a_command_reads_is_known_to_serve():
     """Else a server would not start where an analyst has set one."""
     read = set()

@@ -106,7 +106,7 @@ def takes(
     """
 
     def wrapped(command: Callable[..., None]) -> Callable[..., None]:
-        its = signature(command)
+        its = signature(command, eval_str=True)
         more = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (kind, default) in options.items()
