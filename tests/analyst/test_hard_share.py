@@ -22,7 +22,7 @@ from geoveil.analyst.planner import (
     plan,
 )
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.request import scaled
+from geoveil.analyst.public_prior import scaled
 from geoveil.campaign import Question, decode, encode
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.hard_question import Difference, Heap, hard_share

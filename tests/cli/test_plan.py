@@ -16,7 +16,7 @@ from geoveil.campaign import (
     SmoothSpec,
     StatisticCampaign,
 )
-from geoveil.cli import plan as command
+from geoveil.cli import plan as command, plan_people
 from geoveil.cli.console import PlainConsole, out
 from geoveil.cli.plan_text import odds_text, print_plan
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
@@ -388,8 +388,14 @@ def test_the_figure_is_drawn(plan, tmp_path, thresholds):
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
-    monkeypatch.setattr(command, "at_terminal", lambda: True)
+@pytest.fixture
+def terminal(monkeypatch):
+    for module in (command, plan_people):
+        monkeypatch.setattr(module, "at_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_at_a_terminal_what_is_missing_is_asked_for(plan):
     answers = "threshold 98000\n20000\nlognormal:98000,0.83\ndollar\n1\n8000\n"
     asked = plan(*QUICK, stdin=answers)
     given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
@@ -397,8 +403,8 @@ def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
     assert "How many people" in asked.stderr
 
 
-def test_at_a_terminal_a_slip_is_told_and_asked_again(plan, monkeypatch):
-    monkeypatch.setattr(command, "at_terminal", lambda: True)
+@pytest.mark.usefixtures("terminal")
+def test_at_a_terminal_a_slip_is_told_and_asked_again(plan):
     slips = (
         "theshold 98000", "threshold many", "threshold 98000", "many", "0", "20000", "incoms",
         "lognormal:98000,0.83", "dollar", "-1", "one", "1", "0", "8_000",

@@ -20,7 +20,6 @@ from geoveil.analyst.central import (
     central_text as central_text,
     of_one_question as of_one_question,
 )
-from geoveil.analyst.choosing import participants_to_name_the_top
 from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
 from geoveil.analyst.client import Analyst, AsyncAnalyst
 from geoveil.analyst.contamination import (
@@ -103,6 +102,7 @@ from geoveil.analyst.planner.prediction import (
 from geoveil.analyst.planner.question import HardQuestion as HardQuestion
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
 from geoveil.analyst.planning_session import Forecast, PlanningSession
+from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import (
     RADIUS_M as RADIUS_M,
     AnalystQuestion,
@@ -151,7 +151,7 @@ from geoveil.analyst.relations.terms import (
     Term,
 )
 from geoveil.analyst.report import Record as Record
-from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import (
     GeoResult as GeoResult,
     Result,
@@ -355,7 +355,6 @@ __all__ = [
     "hard_shares",
     "holm",
     "new_york_boroughs",
-    "participants_to_name_the_top",
     "partition_shares",
     "pilot_prior",
     "plan_for",

@@ -103,18 +103,10 @@ def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[
         ParameterError: if the fraction is out of range.
         UnsupportedError: if campaigns cannot hold what was chosen.
     """
-    return [
-        {"question": label, "fraction_of_participants": fraction} | liars.to_dict()
-        for label, liars in zip(planned.request.labels, liars_in(planned, fraction), strict=True)
-    ]
-
-
-def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
-    """Return what a fraction of the participants can do to each estimate; see above."""
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()
     campaign = as_if_published(planned.request, chosen)
-    contaminations = []
+    rows = []
     for column, alternative in enumerate(chosen.alternatives):
         if isinstance(alternative.reports, PointReports):
             limits = alternative.reports.estimator.limits
@@ -122,5 +114,7 @@ def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
         else:
             width, means = campaign.most_from_one(column), campaign.limits[column].means
         of_answers = fraction / (fraction + (1 - fraction) / chosen.parts)
-        contaminations.append(Contamination(of_answers, width, means))
-    return contaminations
+        liars = Contamination(of_answers, width, means)
+        row = {"question": planned.request.labels[column], "fraction_of_participants": fraction}
+        rows.append(row | liars.to_dict())
+    return rows

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior
-from geoveil.analyst.request import PublicPrior
+from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
 from geoveil.campaign import AttributeCampaign, ValueCampaign

@@ -8,8 +8,8 @@ import numpy as np
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.request import PublicPrior
 from geoveil.analyst.statistics.distribution import checked_levels
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, PlanarLaplace, Threshold, validation
 

@@ -32,8 +32,9 @@ from geoveil.analyst.planning import (
     kinds_for,
     plan_for,
 )
+from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.analyst.request import PlanRequest
 from geoveil.gp import ParameterError
 
 _Key = TypeVar("_Key", bound=Hashable)

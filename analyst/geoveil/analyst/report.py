@@ -19,7 +19,8 @@ from geoveil.analyst.planner.candidates import KINDS, fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
-from geoveil.analyst.request import PlanRequest, scaled
+from geoveil.analyst.public_prior import scaled
+from geoveil.analyst.request import PlanRequest
 from geoveil.gp import GeoPrivacy, Query, reach, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"

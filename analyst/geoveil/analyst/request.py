@@ -1,7 +1,7 @@
 """What a plan is asked for: questions, a guarantee, what is publicly known, and how many people."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -14,18 +14,15 @@ from geoveil.analyst.planner import (
     KINDS,
     Allocated,
     Comparison,
-    DoubtedPrior,
     HardQuestion,
-    HeapedPrior,
-    LogPrior,
     PopulationMean,
     Prior,
-    SlopeBoundedPrior,
     SoftQuestion,
 )
 from geoveil.analyst.planner.candidates import profile_of
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
+from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import (
     RADIUS_M,
     AnalystQuestion,
@@ -41,7 +38,6 @@ from geoveil.gp import (
     AzimuthalEquidistant,
     GaussianKernel,
     GeoPrivacy,
-    Heap,
     LogScale,
     ParameterError,
     validation,
@@ -60,163 +56,6 @@ _ROUNDING = 1e-9
 """Part of the radius of an area by which who is on its edge may miss it."""
 _FINEST, _COARSEST = 0.25, 64.0
 """Bandwidths that are tried, in noise scales."""
-
-
-@dataclass(frozen=True)
-class PublicPrior:
-    """What is publicly known of people, before it is known which plane places are projected to."""
-
-    name: str
-    """Where it comes from, for people to read."""
-    attribute: str
-    """What such people hold."""
-    unit: str | None
-    """The unit of its distances; None if whoever asks has to say."""
-    dimension: int
-    """2 for places, as (longitude, latitude) in degrees."""
-    make: Callable[[AzimuthalEquidistant | None], Prior]
-    """The prior in the coordinates of a plane, or as it is."""
-    caution: str = ""
-    """What it does not know, in a sentence."""
-
-    @classmethod
-    def of_numbers(
-        cls,
-        prior: Prior,
-        unit: str,
-        attribute: str = "value",
-        name: str = "a prior",
-        caution: str = "",
-    ) -> "PublicPrior":
-        """Return what is known of people who hold numbers.
-
-        Args:
-            prior: in one dimension.
-            unit: of the numbers.
-            attribute: what such people hold.
-            name: where the prior comes from, for people to read.
-            caution: what it does not know, in a sentence.
-
-        Example:
-            >>> from geoveil.analyst import LogNormalPrior
-            >>> PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar").dimension
-            1
-        """
-        if not isinstance(unit, str):
-            raise ParameterError("unit", unit, "a string")
-        return cls(name, attribute, unit, prior.dimension, lambda plane: prior, caution)
-
-    def with_heaps(self, heaps: Sequence[Heap]) -> "PublicPrior":
-        """Return the same with people added who hold exactly one value: see `HeapedPrior`.
-
-        Args:
-            heaps: point masses, in the unit of the numbers.
-        """
-        if not heaps:
-            return self
-        heaps_in_words = ", ".join(f"{heap.share:.4g} at {heap.at:,.15g}" for heap in heaps)
-        return replace(
-            self,
-            name=f"{self.name}, with {heaps_in_words}",
-            make=lambda plane: HeapedPrior(self.make(plane), tuple(heaps)),
-        )
-
-    def doubted(
-        self, others: Mapping[str, "PublicPrior"] | None = None, scale: float = 0.0
-    ) -> "PublicPrior":
-        """Return the same with what people may be like instead: see `DoubtedPrior`.
-
-        Args:
-            others: name → another region, an older year: of the same values, in the same unit.
-            scale: numbers may be lower or higher than this prior says by such a part, in [0, 1);
-                0 for no such scenario.
-
-        Raises:
-            ParameterError: if the others are of something else, or places are to be scaled.
-
-        Example:
-            >>> from geoveil.analyst import LogNormalPrior
-            >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
-            >>> list(incomes.doubted(scale=0.1).make(None).scenarios)
-            ['values 10 % lower', 'values 10 % higher']
-        """
-        scale = validation.between("scenario_scale", scale, 0, 1, high_open=True)
-        if scale > 0 and self.dimension != 1:
-            raise ParameterError("scenario_scale", scale, "left out: places have no scale")
-        others = {} if others is None else others
-        for name, other in others.items():
-            if (other.dimension, other.unit or self.unit) != (
-                self.dimension,
-                self.unit or other.unit,
-            ):
-                raise ParameterError(
-                    f"scenarios[{name!r}]", other.name, f"a prior of what {self.name} is of"
-                )
-        if not others and scale == 0:
-            return self
-
-        def make(plane: AzimuthalEquidistant | None) -> Prior:
-            prior = self.make(plane)
-            named = {name: other.make(plane) for name, other in others.items()}
-            return DoubtedPrior(prior, {**scaled(prior, scale), **named})
-
-        return replace(self, make=make)
-
-    def slope_bounded(self, slope: float | None) -> "PublicPrior":
-        """Return the same, believed for the density of people no further than a bound on its slope.
-
-        Args:
-            slope: in shares per unit²: see `SlopeBoundedPrior`; None: as it is.
-
-        Raises:
-            ParameterError: if it is a prior of places.
-
-        Example:
-            >>> from geoveil.analyst import LogNormalPrior
-            >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
-            >>> incomes.slope_bounded(1e-10).make(None).assumed.slope
-            1e-10
-        """
-        if slope is None:
-            return self
-        if self.dimension != 1:
-            raise ParameterError("slope_bound", slope, "left out: it is about numbers")
-        return replace(
-            self,
-            name=f"{self.name}, its density believed to change by at most {slope:.4g} a unit²",
-            make=lambda plane: SlopeBoundedPrior(self.make(plane), slope),
-        )
-
-    def on_scale(self, scale: LogScale) -> "PublicPrior":
-        """Return what is known of the logarithms of people's numbers.
-
-        Raises:
-            ParameterError: if it is of places, or bounds the slope of a density.
-        """
-
-        def make(plane: AzimuthalEquidistant | None) -> Prior:
-            prior = self.make(plane)
-            if prior.assumed is not None:
-                expected = "left out on a log scale: it is of a density of the numbers"
-                raise ParameterError("slope_bound", prior.assumed.slope, expected)
-            return LogPrior(prior, scale)
-
-        return replace(self, make=make)
-
-
-def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
-    """Return what people are like whose numbers are lower, or higher, by a part of them.
-
-    Args:
-        prior: of numbers.
-        scale: the part, in [0, 1); nothing for 0.
-    """
-    if scale == 0:
-        return {}
-    return {
-        f"values {100 * scale:g} % lower": prior.scaled(1 - scale),
-        f"values {100 * scale:g} % higher": prior.scaled(1 + scale),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

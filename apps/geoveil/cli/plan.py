@@ -1,12 +1,10 @@
 """geoveil plan: the right mechanism for a question, and the error to expect."""
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -19,50 +17,33 @@ from geoveil.analyst import (
     PlannedQuestion,
     PlannedQuestions,
     PlanRequest,
-    PublicPrior,
     ShareAbove,
     UnmetWishError,
     Wish,
     any_numbers_in,
-    participants_to_name_the_top,
-    pilot_prior,
     place_in,
     plan_for,
     planned_contamination,
     planned_periods,
     planned_quantiles,
     questions_in,
-    reports_of,
     whole_file,
 )
 from geoveil.cli import options
 from geoveil.cli.asking import Levels, Words, asks
-from geoveil.cli.connection import Connection, analyst_at, connects
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_forms import of_form
+from geoveil.cli.plan_people import answer, at_terminal, source_of, until_right
 from geoveil.cli.plan_text import print_planned
 from geoveil.cli.relations_words import relates
 from geoveil.cli.results import check_picture
-from geoveil.gp import GeoPrivacy, GeoVeilError, Heap, LogScale, ParameterError, validation
-from geoveil.simulation.people_files import FORMATS
-from geoveil.simulation.priors import KNOWN, public_prior
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
+from geoveil.simulation.priors import KNOWN
 
 _EXAMPLES = (
     "What do you want to know? For example: threshold 100000; range 50000,100000;"
     " place -73.98,40.75; circle -73.98,40.75,2000; region district.geojson"
-)
-_PROMPTS: Mapping[str, str] = MappingProxyType(
-    {
-        "participants": "How many people will take part?",
-        "prior": f"What is publicly known of them ({KNOWN})?",
-        "unit": "In which unit are the values?",
-        "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
-        "per": "Which distance (by ratio: factor) should nobody be able to tell, in that unit?",
-    }
-)
-_COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
-_NUMBERS: Mapping[str, type] = MappingProxyType(
-    {"participants": int, "epsilon": float, "per": float}
 )
 
 
@@ -185,13 +166,6 @@ def plan(
         ),
     ] = None,
     contamination: options.Contamination = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            help="Also say how many people it takes for the estimates to name so many of the"
-            " questions with the greatest answers rightly, in 95 % of campaigns."
-        ),
-    ] = None,
     periods: Annotated[
         int | None,
         typer.Option(
@@ -260,14 +234,16 @@ def plan(
         raise ParameterError("drift", drift, "left out where there is no --periods")
     needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
     questions = _questions(words, bool(quantile), needed)
-    people: int = _answer("participants", participants, validation.require_count)
-    source = _source(prior, prior_column, prior_weights, heap, scenario, scenario_scale, connection)
+    people: int = answer("participants", participants, validation.require_count)
+    source = source_of(
+        prior, prior_column, prior_weights, heap, scenario, scenario_scale, connection
+    )
     source = source.slope_bounded(slope_bound)
     if source.unit is None:
-        unit = _answer("unit", unit, lambda _, said: said)
+        unit = answer("unit", unit, lambda _, said: said)
     said = (
-        _answer("epsilon", epsilon, validation.positive),
-        _answer("per", per, validation.positive),
+        answer("epsilon", epsilon, validation.positive),
+        answer("per", per, validation.positive),
     )
     scale = None if ratios_from is None else LogScale(ratios_from)
     promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
@@ -301,7 +277,7 @@ def plan(
         scale=scale,
     )
     wish = _wish(central, honest, central_delta, people // max(len(questions), len(of_levels)))
-    held = any(x is not None for x in (out_file, contamination, top, honest, wish))
+    held = any(x is not None for x in (out_file, contamination, honest, wish))
     restricted = held if for_campaign is None else for_campaign
     with err.status("planning"):
         plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
@@ -313,7 +289,7 @@ def plan(
                 raise
             planned = plan_of(request_of(soft=True, central=wish))
         report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
-        report |= _extras(planned, contamination, periods, drift, top)
+        report |= _extras(planned, contamination, periods, drift)
         if cap != "none" and (out_file is not None or honest is not None or wish is not None):
             report |= _central(planned, honest, central_delta, plan_of)
         if out_file is not None:
@@ -370,7 +346,7 @@ def _questions(
     questions: Sequence[AnalystQuestion] = questions_in(words)
     if at_terminal():
         if not (questions or quantile):
-            questions = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
+            questions = until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
         return questions
     if not (questions or quantile):
         names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
@@ -382,50 +358,18 @@ def _questions(
     return questions
 
 
-def _source(
-    prior: str | None,
-    columns: Sequence[str] | None,
-    weights: str | None,
-    heap: Sequence[str] | None,
-    scenario: Sequence[str] | None,
-    scale: float,
-    connection: Connection,
-) -> PublicPrior:
-    """Return what is publicly known, with what people may be like instead."""
-    heaps = options.heaps(heap)
-    text: str = _answer("prior", prior, lambda _, said: _of_people(said))
-    if prior is None and _is_of_rows(text) and columns is None:
-        columns = _until_right(_COLUMNS, lambda said: _columns(text, said))
-    doubts = [_named(of) for of in scenario or ()]
-    any_rows = any(map(_is_of_rows, (text, *(other for _, other in doubts))))
-
-    def known(of: str) -> PublicPrior:
-        # Without a file of rows, columns are given to the prior, which refuses them.
-        said = (tuple(columns or ()), weights) if _is_of_rows(of) or not any_rows else ((), None)
-        return _prior(of, *said, heaps, connection)
-
-    source = known(text)
-    return source.doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
-
-
 def _extras(
     planned: PlannedQuestion | PlannedQuestions,
     contamination: float | None,
     periods: int | None,
     drift: float,
-    top: int | None,
 ) -> dict[str, Any]:
-    """Return what a plan says beside its errors: of false reports, of periods and of ranks."""
+    """Return what a plan says beside its errors: of false reports and of periods."""
     extras: dict[str, Any] = {}
     if contamination is not None:
         extras["contamination"] = planned_contamination(planned, contamination)
     if periods is not None:
         extras["periods"] = planned_periods(planned, periods, drift)
-    if top is not None:
-        if isinstance(planned, PlannedQuestion):
-            raise ParameterError("top", top, "left out unless there are several questions")
-        people = participants_to_name_the_top(planned, top, contamination=contamination or 0.0)
-        extras["top"] = {"count": top, "confidence": 0.95, "participants": people}
     return extras
 
 
@@ -441,91 +385,7 @@ def _draw(planned: PlannedQuestion | PlannedQuestions, figure: Path) -> None:
             draw_comparison(planned.result, beside)
 
 
-def at_terminal() -> bool:
-    """Return whether somebody can be asked."""
-    return sys.stdin.isatty()
-
-
-def _prior(
-    text: str,
-    columns: Sequence[str],
-    weights: str | None,
-    heaps: Sequence[Heap],
-    connection: Connection,
-) -> PublicPrior:
-    """Return what is publicly known, or what the reports of a campaign at a server say."""
-    kind, _, pilot = text.partition(":")
-    if kind == "pilot" and pilot and Path(pilot).suffix not in FORMATS:
-        with analyst_at(connection) as analyst:
-            return pilot_prior(reports_of(analyst.export(pilot)), heaps=heaps)
-    return public_prior(text, columns, weights, heaps)
-
-
-def _is_of_rows(prior: str) -> bool:
-    """Return whether a prior is a file of rows, which has columns."""
-    return Path(prior).suffix in FORMATS and ":" not in prior
-
-
-def _named(scenario: str) -> tuple[str, str]:
-    """Return the two parts of NAME=PRIOR."""
-    name, _, prior = scenario.partition("=")
-    if not name.strip() or not prior:
-        raise ParameterError("scenario", scenario, "NAME=PRIOR, for example 2019=incomes2019.csv")
-    return name.strip(), prior
-
-
-def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> PublicPrior:
-    """Return what people may be like instead; a file of rows has the columns of the prior."""
-    try:
-        return known(prior)
-    except ParameterError as error:
-        of = "--prior-column" if error.name == "columns" else "the prior"
-        expected = f"NAME=PRIOR, {of} {error.expected}"
-        raise ParameterError("scenario", f"{name}={prior}", expected) from error
-
-
-def _answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
-    """Return what an option says; at a terminal, what is answered where it was not given."""
-    if given is not None:
-        return given
-    if not at_terminal():
-        raise ParameterError(name, None, "given")
-    return _until_right(_PROMPTS[name], lambda said: right(name, _read(name, said)))
-
-
-def _until_right(question: str, read: Callable[[str], Any]) -> Any:
-    """Ask until what is answered can be read."""
-    while True:
-        try:
-            return read(typer.prompt(question, err=True).strip())
-        except GeoVeilError as error:
-            err.tell(str(error))
-
-
-def _read(name: str, text: str) -> Any:
-    try:
-        return _NUMBERS.get(name, str)(text.replace("_", "") if name in _NUMBERS else text)
-    except ValueError:
-        raise ParameterError(name, text, "a number") from None
-
-
 def _in_words(said: str) -> dict[str, list[str]]:
     """Return the question of text like "threshold 100000", also with the dashes of an option."""
     word, _, text = said.removeprefix("--").partition(" ")
     return {word: [text.strip()]}
-
-
-def _of_people(said: str) -> str:
-    """Return a prior that can be read, but for the columns of a file and a server's pilot."""
-    if _is_of_rows(said):
-        if not Path(said).is_file():
-            raise ParameterError("prior", said, "a file that exists")
-    elif not said.startswith("pilot:"):
-        public_prior(said, (), None, ())
-    return said
-
-
-def _columns(file: str, said: str) -> tuple[str, ...]:
-    columns = tuple(name.strip() for name in said.split(","))
-    public_prior(file, columns, None, ()).make(None)
-    return columns

@@ -43,7 +43,6 @@ def print_planned(
             f" inside, and bands fit within it: 95 % errors are up to ±{cap['error_95']:.3g}, at"
             f" most {cap['times']:.3f} times those of a plan without --central."
         )
-    _print_top(report, console)
     _print_periods(report, console)
     _print_liars(report, console)
     _print_note(report, console)
@@ -155,24 +154,6 @@ def _print_quantiles(report: Record, console: PlainConsole) -> None:
             f"Quantile {row['level']:g}: {row['value']:,.6g} {unit} by the prior, known to"
             f" {error} at 95 %, of the population's values blurred over {width}."
         )
-
-
-def _print_top(report: Record, console: PlainConsole) -> None:
-    """Say how many people it takes to name the top, if it was asked."""
-    top = report.get("top")
-    if top is None:
-        return
-    people, doubted = top["participants"], report.get("contamination")
-    needs = (
-        f"no number of people: asked softly{', or moved by liars' if doubted else ''}, the"
-        " questions have another order"
-        if people is None
-        else f"{people:,} participants, if people are as the prior says"
-        + (", whatever the liars among them send" if doubted else "")
-    )
-    console.print(
-        f"To name the true top {top['count']} with {100 * top['confidence']:g} % takes {needs}."
-    )
 
 
 def _print_liars(report: Record, console: PlainConsole) -> None:
