@@ -52,8 +52,8 @@ def audit(
     samples: Annotated[
         int | None,
         typer.Option(
-            help="Reports drawn at each point of a pair, for the black box; 100,000 by default."
-            " With --attack: releases timed at each place, 400 by default."
+            help="Reports to draw at each point of a pair; 100,000 by default. With --attack:"
+            " releases to time at each place, 400 by default."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 1,

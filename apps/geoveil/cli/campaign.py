@@ -36,8 +36,8 @@ def show(
         int | None,
         typer.Option(
             min=1,
-            help="How many honest reports of one question the central ε of a cap is for, if they"
-            " reach the analyst in uniformly random order; by default the fewest that are shown.",
+            help="Number of honest reports of one question for the central ε of a cap, if they"
+            " reach the analyst in uniformly random order; by default the campaign's minimum.",
         ),
     ] = None,
     central_delta: options.CentralDelta = None,
@@ -114,7 +114,7 @@ def export(
     campaign_id: options.CampaignId,
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
     period: Period = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
+    timeout: Annotated[float, typer.Option(help="Time limit in seconds.")] = 3600.0,
     *,
     connection: Connection,
 ) -> None:
@@ -136,7 +136,7 @@ def export(
 
 @app.command()
 def keygen(
-    file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
+    file: Annotated[Path, typer.Argument(help="File for the private key. It must not exist.")],
 ) -> None:
     """Make a key that signs campaigns, and print its public half, which apps are to trust.
 
@@ -152,7 +152,7 @@ def sign(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="A campaign that is not signed, as the console makes."
+            exists=True, dir_okay=False, help="An unsigned campaign, as the console makes it."
         ),
     ],
     sign_key: Annotated[
@@ -161,13 +161,15 @@ def sign(
             envvar=SIGN_KEY,
             exists=True,
             dir_okay=False,
-            help="The key to sign with, which stays here; see 'geoveil campaign keygen'.",
+            help="The key to sign with. It stays on this machine; see 'geoveil campaign keygen'.",
         ),
     ],
     out_file: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Where it goes, signed; NAME.signed.campaign by default. Must not exist."
+            "--out",
+            help="File for the signed campaign; NAME.signed.campaign by default. It must"
+            " not exist.",
         ),
     ] = None,
 ) -> None:
@@ -194,7 +196,9 @@ def publish(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="That 'geoveil campaign sign' wrote, or the console."
+            exists=True,
+            dir_okay=False,
+            help="A campaign file from 'geoveil campaign sign' or the console.",
         ),
     ],
     *,

@@ -55,7 +55,7 @@ _PARTICIPANTS = 10_000
 @connects
 @asks
 def create(
-    title: Annotated[str, typer.Argument(help="One line that people read.")],
+    title: Annotated[str, typer.Argument(help="The title, one line.")],
     *,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
@@ -66,28 +66,31 @@ def create(
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
+        typer.Option(
+            help="Take the questions from a plan of 'geoveil plan --out' instead of the"
+            " flags below."
+        ),
     ] = None,
     form: Annotated[
         Path | None,
         typer.Option(
-            help="Ask for all answers of a form, in TOML as 'geoveil form from' writes it, in place"
-            " of one attribute: no other flag says what is asked."
+            help="Ask the questions of a form (TOML, as 'geoveil form from' writes it) instead of"
+            " questions about one attribute."
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
+        str | None, typer.Option(help="Unit of PER and of the values; metre for places.")
     ] = None,
     ratios_from: options.RatiosFrom = None,
     least: Annotated[
         float | None,
         typer.Option(
-            help="The least number that anybody holds: devices ask about one below it, which may"
-            " be a slip, before anything leaves. With --points and --most it then counts as this."
+            help="The least plausible value. Devices ask before they send a smaller one, which may"
+            " be a slip; with --points and --most it then counts as this."
         ),
     ] = None,
     most: Annotated[
-        float | None, typer.Option(help="The greatest number that anybody holds, likewise.")
+        float | None, typer.Option(help="The greatest plausible value, treated in the same way.")
     ] = None,
     words: Words,
     width: Annotated[
@@ -107,13 +110,13 @@ def create(
         bool,
         typer.Option(
             "--points",
-            help="Everyone sends one perturbed point, of which 'geoveil estimate' asks anything"
-            " later: a place if there is a --center, else a number.",
+            help="Everyone sends one perturbed point, which answers any question of 'geoveil"
+            " estimate' later: a place with --center, otherwise a number.",
         ),
     ] = False,
     dimension: Annotated[
         int | None,
-        typer.Option(help="How many numbers a point has that is no place: 1, the default, to 3."),
+        typer.Option(help="Coordinates of a point that is not a place: 1 (default) to 3."),
     ] = None,
     mechanism: Annotated[
         str | None,
@@ -125,41 +128,41 @@ def create(
     allocation: Annotated[
         Allocation | None,
         typer.Option(
-            help="Everyone answers one query, drawn at random, with ε (partition, the default); or"
-            " all m queries with ε/m each (split); all with ε each, mε in all (repeat); or all"
-            " together with ε, by smooth noise (vector)."
+            help="partition (default): everyone answers one random query with ε. split: all m"
+            " queries with ε/m each. repeat: all with ε each, mε in total. vector: all together"
+            " with ε, by smooth noise."
         ),
     ] = None,
     cap: Annotated[
         str | None,
         typer.Option(
-            help="Tell no two values apart better than e^(BELOW + ABOVE) to 1, however far apart:"
-            " distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε inside."
-            " By default that of the plan, or 4,4, or what the questions need, up to e^10. 'none'"
-            " counts all distances."
+            help="Limit the odds between any two values, however far apart, to e^(BELOW + ABOVE) to"
+            " 1: distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε"
+            " inside. The default is the plan's cap, or 4,4, or what the questions need, up to"
+            " e^10. 'none': no limit."
         ),
     ] = None,
-    days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
+    days: Annotated[float, typer.Option(help="Days for which it takes reports, from now.")] = 30.0,
     every: Annotated[
         str | None,
         typer.Option(
-            help="Everyone answers once in every such period and spends ε each time: 7d, 12h,"
-            " 30m, 1w. By default once in all."
+            help="Everyone answers once in each period of this length, and spends ε each time: 7d,"
+            " 12h, 30m, 1w. By default once in total."
         ),
     ] = None,
     read_every: Annotated[
         str | None,
         typer.Option(
-            help="Devices read and perturb their value once in so long, as 365d, and answer every"
-            " period in between from that: ε is spent once for each reading. Of --points, or"
-            " questions about one number with the debiased mechanism."
+            help="Devices read and perturb their value once in this time, for example 365d, and"
+            " answer all periods from that reading: ε is spent once for each reading. For"
+            " --points, or for questions about one number with the debiased mechanism."
         ),
     ] = None,
     extrapolated: Annotated[
         bool,
         typer.Option(
             "--extrapolated",
-            help="With --read-every: answers go on as two readings did; for means that drift.",
+            help="With --read-every: extrapolate answers from two readings; for means that drift.",
         ),
     ] = False,
     cohorts: Annotated[
@@ -167,27 +170,28 @@ def create(
         typer.Option(
             min=2,
             max=MOST_COHORTS,
-            help="With --read-every: devices whose app permits so many say in which part of that"
-            " time theirs begins, so that those who just read can be seen alone. It links reports.",
+            help="With --read-every: devices whose app permits it say in which of this many parts"
+            " of that time theirs begins, so that recent readings can be seen alone. This links"
+            " reports.",
         ),
     ] = None,
     participants: Annotated[
         int | None,
         typer.Option(
-            help="How many are expected, to tell the error; those of the plan, or 10000, by"
-            " default."
+            help="Expected number of participants, to predict the error; by default the plan's, or"
+            " 10000."
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Publish what looks like a mistake all the same.")
+        bool, typer.Option("--force", help="Publish in spite of warnings about likely mistakes.")
     ] = False,
     minimum_participants: Annotated[
-        int, typer.Option(help="The server shows no estimate of fewer answers.")
+        int, typer.Option(help="The server shows no estimate from fewer answers.")
     ] = 0,
     relay_operator: Annotated[
         str | None,
         typer.Option(
-            help="Devices send through a relay only, to the gateway of this key ed25519:...; see"
+            help="Devices send only through a relay, to the gateway with this key ed25519:...; see"
             " 'geoveil relay rotate'."
         ),
     ] = None,
@@ -196,16 +200,16 @@ def create(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="Each report needs a token of the issuer with the key in this file, as 'geoveil"
-            " relay key' prints it.",
+            help="Each report needs a token from the issuer whose key is in this file, as printed"
+            " by 'geoveil relay key'.",
         ),
     ] = None,
     window: Annotated[
         str | None,
         typer.Option(
-            help="Reports leave at random times in so long, as 2d, before the end of each period or"
-            " of the campaign, and answers are taken before: behind a relay nothing then says in"
-            " which order people answered."
+            help="Reports leave at random times in this window, for example 2d, at the end of each"
+            " period or of the campaign; people answer before it. Behind a relay nobody then"
+            " sees the order of answers."
         ),
     ] = None,
     sign_key: Annotated[
@@ -218,7 +222,7 @@ def create(
         ),
     ] = None,
     campaign_id: Annotated[
-        str | None, typer.Option("--id", help="Made from the title by default.")
+        str | None, typer.Option("--id", help="The campaign's id; by default made from the title.")
     ] = None,
     connection: Connection,
 ) -> None:

@@ -85,15 +85,15 @@ def card(
     campaign: Annotated[
         str,
         typer.Argument(
-            help="The id of a campaign; or a file that 'geoveil campaign sign' wrote, or the"
-            " console."
+            help="The id of a campaign, or a file from 'geoveil campaign sign' or the console."
         ),
     ],
     form: Annotated[
-        Format, typer.Option("--format", help="A page to read, or JSON for programs.")
+        Format, typer.Option("--format", help="Markdown or HTML for people, JSON for programs.")
     ] = Format.markdown,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="Where it goes, if not here. Must not exist.")
+        Path | None,
+        typer.Option("--out", help="File to write instead of printing. It must not exist."),
     ] = None,
     *,
     connection: Connection,

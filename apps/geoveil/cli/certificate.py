@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from geoveil.aggregator import Authority, Issued
 
 app = typer.Typer(
-    help="Make TLS certificates on the curve P-256: an authority, servers and clients of it.",
+    help="Make TLS certificates on the curve P-256: an authority, and its servers and clients.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _AUTHORITY = "ca"
 
 Folder = Annotated[
-    Path, typer.Option("--folder", "-f", help="Where ca.pem and ca-key.pem are, and the new files.")
+    Path, typer.Option("--folder", "-f", help="Directory of ca.pem, ca-key.pem and the new files.")
 ]
-Expires = Annotated[str, typer.Option(help="How long it is good for: 90d or 1y.")]
+Expires = Annotated[str, typer.Option(help="Validity: 90d or 1y.")]
 DEFAULT_FOLDER = Path()
 
 
 @app.command()
 def authority(
-    name: Annotated[str, typer.Argument(help="Its name, for people.")] = "geoveil",
+    name: Annotated[str, typer.Argument(help="The authority's name, for people.")] = "geoveil",
     expires: Expires = "10y",
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
@@ -52,7 +52,7 @@ def server(
         typer.Argument(help="Names and IP addresses by which clients reach the server."),
     ],
     expires: Expires = "1y",
-    name: Annotated[str, typer.Option(help="Its name, and that of its files.")] = "server",
+    name: Annotated[str, typer.Option(help="The name of the server, and of its files.")] = "server",
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Make the certificate of a server, server.pem, and its key, server-key.pem."""
@@ -62,7 +62,7 @@ def server(
 
 @app.command()
 def client(
-    name: Annotated[str, typer.Argument(help="Whose it is, and the name of its files.")],
+    name: Annotated[str, typer.Argument(help="The name of the client, and of its files.")],
     expires: Expires = "1y",
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:

@@ -79,8 +79,8 @@ def send(
     wait: Annotated[
         str | None,
         typer.Option(
-            help="Stay so long, as 12h, for reports that leave later in a campaign's window; at"
-            " most 1d. By default all that may leave now is sent."
+            help="Wait this long, for example 12h, for reports that leave later in a campaign's"
+            " window; at most 1d. By default only reports that may leave now are sent."
         ),
     ] = None,
     way: DeviceWay,

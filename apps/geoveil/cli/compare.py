@@ -21,11 +21,9 @@ _QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}
 
 def compare(
     n: Annotated[int, typer.Option("--participants", "-n", help="People, at least 100.")] = 5_000,
-    repetitions: Annotated[
-        int, typer.Option(help="How often each of them reports, at least 2.")
-    ] = 40,
+    repetitions: Annotated[int, typer.Option(help="Reports of each person, at least 2.")] = 40,
     samples: Annotated[
-        int, typer.Option(help="Reports of each income that the audit looks at, at least 1,000.")
+        int, typer.Option(help="Reports that the audit draws for each income, at least 1,000.")
     ] = 10_000,
     module: Annotated[
         Path | None,

@@ -47,7 +47,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             bool,
             typer.Option(
-                "--tls", envvar=TLS_ALONE, help="Talk TLS, and trust what public authorities sign."
+                "--tls", envvar=TLS_ALONE, help="Use TLS, and trust public certificate authorities."
             ),
         ],
         False,

@@ -76,26 +76,28 @@ def contribute(
         typer.Option(
             "--yes",
             "-y",
-            help="Accept the privacy shown, and send, without being asked. A value that is likely a"
+            help="Accept the privacy shown and send without a question. A value that is likely a"
             " slip is asked about all the same.",
         ),
     ] = False,
     state_dir: Annotated[
         Path | None,
-        typer.Option(help="Where this device remembers what it sent; one per person."),
+        typer.Option(
+            help="Directory in which this device keeps its reports and spending; one per person."
+        ),
     ] = None,
     read_every: Annotated[
         str | None,
         typer.Option(
-            help="Perturb the value once in this time, for example 365d, and answer from that one"
-            " perturbed value every campaign about it that is given this option, too."
+            help="Perturb the value once in this time, for example 365d, and answer from it every"
+            " campaign about this value that also gets this option."
         ),
     ] = None,
     reading_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="With --read-every: ε of that perturbed value, over the campaign's PER. Until the"
-            " next one no campaign may ask for more. The campaign's own ε by default."
+            help="With --read-every: ε of that perturbed value, over the campaign's PER; the"
+            " campaign's own ε by default. Until the next reading no campaign may ask for more."
         ),
     ] = None,
     way: DeviceWay,

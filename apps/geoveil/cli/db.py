@@ -11,14 +11,14 @@ from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
 
 app = typer.Typer(
-    help="Check and copy the database of an aggregator, also while it runs.",
+    help="Check or copy the database of an aggregator, also while it runs.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar=CONFIG, help="TOML file, as of serve."),
+    typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as for serve."),
 ]
 Database = Annotated[
     str | None,

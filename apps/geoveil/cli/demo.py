@@ -30,12 +30,12 @@ def demo(
     devices: Annotated[
         int, typer.Option(help="Simulated devices, half for each question.")
     ] = 20_000,
-    figure: Annotated[Path, typer.Option(help="Where the figure goes (PNG, SVG or PDF).")] = Path(
+    figure: Annotated[Path, typer.Option(help="File for the figure (PNG, SVG or PDF).")] = Path(
         "demo.png"
     ),
     seed: Annotated[
         int | None,
-        typer.Option(help="Draws the same participants again; their noise is always fresh."),
+        typer.Option(help="Seed of the participants; their noise is always fresh."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -22,24 +22,26 @@ class DeviceWay:
     relay: Annotated[
         str | None,
         typer.Option(
-            help="Ask through the relay at this URL, in place of --server: it learns your address"
-            " and nothing else, the server all but your address. Needs --relay-operator."
+            help="Send through the relay at this URL instead of --server: it learns your address"
+            " and nothing else, the server everything but your address. Needs --relay-operator."
         ),
     ] = None
     relay_operator: Annotated[
         str | None,
-        typer.Option(help="Key ed25519:... of whoever runs the server behind the relay."),
+        typer.Option(help="Key ed25519:... of the operator of the server behind the relay."),
     ] = None
     issuer: Annotated[
         str | None,
         typer.Option(
-            help="Ask the issuer at this URL for a token, if the campaign asks for one. Needs"
+            help="Get a token from the issuer at this URL, if the campaign needs one. Needs"
             " --invitation."
         ),
     ] = None
     invitation: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A file with the code for the issuer."),
+        typer.Option(
+            exists=True, dir_okay=False, help="File with the invitation code for the issuer."
+        ),
     ] = None
 
     @contextmanager

@@ -73,16 +73,14 @@ def _check(name: str, remedy: str) -> Callable[[Callable[[Situation], Finding]],
 def doctor(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as of serve."),
+        typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as for serve."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The name by which devices reach the server.")
     ] = None,
     campaign: Annotated[
         Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="A signed campaign that is to be published."
-        ),
+        typer.Option(exists=True, dir_okay=False, help="A signed campaign to publish."),
     ] = None,
     sign_key: Annotated[
         Path | None,
@@ -92,7 +90,9 @@ def doctor(
     ] = None,
     aggregator: Annotated[
         str | None,
-        typer.Option(help="HOST:PORT of the aggregator that a 'geoveil web' elsewhere asks."),
+        typer.Option(
+            help="HOST:PORT of the aggregator that 'geoveil web' on another machine asks."
+        ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

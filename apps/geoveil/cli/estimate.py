@@ -74,12 +74,12 @@ class EstimateRequest:
     interval: Annotated[
         IntervalMethod | None,
         typer.Option(
-            help="How the interval is found, from the same reports: by default one that holds at"
-            " all looks (sequence) while reports come in and after a close by hand, and else the"
-            " sharpest for one look (weighted-ends), which may be missed a quarter more often than"
-            " its confidence says. full-ends: wider, for one look, and not missed more often in any"
-            " population tried. One for one look is right while reports come in at a number of them"
-            " that was set before the first look."
+            help="Method of the interval. sequence holds at all looks; it is the default while"
+            " reports come in and after a close by hand. weighted-ends, otherwise the default,"
+            " is the shortest for a single look, and may miss a quarter more often than its"
+            " confidence says. full-ends is wider, for a single look, and missed no more often"
+            " in any population tried. While reports come in, an interval for a single look is"
+            " valid only at a number of reports that was fixed before the first look."
         ),
     ] = None
     period: Period = None
@@ -87,91 +87,92 @@ class EstimateRequest:
     width: Annotated[
         float | None,
         typer.Option(
-            help="Width of the soft band around a threshold or an end. By default the"
-            " reports choose it for the shortest interval of the hard share, at no cost in"
-            " privacy; otherwise 3·PER/ε."
+            help="Width of the soft band around a threshold or an end. By default the reports"
+            " choose the one with the shortest interval of the hard share, at no cost in"
+            " privacy; where they can't, 3·PER/ε."
         ),
     ] = None
     slope_bound: Annotated[
         float | None,
         typer.Option(
-            help="How much the density of people changes at most, in shares per unit², where the"
-            " width is chosen; by default what the reports suggest, which is no certificate."
+            help="Largest slope of the density of people, in shares per unit², when the width is"
+            " chosen; by default estimated from the reports, which proves nothing."
         ),
     ] = None
     heap: options.Heaps = None
     range_of_values: Annotated[
         str | None,
         typer.Option(
-            help="'LOW,HIGH': between which everybody's value lies, a public fact, with which the"
-            " interval of --mean, --gini or --top-share holds for all such people; by default what"
-            " the campaign states."
+            help="'LOW,HIGH': the range of everybody's value, a public fact. With it the interval"
+            " of --mean, --gini or --top-share holds for any such people. By default the"
+            " campaign's range."
         ),
     ] = None
     bandwidth: Annotated[
         float | None,
         typer.Option(
-            help="Bandwidth of the density's bell, and of the smoothed edges of circles and"
-            " regions; 3·PER/ε by default."
+            help="Bandwidth of the density, and of the smoothed edges of circles and regions;"
+            " 3·PER/ε by default."
         ),
     ] = None
     plan: Annotated[
         Path | None,
         typer.Option(
-            help="Ask the points what this plan has them asked ('geoveil plan --out'), with its"
-            " bands, and tell the hard shares by the differences that it expects."
+            help="Ask the questions of a plan ('geoveil plan --out'), with its bands, and correct"
+            " hard shares by the differences that it expects."
         ),
     ] = None
     top: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Which of the questions have the greatest answers, so many of them, and how"
-            " surely.",
+            help="Find this many questions with the greatest answers, and state how surely.",
         ),
     ] = None
     contamination: options.Contamination = None
     timeout: Annotated[
-        float, typer.Option(help="Seconds that an estimate from points may take.")
+        float, typer.Option(help="Time limit, in seconds, of an estimate from points.")
     ] = 600.0
     watch: Annotated[
         bool,
         typer.Option(
             "--watch",
-            help="Print again when reports come, until it is closed: intervals hold at all looks.",
+            help="Print again whenever reports come, until the campaign closes; intervals hold at"
+            " all looks.",
         ),
     ] = False
     over_time: Annotated[
         bool,
         typer.Option(
             "--over-time",
-            help="Of a campaign that recurs: the curve over its periods, with intervals that hold"
-            " all of it at once, and flags where those who have just read moved otherwise.",
+            help="For a recurring campaign: the curve over its periods, with joint intervals, and"
+            " flags where the latest readings moved differently.",
         ),
     ] = False
     label: Annotated[
         str | None,
-        typer.Option(help="With --over-time: the only question that is wanted; all by default."),
+        typer.Option(help="With --over-time: only this question; all by default."),
     ] = None
     change: Annotated[
         str | None,
         typer.Option(
-            help="How what is asked changed between two periods: 'FIRST,LAST', from 0; with"
-            " --over-time beside the curve."
+            help="The change between two periods: 'FIRST,LAST', from 0. With --over-time it is"
+            " printed beside the curve."
         ),
     ] = None
     against: Annotated[
         str | None,
         typer.Option(
-            help="Id of another campaign, or a file: how much greater what is asked is here than"
-            " there."
+            help="Id of another campaign, or a file, to compare with: prints the difference, this"
+            " one minus that one."
         ),
     ] = None
     people: Annotated[
         People | None,
         typer.Option(
-            help="Of --change and --against: whether the people behind both are different, or may"
-            " be the same, by default: the error of a difference is then at most the sum of both."
+            help="With --change and --against: whether the two groups of people are different, or"
+            " may be the same (default): the error of the difference is then at most the sum of"
+            " both errors."
         ),
     ] = None
     statistics: Mapping[str, Sequence[str]]

@@ -30,7 +30,7 @@ from geoveil.cli.sources import EXPORTED, is_file_of_reports
 from geoveil.gp import ParameterError, validation
 
 app = typer.Typer(
-    help="Turn XLSForm workbooks of ODK or KoboToolbox into forms, and forms into workbooks.",
+    help="Convert XLSForm workbooks of ODK or KoboToolbox to forms and back.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

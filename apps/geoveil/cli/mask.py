@@ -35,13 +35,13 @@ def mask(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="CSV, also of ODK or KoboToolbox (.csv, .tsv), GeoJSON (.geojson, .json) or"
-            " GeoPackage (.gpkg), with a person a row.",
+            help="CSV, also from ODK or KoboToolbox (.csv, .tsv), GeoJSON (.geojson, .json) or"
+            " GeoPackage (.gpkg), one row per person.",
         ),
     ],
     out_file: Annotated[
         Path,
-        typer.Option("--out", "-o", help="The masked file, of the same kind."),
+        typer.Option("--out", "-o", help="The masked file, in the same format."),
     ],
     form: Annotated[
         Path | None,
@@ -54,14 +54,14 @@ def mask(
     place: Annotated[
         str,
         typer.Option(
-            help="Without a form: the one column to mask, a place. In GeoJSON and GeoPackage it is"
-            " the geometry, whatever its name."
+            help="Without a form: the name of the masked place. In GeoJSON and GeoPackage it is the"
+            " geometry."
         ),
     ] = "place",
     columns: Annotated[
         str | None,
         typer.Option(
-            help="'LON,LAT': the columns of its longitude and latitude, in a CSV that does not say"
+            help="'LON,LAT': the columns of longitude and latitude, in a CSV that does not name"
             " them as ODK and KoboToolbox do."
         ),
     ] = None,
@@ -72,7 +72,7 @@ def mask(
     ] = None,
     radius: options.Radius = None,
     drop_empty: Annotated[
-        bool, typer.Option("--drop-empty", help="Leave out rows without one of the values.")
+        bool, typer.Option("--drop-empty", help="Leave out rows in which a value is missing.")
     ] = False,
 ) -> None:
     """Add exact noise to columns of a file that you hold, and write beside it which noise that is.

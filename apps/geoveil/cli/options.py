@@ -22,7 +22,7 @@ Heaps = Annotated[
     list[str] | None,
     typer.Option(
         "--heap",
-        help="VALUE=SHARE: people who hold exactly that value, besides all others, as"
+        help="VALUE=SHARE: the share of people who hold exactly this value, for example"
         " 100000=0.0105. May be repeated.",
     ),
 ]
@@ -45,38 +45,37 @@ Per = Annotated[
 RatiosFrom = Annotated[
     float | None,
     typer.Option(
-        help="Compare values by ratio, down to this one: PER is a factor, such as 2, and so is"
-        " --width. Values below it, also 0, count as it."
+        help="Compare values by ratio: PER and --width are factors, such as 2. Values below this"
+        " one, also 0, count as this one."
     ),
 ]
 CentralDelta = Annotated[
     float | None,
     typer.Option(
-        help="δ of a central ε, in (0, 1); by default 1e-6, or 0.01 by the honest reports if less."
+        help="δ of the central ε, in (0, 1); by default 1e-6, or 0.01 over the number of honest"
+        " reports if that is less."
     ),
 ]
 Delta = Annotated[
     float,
     typer.Option(
-        help="δ of the promise, the chance of a report that tells more; for Laplace noise in"
-        " 'geoveil mechanisms', and refused by apps that permit none."
+        help="δ of the guarantee: the chance of a report that reveals more. Only for the"
+        " approximate mechanisms of 'geoveil mechanisms'; apps that permit no δ refuse it."
     ),
 ]
 Reach = Annotated[
     float | None,
     typer.Option(
-        help="With --delta: the largest distance between two values, in UNIT, for which it is"
-        " promised; any by default."
+        help="With --delta: the largest distance between two values, in UNIT, that the guarantee"
+        " covers; any by default."
     ),
 ]
-Confidence = Annotated[
-    float, typer.Option(help="How often the interval is to cover the truth, in (0, 1).")
-]
+Confidence = Annotated[float, typer.Option(help="Confidence of the interval, in (0, 1).")]
 Contamination = Annotated[
     float | None,
     typer.Option(
-        help="Also say how far this fraction of false reports, as 0.01, can move the numbers at"
-        " most."
+        help="Also print how far this fraction of false reports, for example 0.01, can move the"
+        " numbers at most."
     ),
 ]
 Scheduler = Annotated[

@@ -57,34 +57,35 @@ def plan(
     form: Annotated[
         Path | None,
         typer.Option(
-            help="A form (TOML): what its statistics will say, each named by an option below, with"
-            " '@ERROR' or '@ROW=ERROR' for a 95 % error that is wanted. Takes --prior-sample."
+            help="A form (TOML) to plan for: predict the statistics named by the options below;"
+            " append '@ERROR' or '@ROW=ERROR' to wish for a 95 % error. Needs --prior-sample."
         ),
     ] = None,
     prior_sample: Annotated[
         Path | None,
-        typer.Option(help="Answers to --form of people like those who will answer (CSV)."),
+        typer.Option(help="CSV of answers to --form from people like the future participants."),
     ] = None,
     epsilon_sum: Annotated[
         float | None,
-        typer.Option(help="Share out ε of this sum over the fields of --form as best they can."),
+        typer.Option(help="Divide this sum of ε over the fields of --form in the best way."),
     ] = None,
     wishes: list[Wish],
-    participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
+    participants: Annotated[
+        int | None, typer.Option(help="Number of people who will report.")
+    ] = None,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit of the values; by default that of a prior that ships.")
+        str | None, typer.Option(help="Unit of the values; by default that of a shipped prior.")
     ] = None,
     ratios_from: options.RatiosFrom = None,
     prior: Annotated[
         str | None,
         typer.Option(
-            help="What is publicly known of the people: incomes, collisions,"
-            " lognormal:MEDIAN,SIGMA,"
-            " histogram:FILE.csv (columns low, high, count), FILE.csv or FILE.parquet; or what a"
-            " value campaign's reports say, pilot:CAMPAIGN_ID, or pilot:FILE.parquet that 'geoveil"
-            " campaign export' wrote."
+            help="Public knowledge about the people: incomes, collisions, lognormal:MEDIAN,SIGMA,"
+            " histogram:FILE.csv (columns low, high, count), FILE.csv or FILE.parquet; or the"
+            " reports of a value campaign: pilot:CAMPAIGN_ID, or pilot:FILE.parquet from"
+            " 'geoveil campaign export'."
         ),
     ] = None,
     prior_column: Annotated[
@@ -92,35 +93,33 @@ def plan(
         typer.Option(help="Column of a file that holds values, or (twice) longitude and latitude."),
     ] = None,
     prior_weights: Annotated[
-        str | None, typer.Option(help="Column: how many people a row of the file stands for.")
+        str | None, typer.Option(help="Column with the number of people that a row stands for.")
     ] = None,
     heap: options.Heaps = None,
     scenario: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=PRIOR: what people may be like instead, as 2019=incomes2019.csv; the plan"
-            " is for the worst. Repeat it for more."
+            help="NAME=PRIOR: an alternative prior, for example 2019=incomes2019.csv; the plan is"
+            " for the worst case. May be repeated."
         ),
     ] = None,
     scenario_scale: Annotated[
         float,
         typer.Option(
-            help="Values may be lower or higher than the prior says by this part of them, as 0.1;"
-            " the plan is for the worst."
+            help="Relative error of the prior's values, for example 0.1; the plan is for the worst"
+            " case."
         ),
     ] = 0.0,
     slope_bound: Annotated[
         float | None,
         typer.Option(
-            help="Plan and sign for any people whose density, --heap aside, changes by at most so"
-            " much, in shares per unit²; the prior only says how much they vary."
+            help="Plan for any people whose density, apart from --heap, has at most this slope, in"
+            " shares per unit²; the prior only gives their variance."
         ),
     ] = None,
     soft: Annotated[
         bool,
-        typer.Option(
-            "--soft", help="Plan for the soft share itself, not for the one with a sharp edge."
-        ),
+        typer.Option("--soft", help="Plan for the soft share itself instead of the hard share."),
     ] = False,
     width: Annotated[
         float | None, typer.Option(help="Width of the band, with --soft; 3·PER/ε by default.")
@@ -128,8 +127,8 @@ def plan(
     bandwidth: Annotated[
         float | None,
         typer.Option(
-            help="Bandwidth of a density's bell, in metres; by default the narrowest that is"
-            " answered to a tenth of what is expected."
+            help="Bandwidth of a density, in metres; by default the narrowest whose error is a"
+            " tenth of the expected value."
         ),
     ] = None,
     center: options.Center = None,
@@ -137,23 +136,24 @@ def plan(
     target_error: Annotated[
         float | None,
         typer.Option(
-            help="The 95 % error wanted of the population, which an estimate prints; refused if"
-            " out of reach."
+            help="The wished 95 % error of the population's value, as an estimate prints it;"
+            " refused if out of reach."
         ),
     ] = None,
     allocation: Annotated[
         str | None,
         typer.Option(
-            help="How several questions share the privacy: partition, split, vector, points,"
-            " or repeat, which promises less; by default the best. One question takes points, a"
-            " value campaign that it is asked of."
+            help="How several questions share ε: partition, split, vector, points, or repeat, which"
+            " costs more privacy; by default the best. A single question permits points: a"
+            " value campaign."
         ),
     ] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="Choose this one, as 'smooth:noise=student-t,nu=3,calibration=paper,reach=inf',"
-            " and compare the others; 'geoveil mechanisms' lists them. The best by default."
+            help="Choose this mechanism, for example"
+            " 'smooth:noise=student-t,nu=3,calibration=paper,reach=inf', and compare the"
+            " others; the best by default. 'geoveil mechanisms' lists them."
         ),
     ] = None,
     delta: options.Delta = 0.0,
@@ -162,20 +162,20 @@ def plan(
         bool | None,
         typer.Option(
             "--for-campaign/--any-mechanism",
-            help="Choose among mechanisms that campaigns can hold; so by default with --out.",
+            help="Choose only among mechanisms that a campaign can use; the default with --out.",
         ),
     ] = None,
     contamination: options.Contamination = None,
     periods: Annotated[
         int | None,
         typer.Option(
-            help="Of one question about numbers, asked in so many periods: what noise of its own"
-            " each time would cost, beside one reading that answers all of them."
+            help="For one question about numbers, asked in this many periods: compare fresh noise"
+            " in each period with one reading that answers all."
         ),
     ] = None,
     drift: Annotated[
         float,
-        typer.Option(help="With --periods: by how much the share moves in a period, as 0.001."),
+        typer.Option(help="With --periods: change of the share per period, for example 0.001."),
     ] = 0.0,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, for --out.")
@@ -187,17 +187,17 @@ def plan(
     cap: Annotated[
         str | None,
         typer.Option(
-            help="With --out the campaign tells no two values apart, however far apart, better than"
-            " the least cap does that costs 5 % of the variance, as the prior says, unless this is"
-            " 'none'. 'fit' also has no band wider than 8·PER/ε, so that there is one."
+            help="With --out: the cap on the odds between any two values. By default the lowest cap"
+            " that costs at most 5 % of the variance under the prior; 'none': no cap; 'fit':"
+            " limit bands to 8·PER/ε, so that a cap exists."
         ),
     ] = None,
     honest: Annotated[
         int | None,
         typer.Option(
-            help="Say the central ε of the campaign with a cap, if so many honest reports of one"
-            " question reach the analyst in uniformly random order with no sender; with --out that"
-            " of all participants. geoveil does not shuffle.",
+            help="Print the central ε of the capped campaign, if this many honest reports of one"
+            " question reach the analyst in uniformly random order without senders; with --out,"
+            " of all participants. geoveil itself does not shuffle.",
         ),
     ] = None,
     central_delta: options.CentralDelta = None,
@@ -205,11 +205,11 @@ def plan(
         float | None,
         typer.Option(
             help="Choose the cap, and bands that fit within it, that keep the central ε between any"
-            " two values at most so large, of --honest reports of one question, and say what that"
-            " costs. Refused where none does."
+            " two values at or below this, for --honest reports of one question, and print the"
+            " cost. Refused if impossible."
         ),
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the plan (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
     connection: Connection,
 ) -> None:

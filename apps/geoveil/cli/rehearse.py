@@ -49,7 +49,7 @@ def rehearse(
     people: Annotated[
         str,
         typer.Argument(
-            help="The people: a file of one row each (.csv, .parquet, or .gpkg of places); or"
+            help="The people: a file with one row each (.csv, .parquet, or .gpkg for places); or"
             " incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv."
         ),
     ],
@@ -59,7 +59,7 @@ def rehearse(
         typer.Option(help="Column of a file that holds values, or (twice) longitude and latitude."),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(help="Column: how many people a row of the file stands for.")
+        str | None, typer.Option(help="Column with the number of people that a row stands for.")
     ] = None,
     participants: Annotated[
         int | None,
@@ -68,7 +68,9 @@ def rehearse(
             f" {_PARTICIPANTS:,} people."
         ),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="Unit of the values, as dollar.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of the values, for example dollar.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help=options.EPSILON_HELP)] = 1.0,
     per: options.Per = None,
     words: Words,
@@ -77,11 +79,13 @@ def rehearse(
         float | None, typer.Option(help="Width of the soft band of statistics; 3·PER/ε by default.")
     ] = None,
     bandwidth: Annotated[
-        float | None, typer.Option(help="Bandwidth of bells at places; 3·PER/ε by default.")
+        float | None, typer.Option(help="Bandwidth of densities at places; 3·PER/ε by default.")
     ] = None,
     center: options.Center = None,
     radius: options.Radius = None,
-    seed: Annotated[int | None, typer.Option(help="Draws the same people again.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed: the same one draws the same people.")
+    ] = None,
     form: OutputFormat,
 ) -> None:
     """Try a campaign before anybody takes part: simulated people answer it on this machine.

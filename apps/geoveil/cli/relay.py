@@ -22,7 +22,7 @@ from geoveil.relay import (
 )
 
 app = typer.Typer(
-    help="Keep addresses of devices from the server, and give each person one report.",
+    help="Hide devices' addresses from the server, and limit each person to one report.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -59,7 +59,8 @@ def _address(listen: str) -> tuple[str, int]:
 @app.command()
 def rotate(
     file: Annotated[
-        Path, typer.Argument(dir_okay=False, help="The keys of a gateway; made if missing.")
+        Path,
+        typer.Argument(dir_okay=False, help="File with the keys of a gateway; created if missing."),
     ],
     sign_key: Annotated[
         Path,
@@ -70,7 +71,7 @@ def rotate(
             help="The operator's key, which devices know; see 'geoveil campaign keygen'.",
         ),
     ],
-    expires: Annotated[str, typer.Option(help="How long the new key is good for: 30d.")] = "30d",
+    expires: Annotated[str, typer.Option(help="Validity of the new key: 30d.")] = "30d",
 ) -> None:
     """Make a new key for a gateway, signed, and keep the one before it: devices may have that.
 
@@ -88,14 +89,14 @@ def rotate(
 
 @app.command()
 def key(
-    file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
+    file: Annotated[Path, typer.Argument(help="File for the private key. It must not exist.")],
     periods: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=4_000,
-            help="For a campaign that recurs: make a key for each of so many periods, and print the"
-            " ids of all of them.",
+            help="For a recurring campaign: make one key for each of this many periods, and print"
+            " their ids.",
         ),
     ] = None,
 ) -> None:
@@ -115,9 +116,10 @@ def key(
 @app.command()
 def invite(
     file: Annotated[
-        Path, typer.Argument(dir_okay=False, help="Where hashes of codes go; made if missing.")
+        Path,
+        typer.Argument(dir_okay=False, help="File for hashes of the codes; created if missing."),
     ],
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many codes.")] = 1,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of codes.")] = 1,
 ) -> None:
     """Make invitation codes, and print them: each lets a person send one report (a period)."""
     for code in InvitationCodes.invite(file, count):
@@ -128,21 +130,25 @@ def invite(
 def issue(
     keys: Annotated[
         list[Path],
-        typer.Argument(exists=True, dir_okay=False, help="Keys of 'geoveil relay key'."),
+        typer.Argument(
+            exists=True, dir_okay=False, help="Files with keys from 'geoveil relay key'."
+        ),
     ],
     codes: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="People are who has a code of 'geoveil relay invite'."),
+        typer.Option(
+            dir_okay=False, help="Give tokens to people with a code of 'geoveil relay invite'."
+        ),
     ] = None,
     ask: Annotated[
         str | None,
         typer.Option(
-            help="People are whom this URL names: asked by GET with what they give as bearer token,"
-            " it answers 200 and the name of an account, or 401."
+            help="Give tokens to people whom this URL knows: it gets a GET request with the"
+            " person's bearer token, and answers 200 with an account name, or 401."
         ),
     ] = None,
     given: Annotated[
-        Path, typer.Option(dir_okay=False, help="SQLite file of who was given a token.")
+        Path, typer.Option(dir_okay=False, help="SQLite file of people who were given a token.")
     ] = Path("given.sqlite"),
     listen: Annotated[
         str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")

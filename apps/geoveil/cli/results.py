@@ -40,8 +40,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--quiet",
                 "-q",
-                help="Print numbers without notes, and none of those that --plot or --parquet"
-                " writes.",
+                help="Print numbers without notes; with --plot or --parquet print nothing.",
             ),
         ],
         False,

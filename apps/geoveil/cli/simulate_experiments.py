@@ -27,41 +27,48 @@ Out = Annotated[
     Path,
     typer.Option(
         "--out",
-        help="Directory for tables, figures and finished parts; or the figure's file, whose ending"
-        " says what it is (.svg, .pdf, .png), with all else beside it.",
+        help="Directory for tables, figures and finished parts; or a file for the figure (.svg,"
+        " .pdf, .png), with everything else beside it.",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same table.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, to see what it does.")]
+Seed = Annotated[int, typer.Option(help="Seed: the same one gives the same table.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run only a small part, as a trial.")]
 ProcessCount = Annotated[
     int | None,
-    typer.Option(
-        "--processes", help="Processes that compute at once; one for each processor by default."
-    ),
+    typer.Option("--processes", help="Parallel processes; by default one per processor."),
 ]
 Mode = Annotated[
     str,
-    typer.Option(help="exact: from moments. monte-carlo: people and noise are drawn."),
+    typer.Option(help="exact: compute from moments. monte-carlo: draw people and noise."),
 ]
 Repetitions = Annotated[
     int | None, typer.Option(help="Repetitions in monte-carlo mode; the paper's number by default.")
 ]
 Module = Annotated[
     Path | None,
-    typer.Option(help="Python file of further mechanisms, as geoveil audit takes it; it is run."),
+    typer.Option(help="Python file with further mechanisms, as for geoveil audit; it is executed."),
 ]
 People = Annotated[
     Path | None,
-    typer.Option(help="Other people: CSV or Parquet, with --column, or GeoPackage (.gpkg)."),
+    typer.Option(
+        help="Data about other people: CSV or Parquet with --column, or GeoPackage (.gpkg)."
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(help="Of --data: what people hold; twice for pairs, or longitude and latitude."),
+    typer.Option(
+        help="With --data: the column of values; twice for pairs, or for longitude and latitude."
+    ),
 ]
-Weight = Annotated[str | None, typer.Option(help="Of --data: how many people a row stands for.")]
+Weight = Annotated[
+    str | None,
+    typer.Option(help="With --data: the column with the number of people that a row stands for."),
+]
 Thresholds = Annotated[
     list[float] | None,
-    typer.Option(help="In the unit of --data, with --per; of pairs two, one for each column."),
+    typer.Option(
+        help="Threshold in the unit of --data, with --per; twice for pairs, once per column."
+    ),
 ]
 Named = Annotated[
     list[str] | None,
@@ -76,7 +83,7 @@ Range = Annotated[
     typer.Option(
         "--range",
         metavar="<low high>",
-        help="Of --data: the least and the greatest value, publicly known.",
+        help="With --data: the least and the greatest value, a public fact.",
     ),
 ]
 
@@ -236,7 +243,7 @@ def distribution(
         typer.Option(help="ε for values $8,000, 500 m or --per apart; may be repeated."),
     ] = None,
     repetitions: Annotated[
-        int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
+        int, typer.Option(help="Repetitions with new people and noise, 2 or more.")
     ] = distributions.REPETITIONS,
     *,
     given: OwnInput,
@@ -291,7 +298,7 @@ def relations(
     ] = 1.0,
     participants: Annotated[int, typer.Option(help="Number of people, n.")] = related.PEOPLE,
     repetitions: Annotated[
-        int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
+        int, typer.Option(help="Repetitions with new people and noise, 2 or more.")
     ] = related.REPETITIONS,
     *,
     run: _Run,
@@ -312,7 +319,7 @@ def selection(
     application: Annotated[str, typer.Option(help=f"One of {', '.join(selections.EXPERIMENTS)}.")],
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="A data set of the application's kind; may be repeated."),
+        typer.Option(help="A data set for the application; may be repeated."),
     ] = None,
     module: Annotated[
         Path | None,
@@ -346,7 +353,7 @@ def results(
     directory: Annotated[
         Path, typer.Option("--out", help="Directory for results.md and, below it, images/.")
     ] = RESULTS,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed: the same one gives the same page.")] = 1,
     processes: ProcessCount = None,
     scheduler: options.Scheduler = None,
 ) -> None:

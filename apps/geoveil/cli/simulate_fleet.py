@@ -25,8 +25,8 @@ def fleet(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            help="Draw the reports first, then send so many per request; without it every device"
-            " is an SDK that draws and sends its own."
+            help="Draw all reports first, then send this many per request; without it every device"
+            " is an SDK that draws and sends its own report."
         ),
     ] = None,
     concurrency: Annotated[int, typer.Option(help="Requests under way at a time.")] = 64,
@@ -34,17 +34,19 @@ def fleet(
         str | None,
         typer.Option(
             "--campaign",
-            help="Load this campaign: simulated reports STAY in its estimate. By default one is"
-            " made for the test, and closed after it.",
+            help="Send to this campaign: simulated reports STAY in its estimate. By default a new"
+            " one is made for the test, and closed afterwards.",
         ),
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", help="Seconds for which each report is tried again.")
+        float, typer.Option("--timeout", help="Seconds during which a report is retried.")
     ] = 60.0,
-    seed: Annotated[int | None, typer.Option(help="Draws the same people again.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed: the same one draws the same people.")
+    ] = None,
     as_json: options.AsJson = False,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Send in the clear to another machine.")
+        bool, typer.Option("--insecure", help="Permit unencrypted requests to another machine.")
     ] = False,
     *,
     connection: Connection,

@@ -30,11 +30,11 @@ from geoveil.simulation.selection.experiment import Options
 def ledger(
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Only this figure or table, e.g. sps-table-2; may be repeated."),
+        typer.Option(help="Only this figure or table, for example sps-table-2; may be repeated."),
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Data that does not ship: graphs, tables; may be repeated."),
+        typer.Option(help="Data that is not included: graphs, tables; may be repeated."),
     ] = None,
     directory: Annotated[
         Path | None, typer.Option("--out", help="Directory for reproductions.md; none by default.")

@@ -20,7 +20,7 @@ Workers = Annotated[
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="File of what is finished; a run that finds it goes on from there."),
+    typer.Option(help="File of finished parts; a run continues from it."),
 ]
 
 
@@ -34,18 +34,18 @@ def scale(
     ] = "incomes",
     value: Annotated[
         list[str] | None,
-        typer.Option(help="Column of a file that people hold; twice for pairs."),
+        typer.Option(help="Column of a file with people's values; twice for pairs."),
     ] = None,
     weight: Annotated[
         str | None,
-        typer.Option(help="Column of a file that says how many people a row stands for."),
+        typer.Option(help="Column of a file with the number of people that a row stands for."),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(help="Ask for the share above it (of both, for pairs).")
+        float, typer.Option(help="Ask for the share above this value (for pairs, of both).")
     ] = 100_000.0,
     epsilon: Annotated[float, typer.Option(help=options.EPSILON_HELP)] = 1.0,
     per: Annotated[float, typer.Option(help="A distance, in the unit of the values.")] = 8_000.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed: the same one gives the same bits.")] = 1,
     workers: Workers = None,
     scheduler: options.Scheduler = None,
     resume: Resume = None,
@@ -74,7 +74,7 @@ def scale(
 
 def export(
     database: Annotated[Path, typer.Argument(help="SQLite file of an aggregator.")],
-    folder: Annotated[Path, typer.Argument(help="Where the Parquet files go; made here.")],
+    folder: Annotated[Path, typer.Argument(help="Directory for the Parquet files; created here.")],
     campaign_id: Annotated[
         list[str] | None, typer.Option("--campaign", help="Only this one. May be repeated.")
     ] = None,
@@ -94,7 +94,7 @@ def export(
 
 def bulk(
     folder: Annotated[
-        Path, typer.Argument(help="The folder that 'export' wrote, where every worker finds it.")
+        Path, typer.Argument(help="The folder that 'export' wrote; every worker must see it.")
     ],
     confidence: options.Confidence = 0.95,
     workers: Workers = None,

@@ -24,7 +24,7 @@ _NOISES = {"student-t": STUDENT_T, "generalized-cauchy": CAUCHY}
 def tuned(
     quick: Quick = False,
     noise: Annotated[
-        str, typer.Option(help="Which of the paper's: student-t, or generalized-cauchy.")
+        str, typer.Option(help="The paper's noise: student-t or generalized-cauchy.")
     ] = "student-t",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:

@@ -36,16 +36,14 @@ def create(
     scope: Annotated[
         str,
         typer.Option(
-            help="What it permits, with commas: create, close, list, estimate, export, operate."
+            help="Permissions, separated by commas: create, close, list, estimate, export, operate."
         ),
     ] = "list,estimate",
-    expires: Annotated[
-        str, typer.Option(help="How long it is good for: 12h, 90d, 1y, or never.")
-    ] = "90d",
+    expires: Annotated[str, typer.Option(help="Validity: 12h, 90d, 1y, or never.")] = "90d",
     campaign: Annotated[
         list[str] | None,
         typer.Option(
-            help="Id of a campaign that it is limited to, also of one that it will create. May be"
+            help="Limit the token to the campaign with this id, which may not exist yet. May be"
             " repeated; any campaign by default."
         ),
     ] = None,

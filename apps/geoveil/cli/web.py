@@ -24,11 +24,13 @@ def web(
     ] = False,
     results_token_file: Annotated[
         Path | None,
-        typer.Option(help="File with a token: anybody sees its estimates, at /results/."),
+        typer.Option(
+            help="File with a token: everybody may see the estimates that it permits, at /results/."
+        ),
     ] = None,
     results_frames: Annotated[
         list[str] | None,
-        typer.Option("--results-frame", help="Pages of this origin may hold those results."),
+        typer.Option("--results-frame", help="Pages of this origin may embed those results."),
     ] = None,
     web_origins: Annotated[
         list[str] | None,
@@ -36,34 +38,43 @@ def web(
     ] = None,
     web_proxies: Annotated[
         list[str] | None,
-        typer.Option("--web-proxy", help="Believe X-Forwarded-For of it; may be repeated."),
+        typer.Option(
+            "--web-proxy", help="Trust X-Forwarded-For from this address; may be repeated."
+        ),
     ] = None,
     web_streets: Annotated[
-        Path | None, typer.Option(help="PMTiles file of streets, which maps of the pages draw.")
+        Path | None, typer.Option(help="PMTiles file of streets for the pages' maps.")
     ] = None,
     web_issuer: Annotated[
         str | None,
-        typer.Option(help="URL of the issuer whose tokens the page gets for people: https://HOST."),
+        typer.Option(
+            help="URL of the issuer from which the page gets people's tokens: https://HOST."
+        ),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM certificate chain of the gateway.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM private key of the gateway.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="PEM certificates; browsers then need one of theirs.")
+        Path | None,
+        typer.Option(
+            help="PEM certificates of authorities; browsers then need a"
+            " certificate from one of them."
+        ),
     ] = None,
     relay_keys: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="Keys of 'geoveil relay rotate': then answer what comes through relays.",
+            help="Keys of 'geoveil relay rotate': also answer requests that come through relays.",
         ),
     ] = None,
     max_message_bytes: Annotated[
-        int, typer.Option(help="Size of one request; as that of the aggregator.")
+        int, typer.Option(help="Largest size of a request in bytes; as for the aggregator.")
     ] = 4 << 20,
     shown: Annotated[
-        str | None, typer.Option(help="The aggregator's address in the console's code.")
+        str | None,
+        typer.Option(help="The aggregator's address in the code that the console shows."),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="json, human, or auto.")] = "auto",
