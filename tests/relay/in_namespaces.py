@@ -110,7 +110,7 @@ def devices(operator: str, order: str, leak: str = "") -> None:
             if leak == "size":
                 message = message.rstrip(b"\0")
             elif leak == "key":
-                key_id = number
+                key_id = (key_id + 1 + number) % 256  # never that of the gateway
             elif leak == "clear":
                 head = HEADER.pack(key_id, *ALGORITHMS) + bytes(32)
                 return head + message + bytes(16), None

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -83,6 +84,31 @@ async def test_a_person_who_tries_often_is_counted_once(
     assert campaign.campaign_id.encode() not in kept
     for code in codes:
         assert code.encode() not in kept + started.far.seen
+
+
+@pytest.mark.deep(keep=0, rest=0)
+async def test_a_person_who_tries_a_hundred_times_at_once_is_counted_once(way, campaign, tmp_path):
+    started = await way()
+    await started.web.wire.create(campaign)
+    (code,) = InvitationCodes.invite(tmp_path / "codes", 1)
+
+    def attempt(number: int) -> tuple[int, int]:
+        transport = device(started, f"try-{number}", url, code)
+        with started.client(f"try-{number}", transport) as client:
+            client.fetch("income")
+            client.contribute("income", 90_000.0)
+            done = client.flush()
+            client.close(0)
+            return done.acknowledged, done.rejected
+
+    with (
+        issuing([KEY], tmp_path, InvitationCodes(tmp_path / "codes")) as url,
+        ThreadPoolExecutor(10) as pool,
+    ):
+        run = asyncio.get_running_loop().run_in_executor
+        outcomes = await asyncio.gather(*(run(pool, attempt, n) for n in range(100)))
+    assert sorted(outcomes) == [*99 * [(0, 1)], (1, 0)]
+    assert await started.counted(campaign) == 1
 
 
 class CutOffError(Exception):
