@@ -120,7 +120,7 @@ def test_the_package_of_npm_has_a_licence_and_says_what_it_exports():
     folder = ROOT / "client" / "typescript"
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     package = json.loads((folder / "package.json").read_text("utf-8"))
-    assert package["sideEffects"] is False
+    assert package["sideEffects"] == ["./dist/element.js"]
     assert package["publishConfig"] == {"access": "public", "provenance": True}
     for export in package["exports"].values():
         assert list(export) == ["types", "default"]

@@ -32,6 +32,21 @@ await build({
   splitting: true,
   plugins: [generated],
 });
+// What pages are built on, and an element for pages of others: beside the device, which they load as it is.
+const shared = { "./index.js": "client", "./numbers.js": "numbers", "./questions.js": "survey", "./survey.js": "survey", "./ways.js": "ways" };
+const beside = {
+  name: "beside",
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\// }, ({ path, importer }) => {
+      const inside = importer === "<stdin>" || (shared[path] === "survey" && !importer.endsWith("element.ts"));
+      return shared[path] && !inside ? { path: `./geoveil-${shared[path]}.js`, external: true } : undefined;
+    });
+  },
+};
+const contents = 'export * from "./questions.js"; export * from "./survey.js";';
+const outfile = (name) => ({ outdir: undefined, outfile: `${common.outdir}/geoveil-${name}.js`, plugins: [beside] });
+await build({ ...common, ...outfile("survey"), stdin: { contents, resolveDir: "src" } });
+await build({ ...common, ...outfile("element"), entryPoints: ["src/element.ts"] });
 // Loaded where a place is asked for. A worker of maps is a file of this origin, which strict policies demand.
 await build({
   ...common,

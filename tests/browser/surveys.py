@@ -26,6 +26,7 @@ class Survey:
         self.gateway = gateway
         self._analyst = analyst
         self._key = SigningKey.generate()
+        self.key = str(self._key.public)
 
     def url(self, campaign_id: str = "income") -> str:
         return f"http://{self.gateway.address}/take-part/{campaign_id}"

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.conftest import (  # noqa: F401 - fixtures
+    browser,
+    context,
+    running_browser,
+)
+from tests.browser.test_element import show, survey  # noqa: F401 - a fixture
+
 from .conftest import OFFLINE, PATIENCE_S, npm
 
 BUNDLERS = Path(__file__).parent / "bundlers"
@@ -92,30 +99,72 @@ def test_types_of_every_export_are_sound(app, device, module, finds):
 
 
 _BUILDS = {
+    "esbuild": """
+import { build } from "esbuild";
+const how = { bundle: true, format: "esm", outfile: "dist/main.js", logLevel: "warning" };
+const { warnings } = await build({ ...how, entryPoints: ["main.js"] });
+if (warnings.length) throw new Error(JSON.stringify(warnings));
+""",
     "vite": """
 import { build } from "vite";
-await build({ logLevel: "warn", build: { target: "es2022", rollupOptions: {} } });
+const output = { entryFileNames: "main.js", chunkFileNames: "[name].js" };
+await build({ base: "./", logLevel: "warn", build: { rolldownOptions: { output } } });
 """,
     "webpack": """
 import webpack from "webpack";
 const entry = "./main.js";
-webpack({ mode: "production", entry, devtool: "source-map" }, (error, stats) => {
+const performance = { hints: false };
+webpack({ mode: "production", entry, performance, devtool: "source-map" }, (error, stats) => {
     const { errors, warnings } = stats?.toJson() ?? { errors: [error] };
     if (errors.length || warnings.length) throw new Error(JSON.stringify([errors, warnings]));
 });
 """,
 }
+APP = """
+import "@geoveil/client/element";
+import { createElement as h, StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { useSurvey } from "@geoveil/client/react";
+
+const server = new URLSearchParams(location.search).get("server");
+function Survey() {
+  const { status, offer, receipt, contribute } = useSurvey({ campaign: "income", server });
+  const send = () => contribute(52_417);
+  return h("main", null, h("h1", null, offer?.campaign.title), h("p", { id: "status" }, status),
+    h("button", { onClick: send, disabled: status !== "ready" }, "Send"),
+    receipt && h("p", { id: "perturbed" }, receipt.answers[0].perturbed));
+}
+const root = document.querySelector("#root") ?? document.createElement("div");
+createRoot(root).render(h(StrictMode, null, h(Survey)));
+"""
 
 
 @pytest.mark.deep(keep=0, rest=0)
 @pytest.mark.parametrize("bundler", _BUILDS)
-def test_vite_and_webpack_build_the_app_without_a_warning(app, tmp_path, bundler):
+async def test_element_and_hook_work_as_each_bundler_builds_them(
+    app,
+    tmp_path,
+    bundler,
+    survey,  # noqa: F811 - a fixture
+    context,  # noqa: F811
+):
     """Not in continuous integration: the two bundlers weigh 90 MB."""
-    shutil.copytree(BUNDLERS, tmp_path, dirs_exist_ok=True)
-    installed(tmp_path, *app.glob("*.tgz"))
-    (tmp_path / "main.js").write_text(PRINTS)
-    (tmp_path / "index.html").write_text('<script type="module" src="/main.js"></script>')
-    (tmp_path / "build.mjs").write_text(_BUILDS[bundler])
-    assert "warn" not in node(tmp_path, "build.mjs").lower()
-    made = list((tmp_path / "dist").rglob("*.js"))
-    assert any("geoveil.proto.v1" in path.read_text("utf-8") for path in made)
+    folder = tmp_path / "app"
+    shutil.copytree(BUNDLERS, folder)
+    installed(folder, *app.glob("*.tgz"))
+    (folder / "main.js").write_text(APP)
+    (folder / "index.html").write_text('<script type="module" src="/main.js"></script>')
+    (folder / "build.mjs").write_text(_BUILDS[bundler])
+    assert "warn" not in node(folder, "build.mjs").lower()
+    survey.files.update({path.name: path.read_bytes() for path in (folder / "dist").rglob("*.js")})
+    page = await context.new_page()
+    # The hook, in a component that React mounts twice; then the element, which finds its report.
+    survey.files["page"] = b'<div id="root"></div><script type="module" src="/main.js"></script>'
+    await page.goto(f"{survey.origin}/?server=http://{survey.gateway.address}")
+    await page.get_by_role("button", name="Send").click()
+    await page.get_by_text("sent", exact=True).wait_for()
+    assert await page.inner_text("#perturbed") in "01"
+    assert await survey.counted() == {"income": 1, "form": 0}
+    await page.goto(show(survey, "income", script="main.js"))
+    await page.get_by_text("Counted.").wait_for()
+    assert await survey.counted() == {"income": 1, "form": 0}

@@ -1,7 +1,8 @@
 // A map without tiles: the area of the survey, what it asks about, coasts, and a pin. What is fetched
 // for it is the same for everybody: the coasts of the whole world, or the boroughs of New York.
 
-import { element } from "./odds.js";
+import { distanceText, element, factor } from "./odds.js";
+import { make } from "./geoveil-survey.js";
 
 const EARTH_M = 6371008.8;
 const SIZE = 400;
@@ -161,4 +162,56 @@ function rule(centre, scale) {
     element("text", { x: 12, y: SIZE - 20 }, text),
   );
   return group;
+}
+
+/** The circle from whose middle to its edge the odds grow at most 3 to 1, in metres, and what to say of it. */
+function circleOf(price) {
+  if (!price) return { text: "" };
+  const metres = Math.min((price.per * Math.log(3)) / price.epsilon, price.reach ?? Infinity);
+  const far = distanceText(Number(metres.toPrecision(2)), "metre");
+  return { metres, text: `The dashed circle around your pin reaches ${far}: between its middle and its edge the odds are at most ${factor(price, metres)}.` };
+}
+
+/** Whether this browser draws maps that move. */
+function drawsMaps() {
+  return document.createElement("canvas").getContext("webgl2") !== null;
+}
+
+/** A picture to point at, and where the browser draws them a map that moves in its place. */
+export function maps({ centre, questions, price, put, changed }) {
+  const outlines = make("p", { class: "note", id: "outlines" });
+  const chosen = (longitude, latitude) => put({ longitude, latitude });
+  let map = drawMap(centre, questions, chosen, (text) => (outlines.textContent = text));
+  const drawn = make("div", { id: "map" }, map.box);
+  const box = document.createDocumentFragment();
+  box.append(drawn, outlines);
+  // Fetched before it is known whether this question applies, as who fetches a map would tell it.
+  if (drawsMaps()) betterMap().catch(() => undefined); // the picture and the coordinates do as well
+  async function betterMap() {
+    const { prepareMap } = await import("./place-map.js");
+    const { metres, text } = circleOf(price);
+    const better = await prepareMap(centre, questions, metres);
+    const seen = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      seen.disconnect();
+      drawn.replaceChildren(better.box);
+      better.open(chosen);
+      map = better;
+      outlines.textContent = `${text} ${better.source}`.trim();
+      changed();
+    });
+    seen.observe(drawn);
+  }
+  return {
+    box,
+    show({ longitude, latitude }) {
+      map.show(longitude, latitude);
+      const near = map.near?.(longitude, latitude);
+      return near?.name ? `${distanceText(Number(near.metres.toPrecision(2)), "metre")} from ${near.name}` : "";
+    },
+    close() {
+      map.close?.();
+      drawn.replaceChildren();
+    },
+  };
 }

@@ -6,11 +6,10 @@ import { between, Client, IndexedDbStorage, isForm, Policy } from "./geoveil-cli
 import { dots, hasDots, rowsOf } from "./dots.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
 import { invited } from "./invited.js";
-import { make, questionsOf, sentence } from "./questions.js";
+import { linesOf, make, questionsOf, sentence, toldOf, whatIsSent, withLifetime } from "./geoveil-survey.js";
+import { maps } from "./map.js";
 
 const FLUSH_MS = 15_000;
-/** ε that all surveys of a site may take of an attribute, at the distance that a survey states it for. */
-const LIFETIME = 5;
 /** After the last key, until another hundred reports are drawn to look at. */
 const PAUSE_MS = 300;
 const at = (id) => document.getElementById(id);
@@ -61,17 +60,6 @@ async function start() {
   tellSpent = () => spent(client, policy, offer);
   keeper = navigator.serviceWorker?.register("/pages/keeper.js", { scope: "/take-part/", type: "module" }).catch(() => undefined);
   await ask(client, offer);
-}
-
-/** The same with a limit to what all surveys of this site are told: of one that takes more by itself, that. */
-function withLifetime({ options }) {
-  const limits = Object.entries(options.limits).map(([name, limit]) => {
-    const { epsilon, delta = 0 } = limit.campaign;
-    const times = Math.max(1, LIFETIME / epsilon);
-    const lifetime = { ...limit.campaign, epsilon: Math.max(LIFETIME, epsilon), ...(delta && { delta: Math.min(0.5, times * delta) }) };
-    return [name, { ...limit, lifetime }];
-  });
-  return new Policy({ ...options, limits: Object.fromEntries(limits) });
 }
 
 /** A survey as the server has it or, where that can't be reached, as this browser keeps it; and whether it is the first. */
@@ -126,7 +114,7 @@ function aboutForm(questions) {
 async function ask(client, offer) {
   const { campaign } = offer;
   const form = isForm(campaign);
-  const questions = questionsOf(offer, () => changed());
+  const questions = questionsOf(offer, { changed: () => changed(), maps });
   describe(offer, questions);
   const single = questions.length === 1;
   const last = single ? 0 : questions.length + 1;
@@ -178,7 +166,7 @@ async function ask(client, offer) {
     at("progress").value = screen;
     at("progress").max = questions.length;
     say("form-title", single ? "Your answer" : question ? `Question ${screen} of ${questions.length}` : whole ? "All your answers" : "Before you begin");
-    at("inputs").replaceChildren(...(question?.boxes ?? []));
+    at("inputs").replaceChildren(...(question ? [question.box] : []));
     const apply = applying();
     const left = question ? questions.slice(before, Math.max(before, screen - 1)).filter((one) => !apply.includes(one)) : [];
     at("form").classList.toggle("asking", Boolean(question) && !single);
@@ -221,7 +209,7 @@ async function ask(client, offer) {
   at("form").addEventListener("input", changed);
   history.replaceState({ screen: 0 }, "");
   go(0);
-  at("sent").replaceChildren(...(form ? whatAFormSends(campaign, questions) : whatIsSent(campaign)).map(item));
+  at("sent").replaceChildren(...whatIsSent(campaign, questions).map(item));
   say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
     + " change the code; an app that you trust can take part in the same survey.");
   show("window", client.persistent === false);
@@ -276,11 +264,6 @@ async function ask(client, offer) {
   await (answered ? settle(client, campaign, questions) : past(client));
 }
 
-/** What is told of an answer, to somebody who reads the question above it. */
-function toldOf({ name, tells, tellsOf }) {
-  return [...tells, ...tellsOf()].map((text) => sentence(name && text.startsWith(`${name}: `) ? text.slice(name.length + 2) : text));
-}
-
 /** How well two answers can be told apart, around the value that was given if there is one. */
 function picture({ attribute, price }, value, form) {
   const { unit, valueUnit, coordinates, scale, least = -Infinity, most = Infinity } = attribute;
@@ -319,34 +302,6 @@ function hundred(campaign, question) {
   say("dots-text", `${what} One like those of the first row is sent. Whoever reads it has to say which row it came from.`);
 }
 
-function whatIsSent(campaign) {
-  const n = campaign.answersAll ? campaign.columns : Math.min(1, campaign.columns);
-  const of = campaign.questions.length ? "the questions above" : "your answer";
-  const numbers = n === 1 ? "One perturbed number" : `${n} perturbed numbers`;
-  const lines = [
-    `${numbers} for ${of}, drawn at random. Drawn once: asking again gives the same.`,
-    "A random number that names this report, and which survey it is for.",
-    `Not what you typed, and nothing that names you. As with any page, the server sees your address.`,
-  ];
-  if (campaign.readings) {
-    const { epsilon, per } = campaign.totalPrivacy;
-    lines.push(`${campaign.readings} In all: ε = ${number(epsilon)} per ${distanceText(per, campaign.attribute.unit)}.`);
-  }
-  if (campaign.cohorts > 1) lines.push(campaign.readings.telling);
-  return lines;
-}
-
-function whatAFormSends({ columns }, questions) {
-  const open = questions.filter((one) => one.open).map(({ title }) => `“${title}”`).join(", ");
-  const many = columns === 1 ? "One number for your answer" : `${columns} numbers for your answers: all of them, or none`;
-  const drawn = `Each is drawn at random${open && `, but for ${open}`}. Drawn once: asking again gives the same.`;
-  return [
-    `${many}.${questions.every((one) => one.open) ? "" : ` ${drawn}`}`,
-    "A random number that names this report, and which survey it is for.",
-    "Nothing else of your answers, and nothing that names you. As with any page, the server sees your address.",
-  ];
-}
-
 /** Send what waits, and show how it stands; a fresh report takes the reader to its receipt. */
 async function settle(client, campaign, questions, fresh = false) {
   const shown = async () => {
@@ -370,30 +325,6 @@ async function settle(client, campaign, questions, fresh = false) {
     later = (await client.counts()).pending > 0 && await sendLater();
     await shown();
   }
-}
-
-/** What is in a report, line by line. */
-function linesOf(campaign, questions, { answers }) {
-  if (!isForm(campaign)) return answers.map(({ queryIndex, perturbed }) => [asked(campaign, queryIndex), number(perturbed, 6)]);
-  let first = 0;
-  return campaign.fields.map(({ columns }, i) => {
-    const values = answers.slice(first, (first += columns)).map(({ value }) => value);
-    return [questions[i].title, questions[i].sent(values)];
-  });
-}
-
-/** What an answer is to. */
-function asked(campaign, index) {
-  const [cohort, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
-  const question = campaign.questions[column]?.label ?? axis(campaign, column);
-  return campaign.cohorts > 1 ? `cohort ${cohort}, ${question}` : question;
-}
-
-/** What is held, where all of it is sent: its name, or its axis where it is of several. */
-function axis({ attribute, columns }, column) {
-  if (attribute.coordinates) return ["metres east", "metres north"][column];
-  if (attribute.scale) return `logarithm of ${attribute.name}`;
-  return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 
 function receipt(campaign, questions, own) {
