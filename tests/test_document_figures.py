@@ -84,7 +84,7 @@ def test_default_beta() -> None:
     )
     assert (SmoothMechanism(RAMP, UNIT).beta, SmoothMechanism(BELL, UNIT).beta) == (ramp, other)
     student = found(
-        "docs/mechanisms.md", r"have: ([\d.]+) of the rate .* and the ramp, ([\d.]+) and the"
+        "docs/mechanisms.md", r"that is ([\d.]+) of the rate with the ramp, and ([\d.]+) with the"
     )
     for query, beta in zip((RAMP, STEP), student, strict=True):
         assert SmoothMechanism(query, UNIT, noise=StudentT(3)).beta == pytest.approx(beta, abs=6e-4)
