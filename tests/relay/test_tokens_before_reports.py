@@ -54,7 +54,9 @@ class Awaited(Near, AsyncTokenTransport):
 @pytest.mark.parametrize("kind", [Blocking, Awaited])
 def test_a_token_is_got_when_its_report_is_drawn_and_kept_for_its_time(publish, tmp_path, kind):
     plain = publish(queries=1).campaign
-    campaign = replace(plain, token_key=KEYS[0].public, window=timedelta(days=2))
+    campaign = replace(
+        plain, token_key=KEYS[0].public, window=timedelta(days=2), relay_operator=OPERATOR.public
+    )
     now, seconds, times, fetched = Clock(), [0.0], [], []
     now.now = campaign.opens
     collector = InMemoryCollector([campaign])
@@ -64,13 +66,13 @@ def test_a_token_is_got_when_its_report_is_drawn_and_kept_for_its_time(publish, 
         fetched.append(isinstance(request, collector_pb2.GetCampaignRequest))
         return collector(request)
 
-    def client(name: str) -> tuple[Any, Any]:
+    def client(name: str, operator: Any = OPERATOR.public) -> tuple[Any, Any]:
         inner = InMemoryTransport(receive)
         transport: Any = kind(
             inner if kind is Blocking else inner.aio,
             issuer="http://127.0.0.1/", credential="ada", state_dir=tmp_path / name,
         )  # fmt: skip
-        transport.operator = OPERATOR.public
+        transport.operator = operator
         transport.of, transport.now, transport.times = issuer, now, times
         timing = Timing(now=now, clock=lambda: seconds[0], jitter=lambda: 1.0)
         made: Any = (Client if kind is Blocking else AsyncClient)(
@@ -90,6 +92,10 @@ def test_a_token_is_got_when_its_report_is_drawn_and_kept_for_its_time(publish, 
         transport, device = client("device")
         result(device.fetch("income"))
         departs = result(device.contribute("income", 90_000.0)).departs
+        # By another way than the campaign's nothing is asked for, nor for its token.
+        _, direct = client("device", operator=None)
+        assert result(direct.flush()).pending == 1
+        assert (times, fetched) == ([], [True])
         transport.down = True
         for _ in range(2):  # it is asked again when its pause is over
             assert result(device.flush()).pending == 1
@@ -111,7 +117,7 @@ def test_a_token_is_got_when_its_report_is_drawn_and_kept_for_its_time(publish, 
         assert len(times) == 3
         now.now = max(departs, later)
         assert result(other.flush()).rejected == 1  # of one person
-        for each in (device, other):
+        for each in (device, direct, other):
             result(each.aclose(0) if kind is Awaited else each.close(0))
     issuer.close()
     assert len(collector.reports("income")) == 1

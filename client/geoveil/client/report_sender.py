@@ -384,8 +384,10 @@ class ReportSender:
             if key in self._with_tokens or not self._tokens.ready(key):
                 continue
             try:
+                check = partial(self._session.check_way_of, report.campaign_id)
+                yield Local(check, self._journal.durable)
                 yield _within(deadline or self.deadline(), "fetch_tokens", request)
-            except TransportError as error:
+            except (TransportError, PolicyRefused) as error:
                 self._tokens.failed(key, error)
             else:
                 self._with_tokens.add(key)
