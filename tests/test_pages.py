@@ -33,8 +33,8 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PASTED = {"sh", "python", "console"}
-READ = {"text", "json", "toml", "ts", "nginx", "ini", "yaml"}
-NOT_RUN = {"README": 3, "forms": 1, "operating": 1, "results": 2}
+READ = {"r", "text", "json", "toml", "ts", "nginx", "ini", "yaml"}
+NOT_RUN = {"README": 3, "forms": 1, "operating": 1, "r": 1, "results": 2}
 """Page → its blocks of a shell or Python that are not pasted."""
 PRINTED = {
     "README": ("SERVING", "above 100,000", "standard error", "counted: report"),

@@ -30,7 +30,7 @@ def test_every_command_with_a_server_has_all_the_options():
             found[one.name] = given
     assert set(found) == {
         "ask", "card", "health", "create", "show", "list", "close", "export", "contribute",
-        "estimate", "data", "fleet", "plan", "publish", "send", "web",
+        "estimate", "data", "contributions", "fleet", "plan", "publish", "send", "web",
     }  # fmt: skip
     assert set(map(frozenset, found.values())) == {frozenset(names)}
 

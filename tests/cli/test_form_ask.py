@@ -1,8 +1,10 @@
 """geoveil form ask: what reports of a form say, from a file as from a server."""
 
+import csv
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,21 @@ def test_reports_are_written_as_data_of_xlsform(file: Path, tmp_path: Path) -> N
     assert head == "income,age,rents,mood,goes by"
     assert len(rows) == N
     assert {row.split(",")[2] for row in rows} == {"yes", "no"}
+
+
+def test_contributions_are_written_for_people_in_order(file, tmp_path):
+    made = tmp_path / "columns.csv"
+    asks = ["contributions", str(file), str(made), "--period", "1", "--products"]
+    done = CliRunner().invoke(app, asks)
+    assert done.exit_code == 0, done.output
+    assert "400 rows of 54 columns" in done.stderr  # 9 and 9·10/2
+    with made.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    of = people()
+    clear = {"income": of["income"], "age": of["age"], "rents: yes": of["rents"] == 0}
+    for name, values in clear.items():
+        np.testing.assert_allclose([float(row[name]) for row in rows], values, rtol=1e-3)
+    for a, b in combinations_with_replacement(clear, 2):
+        product = [float(row[f"{a} * {b}"]) for row in rows]
+        np.testing.assert_allclose(product, clear[a] * clear[b], rtol=2e-3)
+    assert {float(row["mood: bad * mood: good"]) for row in rows} == {0.0}

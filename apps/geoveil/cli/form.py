@@ -10,6 +10,7 @@ from geoveil.analyst import (
     FormReports,
     Wish,
     area_of,
+    contributions,
     fields_of_toml,
     form_of_workbook,
     form_reports_of,
@@ -111,6 +112,30 @@ def data(
     reports = _reports(campaign_id, period, connection)
     write_answers(reports, file)
     err.tell(f"wrote {file}: {reports.n:,} perturbed reports")
+
+
+@app.command("contributions")
+@connects
+def contributions_(
+    campaign_id: _Source,
+    file: Annotated[Path, typer.Argument(help="The CSV file to write.")],
+    *,
+    products: Annotated[
+        bool, typer.Option("--products", help="Write the product of every two columns as well.")
+    ] = False,
+    period: Period = None,
+    connection: Connection,
+) -> None:
+    """Write what each report counts for as a CSV file: unbiased numbers, for R and the like.
+
+    A row is a person, in the order of the file. A mean of a column, with any survey weights, is an
+    unbiased estimate. A product of two columns of one field is not: take it from --products.
+    """
+    reports = _reports(campaign_id, period, connection)
+    frame = contributions(reports, products=products)
+    with whole_file("file", file) as beside:
+        frame.to_csv(beside, index=False, lineterminator="\n")
+    err.tell(f"wrote {file}: {len(frame):,} rows of {len(frame.columns)} columns")
 
 
 def _reports(campaign_id: str, period: int | None, connection: Connection) -> FormReports:

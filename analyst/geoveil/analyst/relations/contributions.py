@@ -1,6 +1,7 @@
 """Each report's unbiased contributions, for other packages: statsmodels, svy, R's survey."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 from geoveil.analyst.relations.form_reports import FormReports, condition_of
@@ -16,7 +17,10 @@ __all__ = ["contributions"]
 
 
 def contributions(
-    reports: FormReports, terms: Mapping[str, Sequence[Term] | Term] | Sequence[Term] | None = None
+    reports: FormReports,
+    terms: Mapping[str, Sequence[Term] | Term] | Sequence[Term] | None = None,
+    *,
+    products: bool = False,
 ) -> "pandas.DataFrame":
     """Return what each report counts for, a row for each person: unbiased, and noisy.
 
@@ -28,6 +32,7 @@ def contributions(
         reports: of the form.
         terms: functions of fields, or column → functions that are multiplied; by default the number
             of each number field, both coordinates of each place, and each option of the others.
+        products: also a column `a * b` of every two columns, and of each with itself.
 
     Raises:
         UnsupportedError: if pandas is not installed.
@@ -38,11 +43,14 @@ def contributions(
         terms = dict(_all(reports.campaign))
     if not isinstance(terms, Mapping):
         terms = {term.text: term for term in validation.items("terms", terms, Term)}
-    products = [
-        [of] if isinstance(of, Term) else list(validation.items(f"terms[{name!r}]", of, Term))
+    columns = {
+        name: [of] if isinstance(of, Term) else list(validation.items(f"terms[{name!r}]", of, Term))
         for name, of in terms.items()
-    ]
-    return pd.DataFrame(reports.pseudo_values(products), columns=list(terms))
+    }
+    if products:
+        pairs = list(combinations_with_replacement(columns.items(), 2))
+        columns |= {f"{a} * {b}": [*of_a, *of_b] for (a, of_a), (b, of_b) in pairs}
+    return pd.DataFrame(reports.pseudo_values(list(columns.values())), columns=list(columns))
 
 
 def _all(campaign: FormCampaign) -> Iterator[tuple[str, Sequence[Term]]]:
