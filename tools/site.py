@@ -1,4 +1,4 @@
-"""Make the site of the documents in dist/site: `make site`.
+"""Make the site of the documents in dist/site, and a PDF: `make site`.
 
 The pages are laid out in build/site as they are in the repository, so that links between them hold.
 Files and folders that they link to become pages, as do the parts' public names. Sphinx takes every
@@ -68,11 +68,8 @@ def main() -> None:
     _write("docs/api/index.md", _contents("Reference", [f"geoveil.{part}" for part in PARTS]))
     shutil.copytree(ROOT / "docs" / "site", SOURCE / "static")
     (SOURCE / "static" / "moving.js").write_text(moving())
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-c", "docs"]
-    doctrees = ROOT / "build" / "doctrees"
-    subprocess.run(  # noqa: S603 - of `make site`
-        [*command, "-d", str(doctrees), "-E", str(SOURCE), str(SITE)], cwd=ROOT, check=True
-    )
+    _sphinx("html", SITE, "-j", "2", "-E")
+    _print(SITE / "geoveil.pdf")
     for page in SITE.rglob("*.html"):
         text = page.read_text()
         for old, new in NAMED.items():
@@ -84,6 +81,32 @@ def main() -> None:
         '<a href="docs/index.html">geoveil</a>\n'
     )
     sys.exit("\n".join(broken(SITE)) or None)
+
+
+def _sphinx(builder: str, folder: Path, *options: str) -> None:
+    """Run Sphinx, which reads again only what has changed."""
+    subprocess.run(  # noqa: S603 - of `make site`
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "-b", builder,
+         "-d", str(ROOT / "build" / "doctrees"), *options, str(SOURCE), str(folder)],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+
+
+def _print(file: Path) -> None:
+    """Print the pages of the menu as one PDF, if there is a Chromium to do so."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("no Chromium (make browser): geoveil.pdf is left out")
+        return
+    single = ROOT / "build" / "single"
+    _sphinx("singlehtml", single)
+    subprocess.run(  # noqa: S603 - of `make site`
+        [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer",
+         f"--print-to-pdf={file}", (single / "docs" / "index.html").as_uri()],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    if not file.read_bytes().startswith(b"%PDF"):
+        sys.exit("Chromium printed no PDF")
 
 
 def _write(name: str, text: str) -> None:
