@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator.ops.settings import DatabaseURL
-from geoveil.campaign import TokenRule
+from geoveil.campaign import TokenRule, digest
 from geoveil.client import Timing, TransportError
 from geoveil.proto.v1 import report_pb2
 from geoveil.relay import GatewayKeys, InvitationCodes, Issuer, TokenTransport
@@ -51,13 +52,14 @@ def devices() -> Iterator[Callable[..., tuple[int, int]]]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.deep(keep=0, rest=0)
+@pytest.mark.parametrize("window", [None, timedelta(days=1)])
 async def test_a_device_that_is_killed_anywhere_and_again_is_counted_once(
-    way: Start,
-    recurring: Published,
-    tmp_path: Path,
+    way: Start, recurring: Published, tmp_path: Path, window: timedelta | None
 ) -> None:
     """Every point of a life: killed there, in its next life at another point, then let live."""
     started = await way()
+    made = replace(recurring.campaign, window=window)
+    recurring = Published(made, made.encoded, digest(made.encoded))
     await started.web.wire.create(recurring)
     started.now.now = recurring.campaign.opens
     codes = InvitationCodes.invite(tmp_path / "codes", 150)
