@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _showed_version() -> bool:
-    """Print the version, for which nothing else has to be loaded."""
+    """Print the version without loading anything else."""
     from geoveil.proto import __version__ as version
 
     try:

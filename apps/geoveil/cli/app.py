@@ -46,7 +46,7 @@ _GROUP = "geoveil.commands"
 
 
 class _Lazy(TyperGroup):
-    """Imports a command when it is asked for: each needs other parts, some of which load slowly."""
+    """Imports a command when it is used: each needs other parts, some of which load slowly."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in (names := self.list_commands(ctx)):
@@ -81,7 +81,7 @@ class _Lazy(TyperGroup):
 
 
 def _not_installed(name: str, error: MissingExtraError) -> Any:
-    """Return a command that says which extra it needs, in the help and whatever it is given."""
+    """Return a command that only names its missing extra, in the help and when it is run."""
     made = typer.Typer(add_completion=False)
     extra = _NEED_MORE.get(name, error.extra)
 
@@ -99,7 +99,7 @@ def _not_installed(name: str, error: MissingExtraError) -> Any:
 
 
 def _let_flow(command: Any) -> None:
-    """Join the lines of each paragraph of the help: the terminal's width breaks them, not ours."""
+    """Join the lines of each help paragraph, so that they wrap at the terminal's width."""
     paragraphs = (command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     for parameter in command.params:
@@ -160,6 +160,6 @@ def run() -> None:
 
 
 def _write_no_more() -> None:
-    """Drop what standard output could not take: the interpreter would try again as it ends."""
+    """Drop unwritten standard output: the interpreter would try again as it ends."""
     with suppress(OSError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

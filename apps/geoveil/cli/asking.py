@@ -1,4 +1,4 @@
-"""Options of the commands that ask questions, with one meaning each."""
+"""The shared options of commands that ask questions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -83,7 +83,7 @@ Period = Annotated[
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that ask questions, in place of its argument `words`.
+    """Replace a command's argument `words` by the options for questions.
 
     An error about one of the questions names the option that asked it.
     """
@@ -102,7 +102,7 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _that_asks(words: Words, label: object) -> str | None:
-    """Return the word of the question with a label; None if there is none."""
+    """Return the word of the question with this label, or None."""
     named = {word: said for word, said in words.items() if word == NAME_PROPERTY}
     said = ((word, text) for word, texts in words.items() if word not in named for text in texts)
     return next(

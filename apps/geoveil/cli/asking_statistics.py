@@ -1,4 +1,4 @@
-"""Options of the commands that ask statistics of points."""
+"""The options of commands that compute statistics of points."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +26,12 @@ _OPTIONS = {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS
 
 
 def asks_statistics(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that ask statistics, in place of its argument `statistics`."""
+    """Replace a command's argument `statistics` by the options for statistics."""
     return takes("statistics", _OPTIONS | {"quantile": (Levels, None)}, _said)(command)
 
 
 def _said(**given: Any) -> dict[str, list[str]]:
-    """Return the words for statistics that options ask for, and what is written after each."""
+    """Return the requested statistics' words and the text after each."""
     return {
         name.replace("_", "-"): said
         if isinstance(said, list)

@@ -143,7 +143,7 @@ def audit(
 
 
 def _released(verdicts: Sequence[Verdict]) -> str:
-    """Say how many releases were compared with their law, and how often that fails."""
+    """Print how many releases were compared with their distribution, and how many failed."""
     counts = sorted(v.draws.releases for v in verdicts if v.draws is not None)
     if not counts:
         return "No row releases integers of a law that is known."
@@ -262,7 +262,7 @@ def _numbers(point: tuple[float, ...]) -> str:
 
 
 def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
-    """Attack outputs and times, print what was found, and return whether all ended as they must.
+    """Attack outputs and times, print the results, and return whether all are as expected.
 
     Args:
         timing_samples: releases timed at each place; None for the usual number.

@@ -88,7 +88,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
 
 
 def _listed(found: PublishedCampaign) -> dict[str, Any]:
-    """Return what a list says of a campaign, for JSON; `signed_by` is null if it is not signed."""
+    """Return a campaign's entry in a list, for JSON; `signed_by` is null if it is not signed."""
     record: dict[str, Any] = {}
     try:
         record = campaign_record(found.campaign)

@@ -312,7 +312,7 @@ def create(
 
 
 def _require_room(campaign: Campaign, *, force: bool) -> None:
-    """Refuse what asks for a relay, and does not come through one."""
+    """Refuse a campaign that asks for a relay but is too long to pass through one."""
     if campaign.relay_operator is not None and not force:
         from geoveil.relay import require_room  # loaded where there is a relay
 
@@ -324,7 +324,7 @@ def _require_room(campaign: Campaign, *, force: bool) -> None:
 
 
 def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Readings | None:
-    """Return what --read-every, --extrapolated and --cohorts say."""
+    """Return the readings of --read-every, --extrapolated and --cohorts."""
     if every is None:
         said = {"extrapolated": extrapolated or None, "cohorts": cohorts}
         options.left_out(said, "left out unless there is --read-every")
@@ -334,7 +334,7 @@ def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Rea
 
 
 def _with_cap(campaign: AttributeCampaign, said: str) -> AttributeCampaign:
-    """Return the campaign with what --cap says."""
+    """Return the campaign with the cap of --cap."""
     if not isinstance(campaign, StatisticCampaign):
         raise ParameterError("cap", said, "left out of points, which have no boundary")
     if said == "none":
@@ -346,7 +346,7 @@ def _with_cap(campaign: AttributeCampaign, said: str) -> AttributeCampaign:
 def _asking(
     attribute: str | None, said: dict[str, Any], asked: list[AnalystQuestion], later: dict[str, Any]
 ) -> AttributeCampaign:
-    """Return the campaign that options describe, and no plan."""
+    """Return the campaign that the options describe, without a plan."""
     options.all_given(
         {"epsilon": said["epsilon"], "per": said["per"], "attribute": attribute},
         unless=", unless there is a --plan",
@@ -383,7 +383,7 @@ def _asking(
 
 
 def _privacy(said: dict[str, Any], unit: str) -> tuple[GeoPrivacy, LogScale | None]:
-    """Return the guarantee that options describe, and the scale of what is compared by ratio."""
+    """Return the guarantee that the options describe, and the scale of values compared by ratio."""
     epsilon, per, delta = said["epsilon"], said["per"], said["delta"] or 0.0
     reach = math.inf if said["reach"] is None else said["reach"]
     if said["ratios_from"] is None:

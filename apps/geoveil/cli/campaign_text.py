@@ -1,4 +1,4 @@
-"""What commands say of a campaign."""
+"""Campaigns in words, for commands."""
 
 import math
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 
 @contextmanager
 def explains_taken_id(campaign: Campaign) -> Iterator[None]:
-    """Say which id is taken, and how another is chosen, where the server has it already."""
+    """If the server already has a campaign's id, name the id and say how to choose another."""
     try:
         yield
     except ServerError as error:
@@ -90,7 +90,7 @@ def _print_when_and_how(campaign: Campaign) -> None:
 
 
 def ways_of(campaign: Campaign) -> dict[str, str | None]:
-    """Return when and how reports leave, in words; None: as the campaign does not ask for it."""
+    """Return when and how reports leave, in words; None if the campaign does not say."""
     window = relay = tokens = None
     if campaign.window is not None:
         span = "the campaign" if campaign.period is None else "each period"
@@ -109,7 +109,7 @@ def ways_of(campaign: Campaign) -> dict[str, str | None]:
 
 
 def weight_text(campaign: AttributeCampaign) -> str:
-    """Return by how much one report can move an estimate, in words."""
+    """Return how much one report can move an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
     if math.isinf(most):
         return MEAN_MOVES
@@ -117,7 +117,7 @@ def weight_text(campaign: AttributeCampaign) -> str:
 
 
 def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
-    """Return the beginning of the key that signed, enough to tell keys apart, and its style."""
+    """Return the first characters of the signing key, which distinguish keys, and their style."""
     try:
         key = signer(envelope)
     except SignatureInvalid:

@@ -127,7 +127,7 @@ def card(
 
 
 def card_of(envelope: CampaignEnvelope) -> dict[str, Any]:
-    """Return the card of a campaign: what JSON can hold.
+    """Return the card of a campaign as JSON data.
 
     Raises:
         GeoVeilError: if it is no sound campaign, or its signature is not valid.
@@ -138,7 +138,7 @@ def card_of(envelope: CampaignEnvelope) -> dict[str, Any]:
 
 
 def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
-    """Return a template with facts in their places; those that are None are not stated."""
+    """Return a template filled with facts; None becomes "not stated"."""
     if isinstance(template, dict):
         return {name: _filled(part, facts) for name, part in template.items()}
     if isinstance(template, list):
@@ -151,7 +151,7 @@ def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
 
 
 def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
-    """Return what a campaign says, by the names of the template; None: nothing."""
+    """Return a campaign's facts by their names in the template; None if it does not state one."""
     campaign, key = decode(envelope.campaign), signer(envelope)
     promised = _of_form(campaign) if isinstance(campaign, FormCampaign) else _of_one(campaign)
     least = campaign.minimum_participants
@@ -178,7 +178,7 @@ def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
 
 
 def _of_one(campaign: Campaign) -> dict[str, Any]:
-    """Return what a campaign about one attribute says."""
+    """Return the facts of a campaign about one attribute."""
     about = require_attribute(campaign)
     family = MECHANISMS.of(getattr(about, "mechanism", None))
     points: _Points = {}
@@ -202,7 +202,7 @@ def _of_one(campaign: Campaign) -> dict[str, Any]:
 
 
 def _of_form(form: FormCampaign) -> dict[str, Any]:
-    """Return what a form says."""
+    """Return the facts of a form."""
     plain = ", ".join(field.name for field in form.fields if field.privacy is None)
     points = {f.name: (f.attribute, f.mechanism) for f in form.fields if isinstance(f, PointField)}
     return {
@@ -220,7 +220,7 @@ def _how(field: Field) -> str:
 
 
 def _sent(held: str, plain: str) -> dict[str, str]:
-    """Return what reports hold, and which fields of it are sent as they are."""
+    """Return the contents of reports, and the fields that are sent unperturbed."""
     protected = "None of the answers." if not plain else f"Sent as they are: {plain}."
     also = "That a person took part, and when, is not protected."
     return {"released": f"A report holds {held}.", "unprotected": f"{protected} {also}"}
@@ -229,7 +229,7 @@ def _sent(held: str, plain: str) -> dict[str, str]:
 def _spent(
     campaign: Campaign, totals: Sequence[Charge], read: str = "", open_fields: str = ""
 ) -> dict[str, Any]:
-    """Return what reports cost, each and all of a participant together.
+    """Return the cost of each report, and of all reports of a participant.
 
     Args:
         campaign: public.
@@ -272,7 +272,7 @@ def _cost_text(charge: Charge) -> str:
 
 
 def _cost(each: Charge, total: Charge) -> dict[str, Any]:
-    """Return what a report, and all of a participant, cost an attribute, in numbers."""
+    """Return an attribute's cost of a report, and of all reports of a participant, in numbers."""
     name, privacy, any_two = each
     held = {
         "attribute": name,
@@ -294,7 +294,7 @@ def _finite(number: Any) -> Any:
 
 
 def _moved(points: _Points) -> dict[str, Any]:
-    """Return how far perturbed points lie from the truth, and places beside what laws say."""
+    """Return how far perturbed points lie from the truth, and compare places with legal limits."""
     from scipy.special import gammainc, gammaincinv
 
     noise, areas, near = [], [], []
@@ -332,7 +332,7 @@ def _apart(attribute: Attribute, distance: float) -> str:
 
 
 def _rows(part: Any, name: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Yield the fields of a section, with their texts; of tables by longer names."""
+    """Yield the fields of a section with their texts; fields of tables have longer names."""
     if isinstance(part, dict):
         for below, value in part.items():
             yield from _rows(value, f"{name}, {below}" if name else below)
@@ -347,7 +347,7 @@ def _text(value: Any) -> str:
 
 
 def _markdown(record: Mapping[str, Any]) -> str:
-    """Return a card as a page of Markdown; what a campaign says is no markup there."""
+    """Return a card as Markdown, with the campaign's texts escaped."""
     lines = [f"# Privacy card: {_escaped(record['Campaign']['title'])}"]
     for section, part in record.items():
         lines += ["", f"## {section}", ""]
@@ -361,7 +361,7 @@ def _escaped(text: str) -> str:
 
 
 def _html(record: Mapping[str, Any]) -> str:
-    """Return a card as a page by itself: no script, and nothing is loaded."""
+    """Return a card as a self-contained page, without scripts."""
     title = html.escape(f"Privacy card: {record['Campaign']['title']}")
     lines = [
         '<!doctype html><html lang="en"><meta charset="utf-8">'

@@ -115,7 +115,7 @@ def send(
 
 
 def _is_used(directory: Path, state_dir: Path | None) -> bool:
-    """Return whether a device keeps its reports there, as opening it would make it."""
+    """Return whether a device keeps its reports there, without creating the directory."""
     used = (directory / FILE_NAME).exists()
     if not used and state_dir is not None:
         raise ParameterError("--state-dir", str(state_dir), "the state directory of a device")
@@ -139,7 +139,7 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
 
 
 def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float]]:
-    """Yield what each metric space has cost, added up, and ε between any two of its values.
+    """Yield the total cost of each metric space, and the ε between any two of its values.
 
     What is of one reading counts once.
     """
@@ -167,7 +167,7 @@ class _Reading(NamedTuple):
 
 
 def _reading(receipt: Receipt) -> _Reading | None:
-    """Return what a report was made from; None if it has noise of its own."""
+    """Return the reading that a report was made from; None if it has its own noise."""
     if receipt.epoch is None:
         return None
     return _Reading(receipt.attribute, receipt.epoch, receipt.privacy)

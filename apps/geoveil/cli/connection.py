@@ -1,4 +1,4 @@
-"""Which aggregator a command talks to, and how: the same options for every command that does."""
+"""The shared options of commands that connect to an aggregator."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """What the options say of an aggregator.
+    """The address and security of an aggregator, from options.
 
     Raises:
         ParameterError: if only one of certificate and key is given; naming the option.
@@ -120,12 +120,12 @@ class Connection:
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a connection, in place of its argument `connection`."""
+    """Replace a command's argument `connection` by the options of a connection."""
     return takes("connection", _OPTIONS, Connection)(command)
 
 
 def advice(tls: TLS | None) -> str:
-    """Return what may be wrong with a connection that does not come about."""
+    """Return the likely reason why a connection fails."""
     if tls is None:
         return "or, if it talks TLS, give --tls or --tls-roots"
     roots = (
@@ -142,11 +142,11 @@ def advice(tls: TLS | None) -> str:
 
 
 class CommandError(GeoVeilError):
-    """What a command could not do, and what to do about it."""
+    """A command failed; the message says why, and what to do."""
 
 
 def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError | None:
-    """Return what to say where no aggregator answered a call; None where one did."""
+    """Return the message for a call that no aggregator answered; None if one did."""
     if error.code == "UNAVAILABLE" and not error.answered:
         return CommandError(
             f"no aggregator answers at {server}: start one with 'geoveil serve', or name another"
@@ -188,7 +188,7 @@ def device_at(connection: Connection) -> "Iterator[GrpcTransport]":
 
 @contextmanager
 def analyst_at(connection: Connection) -> "Iterator[Analyst]":
-    """Yield the client that options ask for, with the token of the environment.
+    """Yield a client for the options, with the environment's token.
 
     Raises:
         ParameterError: if a file of TLS can't be used.

@@ -1,4 +1,4 @@
-"""What the commands share: two consoles, formats of numbers, and how a failure looks.
+"""Shared by the commands: two consoles, number formats, and error lines.
 
 Much of what is printed was written by somebody else: a server, a campaign, a file. It is shown as
 it is and as no more than text: see `PlainConsole`.
@@ -75,7 +75,7 @@ class PlainConsole(Console):
         return Text.assemble(*((self._plain(text), style) for text, style in pairs))
 
     def tell(self, *parts: Part) -> None:
-        """Print one line. Where a terminal has to fold it the rest is indented.
+        """Print one line; if the terminal folds it, indent the rest.
 
         So no part of a long text can pass for a line of its own. Characters beyond ASCII are taken
         to fill two columns, as terminals do not agree on which of them do.
@@ -100,7 +100,7 @@ err = PlainConsole(stderr=True)
 
 
 def _folds(text: str, width: int) -> Iterator[int]:
-    """Yield where to fold a text, after blanks where there are any."""
+    """Yield the positions at which to fold a text, after blanks if there are any."""
     start, room = 0, max(width, _LEAST_WIDTH)
     while True:
         filled = accumulate(map(_columns, text[start:]))
@@ -118,7 +118,7 @@ def _columns(c: str) -> int:
 
 
 def degrade() -> None:
-    """Let standard output and error spell out what their encoding lacks."""
+    """Let standard output and error spell out characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_DEGRADING)
@@ -149,7 +149,7 @@ def fail(message: str) -> NoReturn:
 
 
 def bars(*, counted: bool = False) -> "Progress":
-    """Return progress bars with the time left; what is done in numbers, or in per cent.
+    """Return progress bars with the time left, in numbers or in per cent.
 
     Args:
         counted: whether to show how many are done.
@@ -184,7 +184,7 @@ def table_80(
 
 
 def print_whole(table: Table, console: PlainConsole = out) -> None:
-    """Print a table of which no word and no number is cut, even if it is wider than the terminal.
+    """Print a table without cutting words or numbers, even if it is wider than the terminal.
 
     Where it would be, first headers are folded, and then the columns that may be: as few of them
     as need to, those first that become narrower the most, and no narrower than they need to.
@@ -214,7 +214,7 @@ def print_whole(table: Table, console: PlainConsole = out) -> None:
 
 
 def _fold_headers(table: Table, excess: int) -> None:
-    """Fold as few headers as it takes, into as few lines as it takes, for a narrower table.
+    """Fold as few headers into as few lines as a narrower table needs.
 
     Args:
         table: of which nothing is folded.
@@ -239,7 +239,7 @@ def _fold_headers(table: Table, excess: int) -> None:
 
 
 def _folded(header: str, least: int, lines: int) -> str:
-    """Return a header in at most so many lines, as narrow as they let it, or as its column is."""
+    """Return a header in at most so many lines, as narrow as possible, or as its column."""
     words = header.split()
     for room in range(max(least, _widest(words)), cell_len(header) + 1):
         text = fill(header, room, break_long_words=False)
@@ -249,7 +249,7 @@ def _folded(header: str, least: int, lines: int) -> str:
 
 
 def _columns_over(table: Table, console: PlainConsole) -> int:
-    """Return by how many columns a table of which nothing is folded is wider than the terminal."""
+    """Return by how many columns an unfolded table exceeds the terminal's width."""
     wide = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
     return wide - console.width
 
@@ -271,7 +271,7 @@ def _widest(texts: Iterable[str]) -> int:
 
 
 def print_json(record: object) -> None:
-    """Print what JSON can hold, for programs: as it is, not folded and without styles."""
+    """Print data as JSON for programs, neither folded nor styled."""
     sys.stdout.write(json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
@@ -281,7 +281,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def privacy_text(campaign: Campaign) -> str:
-    """Return what a report costs, ε with its unit, and how it adds up if it is a sum."""
+    """Return the cost of a report, ε with its unit, and its terms if it is a sum."""
     if isinstance(campaign, FormCampaign):
         return "; ".join(field_text(campaign, field) for field in campaign.fields)
     campaign = require_attribute(campaign)
@@ -295,7 +295,7 @@ def privacy_text(campaign: Campaign) -> str:
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file that is not there yet, whole or not at all.
+    """Write a new file, whole or not at all.
 
     Args:
         file: where.

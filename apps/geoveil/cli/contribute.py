@@ -117,7 +117,7 @@ def contribute(
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
-    """Return what --read-every and --reading-epsilon say of a campaign's value."""
+    """Return the epoch that --read-every and --reading-epsilon set for a campaign's value."""
     if every is None:
         if epsilon is not None:
             raise ParameterError(
@@ -192,7 +192,7 @@ def _fill_in(
     yes: bool,
     state_dir: Path,
 ) -> None:
-    """Answer a form, after the person was shown what its report tells."""
+    """Answer a form, after showing the person what its report reveals."""
     policy = Policy.permitting(form)
     envelope = response.envelope.SerializeToString()
     shown = ReportBuilder(policy=policy).accept(form.campaign_id, envelope)
@@ -215,7 +215,7 @@ def _send(
     transport: _AsShown,
     given: Callable[[], Value | Answers],
 ) -> None:
-    """Draw, send and show a report of what is given, once the campaign is kept."""
+    """Draw, send and show a report of the value, after storing the campaign."""
     with Client(
         policy=policy, state_dir=state_dir, transport=transport, background=False
     ) as client:
@@ -229,7 +229,7 @@ def _send(
 def _confirm(
     campaign: AttributeCampaign, value: float | list[float], yes: bool, *, read: bool
 ) -> None:
-    """Ask before what can't be taken back; the value is shown to a terminal only."""
+    """Ask for confirmation before sending; show the value only on a terminal."""
     doubt = what_to_ask(campaign, value)
     if sys.stdin.isatty() and sys.stderr.isatty():
         err.tell(_echo(campaign, value))
@@ -273,7 +273,7 @@ def _agree(question: str, unsaid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _AsShown:
-    """A `Transport` that has asked already: the server can't show one campaign and give another."""
+    """A `Transport` with the campaign that was shown: the server can't exchange it for another."""
 
     response: collector_pb2.GetCampaignResponse
     transport: Transport
@@ -281,7 +281,7 @@ class _AsShown:
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """Return what was shown."""
+        """Return the campaign that was shown."""
         return self.response
 
     def submit_reports(
@@ -291,7 +291,7 @@ class _AsShown:
         return self.transport.submit_reports(request, timeout_s)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what else the client asks of a transport: by which way it sends."""
+        """Return the other attributes that the client reads from a transport."""
         return getattr(self.transport, name)
 
 
@@ -318,7 +318,7 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
 
 
 def waits_until(receipt: Receipt) -> str:
-    """Return when a report leaves that waits for its time in a window; "" if it does not wait."""
+    """Return when a report waiting for its time in a window leaves; "" if it does not wait."""
     departs = receipt.departs
     if receipt.status is not DeliveryStatus.PENDING or departs is None:
         return ""
@@ -333,13 +333,13 @@ def _ask_unseen(prompt: str) -> str:
 
 
 def default_state() -> Path:
-    """Return where this device remembers what it sent, unless told otherwise."""
+    """Return the default state directory of this device."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "geoveil"
 
 
 def _area_text(area: Area) -> str:
-    """Return where places are asked for, which is said before one is given, whichever it is."""
+    """Return the area in words, which the person reads before giving any place."""
     return (
         f"Area: within {area.radius_m:,.0f} metre of {area.longitude_deg:.7g},"
         f"{area.latitude_deg:.7g}. About a place outside of it, such as one typed with the"
@@ -348,7 +348,7 @@ def _area_text(area: Area) -> str:
 
 
 def given_in(campaign: AttributeCampaign) -> str:
-    """Return what numbers a campaign asks for."""
+    """Return the numbers that a campaign asks for."""
     if campaign.attribute.coordinates is not None:
         return "degrees: longitude,latitude"
     attribute = campaign.attribute
@@ -436,7 +436,7 @@ def _answer(field: Field, text: str) -> Any:
 
 
 def parse(text: str, count: int) -> list[float] | None:
-    """Return so many numbers; None if it is not clear that these are meant.
+    """Return so many numbers; None if the text is ambiguous.
 
     Example:
         >>> parse("100,000", 1), parse("-73.98, 40.75", 2), parse("1.000.000", 1)

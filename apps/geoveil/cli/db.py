@@ -57,7 +57,7 @@ def backup(
     database_url_file: URLFile = None,
     config: Config = None,
 ) -> None:
-    """Write a copy of one moment to a new file, which only its owner may read.
+    """Write a consistent copy to a new file, which only its owner may read.
 
     Of SQLite it is a database as it is. Of PostgreSQL it is for pg_restore, and takes a pg_dump on
     the PATH that is of the server's major version or later.

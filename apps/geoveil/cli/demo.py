@@ -133,7 +133,7 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
 
 
 def _print_footings(rows: Sequence[DemoRow]) -> None:
-    """Print what ε-LDP would reveal, and how much noise it would add, at each footing."""
+    """Print the odds and the noise of ε-LDP at each footing."""
     epsilon_of_both = rows[0].estimate.privacy.epsilon
     epsilons = [epsilon_of_both * scales for scales in FOOTINGS]
     headers = ("odds of values apart by", "geo-privacy", *(f"ε-LDP ε={e:g}" for e in epsilons))

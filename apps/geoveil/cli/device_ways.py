@@ -1,4 +1,4 @@
-"""By which way a device's reports leave: straight, through a relay, with tokens."""
+"""How a device's reports leave: directly, through a relay, with tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from geoveil.gp import ParameterError
 
 @dataclass(frozen=True)
 class DeviceWay:
-    """The options that say it."""
+    """The options of a relay and an issuer."""
 
     relay: Annotated[
         str | None,
@@ -46,7 +46,7 @@ class DeviceWay:
 
     @contextmanager
     def transport(self, connection: Connection, state_dir: Path) -> Iterator[Transport]:
-        """Yield what takes a device's calls to the server."""
+        """Yield the transport for a device's calls."""
         _both("relay", self.relay, "relay-operator", self.relay_operator)
         _both("issuer", self.issuer, "invitation", self.invitation)
         tls = connection.security()

@@ -32,7 +32,7 @@ _WORLD = stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Situation:
-    """What is looked at."""
+    """The settings and files to check."""
 
     settings: Settings
     name: str | None = None
@@ -51,7 +51,7 @@ Finding: TypeAlias = "str | None"
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Something that can be wrong."""
+    """A possible problem."""
 
     name: str
     remedy: str
@@ -333,7 +333,7 @@ def _operator_key(of: Situation) -> Finding:
 
 
 def _own_certificate(of: Situation) -> Any:
-    """Return the certificate of the server; None where there is none that can be read."""
+    """Return the certificate of the server; None if it can't be read."""
     from cryptography import x509
 
     file = of.settings.tls_certificate
@@ -349,7 +349,7 @@ def _url_file() -> Path | None:
 
 
 def _answers(address: str, of: Situation) -> Finding:
-    """Return why no aggregator answers at an address; None where it is one."""
+    """Return why no aggregator answers at an address; None if one does."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""geoveil estimate: what the reports of a campaign say."""
+"""geoveil estimate: statistics from the reports of a campaign."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ class Tables:
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateRequest:
-    """Options of `geoveil estimate`, by their names; those that don't go together are refused."""
+    """Options of `geoveil estimate` by name; conflicting options are refused."""
 
     campaign_id: Annotated[
         str,
@@ -213,7 +213,7 @@ class EstimateRequest:
             raise ParameterError("interval", self.interval.value, expected)
 
     def _check_comparison(self) -> None:
-        """Refuse what does not go with a curve over time, or with a difference."""
+        """Refuse options that conflict with a curve over time, or with a difference."""
         _ = self.between
         if self.over_time:
             self._leave_out(
@@ -242,13 +242,13 @@ class EstimateRequest:
         options.left_out(given, expected)
 
     def _refuse_crowds(self) -> None:
-        """Refuse what is known of people where no width is chosen."""
+        """Refuse facts about people where no width is chosen."""
         expected = "left out: it counts where the reports choose the width for --threshold or"
         self._leave_out(["slope_bound", "heap"], f"{expected} --range of numbers")
 
     @cached_property
     def between(self) -> tuple[int, int] | None:
-        """The two periods whose difference is asked for."""
+        """The two periods to compare."""
         if self.change is None:
             return None
         try:
@@ -260,7 +260,7 @@ class EstimateRequest:
 
     @property
     def compares(self) -> bool:
-        """Whether a difference between two sets of reports is asked for."""
+        """Whether to estimate the difference between two sets of reports."""
         return not self.over_time and (self.between is not None or self.against is not None)
 
     @cached_property
@@ -284,11 +284,11 @@ class EstimateRequest:
 
     @cached_property
     def planned(self) -> PlannedPoints | None:
-        """What a plan has points asked."""
+        """The questions of a plan for points."""
         return None if self.plan is None else planned_points(self.plan)
 
     def answered(self, connect: Callable[[], Analyst]) -> Iterator[Tables]:
-        """Yield what the reports say; time after time with `watch`.
+        """Yield the results; repeatedly with `watch`.
 
         Args:
             connect: returns an analyst's client; not called where files are asked alone.
@@ -344,7 +344,7 @@ class EstimateRequest:
         return Tables(results, of_one=self.label is not None or len(labels) == 1)
 
     def _of_points(self, source: Source) -> Result:
-        """Return what points say to the questions of a plan, or to those that were asked."""
+        """Return the estimates from points for the questions of a plan or of the options."""
         campaign, answer = source.campaign(), source.ask_questions
         if self.planned is not None:
             if not self.planned.fits(campaign):
@@ -360,7 +360,7 @@ class EstimateRequest:
         return self._as_wanted(answer(self._in_coordinates(campaign)))
 
     def _in_coordinates(self, campaign: AttributeCampaign) -> Sequence[PointQuestion]:
-        """Return the questions in the coordinates of a campaign; say if one is too sharp."""
+        """Return the questions in the coordinates of a campaign; warn if one is too sharp."""
         of_points = value_campaign(campaign)
         softness = softness_of_points(of_points, self.width, self.bandwidth)
         if softness.caution is not None:

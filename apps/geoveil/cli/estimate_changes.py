@@ -1,4 +1,4 @@
-"""What `geoveil estimate` says of how two sets of reports differ: periods, or campaigns."""
+"""How `geoveil estimate` compares two sets of reports: periods, or campaigns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ def compared(
     confidence: float,
     timeout_s: float,
 ) -> Sequence[Source]:
-    """Return the two sets of reports whose difference is asked for, the later one last.
+    """Return the two sets of reports to compare, the later one last.
 
     Args:
         connect: returns an analyst's client; not called if files are asked alone.
@@ -57,7 +57,7 @@ def compared(
 
 
 def _named(one: Source, change: tuple[int, int] | None) -> Source:
-    """Return the same with the day on which its period began for a name, if that is told apart."""
+    """Return the source, named by the first day of its period if two periods are compared."""
     if change is None or one.period is None:
         return one
     campaign = one.campaign()
@@ -76,7 +76,7 @@ def changes(
     contamination: float | None,
     people: People,
 ) -> Iterator[Result]:
-    """Yield how what is asked differs between sets of reports.
+    """Yield the differences of the results between sets of reports.
 
     Args:
         asked: questions to points; if there is nothing else, fixed questions are compared.
@@ -132,7 +132,7 @@ def _doubted(statistic: Statistic[Any], contamination: float | None) -> Statisti
 
 
 def value_campaign(campaign: AttributeCampaign) -> ValueCampaign:
-    """Return a campaign whose points can be asked; raise an error if it is none."""
+    """Return a value campaign; raise an error if it is not one."""
     if not isinstance(campaign, ValueCampaign):
         raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
     return campaign

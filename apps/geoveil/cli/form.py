@@ -104,7 +104,7 @@ def data(
     period: Period = None,
     connection: Connection,
 ) -> None:
-    """Write the reports of a form as a CSV file, as data of XLSForm are.
+    """Write the reports of a form as a CSV file in the format of XLSForm data.
 
     Each column has the name of a field. Answers are the perturbed ones that devices sent: ask them
     with 'geoveil form ask', which takes the noise off, and count no options here.

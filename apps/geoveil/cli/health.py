@@ -68,7 +68,7 @@ def health(
 def _explained(
     error: grpc.RpcError, server: str, tls: TLS | None, service: str, status: str
 ) -> CommandError:
-    """Return what to say of a call that failed.
+    """Return the message for a failed call.
 
     Args:
         service: that was asked about; empty: the server.

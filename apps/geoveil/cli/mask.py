@@ -1,4 +1,4 @@
-"""geoveil mask: exact noise on the columns of a file, for whoever holds it."""
+"""geoveil mask: exact noise on the columns of a file, for its holder."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""geoveil mechanisms: what a campaign can be asked to perturb answers with."""
+"""geoveil mechanisms: the mechanisms that a campaign can use."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def mechanisms(as_json: options.AsJson = False) -> None:
 
 
 def _listed() -> list[tuple[str, str]]:
-    """Return the words of each mechanism that answers questions, and what it is."""
+    """Return the words and summary of each mechanism that answers questions."""
     listed = []
     for family in MECHANISMS:
         if family.default is not None or family.name not in MECHANISMS.built_in:

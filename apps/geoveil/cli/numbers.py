@@ -1,4 +1,4 @@
-"""Numbers as people write them: read where only one number can be meant, else asked about.
+"""Numbers as people write them: read if unambiguous, otherwise asked about.
 
 `client/typescript/src/numbers.ts` reads and spells the same: proto/vectors/numbers.json has what
 both make of forty inputs in nine locales.
@@ -21,7 +21,7 @@ _POWER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class Separators:
-    """How numbers are written somewhere."""
+    """The separators of a number format."""
 
     decimal: str = "."
     group: str = ","
@@ -42,7 +42,7 @@ class _Reading:
 
 
 def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[float], bool]:
-    """Return the numbers that a text can mean, and whether there is one that is sure.
+    """Return the numbers that a text can mean, and whether it is unambiguous.
 
     Nothing that a reader could take for two numbers is sure, but for thousands as `written` has
     them. Digits may be of any script.
@@ -73,7 +73,7 @@ def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[
 
 
 def _readings(body: str) -> Iterator[_Reading]:
-    """Yield each number that digits and marks can stand for: with decimals, then without."""
+    """Yield each number that digits and separators can mean: with decimals, then without."""
     if _POWER.fullmatch(body):
         yield _Reading(body, "", "")
     for point in ".,٫":
@@ -93,7 +93,7 @@ def _readings(body: str) -> Iterator[_Reading]:
 
 
 def _fits(reading: _Reading, written: Separators) -> bool:
-    """Return whether a number is written as it is there, or so that the marks tell themselves."""
+    """Return whether a number follows a format, or its separators are unambiguous."""
     if reading.indian:
         return written.indian
     return reading.point in ("", "٫", written.decimal) or reading.mark != ""
@@ -109,7 +109,7 @@ _LARGE = ("", " thousand", " million", " billion", " trillion")
 
 
 def spelled(x: float) -> str:
-    """Return a number in English words, so that a slip by thousands is seen; "" beyond trillions.
+    """Return a number in English words, which reveals slips by thousands; "" beyond trillions.
 
     Example:
         >>> spelled(52_000), spelled(-12.5), spelled(1_000_001)

@@ -1,4 +1,4 @@
-"""Options that several commands have, with one meaning each."""
+"""Options shared by several commands."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +90,7 @@ def takes(
     options: Mapping[str, tuple[Any, Any]],
     make: Callable[..., Any] = dict,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options in place of one of its arguments, which is made of them.
+    """Replace one of a command's arguments by options that build it.
 
     Args:
         options: name → annotation and default.
@@ -194,7 +194,7 @@ def _heap(text: str) -> Heap:
 
 
 def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timedelta:
-    """Return the time that text like "7d" is.
+    """Return the duration of a text like "7d".
 
     Args:
         text: a whole number above 0 and a unit.
@@ -214,7 +214,7 @@ def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timed
 
 
 def period_text(period: timedelta) -> str:
-    """Return a time as `parse_period` reads it, or as Python writes it if that is finer.
+    """Return a duration as `parse_period` reads it, or as Python writes it if that is finer.
 
     Example:
         >>> period_text(timedelta(hours=36)), period_text(timedelta(seconds=90))

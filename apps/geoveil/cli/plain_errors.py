@@ -1,4 +1,4 @@
-"""How errors of the library are told to somebody who typed a command."""
+"""Errors of the library, in the words of the command line."""
 
 import logging
 import re
@@ -57,7 +57,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def tell_plainly(command: Any) -> None:
-    """Let errors of a command, and of those below it, be told to who typed it.
+    """Let a command, and its subcommands, report errors in the words of the command line.
 
     One about an option names it as it is typed; one that the code of a --module raises says so, in
     which line. Each is an error that a command says in one line.
@@ -102,7 +102,7 @@ def tell_plainly(command: Any) -> None:
 
 
 def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
-    """Return what was typed to set the parameter of an error, as it is typed; None if nothing."""
+    """Return the option or argument that set an error's parameter, as typed; None if none did."""
     own = "--" + error.name.replace("_", "-")
     elsewhere = error.value is None and _given(typed.get("--config"))  # perhaps in that file
     if own in typed and not elsewhere and _is_said(error.value, typed[own]):
@@ -122,7 +122,7 @@ def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
 
 
 def _note(error: Exception, typed: Mapping[str, Any]) -> None:
-    """Note beside an error the option that it speaks of, unless it names one."""
+    """Add to an error the option that it is about, unless it names one."""
     text = f"{error} {getattr(error, 'filename', '')!r}"
     best = max((_quoted(text, spelled, typed[spelled]), spelled) for spelled in typed)
     if best[0] and best[1] not in text:
@@ -130,7 +130,7 @@ def _note(error: Exception, typed: Mapping[str, Any]) -> None:
 
 
 def _quoted(text: str, spelled: str, value: Any) -> int:
-    """Return how surely a text speaks of an option and what it was given, from 0 to 3."""
+    """Return how surely a text is about an option and its value, from 0 to 3."""
     if not (_given(value) and spelled.startswith("--")):
         return 0
     said = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
@@ -153,7 +153,7 @@ def _given(value: object) -> bool:
 
 
 def refuse_empty_paths(command: Any) -> None:
-    """Let a command, and those below it, refuse "" where a path is wanted, which means nothing.
+    """Let a command, and its subcommands, refuse "" as a path.
 
     It would be read as ".", the folder that the command is run in.
 
@@ -171,7 +171,7 @@ def refuse_empty_paths(command: Any) -> None:
 
 
 def _kinds(hint: object) -> Iterator[object]:
-    """Yield a type and those that it is made of: Path of `list[Path] | None`."""
+    """Yield a type and its component types: Path of `list[Path] | None`."""
     yield hint
     for part in get_args(hint):
         yield from _kinds(part)
@@ -195,7 +195,7 @@ def _unless_empty(read: Callable[[Any, Any], Any], name: str) -> Callable[[Any, 
 
 @contextmanager
 def for_operators() -> Iterator[None]:
-    """Say once what is wrong, to one who can't "send again later" as callers of a server can."""
+    """Report an error once, without the advice to "send again later", which is for callers."""
     from geoveil.aggregator import Code, ServiceError
 
     logging.getLogger("geoveil").addHandler(logging.NullHandler())
@@ -206,7 +206,7 @@ def for_operators() -> Iterator[None]:
 
 
 def _show_what_is_no_number(command: Any) -> None:
-    """Let a command say what was typed where numbers are wanted, and how they are written."""
+    """Let a command show text that is not a number, and say how numbers are written."""
     parse = command.make_context
     of_two = {parameter.opts[0] for parameter in command.params if parameter.nargs == 2}
 
@@ -232,7 +232,7 @@ def _show_what_is_no_number(command: Any) -> None:
 
 
 def _is_said(told: object, given: object) -> bool:
-    """Return whether the value that an error tells is what was typed, or a part of it."""
+    """Return whether the value in an error is the typed text, or a part of it."""
     if told is None:
         return True
     if isinstance(told, list | tuple):
@@ -253,7 +253,7 @@ def _number(said: object) -> float | None:
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:
-    """Return the last line of a file that an error went through, here or in another process."""
+    """Return the last line of a file in an error's traceback, here or in another process."""
     path = str(file.resolve())
     here = [
         frame.lineno

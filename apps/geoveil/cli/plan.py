@@ -331,7 +331,7 @@ def _central(
     delta: float | None,
     plan_of: Callable[[PlanRequest], PlannedQuestion | PlannedQuestions],
 ) -> dict[str, Any]:
-    """Return what a plan says of all reports together, and what a wish about them costs."""
+    """Return a plan's central ε, and the cost of a requested one."""
     wish = planned.request.central
     if wish is None:
         return {"central": planned.central(honest, delta)}
@@ -342,7 +342,7 @@ def _central(
 def _questions(
     words: Words, quantile: bool, needed: Mapping[str, object]
 ) -> Sequence[AnalystQuestion]:
-    """Return what is asked; at a terminal, what is typed where neither that nor a quantile is."""
+    """Return the questions; at a terminal, ask for one if there is none and no quantile."""
     questions: Sequence[AnalystQuestion] = questions_in(words)
     if at_terminal():
         if not (questions or quantile):
@@ -364,7 +364,7 @@ def _extras(
     periods: int | None,
     drift: float,
 ) -> dict[str, Any]:
-    """Return what a plan says beside its errors: of false reports and of periods."""
+    """Return a plan's other results: on false reports and periods."""
     extras: dict[str, Any] = {}
     if contamination is not None:
         extras["contamination"] = planned_contamination(planned, contamination)

@@ -1,4 +1,4 @@
-"""geoveil plan --form: what the statistics of a form will say, and how its fields share out ε."""
+"""geoveil plan --form: the errors of a form's statistics, and its fields' shares of ε."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What geoveil plan is told, or asks at a terminal, of the people who will answer."""
+"""The people of a plan: from options, or from answers at a terminal."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ def at_terminal() -> bool:
 
 
 def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
-    """Return what an option says; at a terminal, what is answered where it was not given."""
+    """Return an option's value; at a terminal, ask for it if it is missing."""
     if given is not None:
         return given
     if not at_terminal():
@@ -46,7 +46,7 @@ def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
 
 
 def until_right(question: str, read: Callable[[str], Any]) -> Any:
-    """Ask until what is answered can be read."""
+    """Ask until the answer can be read."""
     while True:
         try:
             return read(typer.prompt(question, err=True).strip())
@@ -70,7 +70,7 @@ def source_of(
     scale: float,
     connection: Connection,
 ) -> PublicPrior:
-    """Return what is publicly known, with what people may be like instead."""
+    """Return the prior with its scenarios."""
     heaps = options.heaps(heap)
     text: str = answer("prior", prior, lambda _, said: _of_people(said))
     if prior is None and _is_of_rows(text) and columns is None:
@@ -94,7 +94,7 @@ def _prior(
     heaps: Sequence[Heap],
     connection: Connection,
 ) -> PublicPrior:
-    """Return what is publicly known, or what the reports of a campaign at a server say."""
+    """Return a public prior, or a pilot from a campaign's reports at a server."""
     kind, _, pilot = text.partition(":")
     if kind == "pilot" and pilot and Path(pilot).suffix not in FORMATS:
         with analyst_at(connection) as analyst:
@@ -116,7 +116,7 @@ def _named(scenario: str) -> tuple[str, str]:
 
 
 def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> PublicPrior:
-    """Return what people may be like instead; a file of rows has the columns of the prior."""
+    """Return a scenario; a file of rows has the columns of the prior."""
     try:
         return known(prior)
     except ParameterError as error:
@@ -126,7 +126,7 @@ def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> Pub
 
 
 def _of_people(said: str) -> str:
-    """Return a prior that can be read, but for the columns of a file and a server's pilot."""
+    """Return a prior that needs neither the columns of a file nor a server."""
     if _is_of_rows(said):
         if not Path(said).is_file():
             raise ParameterError("prior", said, "a file that exists")

@@ -25,7 +25,7 @@ _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
 def print_planned(
     report: Record, privacy: GeoPrivacy, console: PlainConsole, *, only_quantiles: bool
 ) -> None:
-    """Print all that a plan says.
+    """Print a whole plan.
 
     Args:
         only_quantiles: whether only quantiles were asked for.
@@ -49,7 +49,7 @@ def print_planned(
 
 
 def print_plan(report: Record, console: PlainConsole) -> None:
-    """Print what `plan_report` found."""
+    """Print the result of `plan_report`."""
     _print_heading(report, console, report["question"])
     headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
     table = table_80(*headers, wrapped=[0], right=range(2, 7))
@@ -87,7 +87,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
 
 
 def _print_comparison(report: Record, console: PlainConsole) -> None:
-    """Print what `comparison_report` found."""
+    """Print the result of `comparison_report`."""
     m = len(report["questions"])
     _print_heading(report, console, f"{m} questions")
     headers = ("allocation", "mechanism", "ε in all", "95 % error", "worst", "× error²")
@@ -143,7 +143,7 @@ def _print_comparison(report: Record, console: PlainConsole) -> None:
 
 
 def _print_quantiles(report: Record, console: PlainConsole) -> None:
-    """Say how closely quantiles will be found, if it was asked."""
+    """Print the expected errors of quantiles, if requested."""
     unit, times = report["privacy"]["unit"], "ratios_from" in report
     unit = unit.removeprefix(LOG)
     for row in report.get("quantiles", ()):
@@ -157,7 +157,7 @@ def _print_quantiles(report: Record, console: PlainConsole) -> None:
 
 
 def _print_liars(report: Record, console: PlainConsole) -> None:
-    """Say what false reports can do to the estimates, if it was asked."""
+    """Print the effect of false reports on the estimates, if requested."""
     doubted = report.get("contamination", ())
     for row in report.get("quantiles", ()) if doubted else ():
         by = "a factor of at most" if "ratios_from" in report else "at most"
@@ -173,7 +173,7 @@ def _print_liars(report: Record, console: PlainConsole) -> None:
 
 
 def _print_periods(report: Record, console: PlainConsole) -> None:
-    """Say how a question is best asked in many periods, if it was asked."""
+    """Print the best way to ask a question in many periods, if requested."""
     periods = report.get("periods")
     if periods is None:
         return
@@ -194,7 +194,7 @@ def _print_periods(report: Record, console: PlainConsole) -> None:
 
 
 def _print_note(report: Record, console: PlainConsole) -> None:
-    """Say so if the best is nothing that a campaign can hold."""
+    """Print a note if a campaign can't use the best mechanism."""
     rows = report.get("alternatives", [])
     if not rows or rows[0]["campaign"]:
         return
@@ -220,7 +220,7 @@ def odds_text(row: Mapping[str, Any]) -> str:
     other = 100 * row["other_probability"]
 
     def shown(digits: int) -> bool:
-        """Return whether two digits are left of the smaller one, and what it lacks of even odds."""
+        """Return whether the smaller one, and its difference from even odds, keep two digits."""
         off = abs(round(other, digits) - other)
         return bool(off <= 0.03 * min(other, 50 - other))
 
@@ -247,7 +247,7 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
 
 
 def print_form(report: Record, console: PlainConsole) -> None:
-    """Print what `form_plan` found."""
+    """Print the result of `form_plan`."""
     shared = report["epsilon_sum"]
     how = "as the form states" if shared is None else f"shared out of a sum of {shared:g}"
     table = table_80("field", f"ε, {how}")
@@ -295,7 +295,7 @@ def _error_of(target: Mapping[str, Any] | None) -> str:
 
 
 def _print_targets(report: Record, console: PlainConsole) -> None:
-    """Print the three errors of the choice, and what privacy costs."""
+    """Print the three errors of the choice, and the price of privacy."""
     table = table_80("of", "95 % error", right=[1])
     for name in _TARGETS:
         table.add_row(name.replace("_", " "), _error_of(report["targets"][name]))
@@ -311,7 +311,7 @@ def _print_targets(report: Record, console: PlainConsole) -> None:
 
 
 def _print_scenarios(report: Record, console: PlainConsole) -> None:
-    """Print what becomes of the choice if the prior is wrong."""
+    """Print the errors of the choice if the prior is wrong."""
     scenarios = report["scenarios"]
     if scenarios is None:
         return
@@ -380,7 +380,7 @@ def _print_odds(report: Record, console: PlainConsole) -> None:
 
 
 def _asked(row: Mapping[str, Any], form: str) -> str:
-    """Return what is asked instead of the question itself."""
+    """Return the soft question in words."""
     parts = [f"profile {row['profile']}"]
     if row["width"] is not None:
         parts.append(

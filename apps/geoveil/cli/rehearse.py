@@ -186,7 +186,7 @@ def _everybody(prior: Prior) -> NDArray[np.float64]:
 
 
 def _middle(places: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the middle of places, shape (n, 2), as the centre of an area."""
+    """Return the midpoint of places, shape (n, 2), as the centre of an area."""
     west, south = places.min(axis=0)
     east, north = places.max(axis=0)
     return float(west + east) / 2, float(south + north) / 2

@@ -51,7 +51,7 @@ _RELATIONS: Mapping[str, tuple[Any, Any]] = {
 
 
 def relates(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of statistics of forms, in place of its argument `wishes`."""
+    """Replace a command's argument `wishes` by the options for statistics of forms."""
     return takes("wishes", _RELATIONS, _wishes)(command)
 
 
@@ -114,7 +114,7 @@ def _covariate(text: str) -> str | Term:
 
 
 def _group(text: str) -> str | Parts:
-    """Return what makes groups: a field with options, or a number cut at 'NAME:EDGE|EDGE'."""
+    """Return the groups: a field with options, or a number cut at 'NAME:EDGE|EDGE'."""
     name, cut, edges = text.partition(":")
     if not cut:
         return text

@@ -1,4 +1,4 @@
-"""How a result of an analyst leaves the command: as a table, JSON, CSV, Parquet or a picture."""
+"""Output of results: as a table, JSON, CSV, Parquet or a picture."""
 
 import csv
 import sys
@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFormat:
-    """What is wanted of results.
+    """The output options of a command.
 
     Raises:
         ParameterError: if two forms are wanted on standard output, or a file has the wrong ending.
@@ -68,7 +68,7 @@ class OutputFormat:
         check_picture("--plot", self.plot)
 
     def show(self, first: Result, *others: Result, beside: Sequence[Result] = ()) -> None:
-        """Print results, and write the files that are wanted.
+        """Print results, and write the requested files.
 
         Args:
             first: the only one that a form of one result can have.
@@ -108,7 +108,7 @@ class OutputFormat:
 
 
 def check_picture(option: str, file: Path | None) -> None:
-    """Raise an error if a picture can't be drawn in a file, by its ending.
+    """Raise an error if a file's ending is no picture format.
 
     Args:
         file: where it goes; None: nowhere.
@@ -119,7 +119,7 @@ def check_picture(option: str, file: Path | None) -> None:
 
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a form, in place of its argument `form`."""
+    """Replace a command's argument `form` by the output options."""
     return takes("form", _OPTIONS, OutputFormat)(command)
 
 

@@ -182,7 +182,7 @@ def serve(
 
 
 def _check_relay_keys(settings: Settings) -> None:
-    """Refuse a file that the gateway could not read."""
+    """Refuse a file of keys that the gateway can't read."""
     if settings.relay_keys is not None:
         with needed_for("relays"):
             from geoveil.relay import GatewayKeys  # loaded where there are relays
@@ -190,7 +190,7 @@ def _check_relay_keys(settings: Settings) -> None:
 
 
 def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
-    """Return what runs a gateway beside an aggregator, if one is asked for.
+    """Return the runner of a gateway beside an aggregator, if the settings ask for one.
 
     It raises ParameterError if the address is taken.
     """

@@ -89,7 +89,7 @@ Range = Annotated[
 
 
 def _brings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options of one's own input in place of its argument `given`."""
+    """Replace a command's argument `given` by options for the user's own input."""
     kinds = {
         "module": Module,
         "data": People,
@@ -119,7 +119,7 @@ def _input(
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """How an experiment is run, and where its results go."""
+    """The execution of an experiment, and the place of its results."""
 
     out: Out = RESULTS
     seed: Seed = 1
@@ -128,13 +128,13 @@ class _Run:
     scheduler: options.Scheduler = None
 
     def asked(self, mode: str, repetitions: int | None, given: OwnInput) -> PaperRun:
-        """Return how an experiment of the paper is run."""
+        """Return the run of an experiment of the paper."""
         return PaperRun(
             mode=mode, repetitions=repetitions, seed=self.seed, quick=self.quick, given=given
         )
 
     def __call__(self, experiment: Experiment[Any]) -> None:
-        """Compute the cells under a progress bar, write what came out, and print its tables."""
+        """Compute the cells under a progress bar, write the results, and print the tables."""
         with self._computer() as compute, bars() as progress:
             task = progress.add_task(experiment.name, total=sum(c.cost for c in experiment.cells))
             rows = experiment.run(self.out, compute, lambda c: progress.advance(task, c.cost))
@@ -158,7 +158,7 @@ _runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}
 
 
 def processes_of(count: int | None) -> Processes:
-    """Return so many processes of this machine; one for each processor if None."""
+    """Return a pool of so many processes; one per processor if None."""
     return Processes(os.cpu_count() or 1 if count is None else count)
 
 

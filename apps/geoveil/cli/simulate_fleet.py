@@ -153,7 +153,7 @@ def _send(
 
 
 async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any]) -> Any:
-    """Return what became of the reports; close the transport."""
+    """Return the outcome of the reports; close the transport."""
     try:
         return await sending
     finally:

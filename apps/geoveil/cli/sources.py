@@ -1,4 +1,4 @@
-"""Where `geoveil estimate` asks reports: a campaign on a server, or a file of its reports."""
+"""The sources of `geoveil estimate`: a campaign on a server, or a file of its reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ EXPORTED = ".parquet"
 
 
 def is_file_of_reports(name: str) -> bool:
-    """Return whether a name is of an export or a masked file, and of no campaign at a server."""
+    """Return whether a name is an export or a masked file, not a campaign at a server."""
     return name.endswith(EXPORTED) or sidecar_of(Path(name)).is_file()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Reports of a period, or of all periods, asked at one confidence."""
+    """Reports of one or all periods, with a confidence level."""
 
     name: str
     """The id of the campaign, or the name of the file without its ending."""
@@ -44,7 +44,7 @@ def source_of(
     period: int | None,
     timeout_s: float,
 ) -> Source:
-    """Return what is asked.
+    """Return the source of reports.
 
     Args:
         connect: returns an analyst's client; not called for a file.

@@ -101,12 +101,12 @@ def _scopes(text: str) -> "list[Scope]":
 
 
 def _end(text: str, now: datetime) -> datetime | None:
-    """Return when a token ends that is made now."""
+    """Return the expiry of a token made now."""
     return None if text == "never" else (now + lasting(text, ", or never")).replace(microsecond=0)
 
 
 def lasting(text: str, otherwise: str = "") -> timedelta:
-    """Return how long something is good for.
+    """Return a period of validity.
 
     Args:
         text: as typed, like 90d.

@@ -120,7 +120,7 @@ def web(
 
 
 def _end_with_parent() -> None:
-    """Wait until whoever started this process is gone, and end it."""
+    """Wait until the parent process is gone, and end this one."""
     while os.read(0, 1):
         pass
     os._exit(0)
