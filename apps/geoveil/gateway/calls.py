@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
@@ -58,6 +59,8 @@ class _Method:
     path: str
     takes_several: bool
     gives_several: bool
+    reads: bool
+    """Whether it has no side effects, so that GET makes it as well."""
     request: type[Message]
     response: type[Message]
 
@@ -71,6 +74,7 @@ _METHODS = {
         f"/{service.full_name}/{method.name}",
         method.client_streaming,
         method.server_streaming,
+        method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS,
         GetMessageClass(method.input_type),
         GetMessageClass(method.output_type),
     )
@@ -103,14 +107,27 @@ class Calls:
         self._free = asyncio.Semaphore(_MOST_CALLS)
         self._streams: Counter[Account] = Counter()
 
+    @staticmethod
+    def reads(path: str) -> bool:
+        """Return whether a path is of a call that GET makes."""
+        method = _METHODS.get(path)
+        return method is not None and method.reads
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
         """Answer a call; its path is "/package.Service/Method"."""
         method = _METHODS.get(scope["path"])
-        if scope["method"] != "POST":
-            await answer(send, 405, "calls are POST", [(b"allow", b"POST")])
-            return
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "GET" and method is not None and method.reads:
+            try:
+                kind, content = forms.of_query(scope["query_string"])
+            except ParameterError as error:
+                await answer(send, 400, str(error))
+                return
+            receive = _after(content, receive)
+        elif scope["method"] != "POST":
+            await answer(send, 405, "calls are POST", [(b"allow", b"POST")])
+            return
         every = {**forms.OF_STREAMS, **forms.OF_ONE}
         form = (every if method is None else method.forms).get(kind)
         if form is None:
@@ -381,6 +398,16 @@ class _Call:
         if self.texts.get(header, "identity") not in ("identity", "gzip"):
             text = f"{header} must be identity or gzip"
             raise _EndedError(grpc.StatusCode.UNIMPLEMENTED, text)
+
+
+def _after(content: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that has come otherwise, and then what follows."""
+    first: list[Event] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive_next() -> Event:
+        return first.pop() if first else await receive()
+
+    return receive_next
 
 
 async def _changed(change: Any, size: int) -> bytes:

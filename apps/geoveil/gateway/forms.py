@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import grpc
 from google.protobuf import descriptor_pool, json_format
@@ -143,6 +143,33 @@ def timeout_s(headers: Mapping[str, str]) -> float | None:
             raise ParameterError(name, text[:20], f"at most {most} digits, and a unit of gRPC's")
         return int(digits) * unit
     return None
+
+
+def of_query(query: bytes) -> tuple[str, bytes]:
+    """Return content type and request of a call by GET: "encoding=json&message={}".
+
+    Raises:
+        ParameterError: if it is none.
+
+    Example:
+        >>> of_query(b"connect=v1&encoding=json&message=%7B%7D")
+        ('application/json', b'{}')
+    """
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1"))
+    encoding = given.get("encoding", "")
+    if encoding not in ("json", "proto"):
+        raise ParameterError("encoding", encoding[:20], "json or proto")
+    if given.get("compression", "identity") != "identity":
+        raise ParameterError("compression", given["compression"][:20], "identity")
+    if "message" not in given:
+        raise ParameterError("message", "none", "the request")
+    content = given["message"].encode("latin-1")
+    if given.get("base64") == "1":
+        try:
+            content = base64.b64decode(content + b"=" * (-len(content) % 4), b"-_", validate=True)
+        except ValueError:
+            raise ParameterError("message", f"{len(content)} bytes", "base64") from None
+    return f"application/{encoding}", content
 
 
 def from_json(content: bytes, kind: type[Message]) -> bytes:

@@ -191,6 +191,8 @@ class Site:
             await answer(send, 308, "it ends with a slash", [(b"location", prefix.encode())])
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
+        elif scope["method"] == "GET" and self._calls.reads(path):
+            await self._calls(scope, receive, send, account)
         elif path not in self._sealed and scope["method"] in ("GET", "HEAD"):
             shown = "/results/" in self._mounts
             await answer_page(scope, send, self._streets, results=shown, issuer=self._issuer)
@@ -273,7 +275,7 @@ class Site:
 async def _preflight(send: Send) -> None:
     """Answer a browser's preflight request from another origin."""
     headers = [
-        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-methods", b"POST, GET"),
         (b"access-control-allow-headers", _ASKED_BY_BROWSERS),
         (b"access-control-max-age", _PREFLIGHT_S),
         (b"content-length", b"0"),

@@ -26,13 +26,17 @@ from geoveil.proto.v1 import campaign_pb2 as geoveil_dot_proto_dot_v1_dot_campai
 from geoveil.proto.v1 import report_pb2 as geoveil_dot_proto_dot_v1_dot_report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n geoveil/proto/v1/collector.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1dgeoveil/proto/v1/report.proto\")\n\x12GetCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"{\n\x13GetCampaignResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\"?\n\x16\x42rowseCampaignsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"l\n\x17\x42rowseCampaignsResponse\x12\x38\n\tcampaigns\x18\x01 \x03(\x0b\x32%.geoveil.proto.v1.GetCampaignResponse\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x14SubmitReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x02 \x01(\x0c\x12)\n\x07reports\x18\x03 \x03(\x0b\x32\x18.geoveil.proto.v1.Report\"H\n\x15SubmitReportsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportResult2\x9c\x03\n\tCollector\x12Z\n\x0bGetCampaign\x12$.geoveil.proto.v1.GetCampaignRequest\x1a%.geoveil.proto.v1.GetCampaignResponse\x12\x66\n\x0f\x42rowseCampaigns\x12(.geoveil.proto.v1.BrowseCampaignsRequest\x1a).geoveil.proto.v1.BrowseCampaignsResponse\x12`\n\rSubmitReports\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse\x12i\n\x12SubmitReportStream\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n geoveil/proto/v1/collector.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1dgeoveil/proto/v1/report.proto\")\n\x12GetCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"{\n\x13GetCampaignResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\"?\n\x16\x42rowseCampaignsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"l\n\x17\x42rowseCampaignsResponse\x12\x38\n\tcampaigns\x18\x01 \x03(\x0b\x32%.geoveil.proto.v1.GetCampaignResponse\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x14SubmitReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x02 \x01(\x0c\x12)\n\x07reports\x18\x03 \x03(\x0b\x32\x18.geoveil.proto.v1.Report\"H\n\x15SubmitReportsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportResult2\xa6\x03\n\tCollector\x12_\n\x0bGetCampaign\x12$.geoveil.proto.v1.GetCampaignRequest\x1a%.geoveil.proto.v1.GetCampaignResponse\"\x03\x90\x02\x01\x12k\n\x0f\x42rowseCampaigns\x12(.geoveil.proto.v1.BrowseCampaignsRequest\x1a).geoveil.proto.v1.BrowseCampaignsResponse\"\x03\x90\x02\x01\x12`\n\rSubmitReports\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse\x12i\n\x12SubmitReportStream\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'geoveil.proto.v1.collector_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_COLLECTOR'].methods_by_name['GetCampaign']._loaded_options = None
+  _globals['_COLLECTOR'].methods_by_name['GetCampaign']._serialized_options = b'\220\002\001'
+  _globals['_COLLECTOR'].methods_by_name['BrowseCampaigns']._loaded_options = None
+  _globals['_COLLECTOR'].methods_by_name['BrowseCampaigns']._serialized_options = b'\220\002\001'
   _globals['_GETCAMPAIGNREQUEST']._serialized_start=118
   _globals['_GETCAMPAIGNREQUEST']._serialized_end=159
   _globals['_GETCAMPAIGNRESPONSE']._serialized_start=161
@@ -46,5 +50,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITREPORTSRESPONSE']._serialized_start=574
   _globals['_SUBMITREPORTSRESPONSE']._serialized_end=646
   _globals['_COLLECTOR']._serialized_start=649
-  _globals['_COLLECTOR']._serialized_end=1061
+  _globals['_COLLECTOR']._serialized_end=1071
 # @@protoc_insertion_point(module_scope)
