@@ -16,7 +16,7 @@ __all__ = ["Console", "PublicResults"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the server's side when it is asked for: the process that plans has no use for it."""
+    """Load the server's side on demand: the planning process does not need it."""
     if name == "Console":
         from geoveil.console.app import Console
 

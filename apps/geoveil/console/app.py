@@ -1,4 +1,4 @@
-"""The application that hangs on the gateway: who may see a page, and what is around every page."""
+"""The application mounted on the gateway: access to pages, and their common frame."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +82,7 @@ class Console:
         )
 
     async def aclose(self) -> None:
-        """End what is open."""
+        """Close everything that is open."""
         self._planning.close()
         self._asking.close()
         await self._live.aclose()
@@ -134,7 +134,7 @@ class Console:
     # Signing in and out
 
     def _signed_in(self, headers: Mapping[bytes, str]) -> tuple[str, Session] | None:
-        """Return the cookie and the session of who asks; None if there is none."""
+        """Return the caller's cookie and session; None if there is none."""
         cookie = _cookie(headers)
         session = None if cookie is None else self._sessions.find(cookie)
         return None if cookie is None or session is None else (cookie, session)
@@ -202,7 +202,7 @@ class Console:
         return True
 
     async def _trusts(self, method: str, headers: Mapping[bytes, str]) -> bool:
-        """Return whether who asks for a page is signed in by that: on a machine that is trusted.
+        """Return whether a request is signed in because its machine is trusted.
 
         Their browser says that no page elsewhere sent them.
         """
@@ -282,7 +282,7 @@ class Console:
     async def _form(
         self, session: Session, headers: Mapping[bytes, str], body: bytes
     ) -> dict[str, list[str]]:
-        """Return what a form of the console holds; refuse any other."""
+        """Return the fields of a form of the console; refuse other forms."""
         fields = form_of(headers.get(b"content-type", ""), body)
         tokens = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
         _check_form_token(session, tokens[-1])
@@ -291,7 +291,7 @@ class Console:
     async def _uploaded(
         self, session: Session, headers: Mapping[bytes, str], body: bytes
     ) -> Response:
-        """Keep a file for its session, and say under which name."""
+        """Keep a file for its session, and return its name."""
         _check_form_token(session, headers.get(b"x-form-token", ""))
         key = self._uploads.keep(session.form_token, body)
         return Response(key.encode(), "text/plain; charset=utf-8")
@@ -330,13 +330,13 @@ class Console:
         return page("refused.html", session, status=status, code=status, text=text)
 
     def _note(self, who: str, action: str, **about: object) -> None:
-        """Write into the audit log who did what; nothing private is ever told."""
+        """Write an action and its user into the audit log; nothing private is logged."""
         _LOG.info("console", extra={"who": who, "action": action, **about})
         self._operators.remember(who, action, about)
 
 
 def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:
-    """Refuse what a page elsewhere sends, or loads into itself."""
+    """Refuse requests that another site's page sends or embeds."""
     site = headers.get(b"sec-fetch-site")
     host, origin = headers.get(b"host", ""), headers.get(b"origin")
     if origin is not None and origin.partition("://")[2] != host:

@@ -1,4 +1,4 @@
-"""An analyst's client for pages: in the name of who signed in, over a channel that all pages share.
+"""An analyst's client for pages: in the user's name, over a channel that all pages share.
 
 Besides what every analyst asks it reads what the service Console tells. What it sends and is
 answered are bytes to what carries them, so that a process beside this one can ask by its parent.
@@ -49,7 +49,7 @@ class Caller(NamedTuple):
 
 
 class Asker(Analyst):
-    """`Analyst`, and what the service Console tells."""
+    """`Analyst`, with the calls of the service Console."""
 
     def __init__(self) -> None:
         self._timeout_s = _TIMEOUT_S
@@ -68,12 +68,12 @@ class Asker(Analyst):
         """Yield the answers to a call."""
 
     def caller(self) -> Caller:
-        """Return whose token it is, and what it permits."""
+        """Return the owner and the permissions of the token."""
         request = console_pb2.GetCallerRequest()
         return self._unary(Call("GetCaller", request, caller_in, _TIMEOUT_S))
 
     def progress(self, campaign_ids: Sequence[str]) -> dict[str, CampaignProgress]:
-        """Return how campaigns fill, of those that there are."""
+        """Return how the existing campaigns fill."""
         request = console_pb2.GetProgressRequest(campaign_ids=campaign_ids)
         return self._unary(Call("GetProgress", request, progress_in, _TIMEOUT_S))
 
@@ -116,7 +116,7 @@ class Asker(Analyst):
 
 
 class ChannelAsker(Asker):
-    """Asks over a channel; for threads, which it blocks.
+    """Calls over a channel; blocks its thread.
 
     Args:
         token: of who asks; None where the server needs none.
@@ -149,7 +149,7 @@ class ChannelAsker(Asker):
 
 
 def caller_in(answer: Any) -> Caller:
-    """Return who asks, as the server says it."""
+    """Return the caller, as the server sees it."""
     return Caller(answer.name, frozenset(answer.scopes))
 
 

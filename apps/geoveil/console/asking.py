@@ -1,4 +1,4 @@
-"""Statistics of points in a process of their own, which asks the server by its parent.
+"""Statistics of points in a separate process, which calls the server through its parent.
 
 The process makes the page, so that neither numbers nor tables and pictures take time of the process
 that takes reports. It has no token and no connection: what it asks of the server is asked by its
@@ -39,7 +39,7 @@ _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
 class AskingPages:
-    """The pages on which points are asked, and the process that makes them."""
+    """The pages that ask points, and the process that makes them."""
 
     def __init__(self) -> None:
         self._process = ChildProcess("geoveil.console.asking")
@@ -70,11 +70,11 @@ class AskingPages:
         self._process.close()
 
     def begin(self) -> None:
-        """Begin the process, if there is none, so that the first answer comes sooner."""
+        """Start the process if there is none, so that the first answer comes sooner."""
         self._process.begin()
 
     def answered(self, request: GatewayRequest) -> Response:
-        """Return what the process makes of a request."""
+        """Return the process's answer to a request."""
         streams: list[Generator[bytes, None, None]] = []
 
         def answering(call: Message) -> Message:
@@ -106,7 +106,7 @@ class AskingPages:
 def _asked(
     request: GatewayRequest, call: Message, streams: list[Generator[bytes, None, None]]
 ) -> bytes | None:
-    """Return what the server answers to a call of the process; None where a stream has ended."""
+    """Return the server's answer to a call of the process; None if a stream has ended."""
     if "next" in call:
         return next(streams[call["next"]], None)
     method, content = call["method"], _bytes(call["content"])
@@ -169,7 +169,7 @@ class _ParentsAsker(Asker):
 
 
 def _replied(told: Message) -> bytes:
-    """Return what the server answered, or raise what it raised."""
+    """Return the server's answer, or raise its error."""
     if "error" in told:
         raise ServerError(*told["error"])
     if "text" in told:
@@ -178,7 +178,7 @@ def _replied(told: Message) -> bytes:
 
 
 def answer(message: Message, ask: Ask) -> Message:
-    """Return the page on which points are asked, and what it notes, as JSON can hold them.
+    """Return the page that asks points, and its notes, as JSON data.
 
     Args:
         message: as the parent sends it.

@@ -185,7 +185,7 @@ def bars(title: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def curve(result: Curve) -> Markup:
-    """Return a curve with the band that holds all of it.
+    """Return a curve with its simultaneous band.
 
     What the picture spans stands in its `data-` attributes, for who moves along it.
     """
@@ -290,7 +290,7 @@ def filling(result: "ReportsOverTime") -> Markup | None:
 
 
 def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
-    """Return the density on its grid, what is surely denser framed, and outlines that ship.
+    """Return the density on its grid, with surely denser parts framed, and the library's outlines.
 
     Args:
         layer: what else is drawn: places with their names, and lines.
@@ -418,7 +418,7 @@ def district_map(result: DistrictShares) -> Markup:
 
 
 def label_of(row: Mapping[str, Any]) -> str:
-    """Return what stands before the estimate in a row."""
+    """Return the cells before the estimate in a row."""
     parts = []
     for key, value in row.items():
         if key == "estimate":

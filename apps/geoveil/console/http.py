@@ -1,4 +1,4 @@
-"""What a page is asked with and answers, and the routes by which it is found."""
+"""Requests and responses of pages, and their routes."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -77,7 +77,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What a page is asked with, by somebody who is signed in; in whatever process it is made."""
+    """The request for a page by a signed-in user, in whatever process makes the page."""
 
     method: str
     path: str
@@ -102,7 +102,7 @@ class PageRequest:
     """Writes an action into the audit log: its name, and words about it."""
 
     def text(self, name: str, default: str = "") -> str:
-        """Return what was sent for a name, by a form or else in the address, without blanks."""
+        """Return the value of a name in a form, else in the address, without blanks."""
         values = self.fields.get(name) or self.query.get(name) or (default,)
         return values[-1].strip()
 
@@ -136,7 +136,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRequest(PageRequest):
-    """What a page is asked with that is made in the process of the gateway."""
+    """The request for a page that the gateway's process makes."""
 
     begin_asking: Callable[[], None] = field(repr=False)
     """Begins the process that asks points, if there is none: its first page comes sooner."""
@@ -144,7 +144,7 @@ class GatewayRequest(PageRequest):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A page: how it is asked for, and what makes it.
+    """A page: its route, and the function that makes it.
 
     Args:
         method: GET or POST. What is sent by POST comes from a form of the console, which is checked
@@ -159,7 +159,7 @@ class Route:
     lane: Lane = Lane.QUICK
 
     def match(self, method: str, path: str) -> Mapping[str, str] | None:
-        """Return what stands in the places of the route; None if another page is asked for."""
+        """Return the values of the route's parameters; None if the path is another page's."""
         matched = self._pattern.fullmatch(path) if method == self.method else None
         return None if matched is None else matched.groupdict()
 
@@ -169,7 +169,7 @@ class Route:
 
 
 def refusal_of(error: GeoVeilError) -> tuple[int, str]:
-    """Return the status and the words of the page that tells an error."""
+    """Return the status and the words of an error page."""
     if isinstance(error, RefusedError):
         return error.status, error.text
     if isinstance(error, ServerError):
@@ -178,7 +178,7 @@ def refusal_of(error: GeoVeilError) -> tuple[int, str]:
 
 
 def seen_at(path: str) -> Response:
-    """Return what sends a browser on to another page of the console, after a form.
+    """Return the response that redirects a browser to another page, after a form.
 
     Args:
         path: below the prefix, with its query.
@@ -239,7 +239,7 @@ async def write(send: Send, method: str, response: Response, around: Headers) ->
 
 
 def query_of(text: str) -> dict[str, list[str]]:
-    """Return what stands behind the question mark of an address.
+    """Return the query string of an address.
 
     Raises:
         RefusedError: if that is too much, or no browser writes it so.

@@ -8,14 +8,14 @@ _MOST, _MOST_BYTES = 256, 48 << 20
 
 
 class Kept:
-    """Bytes by their owners and names; those that were used longest ago go first."""
+    """Bytes by owner and name; the least recently used are dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def keep(self, owner: str, content: bytes) -> str:
-        """Keep bytes, and return the name under which they are found."""
+        """Keep bytes, and return their name."""
         key = hashlib.sha256(content).hexdigest()[:32]
         with self._lock:
             self._kept[owner, key] = content
@@ -25,7 +25,7 @@ class Kept:
         return key
 
     def find(self, owner: str, key: str) -> bytes | None:
-        """Return what is kept; None if there is nothing, or no more."""
+        """Return the kept bytes; None if there are none, or no longer."""
         with self._lock:
             content = self._kept.get((owner, key))
             if content is not None:

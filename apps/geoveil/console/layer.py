@@ -21,7 +21,7 @@ class MapFeature:
 
 
 def layer_in(content: Any) -> Sequence[MapFeature]:
-    """Return what a GeoJSON file draws [RFC 7946]: its points, lines and the rings of its polygons.
+    """Return the points, lines and polygon rings of a GeoJSON file [RFC 7946].
 
     Args:
         content: what JSON was read; each feature may have a property "name".

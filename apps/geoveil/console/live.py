@@ -34,7 +34,7 @@ _BEAT_S, _BEAT = 15.0, b": still here\n\n"
 
 
 class _Page:
-    """A page that listens, and the newest of what it was not told yet.
+    """A listening page, and its newest unsent message.
 
     Args:
         event: that it is told first; None: nothing was said yet.
@@ -55,7 +55,7 @@ class _Page:
         self._wake()
 
     async def next(self) -> bytes | None:
-        """Return what it is told next; None once the survey has ended."""
+        """Return the next message; None once the survey has ended."""
         if self._event is None and not self._ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
@@ -68,7 +68,7 @@ class _Page:
 
 
 class _Feed:
-    """What a survey says, for all who listen to it: made once, and told to one page at a time."""
+    """A survey's results for all listening pages: made once, and sent to one page at a time."""
 
     def __init__(self) -> None:
         self.pages: dict[_Page, None] = {}
@@ -81,7 +81,7 @@ class _Feed:
         self._beat = self._loop.call_later(_BEAT_S, self._tell, _BEAT)
 
     def join(self) -> _Page:
-        """Return a page more, which is told at once what was told last."""
+        """Return a new listening page, which gets the last message at once."""
         page = _Page(self._latest)
         self.pages[page] = None
         if self._ended:
@@ -191,7 +191,7 @@ class Live:
                     del self._feeds[campaign_id, token]
 
     async def _follow(self, campaign_id: str, asker: Asker, feed: _Feed) -> None:
-        """Look at a survey once a second, and tell what changed, until it is closed."""
+        """Look at a survey once a second, and send changes, until it is closed."""
         seen: tuple[int, str] | None = None
         try:
             while True:

@@ -33,7 +33,7 @@ class Sample:
 
     @classmethod
     def of(cls, status: GetStatusResponse, at_s: float) -> "Sample":
-        """Return what a server says of itself."""
+        """Return a server's data about itself."""
         values = {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for sample in status.samples
@@ -97,7 +97,7 @@ class Action:
 
 
 class Operators:
-    """The page for operators, and what it remembers: the latest samples and actions."""
+    """The page for operators, with the latest samples and actions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -159,7 +159,7 @@ class Count:
 
 
 def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequence[Count]:
-    """Return the numbers of a counter by a label, those that are 0 left out."""
+    """Return a counter's nonzero numbers by a label."""
     earlier = {} if before is None else before.by(name, label)
     counts = []
     for key, value in now.by(name, label).items():
@@ -219,7 +219,7 @@ def _replicas(status: GetStatusResponse) -> str:
 
 
 def warnings_of(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[str]:
-    """Yield what an operator should look at, in sentences."""
+    """Yield sentences on problems for the operator."""
     if not now.get("geoveil_ready"):
         yield "The database can't be written: no reports are taken (geoveil_ready is 0)."
     failed = sum(now.by("geoveil_store_errors_total", "operation").values())

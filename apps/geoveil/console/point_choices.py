@@ -1,4 +1,4 @@
-"""What the console offers to ask of points, and how it reads what somebody wrote."""
+"""The console's statistics of points, and the parsing of their fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ _GEOMETRIC: Mapping[str, PointChoice] = MappingProxyType(
 
 
 def choices_of(campaign: AttributeCampaign) -> Sequence[PointChoice]:
-    """Return what can be asked of the points of a survey."""
+    """Return the statistics that a survey's points can answer."""
     if not isinstance(campaign, ValueCampaign):
         return ()
     choices: Sequence[PointChoice]

@@ -1,4 +1,4 @@
-"""What is asked of the points of a survey: curves, quantiles, histograms, maps, groups, changes.
+"""Statistics of a survey's points: curves, quantiles, histograms, maps, groups, changes.
 
 Every form names a statistic of `geoveil.analyst`; all of them are asked of the same points, at no
 further cost in privacy.
@@ -57,7 +57,7 @@ _MOST_RESULTS = 12
 
 
 def asked(request: PageRequest) -> Response:
-    """Return the page on which points are asked, with what they say; or that as a file."""
+    """Return the page that asks points, with the results; or the results as a file."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
     choices = choices_of(campaign)
@@ -109,7 +109,7 @@ def asked(request: PageRequest) -> Response:
 
 
 def headline(request: PageRequest) -> Response:
-    """Return what points say first: of numbers the median with their curve, of places a map.
+    """Return the first result of points: for numbers the median and curve, for places a map.
 
     Where `form` is "line", the sentence alone.
     """
@@ -151,7 +151,7 @@ def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointC
 def _found(
     request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> Iterator[tuple[Result, str]]:
-    """Yield what the points say, with the Python that asks it."""
+    """Yield the results of the points, with the Python code that computes them."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
     period = None if campaign.period is None else request.integer("period", 0)
     doubt = request.number("contamination", 0.0) or 0.0
@@ -191,7 +191,7 @@ def _statistic(
     geojson: str,
     how: Mapping[str, Any],
 ) -> Statistic[Any]:
-    """Return what a form asks for.
+    """Return the statistic that a form requests.
 
     Raises:
         ParameterError: if it can't be asked.
@@ -371,7 +371,7 @@ def _two_or_more(found: Sequence[_Found]) -> Sequence[_Found]:
 def _latest(
     request: PageRequest, every: Sequence[_Reports], statistic: Statistic[Any]
 ) -> tuple[Sequence[_Reports], Statistic[Any]]:
-    """Return what is compared, and the statistic as it is asked of all alike.
+    """Return the sources to compare, and the statistic to ask of all of them.
 
     Of distribution functions two are compared: the latest that have enough reports.
     """
@@ -437,7 +437,7 @@ def _begun(request: PageRequest, campaign: AttributeCampaign) -> int:
 
 
 def _with_layer(results: Sequence[tuple[Result, str]], content: Any) -> Markup | None:
-    """Return the map with what a file says drawn upon it, if there is one map."""
+    """Return the map with a file's shapes drawn upon it, if there is one map."""
     layer = layer_in(content)
     maps = [result for result, _ in results if isinstance(result, DensityMap)]
     return density_map(maps[0], layer) if len(results) == 1 and maps else None

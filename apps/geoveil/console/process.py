@@ -89,7 +89,7 @@ class _Lane:
             raise RefusedError(503, _TOO_LONG) from None
 
     def _work(self) -> None:
-        """Have what waits answered, by the thread that found nobody at it."""
+        """Start a thread that answers all waiting messages."""
         threading.Thread(target=self._work_on, name="console-process", daemon=True).start()
 
     def _work_on(self) -> None:
@@ -128,7 +128,7 @@ class ChildProcess:
     def ask(
         self, owner: str, message: Message, lane: str = "", answering: Answering | None = None
     ) -> Message:
-        """Return the answer to a message; for threads, which it blocks.
+        """Return the answer to a message; blocks its thread.
 
         Args:
             owner: who asks; what they asked before in this lane and has not begun is dropped.
@@ -145,12 +145,12 @@ class ChildProcess:
         return queue.ask(owner, {"lane": lane, **message}, answering)
 
     def begin(self) -> None:
-        """Begin the process, if there is none, so that the first answer comes sooner."""
+        """Start the process if there is none, so that the first answer comes sooner."""
         with self._lock:
             self._running()
 
     def close(self) -> None:
-        """End the process; what is under way is refused."""
+        """End the process; refuse messages under way."""
         with self._lock:
             self._closed = True
             self._end()

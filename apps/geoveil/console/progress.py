@@ -1,4 +1,4 @@
-"""How a survey fills from day to day, against what its analyst planned.
+"""How a survey fills day by day, compared with the plan.
 
 The server keeps one number of a day and a survey, noted every ten minutes: when anybody took part
 is not to be found in it, only on which day how many did.
@@ -25,7 +25,7 @@ said."""
 
 @dataclass(frozen=True, kw_only=True)
 class ReportsOverTime(Result):
-    """Reports to a survey by the end of each day on which there were more, and by now."""
+    """Cumulative reports at the end of each day with new ones, and now."""
 
     campaign: Campaign
     planned: int | None
@@ -147,6 +147,6 @@ def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
 
 
 def plan_participants(request: GatewayRequest, campaign_id: str, participants: int | None) -> None:
-    """Keep how many participants are planned, for somebody who may publish the survey."""
+    """Store the planned number of participants, for users who may publish the survey."""
     request.analyst.plan_participants(campaign_id, participants)
     request.note("plan participants", campaign=campaign_id, participants=participants)

@@ -1,4 +1,4 @@
-"""Results for everybody: what an operator lets anyone read, without a token of their own.
+"""Public results: surveys that the operator lets everybody read without a token.
 
 The operator gives the gateway a token with the scope estimate, of those campaigns. What that token
 may not estimate is not shown; and a campaign with too few answers shows nothing, as it promised.
@@ -57,7 +57,7 @@ class PublicResults:
         self._kept: OrderedDict[str, tuple[float, _Results]] = OrderedDict()
 
     async def aclose(self) -> None:
-        """End what is open."""
+        """Close everything that is open."""
         self._workers.close()
 
     def longest(self, scope: Scope) -> int:
@@ -105,7 +105,7 @@ class PublicResults:
         return Response(html.encode())
 
     def _published(self, campaign_id: str) -> _Results:
-        """Return a campaign and its estimates; None of those while there are too few answers.
+        """Return a campaign and its estimates; None in their place while there are too few answers.
 
         Raises:
             RefusedError: if the operator does not show it.

@@ -106,7 +106,7 @@ def span_text(span: timedelta) -> str:
 
 
 def privacy_words(privacy: GeoPrivacy) -> str:
-    """Return what a guarantee means, as participants are told it.
+    """Return a guarantee in the words for participants.
 
     Example:
         >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))

@@ -48,7 +48,7 @@ class Shown:
 
 
 def shown_result(result: Result, code: str = "", picture: Markup | None = None) -> Shown:
-    """Return what a page shows of a result.
+    """Return the part of a page that shows a result.
 
     Args:
         code: that makes it.
@@ -105,12 +105,12 @@ def file_of(result: Result, kind: str, name: str, picture: Markup | None = None)
 
 
 def json_text(result: Result) -> str:
-    """Return what `geoveil estimate --json` prints."""
+    """Return the output of `geoveil estimate --json`."""
     return json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as comma-separated values, in which no text is a formula.
+    """Return rows as comma-separated values, without formulas.
 
     Example:
         >>> print(csv_text([{"name": "=1+1", "estimate": -0.5}]).replace(chr(13), ""), end="")
@@ -133,7 +133,7 @@ def json_value(value: Any) -> Any:
 
 
 def code_of(value: Any) -> str:
-    """Return Python that makes a value, without what is as it is by default.
+    """Return Python code for a value, without default arguments.
 
     Example:
         >>> from geoveil.analyst import DistributionFunction, Quantiles

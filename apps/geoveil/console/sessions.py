@@ -18,7 +18,7 @@ _MOST = 1_000
 
 @dataclass(slots=True)
 class Session:
-    """Somebody who is signed in."""
+    """A signed-in user."""
 
     who: str
     """The name of their token; for people only."""
@@ -38,7 +38,7 @@ class Session:
 
 
 class Sessions:
-    """Sessions by their cookies, of which the SHA-256 alone is kept.
+    """Sessions by the SHA-256 of their cookies.
 
     The one that was used longest ago is ended where there would be too many.
 

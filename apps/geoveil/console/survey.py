@@ -1,4 +1,4 @@
-"""One survey: what it asks, how it fills, and what its reports say so far."""
+"""One survey: its questions, how it fills, and its results."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ _MOST_CHANGES = 4
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """What the reports say of one question: a sentence, and what is behind it."""
+    """The result of one question: a sentence, and its details."""
 
     label: str
     when: str
@@ -57,7 +57,7 @@ class ShownAnswer:
 
 
 def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
-    """Return what the template of answers shows.
+    """Return the data for the template of answers.
 
     Args:
         found: the estimates; None while there are too few answers.
@@ -181,7 +181,7 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
 
 
 def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
-    """Yield what is known of the three targets, and the price of privacy."""
+    """Yield the three targets' estimates, and the price of privacy."""
     often = f"{100 * row.confidence:g} %"
     is_share = row.limits.means == _SHARE
 
@@ -319,7 +319,7 @@ def saved_part(request: GatewayRequest) -> Response:
 
 
 def _picture(found: CampaignEstimates) -> Markup | None:
-    """Return the picture of shares, or that of a survey which recurs, of its first question."""
+    """Return the picture of shares, or for a recurring survey that of its first question."""
     shares = {row.limits.means for row in found.estimates} == {_SHARE}
     said = [*found.sentences]
     if found.campaign.period is None or len(found.estimates) < 2:

@@ -1,4 +1,4 @@
-"""What every page of a survey says of it, and the Python that asks the same."""
+"""The head of every page of a survey, and the Python code for its questions."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ many they will be."""
 
 
 def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
-    """Return what every page of a survey says of it."""
+    """Return the head of every page of a survey."""
     in_all = ""
     if isinstance(campaign, AttributeCampaign) and campaign.period is not None:
         in_all = str(campaign.total_privacy)
@@ -59,7 +59,7 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
 
 
 def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
-    """Return what is rendered again whenever a survey changes: how it stands and fills."""
+    """Return the state and progress of a survey, which are rendered again when it changes."""
     published = progress.published
     assert published is not None  # of the server
     campaign = published.campaign
@@ -87,14 +87,14 @@ def central_words(campaign: Campaign, reports: int) -> str:
 
 
 def privacy_of(campaign: Campaign) -> str:
-    """Return what a report costs, in words."""
+    """Return the cost of a report, in words."""
     if isinstance(campaign, AttributeCampaign):
         return privacy_words(campaign.report_privacy) + of_any_two(campaign)
     return "each answer by itself, as it says above"
 
 
 def asks_of(campaign: Campaign) -> Sequence[str]:
-    """Return what is asked, question by question, or field by field."""
+    """Return the questions or the fields, one by one."""
     if isinstance(campaign, FormCampaign):
         return [field_text(campaign, field) for field in campaign.fields]
     campaign = require_attribute(campaign)

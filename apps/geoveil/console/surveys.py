@@ -1,4 +1,4 @@
-"""The list of all surveys: a table of what they say, how they stand, and what needs a look."""
+"""The list of all surveys: a table of their results, states and warnings."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,7 +144,7 @@ def listing(request: GatewayRequest, answers: LatestAnswers, line: Line) -> Resp
 
 
 def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, CampaignProgress]:
-    """Return how surveys fill; nothing for a reader who may list them and see no estimates."""
+    """Return how surveys fill; nothing for a reader without the right to estimate."""
     try:
         return request.analyst.progress(ids)
     except ServerError as error:
@@ -156,7 +156,7 @@ def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, Campa
 def row_of(
     one: PublishedCampaign, progress: CampaignProgress | None, now: datetime, answer: str
 ) -> Row:
-    """Return what the list says of a survey, also of one that can't be read."""
+    """Return a survey's row in the list, even if the survey can't be read."""
     said = _said_by(one)
     try:
         health = health_of(one, ReportsOverTime.of(one, progress or _UNKNOWN, now), now)
@@ -177,7 +177,7 @@ def row_of(
 
 
 def _of_numbers(one: PublishedCampaign) -> bool:
-    """Return whether everybody sends one perturbed number, whose median is asked for."""
+    """Return whether everybody sends one perturbed number, so that the list shows a median."""
     campaign = one.campaign
     return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
 
@@ -195,7 +195,7 @@ def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
 
 
 def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -> Health:
-    """Return what a survey needs most."""
+    """Return the most important warning about a survey."""
     campaign = one.campaign
     try:
         signed = signer(one.envelope) is not None
@@ -227,7 +227,7 @@ def _id_of(one: PublishedCampaign) -> str:
 
 
 def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:
-    """Return whether all words stand in what a survey says of itself; it is not checked here."""
+    """Return whether a survey's texts contain all words; the survey is not checked here."""
     said = " ".join(_said(_said_by(one))).lower()
     return all(word in said for word in words)
 
@@ -239,6 +239,6 @@ def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
 
 
 def routes(line: Line) -> Sequence[Route]:
-    """Return the route of the list, with what it keeps."""
+    """Return the route of the list, with its cache."""
     answers = LatestAnswers()
     return (Route("GET", "/", lambda request: listing(request, answers, line)),)

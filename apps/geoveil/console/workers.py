@@ -23,7 +23,7 @@ class Workers:
         self._waiting = dict.fromkeys(Lane, 0)
 
     async def run(self, lane: Lane, function: Callable[[], _Result]) -> _Result:
-        """Return what a function returns, or raise what it raises.
+        """Return a function's result, or raise its error.
 
         Args:
             function: what is done.

@@ -286,7 +286,7 @@ def to_json(content: bytes, kind: type[Message]) -> bytes:
 
 
 def _error(code: grpc.StatusCode, text: str, trailing: Metadata) -> dict[str, Any]:
-    """Return an error as Connect tells it."""
+    """Return an error in the form of Connect."""
     name = "canceled" if code is grpc.StatusCode.CANCELLED else code.name.lower()
     fields: dict[str, Any] = {"code": name, "message": text}
     details = []

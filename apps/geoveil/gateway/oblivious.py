@@ -149,7 +149,7 @@ class Oblivious:
 
 
 def _refusal(code: str, text: str) -> InnerResponse:
-    """Return an error as Connect tells it."""
+    """Return an error in the form of Connect."""
     content = json.dumps({"code": code, "message": text}).encode()
     return InnerResponse(400, ((_TYPE, b"application/json"),), content)
 

@@ -97,7 +97,7 @@ class Files:
 async def answer_page(
     scope: Scope, send: Send, streets: Path | None, *, results: bool, issuer: str | None
 ) -> None:
-    """Answer what is asked for by GET; a file of streets is the operator's, and may be large.
+    """Answer a GET request; a file of streets is the operator's, and may be large.
 
     Args:
         results: whether results are shown here: pages ask before they look for those of a survey.

@@ -1,4 +1,4 @@
-"""The ASGI application that uvicorn runs: who may request what, and from which origin."""
+"""The ASGI application that uvicorn runs, with the access rules by caller and origin."""
 
 import asyncio
 import logging
@@ -85,7 +85,7 @@ class Mount:
 
 
 class Site:
-    """Answers requests: by calls to the server, pages, or what is mounted.
+    """Answers requests by calls to the server, pages, or mounts.
 
     Args:
         calls: makes calls.

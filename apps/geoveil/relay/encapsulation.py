@@ -1,4 +1,4 @@
-"""Messages sealed for a gateway, and its answers for who asked: RFC 9458, 4.
+"""Messages sealed for a gateway, and its answers sealed for the sender: RFC 9458, 4.
 
 HPKE (RFC 9180) over X25519 with HKDF-SHA256 and AES-128-GCM, which its registry has as 32, 1 and 1.
 Whatever travels has one of two sizes, and an answer has that of its request: a relay that counts
@@ -35,7 +35,7 @@ _REQUEST, _RESPONSE = b"message/bhttp request", b"message/bhttp response"
 def seal_request(
     key_id: int, public: bytes, message: bytes, ephemeral: X25519PrivateKey | None = None
 ) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return a message sealed for a gateway, and what opens its answer.
+    """Return a message sealed for a gateway, and the opener of its answer.
 
     Args:
         key_id: of the gateway's key.
@@ -52,7 +52,7 @@ def seal_request(
 
 
 def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, ResponseSeal]":
-    """Return the message that a gateway was sent, and what seals its answer.
+    """Return the message sent to a gateway, and the sealer of its answer.
 
     Raises:
         MessageInvalid: if it was not sealed for that key, in that way.
@@ -110,7 +110,7 @@ def room_in_response(size: int) -> int:
 
 
 def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
-    """Return what a gateway answered.
+    """Return a gateway's answer.
 
     Raises:
         MessageInvalid: if it is no answer to this request.

@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._forward(self.rfile.read(int(size)))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Keep nothing of who asks."""
+        """Log nothing about callers."""
 
     def _forward(self, content: bytes) -> None:
         relay: Any = self.server

@@ -1,4 +1,4 @@
-"""The issuer of tokens: it knows who asked, once for each key, and not for which report.
+"""The issuer of tokens: it knows who got a token of each key, but not for which report.
 
 What is signed for a person is noted before it is signed: who asks again, after a crash or a lost
 answer, is given the same signature if it is the same message, and none if it is another.
@@ -28,7 +28,7 @@ _HEAD = 3
 
 
 class Attester(Protocol):
-    """Says who somebody is."""
+    """Identifies people."""
 
     def account(self, credential: str) -> str | None:
         """Return a name that is always the same for a person; None: it is nobody.
@@ -40,7 +40,7 @@ class Attester(Protocol):
 
 
 class InvitationCodes:
-    """Each code is a person: whoever was given it.
+    """Takes each invitation code for one person.
 
     Args:
         path: a file with the SHA-256 of each code in hexadecimal, one a line.
@@ -61,7 +61,7 @@ class InvitationCodes:
 
     @staticmethod
     def invite(path: Path, count: int) -> list[str]:
-        """Add new codes to a file, which is made if missing, and return them."""
+        """Add new codes to a file, made if missing, and return them."""
         codes = [secrets.token_urlsafe(16) for _ in range(count)]
         with path.open("a", encoding="ascii") as file:
             file.writelines(f"{_hash(code)}\n" for code in codes)
@@ -216,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Keep nothing of who asks."""
+        """Log nothing about callers."""
 
 
 def _hash(code: str) -> str:

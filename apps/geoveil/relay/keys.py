@@ -148,7 +148,7 @@ class GatewayKeys:
         return live[-1].published
 
     def open(self, sealed: bytes) -> tuple[bytes, ResponseSeal]:
-        """Return the message that a request holds, and what seals its answer.
+        """Return the message in a request, and the sealer of its answer.
 
         Raises:
             KeyUnknown: if it is sealed for another key.

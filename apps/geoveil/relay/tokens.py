@@ -1,4 +1,4 @@
-"""Tokens by which a person has one report, as a device gets them and sends them.
+"""A device's tokens, which limit each person to one report.
 
 What blinds a token is made of a secret of the device and the id of the report, which the journal
 has before anything is sent: a device that crashes asks its issuer the very same again, and gets the
@@ -105,7 +105,7 @@ class _Tokens(Generic[_Inner]):
         request: collector_pb2.SubmitReportsRequest,
         response: collector_pb2.GetCampaignResponse,
     ) -> None:
-        """Take in what a token must be of a campaign, if it is that of the request."""
+        """Store a campaign's rule of tokens; refuse a campaign with another digest."""
         campaign = response.envelope.campaign
         if digest(campaign) != request.campaign_digest:
             raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
@@ -184,7 +184,7 @@ class _Tokens(Generic[_Inner]):
     def _ask(
         self, method: str, content: bytes, head: dict[str, str], end: float, key_id: bytes
     ) -> bytes:
-        """Return what the issuer answers about a key."""
+        """Return the issuer's answer about a key."""
         answer = self._issuer.ask(method, content, head, end, f"/{key_id.hex()}")
         if answer.status == _GIVEN:
             raise _GivenError
@@ -195,7 +195,7 @@ class _Tokens(Generic[_Inner]):
         return answer.content
 
     def _made(self, label: bytes, message: bytes, size: int) -> bytes:
-        """Return bytes that are random to whoever has not the secret, always the same."""
+        """Return deterministic bytes that look random without the secret."""
         keyed = hmac.digest(self._secret, label + message, "sha256")
         return hashlib.shake_256(keyed).digest(size)
 

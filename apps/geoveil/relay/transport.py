@@ -1,4 +1,4 @@
-"""What a device takes in place of gRPC: every request by itself, sealed, through a relay."""
+"""The transport of a device through a relay: every request is sealed separately."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ _OF_HTTP: Mapping[int, str] = {
 
 @dataclass(slots=True)
 class RelayTransport(Transport):
-    """Asks a collector through a relay, which sees addresses, but nothing of what travels.
+    """Calls a collector through a relay, which sees addresses but no content.
 
     The gateway behind it sees what travels and no addresses. Every request has a connection of its
     own, and one of two sizes.
@@ -176,7 +176,7 @@ class _OldKeyError(Exception):
 
 
 def _refused(content: bytes) -> TransportError:
-    """Return the error that Connect's JSON tells of."""
+    """Return the error in Connect's JSON."""
     try:
         error: dict[str, Any] = json.loads(content)
         code, wait_s = str(error["code"]).upper(), None

@@ -49,7 +49,7 @@ class Planner:
         self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
 
     def answer(self, message: Message, ask: Ask | None = None) -> Message:
-        """Return the answer to a message; it names what is wrong with the form.
+        """Return the answer to a message; it names errors of the form.
 
         Args:
             message: with a "task", a "form", and what is known of "people" where that is not to be
@@ -80,7 +80,7 @@ class Planner:
 
 
 def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
-    """Return what is publicly known of the people."""
+    """Return the public prior."""
     if form.source == "pilot":
         if people is None:
             raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
@@ -95,7 +95,7 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
 
 
 def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
-    """Return what a file says, of bounded size; its rows are repeated in no error."""
+    """Return a prior from a file of bounded size; no error repeats its rows."""
     ending = ".parquet" if content[:4] == _PARQUET else ".csv"
     expected = 2 if form.about_places else 1
     if len(form.of_file) != expected:
@@ -118,7 +118,7 @@ def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
 
 
 def _check_unpacked(file: Path) -> None:
-    """Refuse a file that is far larger than it looks, by what its end says of it."""
+    """Refuse a file whose footer says that it is far larger when unpacked."""
     with needed_for("a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile

@@ -1,4 +1,4 @@
-"""The pages on which a survey is planned, made, checked once it is signed, published and closed."""
+"""The pages that plan, make, check, publish and close a survey."""
 
 import base64
 import hashlib
@@ -63,7 +63,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 
 
 class Planning:
-    """The pages, the process that plans for them, and what people have made on them.
+    """The pages, their planning process, and the campaigns made on them.
 
     Args:
         kept: what they have made.
@@ -101,7 +101,7 @@ class Planning:
         return self._page(request, {}, then="forecast")
 
     def _planned(self, request: GatewayRequest) -> Response:
-        """Return what the survey is expected to give: a quick forecast, or a whole plan."""
+        """Return the expected result of a survey: a quick forecast, or a whole plan."""
         request = _taken(request)
         quickly = request.text("then") == "forecast"  # asked for by a script, which asks again
         return self._page(request, self._answer(request, "forecast" if quickly else "plan"))
@@ -117,7 +117,7 @@ class Planning:
         return self._page(request, {}, then="forecast", file=key)
 
     def _answer(self, request: GatewayRequest, task: str, **more: Any) -> Message:
-        """Return what the process answers, or why it was not asked."""
+        """Return the process's answer, or why it was not asked."""
         try:
             form = PlanForm.of(request)
             people = self._people(request, form)
@@ -130,7 +130,7 @@ class Planning:
         return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
     def _people(self, request: GatewayRequest, form: PlanForm) -> Mapping[str, Any] | None:
-        """Return what the process needs to know of the people, besides the form."""
+        """Return the data about the people that the process needs besides the form."""
         owner = request.session.form_token
         if form.source == "file":
             content = self._kept.find(owner, form.file)
@@ -185,7 +185,7 @@ class Planning:
     # Making, signing, publishing
 
     def _made(self, request: GatewayRequest) -> Response:
-        """Make the campaign of a plan, which nobody has signed."""
+        """Make the unsigned campaign of a plan."""
         wanted = id_of(request.text("title") or QUESTIONS.get(request.text("ask"), "survey"))
         answer = self._answer(
             request,
@@ -204,7 +204,7 @@ class Planning:
         return seen_at(f"/plan/sign/{key}")
 
     def _to_sign(self, request: GatewayRequest) -> Response:
-        """Return what a campaign says that was made, and how to sign it."""
+        """Return a new campaign in words, and how to sign it."""
         key = request.named["key"]
         campaign = decode_attribute_campaign(open_envelope(self._own(request, key)).campaign)
         return request.render("sign.html", key=key, **_said_by(campaign))
@@ -222,7 +222,7 @@ class Planning:
         return request.render("upload.html", problem="")
 
     def _uploaded(self, request: GatewayRequest) -> Response:
-        """Check a signed campaign, and show what it says before anything is published."""
+        """Check a signed campaign, and show its content before publication."""
         content = request.files.get("signed", b"")
         try:
             if not content:
@@ -287,13 +287,13 @@ _UNITS: Mapping[str, str] = MappingProxyType({"incomes": "dollar"})
 
 
 def _taken(request: GatewayRequest) -> GatewayRequest:
-    """Return a request in which the field that its button names has the button's value."""
+    """Return a request with the value of the pressed button in the field that the button names."""
     name, _, value = request.text("take").partition("=")
     return replace(request, fields={**request.fields, name: [value]}) if value else request
 
 
 def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why a form is refused, and what to choose in its place."""
+    """Return why a form is refused, and alternatives."""
     name, expected = refused["name"], refused["expected"]
     ways = []
     for other, number in refused["nearest"].items():
@@ -373,7 +373,7 @@ def _free(request: GatewayRequest, wanted: str) -> str:
 
 
 def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
-    """Return what a campaign says, for somebody who is to sign or publish it."""
+    """Return a campaign in words, for its signer or publisher."""
     record = campaign_record(campaign)
     return {
         "campaign_id": campaign.campaign_id,

@@ -1,4 +1,4 @@
-"""The fields of the form by which a survey is planned."""
+"""The fields of the planning form."""
 
 import json
 import shlex
@@ -45,7 +45,7 @@ _MOST_PEOPLE = 10**10
 
 @dataclass(frozen=True, kw_only=True)
 class PlanForm:
-    """All that the form of a plan holds; what does not matter for the question is kept, too."""
+    """All fields of the planning form, including those that the question does not use."""
 
     ask: str = "threshold"
     """A key of `QUESTIONS`."""
@@ -118,7 +118,7 @@ class PlanForm:
 
     @classmethod
     def of(cls, request: GatewayRequest) -> Self:
-        """Return what a form or an address says; what it leaves out is as in a new plan.
+        """Return the form from a request or an address; missing fields are as in a new plan.
 
         Raises:
             ParameterError: naming the field, what was sent, and what is permitted.
@@ -136,7 +136,7 @@ class PlanForm:
         return cls(**said)
 
     def record(self) -> dict[str, Any]:
-        """Return what JSON can hold, and `PlanForm` takes."""
+        """Return JSON data that `PlanForm` takes."""
         return asdict(self)
 
     @property
