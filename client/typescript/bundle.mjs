@@ -1,5 +1,7 @@
 /** Write the device as one file for pages, beside what it loads later: `npm run bundle`. */
 import { readFile } from "node:fs/promises";
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { build } from "esbuild";
 
 /** What a message of descriptor.proto holds that no field of our messages uses: options and the places of sources. */
@@ -10,10 +12,20 @@ function emptied(file) {
   return { ...file, messageType };
 }
 
+/** The same file without options, which name packages of other languages, and without services, which nothing here calls by name. */
+function bare(encoded) {
+  const { options, service, ...file } = fromBinary(FileDescriptorProtoSchema, Buffer.from(encoded, "base64"));
+  return Buffer.from(toBinary(FileDescriptorProtoSchema, { ...file, service: [] })).toString("base64").replace(/=+$/, "");
+}
+
 /** Generated code without enums that nothing uses, and without messages that no file of ours holds. */
 const generated = {
   name: "generated",
   setup({ onLoad }) {
+    onLoad({ filter: /(timestamp|duration|collector)_pb\.[jt]s$/ }, async ({ path }) => ({
+      loader: "ts",
+      contents: (await readFile(path, "utf8")).replace(/fileDesc\("(\w[^"]*)"/, (_, encoded) => `fileDesc("${bare(encoded)}"`),
+    }));
     onLoad({ filter: /descriptor_pb\.js$/ }, async ({ path }) => {
       const text = await readFile(path, "utf8");
       const made = /export var (\w+);\n\(function \(\1\) \{\n([^]*?)\n\}\)\(\1 \|\| \(\1 = \{\}\)\);/g;

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from geoveil.aggregator import Aggregator, Settings
 from geoveil.analyst import coastline
 from geoveil.analyst.outlines import lines_of
 from geoveil.campaign import (
+    Asker,
     Attribute,
     Campaign,
     DebiasedLaplaceSpec,
@@ -61,6 +63,14 @@ def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
         "mechanism": DebiasedLaplaceSpec(),
     }
     return StatisticCampaign(**(given | changes))
+
+
+ASKER = Asker(
+    organisation="City of <b>Bergen</b>",
+    purpose="where buses stop",
+    contact="data@bergen.example",
+    notice="https://bergen.example/survey",
+)
 
 
 @pytest.fixture
@@ -190,13 +200,16 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
     key, (code,) = IssuerKey.generate(), InvitationCodes.invite(tmp_path / "codes", 1)
     with issuing([key], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
         async with running(tmp_path / "reports.db", web_issuer=url) as survey:
-            await survey.create(campaign_of("tokens", token_key=key.public))
+            await survey.create(campaign_of("tokens", token_key=key.public, asker=ASKER))
             states = []
             for given in (["nobody's", code], [code]):
                 context = await browser.new_context()
                 page = await context.new_page()
                 await page.goto(survey.url("tokens"))
                 await page.wait_for_selector("#survey:not([hidden])")
+                shown = [await page.inner_text(f"#{each}") for each in asdict(ASKER)]
+                assert shown == list(asdict(ASKER).values())
+                assert await page.get_attribute("#notice", "href") == ASKER.notice
                 await answer(page)
                 assert "Give your invitation code" in await page.inner_text("#problem")
                 said = await page.inner_text("#inviting")

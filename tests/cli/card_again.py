@@ -329,6 +329,10 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
     ways, learns = ways_again(asked, periods)
     places = [part for part in points if part.place is not None]
     facts = {
+        "organisation": asked.asker.organisation or None,
+        "purpose": asked.asker.purpose or None,
+        "contact": asked.asker.contact or None,
+        "notice": asked.asker.notice or None,
         "title": asked.title,
         "campaign_id": asked.campaign_id,
         "sha256": hashlib.sha256(envelope.campaign).hexdigest(),

@@ -89,3 +89,28 @@ def test_of_numbers_nothing_bounds_what_a_report_does_to_the_mean(geoveil, tmp_p
     assert MEAN_MOVES not in " ".join(later.split())
     with pytest.raises(ParameterError, match="nothing bounds what a report counts for"):
         geoveil("estimate", "debts", "--contamination", "0.01")
+
+
+def test_who_asks_is_shown_before_anything_is_asked(geoveil, tmp_path):
+    asker = {
+        "organisation": "City of Bergen",
+        "purpose": "where buses stop",
+        "contact": "data@bergen.example",
+        "notice": "https://bergen.example/survey",
+    }
+    said = [part for name, text in asker.items() for part in (f"--{name}", text)]
+    geoveil("campaign", "create", "signed-for", *INCOME, *said)
+    geoveil("campaign", "create", "unknown", *INCOME)
+    words = ("Who asks: City of Bergen", "Contact: data@bergen.example")
+    for name, record, shown in (
+        ("signed-for", asker, words),
+        ("unknown", None, ["Who asks is unk"]),
+    ):
+        assert json.loads(geoveil("campaign", "show", name, "--json").stdout)["asker"] == record
+        state = ("--state-dir", str(tmp_path / name))
+        sent = geoveil("contribute", name, "--yes", *state, stdin="70000").output
+        for text in shown:
+            assert text in geoveil("campaign", "show", name).output
+            assert text in sent
+    with pytest.raises(ParameterError, match=r"asker\.contact"):
+        geoveil("campaign", "create", "half", *INCOME, *said[:4])

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from geoveil.campaign import (
+    Asker,
     Attribute,
     ChoiceField,
     FormCampaign,
@@ -39,6 +40,12 @@ DATES = {"opens": OPENS, "closes": OPENS + timedelta(days=28)}
 METRES, DOLLARS = GeoPrivacy(1, 500, "metre"), GeoPrivacy(1, 8_000, "dollar")
 HOME = Attribute(name="home", unit="metre", coordinates=AzimuthalEquidistant(-73.98, 40.72, 20_000))
 INCOME = Attribute(name="income", unit="dollar", least=0, most=60_000)
+ASKER = Asker(
+    organisation="City of Bergen",
+    purpose="where buses stop",
+    contact="data@bergen.example",
+    notice="https://bergen.example/survey",
+)
 HOSTILE = "Homes <script>alert(1)</script> [x](y) {sha256} {0} %s"
 
 
@@ -85,7 +92,7 @@ CAMPAIGNS = {
             ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),
             ChoiceField(name="side", options=("left", "right")),
         ),
-        **DATES,
+        asker=ASKER, **DATES,
     ),
     "choices": FormCampaign(
         campaign_id="rents", title="Rents", period=timedelta(days=7), window=timedelta(hours=36),

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from geoveil.campaign import (
+    Asker,
     Attribute,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
@@ -51,7 +52,7 @@ _REASONS = {
     "grid": r"^(step|grid\.step_exponent) ",
     "scale": r"^privacy\.per a distance in \[",
     "kind": r"kind |profile one of|^allocation |some-package",
-    "text": r"^(campaign_id|title|attribute\.(name|unit)|query\.label)",
+    "text": r"^(campaign_id|title|asker|attribute\.(name|unit)|query\.label)",
     "labels": r"^labels of the queries ",
     "polygon": r"region|parts\[",
     "table": r"number of (at|values|slopes) |\.(at|values|slopes)\[|of the whole|within 1,024"
@@ -149,6 +150,12 @@ def _bases() -> dict[str, bytes]:
     }
     found = {
         "plain": small_campaign("plain"),
+        "asker": small_campaign(
+            "asker",
+            asker=Asker(
+                organisation="City", purpose="Buses", contact="x@y.z", notice="https://y.z/n?a#b"
+            ),
+        ),
         "split": made["split-0"],
         "vector": made["vector-ramps"],
         "readings": replace(

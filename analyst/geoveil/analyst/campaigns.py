@@ -263,7 +263,7 @@ def _form_record(form: FormCampaign) -> dict[str, Any]:
 
 
 def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
-    """Return when reports are taken, and how they come; null is what is not asked for."""
+    """Return when reports are taken, how, and who asks; null is what a campaign does not say."""
     return {
         "opens": campaign.opens.isoformat(),
         "closes": campaign.closes.isoformat(),
@@ -271,6 +271,7 @@ def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
         "minimum_participants": campaign.minimum_participants,
         "window_s": campaign.window and campaign.window.total_seconds(),
         "relay_operator": campaign.relay_operator and str(campaign.relay_operator),
+        "asker": campaign.asker and asdict(campaign.asker),
         "token_key": campaign.token_key and campaign.token_key.hex(),
     }
 

@@ -30,6 +30,7 @@ from geoveil.campaign import (
     LONGEST,
     MOST_COHORTS,
     Allocation,
+    Asker,
     AttributeCampaign,
     Campaign,
     FormCampaign,
@@ -212,6 +213,21 @@ def create(
             " sees the order of answers."
         ),
     ] = None,
+    organisation: Annotated[
+        str | None,
+        typer.Option(
+            help="Who asks, as people see it before they answer; with --purpose and --contact. By"
+            " default that is unknown."
+        ),
+    ] = None,
+    purpose: Annotated[str | None, typer.Option(help="What the answers are for.")] = None,
+    contact: Annotated[
+        str | None, typer.Option(help="Where questions and complaints go, as an e-mail address.")
+    ] = None,
+    notice: Annotated[
+        str | None,
+        typer.Option(help="Address https://... of all that people are told of their data."),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -246,6 +262,7 @@ def create(
         "token_key": None if token_key is None else _hexadecimal(token_key),
         "relay_operator": None if relay_operator is None else PublicKey.parse(relay_operator),
         "readings": _readings(read_every, extrapolated, cohorts),
+        "asker": _asker(organisation, purpose, contact, notice),
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,
@@ -321,6 +338,14 @@ def _require_room(campaign: Campaign, *, force: bool) -> None:
         except ParameterError as error:
             expected = f"{error.expected}. Publish it all the same with --force"
             raise ParameterError(error.name, error.value, expected) from None
+
+
+def _asker(*said: str | None) -> Asker | None:
+    """Return what --organisation, --purpose, --contact and --notice say; None: nothing."""
+    if not any(said):
+        return None
+    organisation, purpose, contact, notice = (each or "" for each in said)
+    return Asker(organisation=organisation, purpose=purpose, contact=contact, notice=notice)
 
 
 def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Readings | None:

@@ -19,6 +19,7 @@ from geoveil.campaign import (
     signer,
     token_key_id,
     what_a_form_tells,
+    who_asks,
 )
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, privacy_text, table_80
@@ -83,10 +84,12 @@ def print_form(form: FormCampaign) -> None:
 
 
 def _print_when_and_how(campaign: Campaign) -> None:
+    for said in who_asks(campaign):
+        out.tell(said)
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
-    for said in ways_of(campaign).values():
-        if said is not None:
-            out.tell(said)
+    for way in ways_of(campaign).values():
+        if way is not None:
+            out.tell(way)
 
 
 def ways_of(campaign: Campaign) -> dict[str, str | None]:

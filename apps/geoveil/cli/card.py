@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from fractions import Fraction
 from importlib.resources import files
@@ -155,7 +156,10 @@ def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
     campaign, key = decode(envelope.campaign), signer(envelope)
     promised = _of_form(campaign) if isinstance(campaign, FormCampaign) else _of_one(campaign)
     least = campaign.minimum_participants
+    asker = {} if campaign.asker is None else asdict(campaign.asker)
+    of_asker = ("organisation", "purpose", "contact", "notice")
     return {
+        **{name: asker.get(name) or None for name in of_asker},
         "title": campaign.title,
         "campaign_id": campaign.campaign_id,
         "sha256": digest(envelope.campaign).hex(),

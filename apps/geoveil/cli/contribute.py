@@ -32,6 +32,7 @@ from geoveil.campaign import (
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
+    who_asks,
     who_learns,
 )
 from geoveil.cli import options
@@ -164,6 +165,8 @@ def _take_part(
     err.tell(f"Given in: {given_in(campaign)}")
     if campaign.attribute.coordinates is not None:
         err.tell(_area_text(campaign.attribute.coordinates.area))
+    for sentence in who_asks(said):
+        err.tell(sentence)
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {campaign.report_privacy if epoch else privacy_text(campaign)}")
     reading = None if epoch is None else epoch.privacy
@@ -199,6 +202,8 @@ def _fill_in(
     err.tell((form.title, "bold"))
     for field in form.fields:
         err.tell(f"Asks for: {field.text}")
+    for sentence in who_asks(form):
+        err.tell(sentence)
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     for sentence in (*what_a_form_tells(form), *who_learns(form)):
         err.tell(sentence)

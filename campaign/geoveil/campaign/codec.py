@@ -4,6 +4,7 @@ The digest of a campaign is SHA-256 over its bytes as published. They must be ex
 codec writes: an unknown field could change what a report means, so it is refused.
 """
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from geoveil.campaign.asker import Asker
 from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.field_codec import (
@@ -44,6 +46,7 @@ MOST_BYTES = 1 << 20
 _MOST_ENVELOPE_BYTES = MOST_BYTES + 256
 """A larger envelope holds more than a campaign and its signature."""
 
+_OF_ASKER = ("organisation", "purpose", "contact", "notice")
 _IN_EVERY = ("opens", "closes")
 """Messages that no campaign is without."""
 _ABOUT_ONE = ("attribute", "privacy", "mechanism", "grid")
@@ -84,6 +87,8 @@ def encode(campaign: Campaign) -> bytes:
         message.period.FromTimedelta(campaign.period)
     if campaign.window is not None:
         message.window.FromTimedelta(campaign.window)
+    if campaign.asker is not None:
+        message.asker.CopyFrom(pb.Asker(**asdict(campaign.asker)))
     if isinstance(campaign, FormCampaign):
         message.fields.extend(map(encode_field, campaign.fields))
     else:
@@ -188,6 +193,9 @@ def decode(campaign: bytes) -> Campaign:
         "minimum_participants": message.minimum_participants,
         "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
         "token_key": message.token_key or None,
+        "asker": Asker(**{name: getattr(message.asker, name) for name in _OF_ASKER})
+        if message.HasField("asker")
+        else None,
     }
     result: Campaign
     if message.fields:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
+from geoveil.campaign.asker import Asker
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.text import require_printable
 from geoveil.campaign.tokens import check_token_key
@@ -92,6 +93,8 @@ class Campaign(ABC):
     window: timedelta | None = None
     """The last part of each period, or of the campaign, in which a report leaves at a uniform time;
     answers are taken before. None: reports leave at once."""
+    asker: Asker | None = None
+    """Who asks, which people are shown before they answer. None: that is unknown."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -238,6 +241,8 @@ class Campaign(ABC):
                 raise ParameterError(name, getattr(self, name), "a datetime")
         if not isinstance(self.relay_operator, PublicKey | None):
             raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
+        if not isinstance(self.asker, Asker | None):
+            raise ParameterError("asker", self.asker, "an Asker, or None")
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

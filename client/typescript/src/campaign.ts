@@ -79,6 +79,16 @@ export async function digest(campaign: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", campaign as Uint8Array<ArrayBuffer>));
 }
 
+/** Who asks, as the campaign's signature covers it; nobody checks that it is true. */
+export interface Asker {
+  readonly organisation: string;
+  /** What the answers are for. */
+  readonly purpose: string;
+  readonly contact: string;
+  /** An address, https://..., of all that people are told; empty: none. */
+  readonly notice: string;
+}
+
 /** What campaigns of all kinds say. */
 export abstract class Dated {
   readonly id: string;
@@ -91,6 +101,8 @@ export abstract class Dated {
   readonly relayOperator: PublicKey | undefined;
   /** Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with periods: the ids of their keys. */
   readonly tokenKey: Uint8Array | undefined;
+  /** Undefined: that is unknown. */
+  readonly asker: Asker | undefined;
 
   constructor(
     readonly bytes: Uint8Array,
@@ -100,6 +112,7 @@ export abstract class Dated {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
     if (message.window) throw new UnsupportedError("its reports leave at random times in a window, when a page may be closed: an app can answer it");
+    this.asker = message.asker && askerOf(message.asker);
     this.relayOperator = message.relayOperator.length ? PublicKey.of(message.relayOperator) : undefined;
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
@@ -148,6 +161,14 @@ export abstract class Dated {
       throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
     }
   }
+}
+
+function askerOf({ organisation, purpose, contact, notice }: Asker): Asker {
+  plain("asker.organisation", organisation, 200);
+  plain("asker.purpose", purpose, 500);
+  plain("asker.contact", contact, 200);
+  if (notice && !/^(?=.{0,500}$)https:\/\/[a-zA-Z\d.-]+(:\d{1,5})?(\/[!-~]*)?$/.test(notice)) throw new ParameterError("asker.notice", notice, "https://...");
+  return { organisation, purpose, contact, notice };
 }
 
 /** A modulus or, of so many periods, as many ids of keys; anything else is refused. */

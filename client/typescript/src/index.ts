@@ -1,5 +1,5 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
-export { type Attribute, Campaign, type Question, type State } from "./campaign.js";
+export { type Asker, type Attribute, Campaign, type Question, type State } from "./campaign.js";
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
 export { between } from "./saying.js";
 export { region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";

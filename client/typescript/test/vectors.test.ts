@@ -65,7 +65,7 @@ const REASONS: readonly (readonly [string, RegExp])[] = [
   ["grid", /^(step|grid\.step_exponent) /],
   ["scale", /^privacy\.per a distance in \[/],
   ["kind", /kind |profile one of|^allocation |of no kind/],
-  ["text", /^(campaign_id|title|attribute\.(name|unit)|queries\[\d+\]\.label)/],
+  ["text", /^(campaign_id|title|asker|attribute\.(name|unit)|queries\[\d+\]\.label)/],
   ["labels", /^labels of the queries /],
   ["polygon", /^region|^parts/],
   ["table", /^number of (at|values|slopes) |of the whole|within 1,024|numbers up to|numbers that differ|^range of the values|^slope |^at\[/],
@@ -116,6 +116,8 @@ async function compareCampaigns(): Promise<void> {
     const [campaign, opened] = await read();
     const { unit } = campaign.attribute;
     assert.equal(campaign.id, told.campaign_id);
+    const asker = { organisation: "City", purpose: "Buses", contact: "x@y.z", notice: "https://y.z/n?a#b" };
+    assert.deepEqual(campaign.asker, told.campaign_id === "asker" ? asker : undefined, told.name);
     assert.equal(hex(await digest(opened.campaign)), told.digest);
     assert.equal(opened.signer?.toString() ?? null, told.signer);
     assert.deepEqual({ ...campaign.reportPrivacy, unit }, told.price, told.name);

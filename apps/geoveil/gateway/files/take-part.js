@@ -96,6 +96,12 @@ function describe({ campaign, signer }, questions) {
     const asked = [`Asks for: ${name}`, `in ${unit}`, between(campaign.attribute)].filter(Boolean);
     say("asks", coordinates ? `Asks for a place: ${name}.` : `${asked.join(", ")}.`);
   }
+  const asker = campaign.asker ?? { organisation: "unknown: the survey does not say" };
+  for (const id of ["organisation", "purpose", "contact", "notice"]) {
+    say(id, asker[id] ?? "");
+    at(id).closest("div").hidden = !asker[id];
+  }
+  at("notice").href = asker.notice ?? "";
   say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
   if (signer) at("details").append(item(`The whole key: ${signer}`));
   say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);

@@ -185,6 +185,7 @@ class Campaign(google.protobuf.message.Message):
     RELAY_OPERATOR_FIELD_NUMBER: builtins.int
     TOKEN_KEY_FIELD_NUMBER: builtins.int
     WINDOW_FIELD_NUMBER: builtins.int
+    ASKER_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -265,6 +266,10 @@ class Campaign(google.protobuf.message.Message):
         time of its own, uniform in what is left of it.
         """
 
+    @property
+    def asker(self) -> global___Asker:
+        """Absent: who asks is unknown. Devices show it before they ask."""
+
     def __init__(
         self,
         *,
@@ -286,11 +291,44 @@ class Campaign(google.protobuf.message.Message):
         relay_operator: builtins.bytes = ...,
         token_key: builtins.bytes = ...,
         window: google.protobuf.duration_pb2.Duration | None = ...,
+        asker: global___Asker | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["asker", b"asker", "attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "asker", b"asker", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Asker(google.protobuf.message.Message):
+    """Who asks, for people who are to answer. It is signed with the campaign, and nobody checks
+    that it is true.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ORGANISATION_FIELD_NUMBER: builtins.int
+    PURPOSE_FIELD_NUMBER: builtins.int
+    CONTACT_FIELD_NUMBER: builtins.int
+    NOTICE_FIELD_NUMBER: builtins.int
+    organisation: builtins.str
+    """Who answers for the survey; one line of 1 to 200 characters."""
+    purpose: builtins.str
+    """What the answers are for; one line of 1 to 500 characters."""
+    contact: builtins.str
+    """Where questions and complaints go; one line of 1 to 200 characters."""
+    notice: builtins.str
+    """Empty, or an https:// address of at most 500 characters with all that people are told."""
+    def __init__(
+        self,
+        *,
+        organisation: builtins.str = ...,
+        purpose: builtins.str = ...,
+        contact: builtins.str = ...,
+        notice: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["contact", b"contact", "notice", b"notice", "organisation", b"organisation", "purpose", b"purpose"]) -> None: ...
+
+global___Asker = Asker
 
 @typing.final
 class Field(google.protobuf.message.Message):

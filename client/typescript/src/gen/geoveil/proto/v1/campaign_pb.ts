@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIq0FCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQSFgoOcmVsYXlfb3BlcmF0b3IYESABKAwSEQoJdG9rZW5fa2V5GBIgASgMEikKBndpbmRvdxgTIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLXAgoFRmllbGQSLgoJYXR0cmlidXRlGAEgASgLMhsuZ2VvdmVpbC5wcm90by52MS5BdHRyaWJ1dGUSMQoFcG9pbnQYAiABKAsyIC5nZW92ZWlsLnByb3RvLnYxLlBlcnR1cmJlZFBvaW50SAASKwoGY2hvaWNlGAMgASgLMhkuZ2VvdmVpbC5wcm90by52MS5PcHRpb25zSAASLAoHb3JkaW5hbBgEIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEi0KCG11bHRpcGxlGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5PcHRpb25zSAASKwoId29yZGluZ3MYBiADKAsyGS5nZW92ZWlsLnByb3RvLnYxLldvcmRpbmcSLAoHYXBwbGllcxgHIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQ29uZGl0aW9uQgYKBGtpbmQieQoOUGVydHVyYmVkUG9pbnQSKgoHcHJpdmFjeRgBIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUHJpdmFjeRIVCg1zdGVwX2V4cG9uZW50GAIgASgREhYKCW90aGVyd2lzZRgDIAEoAUgAiAEBQgwKCl9vdGhlcndpc2UiXQoHT3B0aW9ucxIPCgdvcHRpb25zGAEgAygJEhQKB2Vwc2lsb24YAiABKAFIAIgBARIRCglvdGhlcndpc2UYAyABKAkSDAoEbW9zdBgEIAEoDUIKCghfZXBzaWxvbiI6CgdXb3JkaW5nEhAKCGxhbmd1YWdlGAEgASgJEgwKBHRleHQYAiABKAkSDwoHb3B0aW9ucxgDIAMoCSIrCglDb25kaXRpb24SDQoFZmllbGQYASABKAkSDwoHb3B0aW9ucxgCIAMoCSIjCgNDYXASDQoFYmVsb3cYASABKAESDQoFYWJvdmUYAiABKAEiWwoIUmVhZGluZ3MSKAoFZXZlcnkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMZXh0cmFwb2xhdGVkGAIgASgIEg8KB2NvaG9ydHMYAyABKA0i1AEKCUF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSRwoVYXppbXV0aGFsX2VxdWlkaXN0YW50GAMgASgLMiYuZ2VvdmVpbC5wcm90by52MS5BemltdXRoYWxFcXVpZGlzdGFudEgAEhkKD2xvZ19zY2FsZV9mbG9vchgEIAEoAUgAEhIKBWxlYXN0GAUgASgBSAGIAQESEQoEbW9zdBgGIAEoAUgCiAEBQg0KC2Nvb3JkaW5hdGVzQggKBl9sZWFzdEIHCgVfbW9zdCJVChRBemltdXRoYWxFcXVpZGlzdGFudBIVCg1sb25naXR1ZGVfZGVnGAEgASgBEhQKDGxhdGl0dWRlX2RlZxgCIAEoARIQCghyYWRpdXNfbRgDIAEoASJUCgdQcml2YWN5Eg8KB2Vwc2lsb24YASABKAESCwoDcGVyGAIgASgBEg0KBWRlbHRhGAMgASgBEhIKBXJlYWNoGAQgASgBSACIAQFCCAoGX3JlYWNoIv0ECgVRdWVyeRINCgVsYWJlbBgBIAEoCRIwCgl0aHJlc2hvbGQYAiABKAsyGy5nZW92ZWlsLnByb3RvLnYxLlRocmVzaG9sZEgAEjsKD2dhdXNzaWFuX2tlcm5lbBgDIAEoCzIgLmdlb3ZlaWwucHJvdG8udjEuR2F1c3NpYW5LZXJuZWxIABIoCgVyYW5nZRgEIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuUmFuZ2VIABI+ChF0d29fd2F5X3RocmVzaG9sZBgFIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuVHdvV2F5VGhyZXNob2xkSAASJgoEZGlzYxgGIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuRGlzY0gAEiwKB3BvbHlnb24YByABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25IABI3Cg1zbW9vdGhlZF9kaXNjGAggASgLMh4uZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZERpc2NIABI9ChBzbW9vdGhlZF9wb2x5Z29uGAkgASgLMiEuZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZFBvbHlnb25IABIqCgZyYWRpYWwYCiABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlJhZGlhbEgAEioKBmxpbmVhchgLIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuTGluZWFySAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IABIsCghzb2Z0bmVzcxgQIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU29mdG5lc3NCBgoEa2luZCI2CghTb2Z0bmVzcxIbChNleHBlY3RlZF9kaWZmZXJlbmNlGAEgASgBEg0KBWJvdW5kGAIgASgBIkwKCUV4dGVuc2lvbhIOCgZmYW1pbHkYASABKAkSLwoKcGFyYW1ldGVycxgCIAMoCzIbLmdlb3ZlaWwucHJvdG8udjEuUGFyYW1ldGVyIoUBCglQYXJhbWV0ZXISDAoEbmFtZRgBIAEoCRIQCgZudW1iZXIYAiABKAFIABIRCgdpbnRlZ2VyGAMgASgSSAASDgoEdGV4dBgEIAEoCUgAEiwKB251bWJlcnMYBSABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk51bWJlcnNIAEIHCgV2YWx1ZSIZCgdOdW1iZXJzEg4KBnZhbHVlcxgBIAMoASJSCglUaHJlc2hvbGQSCgoCYXQYASABKAESDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJdCgVSYW5nZRILCgNsb3cYASABKAESDAoEaGlnaBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImsKD1R3b1dheVRocmVzaG9sZBINCgVmaXJzdBgBIAEoARIOCgZzZWNvbmQYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJhCgREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJyCgdQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIjsKC1BvbHlnb25QYXJ0EiwKBXJpbmdzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUmluZyIiCgtQb2x5Z29uUmluZxITCgtjb29yZGluYXRlcxgBIAMoASJBCgxTbW9vdGhlZERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARIRCgliYW5kd2lkdGgYAyABKAEiUgoPU21vb3RoZWRQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBIRCgliYW5kd2lkdGgYAiABKAEiMwoOR2F1c3NpYW5LZXJuZWwSDgoGY2VudGVyGAEgAygBEhEKCWJhbmR3aWR0aBgCIAEoASJCCgZSYWRpYWwSDgoGY2VudGVyGAEgAygBEigKB3Byb2ZpbGUYAiABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIlUKBkxpbmVhchIRCglkaXJlY3Rpb24YASADKAESDgoGb2Zmc2V0GAIgASgBEigKB3Byb2ZpbGUYAyABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIjMKBVRhYmxlEgoKAmF0GAEgAygBEg4KBnZhbHVlcxgCIAMoARIOCgZzbG9wZXMYAyADKAEirAIKCU1lY2hhbmlzbRI9ChBkZWJpYXNlZF9sYXBsYWNlGAEgASgLMiEuZ2VvdmVpbC5wcm90by52MS5EZWJpYXNlZExhcGxhY2VIABI/ChFsaXBzY2hpdHpfbGFwbGFjZRgCIAEoCzIiLmdlb3ZlaWwucHJvdG8udjEuTGlwc2NoaXR6TGFwbGFjZUgAEioKBnNtb290aBgDIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoSAASOQoOcGxhbmFyX2xhcGxhY2UYBCABKAsyHy5nZW92ZWlsLnByb3RvLnYxLlBsYW5hckxhcGxhY2VIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAQgYKBGtpbmQiEQoPRGViaWFzZWRMYXBsYWNlIhIKEExpcHNjaGl0ekxhcGxhY2Ui4gIKBlNtb290aBIaCg1iZXRhX2ZyYWN0aW9uGAEgASgBSAGIAQESLwoJc3R1ZGVudF90GAIgASgLMhouZ2VvdmVpbC5wcm90by52MS5TdHVkZW50VEgAEkEKEmdlbmVyYWxpemVkX2NhdWNoeRgDIAEoCzIjLmdlb3ZlaWwucHJvdG8udjEuR2VuZXJhbGl6ZWRDYXVjaHlIABIxCgdsYXBsYWNlGAQgASgLMh4uZ2VvdmVpbC5wcm90by52MS5MYXBsYWNlTm9pc2VIABISCgVyZWFjaBgFIAEoAUgCiAEBEigKBmdyb3d0aBgGIAEoDjIYLmdlb3ZlaWwucHJvdG8udjEuR3Jvd3RoEjIKC2NhbGlicmF0aW9uGAcgASgOMh0uZ2VvdmVpbC5wcm90by52MS5DYWxpYnJhdGlvbkIHCgVub2lzZUIQCg5fYmV0YV9mcmFjdGlvbkIICgZfcmVhY2giFgoIU3R1ZGVudFQSCgoCbnUYASABKAEiIgoRR2VuZXJhbGl6ZWRDYXVjaHkSDQoFZ2FtbWEYASABKAEiDgoMTGFwbGFjZU5vaXNlIiIKDVBsYW5hckxhcGxhY2USEQoJZGltZW5zaW9uGAEgASgNIh0KBEdyaWQSFQoNc3RlcF9leHBvbmVudBgBIAEoESJcChBDYW1wYWlnbkVudmVsb3BlEhAKCGNhbXBhaWduGAEgASgMEjYKCXNpZ25hdHVyZRgCIAEoCzIjLmdlb3ZlaWwucHJvdG8udjEuQ2FtcGFpZ25TaWduYXR1cmUiOgoRQ2FtcGFpZ25TaWduYXR1cmUSEgoKcHVibGljX2tleRgBIAEoDBIRCglzaWduYXR1cmUYAiABKAwqTgoHUHJvZmlsZRIXChNQUk9GSUxFX1VOU1BFQ0lGSUVEEAASEgoOUFJPRklMRV9MSU5FQVIQARIWChJQUk9GSUxFX1NNT09USFNURVAQAipLCgZHcm93dGgSFgoSR1JPV1RIX1VOU1BFQ0lGSUVEEAASFgoSR1JPV1RIX0VYUE9ORU5USUFMEAESEQoNR1JPV1RIX0xJTkVBUhACKlgKC0NhbGlicmF0aW9uEhsKF0NBTElCUkFUSU9OX1VOU1BFQ0lGSUVEEAASFQoRQ0FMSUJSQVRJT05fRVhBQ1QQARIVChFDQUxJQlJBVElPTl9QQVBFUhACKoYBCgpBbGxvY2F0aW9uEhoKFkFMTE9DQVRJT05fVU5TUEVDSUZJRUQQABIYChRBTExPQ0FUSU9OX1BBUlRJVElPThABEhQKEEFMTE9DQVRJT05fU1BMSVQQAhIVChFBTExPQ0FUSU9OX1JFUEVBVBADEhUKEUFMTE9DQVRJT05fVkVDVE9SEAQqfwoNQ2FtcGFpZ25TdGF0ZRIeChpDQU1QQUlHTl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NBTVBBSUdOX1NUQVRFX09QRU4QARIaChZDQU1QQUlHTl9TVEFURV9QRU5ESU5HEAISGQoVQ0FNUEFJR05fU1RBVEVfQ0xPU0VEEANiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxItUFCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQSFgoOcmVsYXlfb3BlcmF0b3IYESABKAwSEQoJdG9rZW5fa2V5GBIgASgMEikKBndpbmRvdxgTIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgVhc2tlchgUIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuQXNrZXIiTwoFQXNrZXISFAoMb3JnYW5pc2F0aW9uGAEgASgJEg8KB3B1cnBvc2UYAiABKAkSDwoHY29udGFjdBgDIAEoCRIOCgZub3RpY2UYBCABKAki1wIKBUZpZWxkEi4KCWF0dHJpYnV0ZRgBIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQXR0cmlidXRlEjEKBXBvaW50GAIgASgLMiAuZ2VvdmVpbC5wcm90by52MS5QZXJ0dXJiZWRQb2ludEgAEisKBmNob2ljZRgDIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEiwKB29yZGluYWwYBCABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABItCghtdWx0aXBsZRgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEisKCHdvcmRpbmdzGAYgAygLMhkuZ2VvdmVpbC5wcm90by52MS5Xb3JkaW5nEiwKB2FwcGxpZXMYByABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkNvbmRpdGlvbkIGCgRraW5kInkKDlBlcnR1cmJlZFBvaW50EioKB3ByaXZhY3kYASABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlByaXZhY3kSFQoNc3RlcF9leHBvbmVudBgCIAEoERIWCglvdGhlcndpc2UYAyABKAFIAIgBAUIMCgpfb3RoZXJ3aXNlIl0KB09wdGlvbnMSDwoHb3B0aW9ucxgBIAMoCRIUCgdlcHNpbG9uGAIgASgBSACIAQESEQoJb3RoZXJ3aXNlGAMgASgJEgwKBG1vc3QYBCABKA1CCgoIX2Vwc2lsb24iOgoHV29yZGluZxIQCghsYW5ndWFnZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB29wdGlvbnMYAyADKAkiKwoJQ29uZGl0aW9uEg0KBWZpZWxkGAEgASgJEg8KB29wdGlvbnMYAiADKAkiIwoDQ2FwEg0KBWJlbG93GAEgASgBEg0KBWFib3ZlGAIgASgBIlsKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCBIPCgdjb2hvcnRzGAMgASgNItQBCglBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEkcKFWF6aW11dGhhbF9lcXVpZGlzdGFudBgDIAEoCzImLmdlb3ZlaWwucHJvdG8udjEuQXppbXV0aGFsRXF1aWRpc3RhbnRIABIZCg9sb2dfc2NhbGVfZmxvb3IYBCABKAFIABISCgVsZWFzdBgFIAEoAUgBiAEBEhEKBG1vc3QYBiABKAFIAogBAUINCgtjb29yZGluYXRlc0IICgZfbGVhc3RCBwoFX21vc3QiVQoUQXppbXV0aGFsRXF1aWRpc3RhbnQSFQoNbG9uZ2l0dWRlX2RlZxgBIAEoARIUCgxsYXRpdHVkZV9kZWcYAiABKAESEAoIcmFkaXVzX20YAyABKAEiVAoHUHJpdmFjeRIPCgdlcHNpbG9uGAEgASgBEgsKA3BlchgCIAEoARINCgVkZWx0YRgDIAEoARISCgVyZWFjaBgEIAEoAUgAiAEBQggKBl9yZWFjaCL9BAoFUXVlcnkSDQoFbGFiZWwYASABKAkSMAoJdGhyZXNob2xkGAIgASgLMhsuZ2VvdmVpbC5wcm90by52MS5UaHJlc2hvbGRIABI7Cg9nYXVzc2lhbl9rZXJuZWwYAyABKAsyIC5nZW92ZWlsLnByb3RvLnYxLkdhdXNzaWFuS2VybmVsSAASKAoFcmFuZ2UYBCABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlJhbmdlSAASPgoRdHdvX3dheV90aHJlc2hvbGQYBSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlR3b1dheVRocmVzaG9sZEgAEiYKBGRpc2MYBiABKAsyFi5nZW92ZWlsLnByb3RvLnYxLkRpc2NIABIsCgdwb2x5Z29uGAcgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uSAASNwoNc21vb3RoZWRfZGlzYxgIIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWREaXNjSAASPQoQc21vb3RoZWRfcG9seWdvbhgJIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWRQb2x5Z29uSAASKgoGcmFkaWFsGAogASgLMhguZ2VvdmVpbC5wcm90by52MS5SYWRpYWxIABIqCgZsaW5lYXIYCyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLkxpbmVhckgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSAASLAoIc29mdG5lc3MYECABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlNvZnRuZXNzQgYKBGtpbmQiNgoIU29mdG5lc3MSGwoTZXhwZWN0ZWRfZGlmZmVyZW5jZRgBIAEoARINCgVib3VuZBgCIAEoASJMCglFeHRlbnNpb24SDgoGZmFtaWx5GAEgASgJEi8KCnBhcmFtZXRlcnMYAiADKAsyGy5nZW92ZWlsLnByb3RvLnYxLlBhcmFtZXRlciKFAQoJUGFyYW1ldGVyEgwKBG5hbWUYASABKAkSEAoGbnVtYmVyGAIgASgBSAASEQoHaW50ZWdlchgDIAEoEkgAEg4KBHRleHQYBCABKAlIABIsCgdudW1iZXJzGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5OdW1iZXJzSABCBwoFdmFsdWUiGQoHTnVtYmVycxIOCgZ2YWx1ZXMYASADKAEiUgoJVGhyZXNob2xkEgoKAmF0GAEgASgBEg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiXQoFUmFuZ2USCwoDbG93GAEgASgBEgwKBGhpZ2gYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJrCg9Ud29XYXlUaHJlc2hvbGQSDQoFZmlyc3QYASABKAESDgoGc2Vjb25kGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiYQoERGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUicgoHUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSI7CgtQb2x5Z29uUGFydBIsCgVyaW5ncxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblJpbmciIgoLUG9seWdvblJpbmcSEwoLY29vcmRpbmF0ZXMYASADKAEiQQoMU21vb3RoZWREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESEQoJYmFuZHdpZHRoGAMgASgBIlIKD1Ntb290aGVkUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSEQoJYmFuZHdpZHRoGAIgASgBIjMKDkdhdXNzaWFuS2VybmVsEg4KBmNlbnRlchgBIAMoARIRCgliYW5kd2lkdGgYAiABKAEiQgoGUmFkaWFsEg4KBmNlbnRlchgBIAMoARIoCgdwcm9maWxlGAIgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSJVCgZMaW5lYXISEQoJZGlyZWN0aW9uGAEgAygBEg4KBm9mZnNldBgCIAEoARIoCgdwcm9maWxlGAMgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSIzCgVUYWJsZRIKCgJhdBgBIAMoARIOCgZ2YWx1ZXMYAiADKAESDgoGc2xvcGVzGAMgAygBIqwCCglNZWNoYW5pc20SPQoQZGViaWFzZWRfbGFwbGFjZRgBIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuRGViaWFzZWRMYXBsYWNlSAASPwoRbGlwc2NoaXR6X2xhcGxhY2UYAiABKAsyIi5nZW92ZWlsLnByb3RvLnYxLkxpcHNjaGl0ekxhcGxhY2VIABIqCgZzbW9vdGgYAyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlNtb290aEgAEjkKDnBsYW5hcl9sYXBsYWNlGAQgASgLMh8uZ2VvdmVpbC5wcm90by52MS5QbGFuYXJMYXBsYWNlSAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IAEIGCgRraW5kIhEKD0RlYmlhc2VkTGFwbGFjZSISChBMaXBzY2hpdHpMYXBsYWNlIuICCgZTbW9vdGgSGgoNYmV0YV9mcmFjdGlvbhgBIAEoAUgBiAEBEi8KCXN0dWRlbnRfdBgCIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU3R1ZGVudFRIABJBChJnZW5lcmFsaXplZF9jYXVjaHkYAyABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkdlbmVyYWxpemVkQ2F1Y2h5SAASMQoHbGFwbGFjZRgEIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuTGFwbGFjZU5vaXNlSAASEgoFcmVhY2gYBSABKAFIAogBARIoCgZncm93dGgYBiABKA4yGC5nZW92ZWlsLnByb3RvLnYxLkdyb3d0aBIyCgtjYWxpYnJhdGlvbhgHIAEoDjIdLmdlb3ZlaWwucHJvdG8udjEuQ2FsaWJyYXRpb25CBwoFbm9pc2VCEAoOX2JldGFfZnJhY3Rpb25CCAoGX3JlYWNoIhYKCFN0dWRlbnRUEgoKAm51GAEgASgBIiIKEUdlbmVyYWxpemVkQ2F1Y2h5Eg0KBWdhbW1hGAEgASgBIg4KDExhcGxhY2VOb2lzZSIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKk4KB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAIqSwoGR3Jvd3RoEhYKEkdST1dUSF9VTlNQRUNJRklFRBAAEhYKEkdST1dUSF9FWFBPTkVOVElBTBABEhEKDUdST1dUSF9MSU5FQVIQAipYCgtDYWxpYnJhdGlvbhIbChdDQUxJQlJBVElPTl9VTlNQRUNJRklFRBAAEhUKEUNBTElCUkFUSU9OX0VYQUNUEAESFQoRQ0FMSUJSQVRJT05fUEFQRVIQAiqGAQoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAxIVChFBTExPQ0FUSU9OX1ZFQ1RPUhAEKn8KDUNhbXBhaWduU3RhdGUSHgoaQ0FNUEFJR05fU1RBVEVfVU5TUEVDSUZJRUQQABIXChNDQU1QQUlHTl9TVEFURV9PUEVOEAESGgoWQ0FNUEFJR05fU1RBVEVfUEVORElORxACEhkKFUNBTVBBSUdOX1NUQVRFX0NMT1NFRBADYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
@@ -162,6 +162,13 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
    * @generated from field: google.protobuf.Duration window = 19;
    */
   window?: Duration;
+
+  /**
+   * Absent: who asks is unknown. Devices show it before they ask.
+   *
+   * @generated from field: geoveil.proto.v1.Asker asker = 20;
+   */
+  asker?: Asker;
 };
 
 /**
@@ -170,6 +177,49 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
  */
 export const CampaignSchema: GenMessage<Campaign> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 0);
+
+/**
+ * Who asks, for people who are to answer. It is signed with the campaign, and nobody checks
+ * that it is true.
+ *
+ * @generated from message geoveil.proto.v1.Asker
+ */
+export type Asker = Message<"geoveil.proto.v1.Asker"> & {
+  /**
+   * Who answers for the survey; one line of 1 to 200 characters.
+   *
+   * @generated from field: string organisation = 1;
+   */
+  organisation: string;
+
+  /**
+   * What the answers are for; one line of 1 to 500 characters.
+   *
+   * @generated from field: string purpose = 2;
+   */
+  purpose: string;
+
+  /**
+   * Where questions and complaints go; one line of 1 to 200 characters.
+   *
+   * @generated from field: string contact = 3;
+   */
+  contact: string;
+
+  /**
+   * Empty, or an https:// address of at most 500 characters with all that people are told.
+   *
+   * @generated from field: string notice = 4;
+   */
+  notice: string;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Asker.
+ * Use `create(AskerSchema)` to create a new message.
+ */
+export const AskerSchema: GenMessage<Asker> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 1);
 
 /**
  * One answer of a form, perturbed by itself.
@@ -239,7 +289,7 @@ export type Field = Message<"geoveil.proto.v1.Field"> & {
  * Use `create(FieldSchema)` to create a new message.
  */
 export const FieldSchema: GenMessage<Field> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 1);
+  messageDesc(file_geoveil_proto_v1_campaign, 2);
 
 /**
  * A number, or a place if the attribute has azimuthal_equidistant coordinates.
@@ -273,7 +323,7 @@ export type PerturbedPoint = Message<"geoveil.proto.v1.PerturbedPoint"> & {
  * Use `create(PerturbedPointSchema)` to create a new message.
  */
 export const PerturbedPointSchema: GenMessage<PerturbedPoint> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 2);
+  messageDesc(file_geoveil_proto_v1_campaign, 3);
 
 /**
  * @generated from message geoveil.proto.v1.Options
@@ -313,7 +363,7 @@ export type Options = Message<"geoveil.proto.v1.Options"> & {
  * Use `create(OptionsSchema)` to create a new message.
  */
 export const OptionsSchema: GenMessage<Options> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 3);
+  messageDesc(file_geoveil_proto_v1_campaign, 4);
 
 /**
  * What people read of a field in one language.
@@ -348,7 +398,7 @@ export type Wording = Message<"geoveil.proto.v1.Wording"> & {
  * Use `create(WordingSchema)` to create a new message.
  */
 export const WordingSchema: GenMessage<Wording> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 4);
+  messageDesc(file_geoveil_proto_v1_campaign, 5);
 
 /**
  * A field is asked of those who gave one of some answers to an earlier one. Who did
@@ -377,7 +427,7 @@ export type Condition = Message<"geoveil.proto.v1.Condition"> & {
  * Use `create(ConditionSchema)` to create a new message.
  */
 export const ConditionSchema: GenMessage<Condition> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 5);
+  messageDesc(file_geoveil_proto_v1_campaign, 6);
 
 /**
  * Signed distances are clipped to [-below, above], in noise scales of one answer: the
@@ -407,7 +457,7 @@ export type Cap = Message<"geoveil.proto.v1.Cap"> & {
  * Use `create(CapSchema)` to create a new message.
  */
 export const CapSchema: GenMessage<Cap> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 6);
+  messageDesc(file_geoveil_proto_v1_campaign, 7);
 
 /**
  * A value is read, and perturbed, once in a stretch of time that each device lays
@@ -448,7 +498,7 @@ export type Readings = Message<"geoveil.proto.v1.Readings"> & {
  * Use `create(ReadingsSchema)` to create a new message.
  */
 export const ReadingsSchema: GenMessage<Readings> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 7);
+  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * A metric space that a person has one point in.
@@ -515,7 +565,7 @@ export type Attribute = Message<"geoveil.proto.v1.Attribute"> & {
  * Use `create(AttributeSchema)` to create a new message.
  */
 export const AttributeSchema: GenMessage<Attribute> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 8);
+  messageDesc(file_geoveil_proto_v1_campaign, 9);
 
 /**
  * Places on the Earth (WGS 84) as metres east and north of a centre: the length
@@ -546,7 +596,7 @@ export type AzimuthalEquidistant = Message<"geoveil.proto.v1.AzimuthalEquidistan
  * Use `create(AzimuthalEquidistantSchema)` to create a new message.
  */
 export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 9);
+  messageDesc(file_geoveil_proto_v1_campaign, 10);
 
 /**
  * Values at distance d, and no further apart than `reach`, are at most
@@ -590,7 +640,7 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
  * Use `create(PrivacySchema)` to create a new message.
  */
 export const PrivacySchema: GenMessage<Privacy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 10);
+  messageDesc(file_geoveil_proto_v1_campaign, 11);
 
 /**
  * @generated from message geoveil.proto.v1.Query
@@ -691,7 +741,7 @@ export type Query = Message<"geoveil.proto.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 11);
+  messageDesc(file_geoveil_proto_v1_campaign, 12);
 
 /**
  * The mean of a soft query minus the share that was really asked for.
@@ -719,7 +769,7 @@ export type Softness = Message<"geoveil.proto.v1.Softness"> & {
  * Use `create(SoftnessSchema)` to create a new message.
  */
 export const SoftnessSchema: GenMessage<Softness> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 12);
+  messageDesc(file_geoveil_proto_v1_campaign, 13);
 
 /**
  * A family of queries or mechanisms that another package adds. What the
@@ -748,7 +798,7 @@ export type Extension = Message<"geoveil.proto.v1.Extension"> & {
  * Use `create(ExtensionSchema)` to create a new message.
  */
 export const ExtensionSchema: GenMessage<Extension> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 13);
+  messageDesc(file_geoveil_proto_v1_campaign, 14);
 
 /**
  * @generated from message geoveil.proto.v1.Parameter
@@ -798,7 +848,7 @@ export type Parameter = Message<"geoveil.proto.v1.Parameter"> & {
  * Use `create(ParameterSchema)` to create a new message.
  */
 export const ParameterSchema: GenMessage<Parameter> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 14);
+  messageDesc(file_geoveil_proto_v1_campaign, 15);
 
 /**
  * @generated from message geoveil.proto.v1.Numbers
@@ -817,7 +867,7 @@ export type Numbers = Message<"geoveil.proto.v1.Numbers"> & {
  * Use `create(NumbersSchema)` to create a new message.
  */
 export const NumbersSchema: GenMessage<Numbers> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 15);
+  messageDesc(file_geoveil_proto_v1_campaign, 16);
 
 /**
  * The share of participants above a threshold, softened over a band.
@@ -846,7 +896,7 @@ export type Threshold = Message<"geoveil.proto.v1.Threshold"> & {
  * Use `create(ThresholdSchema)` to create a new message.
  */
 export const ThresholdSchema: GenMessage<Threshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 16);
+  messageDesc(file_geoveil_proto_v1_campaign, 17);
 
 /**
  * The share of participants between two values, softened over bands at both.
@@ -880,7 +930,7 @@ export type Range = Message<"geoveil.proto.v1.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 17);
+  messageDesc(file_geoveil_proto_v1_campaign, 18);
 
 /**
  * The share of participants with two values, both above their thresholds. The
@@ -915,7 +965,7 @@ export type TwoWayThreshold = Message<"geoveil.proto.v1.TwoWayThreshold"> & {
  * Use `create(TwoWayThresholdSchema)` to create a new message.
  */
 export const TwoWayThresholdSchema: GenMessage<TwoWayThreshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 18);
+  messageDesc(file_geoveil_proto_v1_campaign, 19);
 
 /**
  * The share of participants within radius of a centre, softened over a band.
@@ -949,7 +999,7 @@ export type Disc = Message<"geoveil.proto.v1.Disc"> & {
  * Use `create(DiscSchema)` to create a new message.
  */
 export const DiscSchema: GenMessage<Disc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 19);
+  messageDesc(file_geoveil_proto_v1_campaign, 20);
 
 /**
  * The share of participants inside a polygon of the plane, softened over a band.
@@ -980,7 +1030,7 @@ export type Polygon = Message<"geoveil.proto.v1.Polygon"> & {
  * Use `create(PolygonSchema)` to create a new message.
  */
 export const PolygonSchema: GenMessage<Polygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 20);
+  messageDesc(file_geoveil_proto_v1_campaign, 21);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonPart
@@ -999,7 +1049,7 @@ export type PolygonPart = Message<"geoveil.proto.v1.PolygonPart"> & {
  * Use `create(PolygonPartSchema)` to create a new message.
  */
 export const PolygonPartSchema: GenMessage<PolygonPart> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 21);
+  messageDesc(file_geoveil_proto_v1_campaign, 22);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonRing
@@ -1018,7 +1068,7 @@ export type PolygonRing = Message<"geoveil.proto.v1.PolygonRing"> & {
  * Use `create(PolygonRingSchema)` to create a new message.
  */
 export const PolygonRingSchema: GenMessage<PolygonRing> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 22);
+  messageDesc(file_geoveil_proto_v1_campaign, 23);
 
 /**
  * The share of participants in a disc of the plane, each moved by a Gaussian of
@@ -1048,7 +1098,7 @@ export type SmoothedDisc = Message<"geoveil.proto.v1.SmoothedDisc"> & {
  * Use `create(SmoothedDiscSchema)` to create a new message.
  */
 export const SmoothedDiscSchema: GenMessage<SmoothedDisc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 23);
+  messageDesc(file_geoveil_proto_v1_campaign, 24);
 
 /**
  * Likewise, in a polygon of the plane.
@@ -1074,7 +1124,7 @@ export type SmoothedPolygon = Message<"geoveil.proto.v1.SmoothedPolygon"> & {
  * Use `create(SmoothedPolygonSchema)` to create a new message.
  */
 export const SmoothedPolygonSchema: GenMessage<SmoothedPolygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 24);
+  messageDesc(file_geoveil_proto_v1_campaign, 25);
 
 /**
  * exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates.
@@ -1098,7 +1148,7 @@ export type GaussianKernel = Message<"geoveil.proto.v1.GaussianKernel"> & {
  * Use `create(GaussianKernelSchema)` to create a new message.
  */
 export const GaussianKernelSchema: GenMessage<GaussianKernel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 25);
+  messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
  * A function of the distance to a centre: profile(|x - center|).
@@ -1124,7 +1174,7 @@ export type Radial = Message<"geoveil.proto.v1.Radial"> & {
  * Use `create(RadialSchema)` to create a new message.
  */
 export const RadialSchema: GenMessage<Radial> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 26);
+  messageDesc(file_geoveil_proto_v1_campaign, 27);
 
 /**
  * A function of a signed length: profile(<direction, x>/|direction| - offset).
@@ -1153,7 +1203,7 @@ export type Linear = Message<"geoveil.proto.v1.Linear"> & {
  * Use `create(LinearSchema)` to create a new message.
  */
 export const LinearSchema: GenMessage<Linear> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 27);
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
 
 /**
  * A function of one number as cubics in pieces, constant before the first and
@@ -1190,7 +1240,7 @@ export type Table = Message<"geoveil.proto.v1.Table"> & {
  * Use `create(TableSchema)` to create a new message.
  */
 export const TableSchema: GenMessage<Table> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
 
 /**
  * @generated from message geoveil.proto.v1.Mechanism
@@ -1240,7 +1290,7 @@ export type Mechanism = Message<"geoveil.proto.v1.Mechanism"> & {
  * Use `create(MechanismSchema)` to create a new message.
  */
 export const MechanismSchema: GenMessage<Mechanism> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * Laplace noise before the query, its bias removed exactly. The report is bounded.
@@ -1255,7 +1305,7 @@ export type DebiasedLaplace = Message<"geoveil.proto.v1.DebiasedLaplace"> & {
  * Use `create(DebiasedLaplaceSchema)` to create a new message.
  */
 export const DebiasedLaplaceSchema: GenMessage<DebiasedLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * Laplace noise scaled to the steepest slope of the query.
@@ -1270,7 +1320,7 @@ export type LipschitzLaplace = Message<"geoveil.proto.v1.LipschitzLaplace"> & {
  * Use `create(LipschitzLaplaceSchema)` to create a new message.
  */
 export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
@@ -1341,7 +1391,7 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  * Use `create(SmoothSchema)` to create a new message.
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 32);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * Student's t with nu degrees of freedom, in (2, 100].
@@ -1360,7 +1410,7 @@ export type StudentT = Message<"geoveil.proto.v1.StudentT"> & {
  * Use `create(StudentTSchema)` to create a new message.
  */
 export const StudentTSchema: GenMessage<StudentT> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 33);
+  messageDesc(file_geoveil_proto_v1_campaign, 34);
 
 /**
  * Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101].
@@ -1379,7 +1429,7 @@ export type GeneralizedCauchy = Message<"geoveil.proto.v1.GeneralizedCauchy"> & 
  * Use `create(GeneralizedCauchySchema)` to create a new message.
  */
 export const GeneralizedCauchySchema: GenMessage<GeneralizedCauchy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 34);
+  messageDesc(file_geoveil_proto_v1_campaign, 35);
 
 /**
  * Density proportional to exp(-|z|): the guarantee then has a delta.
@@ -1394,7 +1444,7 @@ export type LaplaceNoise = Message<"geoveil.proto.v1.LaplaceNoise"> & {
  * Use `create(LaplaceNoiseSchema)` to create a new message.
  */
 export const LaplaceNoiseSchema: GenMessage<LaplaceNoise> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 35);
+  messageDesc(file_geoveil_proto_v1_campaign, 36);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -1416,7 +1466,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 36);
+  messageDesc(file_geoveil_proto_v1_campaign, 37);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1435,7 +1485,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 37);
+  messageDesc(file_geoveil_proto_v1_campaign, 38);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1464,7 +1514,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 38);
+  messageDesc(file_geoveil_proto_v1_campaign, 39);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1492,7 +1542,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 39);
+  messageDesc(file_geoveil_proto_v1_campaign, 40);
 
 /**
  * The shape of a soft step of a given width.
