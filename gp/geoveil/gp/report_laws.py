@@ -2,10 +2,11 @@
 
 Laplace noise is where Brownian motion is after an exponential time. So a noisy distance that starts
 in a cell [l, r] leaves it, and goes on as if it had started at l or at r; or it ends inside, with a
-probability of at most κ = 1 − 1/cosh((r − l)/2b). The law of a report on any distance in a cell is
-thus a mixture of those on l and on r and, with a weight of at most κ, of what g is in the cell.
-Cells are those of the profile, so that nothing is between them that nobody has seen, and are cut
-until what is not known within them hardly counts.
+probability of at most κ = 1 − 1/cosh x, x = (r − l)/2b. The shares of l, of r and of what g is in
+the cell follow an arch, which the tangents at its ends and its top enclose: where κ is inside, the
+share of one end is σ = 1/(2 cosh x·(1 + cosh x)), and that of the other the rest. Cells are those
+of the profile, so that nothing is between them that nobody has seen, and those that stick out of
+the hull of the others are cut.
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ from typing import TypeAlias, TypeVar
 from geoveil.gp._convolution import one_sided
 from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.queries.profiles import Profile
-from geoveil.gp.queries.profiles.enclosed import squares
 from geoveil.gp.report_moments import ReportMoments
 
-_LOOSE = 1 / 400
-"""Width of what is not known within a cell, relative to what moments are anywhere."""
 _MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
 """Cells and rounds at most, and how many cells are few."""
 _TIGHT = 1.00005
@@ -33,10 +31,11 @@ _STRIP, _BLOCK = 16, 2**15
 """Boxes that are taken together at first, and numbers that are computed at a time."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
-_OUT, _APART, _LEVEL = 1 / 100, 0.1, 1e-9
+_OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 2.5, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
-"""How far cells may stick out, relative to how far people are apart in a way, or to `_APART` of how
-far in a moment, of which that is at least `_LEVEL`; and the ways, in multiples of the latter."""
+"""How far cells may stick out, relative to how far people are apart in a way; how many times less
+those of a profile may. A way counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
+moments; and the ways, in multiples of axes of all people."""
 _SLACK = 0.002
 """What half a box is made larger by, relative to its distance from moments that are 0 or 1."""
 
@@ -59,61 +58,43 @@ def law_of_profile(
         limits: two distances that s never leaves.
     """
     nodes = profile.cells(undone)
+    before, after = (float(level) for level in profile.debiased(_beyond(nodes), undone))
     least, most = max(limits[0], 0.0) if getattr(profile, "ray", False) else limits[0], limits[1]
-    nodes = distinct(np.append(nodes, np.clip([least, most], nodes[0], nodes[-1])))
-    first, last = (float(level) for level in profile.debiased(_beyond(nodes), undone))
 
     def look(nodes: Array) -> tuple[tuple[Array, ...], Array]:
-        powers, noise = _smoothed(profile, nodes, scale, undone, (first, last))
+        powers, noise = _smoothed(profile, nodes, scale, undone, (before, after))
         g, h = profile.ranges(nodes, undone)
-        weight = 1 - 1 / np.cosh(np.minimum(np.diff(nodes) / (2 * scale), 40.0))
-        within = np.stack([g, squares(g), g**3, h], axis=2)  # (2, cells, 4)
-        ends = np.concatenate([powers, noise[:, None]], axis=1)
-        away = np.maximum(within[1] - ends[:-1], ends[1:] - within[0])
-        loose = weight[:, None] * (within[1] - within[0] + (1 - weight[:, None]) * np.abs(away))
-        people = (nodes >= least) & (nodes <= most)
-        spans = np.maximum(np.ptp(ends[people], axis=0), 1e-300)
-        loose[~(people[:-1] & people[1:])] = 0.0
-        loose = (loose / (_LOOSE * spans)).max(axis=1)
-        # What is inside of the hull of the others can wait.
-        ways = np.array(_WAYS) / spans
-        middle, half = within.mean(axis=0), np.ptp(within, axis=0) / 2
-        heights = ends @ ways.T
-        attained = heights[people].max(axis=0)
-        inner = weight[:, None] * (middle @ ways.T + half @ np.abs(ways).T - attained)
-        out = (1 - weight[:, None]) * (np.maximum(heights[:-1], heights[1:]) - attained) + inner
-        apart = np.maximum(attained + attained[::-1], _APART)
-        waits = (out <= _OUT * apart).all(axis=1)
-        return (powers, noise, g, h, weight), np.where(waits, np.minimum(loose, 4.0), loose)
+        spread = np.cosh(np.minimum(np.diff(nodes) / (2 * scale), 40.0))[:, None]
+        kept, other = 1 - 1 / spread, 1 / (2 * spread * (1 + spread))
+        own = 1 - kept - other
+        people = np.column_stack([powers, noise])
+        ways = _ways(people)
+        heights = people @ ways.T
+        low, high = np.sort([heights[:-1], heights[1:]], axis=0)
+        inner = np.max([corner @ ways[:, :3].T for corner in _corners(*g)], axis=0)
+        inner = inner + np.max([end[:, None] * ways[:, 3] for end in h], axis=0)
+        high = own * high + other * low + kept * inner
+        out = _CLOSER * _above(high, heights.max(axis=0))
+        return (people, g, h, own, other, kept), out
 
-    nodes, (powers, noise, g, h, weight) = cut_while_loose(nodes, look)
-    people = (nodes >= least) & (nodes <= most)
-    inside = people[:-1] & people[1:]
-    left, right = powers[:-1][inside], powers[1:][inside]
-    before, after = noise[:-1][inside], noise[1:][inside]
-    kept, low, high = weight[inside][:, None], h[0][inside], h[1][inside]
-    corners = _corners(*g[:, inside])
+    nodes = distinct(np.clip(nodes, least, most))
+    nodes, (people, g, h, own, other, kept) = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
     # Beyond the outermost nodes g is level: noise leads back to them, or does not.
-    ends = np.flatnonzero(people)[[0, -1]]
-    back = np.exp(-np.maximum([nodes[ends[0]] - least, most - nodes[ends[1]]], 0.0) / scale)
-    levels = np.array([[level, level**2, level**3] for level in (first, last)])
-    laws = [powers[people], back[:, None] * powers[ends] + (1 - back[:, None]) * levels]
-    noises = [np.stack([noise[people]] * 2), np.stack([back * noise[ends]] * 2)]
+    back = np.exp(-np.maximum([nodes[0] - least, most - nodes[-1]], 0.0) / scale)[:, None]
+    levels = np.array([[level, level**2, level**3, 0.0] for level in (before, after)])
+    laws = np.concatenate([people, back * people[[0, -1]] + (1 - back) * levels])
+    ends = people[:-1], people[1:]
+    first, second, third, fourth = _corners(*g)
     mixed = [
-        (
-            (1 - kept) * end + kept * corner,
-            np.stack([v + kept[:, 0] * low, v + kept[:, 0] * high]),
-        )
-        for corner in (corners[0], corners[3], corners[1], corners[2])
-        for end, v in ((left, (1 - kept[:, 0]) * before), (right, (1 - kept[:, 0]) * after))
+        own * near + other * far + kept * np.column_stack([corner, h[0]])
+        for corner in (first, fourth, second, third)
+        for near, far in (ends, ends[::-1])
     ]
-    count = sum(map(len, laws)) + 4 * len(left)
-    return ReportMoments(
-        np.concatenate(laws + [points for points, _ in mixed]),
-        count,
-        # What φ is without its bias undone has no variance that is a mean of others.
-        np.concatenate(noises + [ends for _, ends in mixed], axis=1) if undone else None,
-    )
+    count, points = len(laws) + 4 * len(g[0]), np.concatenate([laws, *mixed])
+    noise = np.stack([points[:, 3]] * 2)
+    noise[1, len(laws) :] += np.tile(kept[:, 0] * (h[1] - h[0]), len(mixed))
+    # What φ is without its bias undone has no variance that is a mean of others.
+    return ReportMoments(points[:, :3], count, noise if undone else None)
 
 
 @dataclass(frozen=True)
@@ -175,18 +156,30 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
 def beyond_others(value: Array, noise: Array) -> Array:
     """Return how far each cell sticks out beyond what is attained anywhere, shape (n,).
 
-    1 is `_OUT` of how far people are apart, in the way of `_WAYS` in which it is farthest out.
+    1 is `_OUT` of how far people are apart, in the way in which it is farthest out.
     """
     corners = _lifted(value, noise)
-    low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
-    spans = np.maximum(high - low, _LEVEL * np.maximum(np.abs(low), np.abs(high)))
-    # 0 for an answer, and a noise, that nobody has.
-    ways = np.array(_WAYS) / np.maximum(spans, 1e-300)
+    ways = _ways(np.concatenate(corners))
     high = low = corners[0] @ ways.T
     for corner in corners[1:]:
         heights = corner @ ways.T
         high, low = np.maximum(high, heights), np.minimum(low, heights)
-    attained = low.max(axis=0)
+    return _above(high, low.max(axis=0))
+
+
+def _ways(points: Array) -> Array:
+    """Return ways, (81, 4), along the axes of points, in multiples of how long those are."""
+    # 0 for an answer, and a noise, that nobody has.
+    least = np.maximum(_LEVEL * np.abs(points).max(axis=0), 1e-300)
+    unit = np.maximum(np.ptp(points, axis=0), least)
+    around = (points - points.mean(axis=0)) / unit
+    axes = np.linalg.eigh(around.T @ around)[1]
+    lengths = np.maximum(np.ptp(around @ axes, axis=0), _APART)
+    return np.asarray(np.array(_WAYS) @ (axes / lengths).T / unit)
+
+
+def _above(high: Array, attained: Array) -> Array:
+    """Return the most of how far each cell's heights, (n, 81), are above those attained."""
     apart = np.maximum(attained + attained[::-1], _APART)  # the ways are there and back
     return np.asarray(((high - attained) / (apart * _OUT)).max(axis=1))
 
@@ -275,7 +268,7 @@ def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
 
 
 def cut_while_loose(
-    edges: Array, look: Callable[[Array], tuple[_Seen, Array]]
+    edges: Array, look: Callable[[Array], tuple[_Seen, Array]], most: int = _MOST_CELLS
 ) -> tuple[Array, _Seen]:
     """Return edges of cells, cut until none is loose or there are enough, and what is seen of them.
 
@@ -283,23 +276,24 @@ def cut_while_loose(
         edges: increasing, shape (n + 1,).
         look: from edges to what is seen of the cells, and to how many times looser than need be
             each is, shape (n,), which falls as the square of its length.
+        most: cells at most.
     """
     for _ in range(_ROUNDS):
         seen, loose = look(edges)
-        cut = _cut(edges, loose)
+        cut = _cut(edges, loose, most)
         if len(cut) == len(edges):
             return edges, seen
         edges = cut
     return edges, look(edges)[0]
 
 
-def _cut(edges: Array, loose: Array) -> Array:
+def _cut(edges: Array, loose: Array, most: int) -> Array:
     """Return edges with cells cut into more, the loosest first, until there are enough of them.
 
     While they are few half of what may be added is left: which are the loosest is known better
     once others are shorter.
     """
-    more = (_MOST_CELLS - len(loose)) // (1 + (len(loose) < _FEW))
+    more = (most - len(loose)) // (1 + (len(loose) < _FEW))
     parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
     order = np.argsort(-loose)
     fits = np.cumsum(parts[order] - 1) <= more
