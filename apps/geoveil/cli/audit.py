@@ -149,9 +149,9 @@ def _released(verdicts: Sequence[Verdict]) -> str:
         return "No row releases integers of a law that is known."
     each = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
     return (
-        f"Releases: {each} in each of {len(counts)} rows, {sum(counts):,} in all, from two"
-        " generators, have the law of integers that is stated; that any row is refused which has"
-        f" it has a probability of at most {FAILURE_PROBABILITY:g}."
+        f"Releases: {each} in each of {len(counts)} rows, {sum(counts):,} in all, half with a"
+        " seed and half with the system's bits, have the law of integers that is stated; that any"
+        f" row is refused which has it has a probability of at most {FAILURE_PROBABILITY:g}."
     )
 
 

@@ -1,21 +1,26 @@
 """Whether `release` draws from the law of integers that a mechanism states.
 
-Half of the releases are from one generator and half from another, one by one and by a copy of a
-user's mechanism, and a few from the system's bits. Half of the points lie a little beside those of
-the row; the others along its path, at 0, and up to 10⁶ `per` beyond. Eight tests, each exact or a
-bound:
+Half of the releases are from a seeded generator and half from the system's bits, one by one and by
+a copy of a user's mechanism, each for the same points in the same random order, two at a time. Half
+of the points lie a little beside those of the row, and half of their reports 64 floats beyond at
+most; the others along its path, some at odd numbers and dyadic ones, at 0, and up to 10⁶ `per`
+beyond. Nine tests, each exact or a bound, have equal parts of the probability that a sound
+mechanism is refused:
 
 * a report's place in its law is uniform in (0, 1): counts in 32 equal parts, in any of 2, 4, …
-  2¹⁴ and in both tails are binomial, as is where the next lies from it, and the other generator's;
-  their mean distance has a law of gamma; their distribution keeps to Massart's inequality;
-* no place follows from one or two others, at any lag (`geoveil.audit.dependence`);
+  2¹⁴ and in both tails are binomial, as is where the other generator's lies from it;
+  their mean distance has a law of gamma; their distribution keeps to Massart's inequality; bits
+  13 to 36 are uniform by fours;
+* no place follows from one or two others, at any lag, nor from multiples of those just before
+  (`geoveil.audit.dependence`);
 * digits to the base 16 of improbable integers are uniform but for 10⁻⁴, as are remainders, and
   their differences have no divisor;
 * equal reports, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
 * how often reports of all points lie on their answers' side of the middle;
-* a report that, with all that are no more probable, has a probability below 10⁻¹³.
+* a report that, with all that are no more probable, has a probability below 10⁻¹³;
+* `simulate` of a user's mechanism has that law, as its density and variance must.
 
 A user's mechanism without a closed law is compared with its own simulations.
 """
@@ -36,7 +41,16 @@ from geoveil.audit.case import Case
 from geoveil.audit.categories import CATEGORIES, Chain
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.laws import Placed, placed
-from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource, chosen_source
+from geoveil.gp import (
+    FLOAT,
+    AdditiveMechanism,
+    Mechanism,
+    NotPrivateWarning,
+    QueryMechanism,
+    SeededSource,
+    SystemSource,
+    chosen_source,
+)
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,7 +69,7 @@ _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
 _DEVICES = 4
-"""Releases of a mechanism that was just made, from the system's random bits, at each point."""
+"""Releases of a mechanism that was just made, which is given no source, at each point."""
 _NOISY = 1e3
 """Steps of noise, by its standard deviation, from which on equal reports are counted."""
 _ASIDE = 0.02
@@ -64,7 +78,13 @@ _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _ALONG, _MANY = (12, 64), 50_000
 """Points along the path, and how many releases are enough for the greater number of them."""
-_TESTS = 8
+_TESTS = 9
+_FLOATS = 64
+"""Floats by which every other pair of reports is moved on, at most."""
+_DEEPER = 2.0 ** np.arange(12, 36, 4)
+"""A place in a law times these has its next four bits right of the point."""
+_WIDER, _TOLERATED = 2.0**-12, 0.01
+"""Share of a standard deviation to both sides in which a density is counted, and its error."""
 _SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
 _SURE = 64
 """Integers that share a divisor by chance with a probability of 2⁻⁶²."""
@@ -125,22 +145,25 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # what devices call
         many[1] = partial(Mechanism.release_many, both_states[1])
-    reports, where, halves = [], [], []
-    for group, points in enumerate(groups):
-        each = max(releases // (4 * len(points)), 2)
-        x, drawn = np.repeat(points, each, axis=0), []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            for half, release_many in enumerate(many):
-                released = release_many(x, SeededSource(4 * seed + 2 * group + half))
-                drawn.append(released.reshape(len(points), each, *released.shape[1:]))
-            if is_own(mechanism) and isinstance(mechanism, Mechanism):  # as a device: new, one each
-                few = range(min(_DEVICES, each))
-                new = [[_as_a_device(mechanism, p) for _ in few] for p in points.tolist()]
-                drawn[1][:, : len(few)] = new
-        reports += list(np.concatenate(drawn, axis=1))  # of a point, (2·each, ...)
-        halves += [each] * len(points)
     points = np.concatenate(groups)
+    halves = [2 * max(releases // (8 * len(g)), 1) for g in groups for _ in g]
+    turns = np.repeat(rng.permutation(np.repeat(np.arange(len(points)), halves)[::2]), 2)
+    order = np.argsort(turns, kind="stable")
+    x = points[turns]
+    moved = np.flatnonzero((turns < len(groups[0])) & (np.arange(len(x)) // 2 % 2 == 1))
+    x[moved] += np.spacing(np.abs(x[moved])) * rng.integers(0, _FLOATS, x[moved].shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)
+        sources = SeededSource(seed), SystemSource()
+        both = [draw(x, source)[order] for draw, source in zip(many, sources, strict=True)]
+        ends_of = np.cumsum(halves)[:-1]
+        drawn_by = [np.split(drawn, ends_of) for drawn in both]
+        if is_own(mechanism) and isinstance(mechanism, Mechanism):  # as a device: new, one each
+            for point, drawn in zip(points.tolist(), drawn_by[1], strict=True):
+                for i in range(min(_DEVICES, len(drawn))):
+                    drawn[i] = _as_a_device(mechanism, point)
+    reports = [np.concatenate(pair) for pair in zip(*drawn_by, strict=True)]
+    where, simulated = [], []
     bare, chances, sides = 0, [np.zeros(0)], []
     answers = np.reshape(stated.mean(points), (len(points), *reports[0].shape[1:])) / stated.step
     middle = np.rint((answers.min(axis=0) + answers.max(axis=0)) / 2).astype(np.int64)
@@ -151,6 +174,10 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             fault = _unlike_simulated(mechanism, points, reports, halves, failure, rng)
             return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
+        if is_own(mechanism) and isinstance(mechanism, QueryMechanism):
+            if fault := _misstated(mechanism, point, drawn):
+                return Draws(sum(map(len, reports)), False, fault)
+            simulated.append(_simulated(mechanism, point, len(drawn), rng))
         sides.append((np.ravel(answer > middle), place.below[-1]))
         chance = place.once[len(drawn) : -1].sum()
         if chance <= _LIGHT:
@@ -160,9 +187,42 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     chance = np.concatenate(chances)
     if len(chance) and at_least(bare, chance) < share:
         fault = f"{bare} of {len(chance)} reports are the answer without noise"
+    elif simulated and _apart(np.concatenate(simulated)) < share:
+        fault = "simulate draws from another law than that of the integers that are released"
     else:
-        fault = _refused(reports, where, halves, sides, share, np.random.default_rng([seed, 1]))
+        last = np.random.default_rng([seed, 1])
+        fault = _refused(reports, where, halves, sides, order, share, last)
     return Draws(sum(map(len, reports)), not fault, fault)
+
+
+def _misstated(mechanism: Any, x: Array, reports: Integers) -> str:
+    """Return what a user's mechanism states at a point that is not of the law of its integers."""
+    if isinstance(mechanism, AdditiveMechanism):
+        s = np.asarray(mechanism.query.signed_distance(x))
+        variance = np.square(mechanism._scale(s, FLOAT)) * mechanism.noise.variance
+        if not np.allclose(variance, mechanism.variance(x[None])):
+            return "variance is not that of the law of the integers that are released"
+    wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
+    if wide < _NOISY:
+        return ""
+    low, high = (placed(mechanism, x, reports + side) for side in (-wide, wide))
+    if low is None or high is None:
+        return ""
+    # In the tail in which a report lies its probability is exact in relative terms.
+    mass = np.where(low.below < low.above, high.below - low.below, low.above - high.above)[:, 0]
+    logs = mechanism.log_density(reports[:, None] * mechanism.step, x[None])[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(np.log(mass / (2 * wide * mechanism.step)) - logs)
+    if np.median(off) <= _TOLERATED:
+        return ""
+    return "log_density is not that of the law of the integers that are released"
+
+
+def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -> Array:
+    """Return where as many simulated reports lie in the law of integers, uniform in (0, 1)."""
+    drawn = mechanism.simulate(np.repeat(x[None], count, axis=0), rng)
+    place = placed(mechanism, x, np.rint(drawn / mechanism.step).astype(np.int64))
+    return _uniform(place, rng)  # type: ignore[arg-type]
 
 
 def _as_a_device(mechanism: Any, point: Any) -> Any:
@@ -182,12 +242,19 @@ def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
 
 
 def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
-    """Return points all along the path of a row, the more the more releases there are in all."""
+    """Return points all along the path of a row, the more the more releases there are in all.
+
+    Of three, the second is moved to an odd number and the third to a multiple of a power of 2.
+    """
     path, count = case.path, _ALONG[releases >= _MANY]
     step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
     before = np.minimum(step.astype(np.intp), len(path) - 2)
     share = (step - before).reshape(-1, *(1,) * (path.ndim - 1))
-    return np.asarray(path[before] + share * (path[before + 1] - path[before]))
+    points = np.asarray(path[before] + share * (path[before + 1] - path[before]))
+    points[1::3] = 2 * np.floor(points[1::3] / 2) + 1
+    dyadic = 2.0 ** math.floor(math.log2(case.per / 8))
+    points[2::3] = dyadic * np.rint(points[2::3] / dyadic)
+    return points
 
 
 def points_afar(case: Case, releases: int) -> Array:
@@ -207,6 +274,7 @@ def _refused(
     where: list[Placed],
     halves: list[int],
     sides: list[tuple[NDArray[np.bool_], Array]],
+    order: NDArray[np.intp],
     share: float,
     rng: np.random.Generator,
 ) -> str:
@@ -223,7 +291,7 @@ def _refused(
         return f"two generators draw {alike.mean():.1%} of the reports alike"
     places = [_uniform(place, rng) for place in where]
     fault = _places(places, halves, share) or _on_its_side(places, sides, share)
-    fault = fault or _follows(places, halves, share, rng)
+    fault = fault or _follows(places, halves, order, share, rng)
     return fault or _digits(reports, where, share)
 
 
@@ -357,12 +425,17 @@ def _uniform(place: Placed, rng: np.random.Generator) -> Array:
 
 
 def _follows(
-    places: list[Array], halves: list[int], failure: float, rng: np.random.Generator
+    places: list[Array],
+    halves: list[int],
+    order: NDArray[np.intp],
+    failure: float,
+    rng: np.random.Generator,
 ) -> str:
     """Return how places follow from others: one generator says which may, the other if they do."""
     both = list(zip(places, halves, strict=True))
-    follows = likeliest(np.concatenate([u[:n] for u, n in both]))
-    made, numbers = follows.sides(np.concatenate([u[n:] for u, n in both]))
+    back = np.argsort(order)  # as they were drawn
+    follows = likeliest(np.concatenate([u[:n] for u, n in both])[back])
+    made, numbers = follows.sides(np.concatenate([u[n:] for u, n in both])[back])
     chance, _, share = chance_of_order(made, numbers, rng)
     if chance >= failure:
         return ""
@@ -394,19 +467,11 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
     from scipy.stats import binom, gamma
 
     streams = {"": np.concatenate(places)}
-    # Differences and sums of independent numbers, modulo 1, are uniform and independent, too.
-    for word, sign in (("less", -1), ("and", 1)):
-        streams[f", one {word} the one before"] = np.concatenate(
-            [(u[1:] + sign * u[:-1]) % 1 for u in places]
-        )
+    # The difference of independent numbers, modulo 1, is uniform, too.
     both = zip(places, halves, strict=True)
     apart = np.concatenate([(u[:n] - u[n:]) % 1 for u, n in both])
     streams[", one less the same of another generator"] = apart
     parts = apart.shape[-1]
-    if parts > 1:
-        u = streams[""]
-        two = [(u[:, :1] + sign * u[:, 1:]) % 1 for sign in (-1, 1)]
-        streams[", of two numbers of a report"] = np.concatenate(two, axis=1)
     count = len(streams)
     for i, u in enumerate(places):
         streams[f", at one of the points ({i + 1} of {len(places)})"] = u
@@ -414,8 +479,10 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
     for u in streams[""].T:
         cell = np.minimum((u * levels[-1]).astype(np.intp), levels[-1] - 1)
         finest = np.bincount(cell, minlength=levels[-1])
-        k = np.concatenate([finest.reshape(level, -1).sum(axis=1) for level in levels])
-        p = np.repeat(1 / levels, levels)
+        parted = [finest.reshape(level, -1).sum(axis=1) for level in levels]
+        digits = (u[:, None] * _DEEPER % 1 * 16).astype(np.intp)
+        k = np.concatenate([*parted, *(np.bincount(digit, minlength=16) for digit in digits.T)])
+        p = np.append(np.repeat(1 / levels, levels), np.full(16 * len(_DEEPER), 1 / 16))
         chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
         worst = int(np.argmin(chance))
         if chance[worst] < failure / (5 * parts * len(k)):
@@ -438,12 +505,19 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
             nats = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300))
             if -len(u) * math.exp(-nats.max()) < math.log(failure / (5 * alike * 2 * parts)):
                 return f"no report of {len(u)} lies beyond {math.exp(-nats.max()):.2%}{name}"
-            # Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
-            n, apart = len(u), np.sort(u) - np.arange(1, len(u) + 1) / len(u)
-            most = max(float(apart.max()) + 1 / n, float(-apart.min()))
-            if 2 * math.exp(-2 * n * most**2) < failure / (5 * alike * 2 * parts):
-                return f"reports lie {most:.1%} to one side of where they should{name}"
-            out = nats.sum()
+            if _apart(u) < failure / (5 * alike * 2 * parts):
+                return f"reports lie to one side of where they should{name}"
+            n, out = len(u), nats.sum()
             if 2 * min(gamma.cdf(out, n), gamma.sf(out, n)) < failure / tests:
                 return f"reports lie {out / n:.3f} times as far out as they should{name}"
     return ""
+
+
+def _apart(u: Array) -> float:
+    """Bound the chance of numbers (n,) as far from uniform as these.
+
+    By the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
+    """
+    u = np.sort(np.ravel(u))
+    n, apart = len(u), u - np.arange(1, len(u) + 1) / len(u)
+    return 2 * math.exp(-2 * n * max(float(apart.max()) + 1 / n, float(-apart.min())) ** 2)

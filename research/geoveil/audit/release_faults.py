@@ -21,6 +21,8 @@ _SEVEN = np.array([0.03, 0.21, 0.34, 0.5, 0.62, 0.81, 0.96])
 """The only random numbers of a broken generator."""
 _RARELY = 1e-3
 _SEED = 7
+_LOW = 63, 37
+"""Which of the lowest bits of a float are looked at, and what they are at a faulty place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,22 @@ def _faults() -> Iterator[Case]:
     def seeded(x: Array, rng: np.random.Generator) -> Array:
         return sound.simulate(x, np.random.default_rng(_SEED))
 
+    def odd_bare(x: Array, rng: np.random.Generator) -> Array:
+        return np.where(x % 2 == 1, value(x), sound.simulate(x, rng))
+
+    def low_bits_bare(x: Array, rng: np.random.Generator) -> Array:
+        which, bare = _LOW
+        return np.where((x.view(np.int64) & which) == bare, value(x), sound.simulate(x, rng))
+
+    def multiplied(x: Array, rng: np.random.Generator) -> Array:
+        u = rng.random(x.shape)
+        u[1::2] = 37 * u[: x.size // 2 * 2 : 2] % 1
+        return np.asarray(value(x) + scale * sound.noise.ppf(u))
+
+    def of_24_bits(x: Array, rng: np.random.Generator) -> Array:
+        u = (rng.integers(0, 2**24, x.shape) + 0.5) / 2**24
+        return np.asarray(value(x) + scale * sound.noise.ppf(u))
+
     def whole_dollars(x: Array, rng: np.random.Generator) -> Array:
         return x + np.rint(rng.laplace(scale=1 / INCOME.rate, size=x.shape))
 
@@ -134,6 +152,10 @@ def _faults() -> Iterator[Case]:
         ("seven random numbers", seven),
         ("1 in 1,000 is the value", sometimes_bare),
         ("a fixed seed", seeded),
+        ("no noise at odd numbers", odd_bare),
+        ("no noise where 6 bits are 37", low_bits_bare),
+        ("each second number is 37 u", multiplied),
+        ("random numbers of 24 bits", of_24_bits),
     ):
         yield RAMP.case(Released(sound, draw), outputs, variant, name="LipschitzMechanism")
     line = replace(RAMP, name="the value")

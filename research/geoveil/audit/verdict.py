@@ -117,12 +117,13 @@ def audit(
     100,000 is not seen.
 
     The failure probability is that of the whole table, and as much again for the rows that release.
-    A row draws the same samples whatever other rows are audited with it.
+    A row draws the same samples whatever other rows are audited with it; half of its releases take
+    the system's bits, as devices do.
 
     Args:
         cases: the rows.
         samples: reports per point of a pair, in [1000, 10⁷].
-        seed: ≥ 0; the same seed gives the same table.
+        seed: ≥ 0; the same seed gives the same table, but for releases with the system's bits.
         failure_probability: probability that any black-box bound is above the truth, and that
             any row whose releases have the law stated is refused; in (0, 1).
 

@@ -1,0 +1,159 @@
+"""Faults at few values or bits, with the system's bits only, or in what is stated beside releases.
+
+Half of the releases are from the system's bits; α = 1e-6 in each call, of 25,000 where arrays are
+drawn (`test_draws` has their control) and of 4,000 exact ones.
+"""
+
+import numpy as np
+import pytest
+
+from geoveil.audit.catalogue import INCOME, RAMP
+from geoveil.audit.dependence import chance_of_order, likeliest
+from geoveil.audit.draws import draws_of
+from geoveil.gp import LipschitzMechanism, SystemSource
+from tests.audit.test_draws import Broken, integers, noise_of
+
+SOUND = LipschitzMechanism(RAMP.query, INCOME)
+ALPHA = 1e-6
+
+
+def bare_where(chosen):
+    def draw(m, x, rng):
+        quiet = np.rint(m.query.value(x) / m.step).astype(np.int64)
+        return np.where(chosen(x), quiet, integers(m, x, rng))
+
+    return draw
+
+
+def multiplied(factor):
+    """Every other number is so many times the one before, modulo 1."""
+
+    def numbers(rng, n):
+        u = rng.random(n)
+        u[1::2] = (factor * u[0 : n - n % 2 : 2]) % 1
+        return u.clip(1e-15, 1 - 1e-15)
+
+    return numbers
+
+
+def randu(rng, n):
+    state, states = int(rng.integers(2**31)) | 1, []
+    for _ in range(n):
+        state = 65539 * state % 2**31
+        states.append(state)
+    return (np.array(states) + 0.5) / 2**31
+
+
+def of_bits(count):
+    return lambda rng, n: (rng.integers(0, 2**count, n) + 0.5) / 2**count
+
+
+def of_the_one_before(m, x, rng):
+    """A report about the point before, as from a cache that is read too late."""
+    return integers(m, np.roll(x, 1), rng)
+
+
+ODD = bare_where(lambda x: x % 2 == 1)
+LOW_BITS = bare_where(lambda x: (x.view(np.int64) & 63) == 37)
+ROUND = bare_where(lambda x: x % 64 == 0)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "draw",
+    [ODD, ROUND, LOW_BITS, of_the_one_before]
+    + [noise_of(multiplied(k)) for k in (5, 37, 64)]
+    + [noise_of(of_bits(b)) for b in (24, 32)]
+    + [noise_of(randu)],
+)
+def test_faults_at_few_values_and_in_weak_numbers_are_refused(draw):
+    found = draws_of(RAMP.case(Broken(SOUND, draw), [0.0, 1.0]), 25_000, 5, ALPHA)
+    assert found is not None
+    assert not found.agree
+
+
+@pytest.mark.parametrize("numbers", [multiplied(-17), multiplied(37), multiplied(64), randu])
+def test_multiples_of_the_numbers_before_are_seen(numbers):
+    """Two series of 12,500: one chooses the multiple, the other decides."""
+    first, second = (numbers(np.random.default_rng(s), 12_500)[:, None] for s in (1, 2))
+    made, after = likeliest(first).sides(second)
+    assert chance_of_order(made, after, np.random.default_rng(3))[0] < 1e-30
+
+
+class Own(LipschitzMechanism):
+    """One's own, and sound; its subclasses are not."""
+
+
+class WithTheSystemQuieter(Own):
+    """With the system's bits it has 0.7 of its noise."""
+
+    def release(self, x, source=None):
+        released = super().release(x, source)
+        quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        system = isinstance(source, SystemSource)
+        return quiet + int((released - quiet) * 0.7) if system else released
+
+
+class WithTheSystemBare(Own):
+    """With the system's bits one report in 200 is the answer."""
+
+    def release(self, x, source=None):
+        if isinstance(source, SystemSource) and source.bits(16) < 2**16 // 200:
+            return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        return super().release(x, source)
+
+
+class HalfTheNoise(Own):
+    """Half of the noise, which is what `variance` says."""
+
+    def _scale(self, s, ops):
+        return super()._scale(s, ops) * ops.constant(0.5)
+
+
+class Lying(HalfTheNoise):
+    """Half of the noise; simulations, densities and variances are those of all of it."""
+
+    def simulate(self, x, rng):
+        return SOUND.simulate(x, rng)
+
+    def log_density(self, y, x):
+        return SOUND.log_density(y, x)
+
+    def variance(self, x):
+        return SOUND.variance(x)
+
+
+class LyingOfDensity(HalfTheNoise):
+    def log_density(self, y, x):
+        return SOUND.log_density(y, x)
+
+
+class LyingOfSimulations(HalfTheNoise):
+    def simulate(self, x, rng):
+        return SOUND.simulate(x, rng)
+
+
+class LyingOfVariance(HalfTheNoise):
+    def variance(self, x):
+        return SOUND.variance(x)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (Own, ""),
+        (HalfTheNoise, ""),  # what it states is true; the exact auditor refuses it
+        (WithTheSystemQuieter, "reports"),
+        (WithTheSystemBare, "are the answer without noise"),
+        (Lying, "variance is not"),
+        (LyingOfDensity, "log_density is not"),
+        (LyingOfSimulations, "simulate draws from another law"),
+        (LyingOfVariance, "variance is not"),
+    ],
+)
+def test_what_is_stated_beside_releases_is_held_to_their_law(kind, what):
+    found = draws_of(RAMP.case(kind(RAMP.query, INCOME), [0.0, 1.0]), 4_000, 6, ALPHA)
+    assert found is not None
+    assert found.agree == (not what), found
+    assert what in found.difference
