@@ -9,8 +9,8 @@ import pytest
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import encode, seal
-from geoveil.console.asker import CampaignProgress
 from geoveil.console.charts import filling
+from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
 from geoveil.console.survey_head import central_words
 from geoveil.gp import Cap

@@ -11,7 +11,6 @@ import grpc
 
 from geoveil.analyst import ServerError
 from geoveil.console import survey, surveys
-from geoveil.console.asker import ChannelAsker
 from geoveil.console.asking import AskingPages
 from geoveil.console.http import (
     PREFIX,
@@ -31,6 +30,7 @@ from geoveil.console.http import (
 from geoveil.console.kept import Kept
 from geoveil.console.live import Live
 from geoveil.console.operators import Operators
+from geoveil.console.page_analyst import ChannelAnalyst
 from geoveil.console.planning.pages import Planning
 from geoveil.console.rendering import page
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
@@ -184,8 +184,8 @@ class Console:
         if not token or not (token.isascii() and token.isprintable()):
             return ""
         try:
-            asker = ChannelAsker(self._channel, token)
-            return (await self._workers.run(Lane.QUICK, asker.caller)).name
+            analyst = ChannelAnalyst(self._channel, token)
+            return (await self._workers.run(Lane.QUICK, analyst.caller)).name
         except ServerError as error:
             if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
                 raise
@@ -194,7 +194,7 @@ class Console:
     async def _open(self) -> bool:
         """Return whether the server trusts everybody on its machine."""
         try:
-            await self._workers.run(Lane.QUICK, ChannelAsker(self._channel, None).caller)
+            await self._workers.run(Lane.QUICK, ChannelAnalyst(self._channel, None).caller)
         except ServerError as error:
             if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
                 raise
@@ -243,8 +243,8 @@ class Console:
     ) -> Response:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route, named = self._found(method, path)
-        asker = ChannelAsker(self._channel, session.token)
-        session.rights = (await self._workers.run(Lane.QUICK, asker.caller)).scopes
+        analyst = ChannelAnalyst(self._channel, session.token)
+        session.rights = (await self._workers.run(Lane.QUICK, analyst.caller)).scopes
         fields: dict[str, list[str]] = {}
         if method == "POST":
             fields = await self._form(session, headers, body)
@@ -263,7 +263,7 @@ class Console:
             files=self._chosen(session, fields),
             named={name: unquote(value) for name, value in named.items()},
             session=session,
-            analyst=asker,
+            analyst=analyst,
             render=render,
             note=note,
             now=self._clock(),
@@ -320,8 +320,8 @@ class Console:
         def permitted() -> bool:
             return self._sessions.find(cookie, use=False) is not None
 
-        asker = ChannelAsker(self._channel, session.token)
-        await self._live.send_events(campaign_id, session.token, asker, permitted, send)
+        analyst = ChannelAnalyst(self._channel, session.token)
+        await self._live.send_events(campaign_id, session.token, analyst, permitted, send)
 
     # What is around them
 

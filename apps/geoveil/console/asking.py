@@ -16,7 +16,6 @@ from typing import Any
 
 from geoveil.analyst import ServerError
 from geoveil.console import points
-from geoveil.console.asker import Asker
 from geoveil.console.child import Ask, main
 from geoveil.console.http import (
     GatewayRequest,
@@ -27,6 +26,7 @@ from geoveil.console.http import (
     Route,
     refusal_of,
 )
+from geoveil.console.page_analyst import PageAnalyst
 from geoveil.console.process import ChildProcess, Message
 from geoveil.console.rendering import page
 from geoveil.console.sessions import Session
@@ -144,8 +144,8 @@ def _bytes(text: str) -> bytes:
 # In the process
 
 
-class _ParentsAsker(Asker):
-    """`Asker` whose calls the parent makes."""
+class _ParentsAnalyst(PageAnalyst):
+    """`PageAnalyst` whose calls the parent makes."""
 
     def __init__(self, ask: Ask) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ def answer(message: Message, ask: Ask) -> Message:
         files={name: _bytes(text) for name, text in message["files"].items()},
         named=message["named"],
         session=session,
-        analyst=_ParentsAsker(ask),
+        analyst=_ParentsAnalyst(ask),
         now=datetime.fromisoformat(message["now"]),
         address=message["address"],
         render=render,

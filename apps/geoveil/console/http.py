@@ -13,7 +13,7 @@ from geoveil.analyst import ServerError
 from geoveil.gp import GeoVeilError, ParameterError, enum_repr
 
 if TYPE_CHECKING:
-    from geoveil.console.asker import Asker
+    from geoveil.console.page_analyst import PageAnalyst
     from geoveil.console.sessions import Session
 
 PREFIX = "/console"
@@ -90,7 +90,7 @@ class PageRequest:
     named: Mapping[str, str]
     """What stands in the places of the route."""
     session: "Session"
-    analyst: "Asker"
+    analyst: "PageAnalyst"
     """Asks the server in the name of who is signed in. It blocks: for the lanes only."""
     now: datetime
     """When it is asked."""

@@ -13,8 +13,8 @@ from datetime import datetime
 from functools import partial
 
 from geoveil.analyst import CampaignEstimates, ServerError
-from geoveil.console.asker import Asker, CampaignProgress
 from geoveil.console.http import Lane, RefusedError, Send
+from geoveil.console.page_analyst import CampaignProgress, PageAnalyst
 from geoveil.console.rendering import templates
 from geoveil.console.survey import answers_shown
 from geoveil.console.survey_head import standing
@@ -146,7 +146,7 @@ class Live:
         self,
         campaign_id: str,
         token: str | None,
-        asker: Asker,
+        analyst: PageAnalyst,
         permitted: Callable[[], bool],
         send: Send,
     ) -> None:
@@ -156,7 +156,7 @@ class Live:
 
         Args:
             token: of the listener.
-            asker: asks with it.
+            analyst: asks with it.
             permitted: whether the listener is still signed in, asked before each event.
             send: takes the events.
 
@@ -169,9 +169,9 @@ class Live:
         async with self._opening:
             feed = self._feeds.get((campaign_id, token))
             if feed is None:  # one that there is looks by itself
-                await self._look(campaign_id, asker)
+                await self._look(campaign_id, analyst)
                 feed = self._feeds[campaign_id, token] = _Feed()
-                following = self._follow(campaign_id, asker, feed)
+                following = self._follow(campaign_id, analyst, feed)
                 feed.task = asyncio.create_task(following, name="console feed")
         page = feed.join()
         try:
@@ -190,18 +190,18 @@ class Live:
                 if self._feeds.get((campaign_id, token)) is feed:
                     del self._feeds[campaign_id, token]
 
-    async def _follow(self, campaign_id: str, asker: Asker, feed: _Feed) -> None:
+    async def _follow(self, campaign_id: str, analyst: PageAnalyst, feed: _Feed) -> None:
         """Look at a survey once a second, and send changes, until it is closed."""
         seen: tuple[int, str] | None = None
         try:
             while True:
-                progress = await self._look(campaign_id, asker)
+                progress = await self._look(campaign_id, analyst)
                 campaign = progress.published
                 assert campaign is not None  # of the server
                 if (campaign.reports, campaign.state) != seen:
                     seen = campaign.reports, campaign.state
                     feed.tell(
-                        await self._workers.run(Lane.QUICK, partial(self._told, progress, asker))
+                        await self._workers.run(Lane.QUICK, partial(self._told, progress, analyst))
                     )
                 if campaign.state == "closed":
                     feed.last = _event("ended", {})
@@ -218,16 +218,16 @@ class Live:
         await asyncio.sleep(_SPREAD_S)  # the last is told to all
         feed.end()
 
-    async def _look(self, campaign_id: str, asker: Asker) -> CampaignProgress:
+    async def _look(self, campaign_id: str, analyst: PageAnalyst) -> CampaignProgress:
         self.looks += 1
-        return await self._workers.run(Lane.QUICK, lambda: asker.status_of(campaign_id))
+        return await self._workers.run(Lane.QUICK, lambda: analyst.status_of(campaign_id))
 
-    def _told(self, progress: CampaignProgress, asker: Asker) -> bytes:
+    def _told(self, progress: CampaignProgress, analyst: PageAnalyst) -> bytes:
         estimates: CampaignEstimates | None = None
         stands = standing(progress, self._clock())
         assert progress.published is not None  # of the server
         try:
-            estimates = asker.estimate(progress.published.campaign.campaign_id)
+            estimates = analyst.estimate(progress.published.campaign.campaign_id)
         except ServerError as error:
             if error.code != "FAILED_PRECONDITION":  # there are too few yet
                 raise

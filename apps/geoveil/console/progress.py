@@ -11,8 +11,8 @@ from typing import Any
 
 from geoveil.analyst import PublishedCampaign, Result
 from geoveil.campaign import Campaign
-from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest
+from geoveil.console.page_analyst import CampaignProgress
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)

@@ -15,7 +15,6 @@ import grpc
 
 from geoveil.analyst import CampaignEstimates, PublishedCampaign, ServerError
 from geoveil.campaign import AttributeCampaign
-from geoveil.console.asker import ChannelAsker
 from geoveil.console.http import (
     Lane,
     RefusedError,
@@ -26,6 +25,7 @@ from geoveil.console.http import (
     refusal_of,
     write,
 )
+from geoveil.console.page_analyst import ChannelAnalyst
 from geoveil.console.rendering import date_text, templates
 from geoveil.console.survey import answers_shown, estimates_as
 from geoveil.console.survey_head import privacy_of
@@ -114,8 +114,8 @@ class PublicResults:
         if kept is not None and time.monotonic() - then < _KEPT_S:
             return kept
         try:
-            asker = ChannelAsker(self._channel, self._token_file.read_text("utf-8").strip())
-            published = asker.status_of(campaign_id).published
+            analyst = ChannelAnalyst(self._channel, self._token_file.read_text("utf-8").strip())
+            published = analyst.status_of(campaign_id).published
         except (OSError, ServerError) as error:
             if isinstance(error, ServerError) and error.retryable:
                 raise
@@ -127,7 +127,7 @@ class PublicResults:
             raise RefusedError(404, "no results of forms are shown here")
         estimates = None
         try:
-            estimates = asker.estimate(campaign_id)
+            estimates = analyst.estimate(campaign_id)
         except ServerError as error:
             if error.code != "FAILED_PRECONDITION":
                 raise

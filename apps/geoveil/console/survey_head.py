@@ -19,8 +19,8 @@ from geoveil.campaign import (
     require_attribute,
     signer,
 )
-from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import PageRequest
+from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import date_text, privacy_words, span_text
 

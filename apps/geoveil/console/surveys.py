@@ -9,8 +9,8 @@ from typing import Any
 
 from geoveil.analyst import PublishedCampaign, ServerError, measured
 from geoveil.campaign import AttributeCampaign, SignatureInvalid, ValueCampaign, signer
-from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest, Response, Route
+from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import span_text
 from geoveil.gp import GeoVeilError

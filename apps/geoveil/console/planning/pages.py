@@ -344,18 +344,18 @@ def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
 def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
     """Return how many reports of a pilot lie in each cell: they are read whole."""
     campaign = request.analyst.campaign(campaign_id)
-    found = PilotCounts(campaign)
+    counts = PilotCounts(campaign)
     envelope = b""
     for part in request.analyst.export(campaign_id):
         if isinstance(part, ReportRows):
-            found.add(points_in(part, 0))
+            counts.add(points_in(part, 0))
         else:
             envelope = part
     return {
-        "key": f"{campaign_id}-{found.n}",
+        "key": f"{campaign_id}-{counts.n}",
         "campaign": base64.b64encode(envelope).decode(),
-        "cells": found.cells.tolist(),
-        "counts": found.counts.tolist(),
+        "cells": counts.cells.tolist(),
+        "counts": counts.counts.tolist(),
     }
 
 

@@ -48,7 +48,7 @@ class Caller(NamedTuple):
     """What it permits."""
 
 
-class Asker(Analyst):
+class PageAnalyst(Analyst):
     """`Analyst`, with the calls of the service Console."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Asker(Analyst):
             yield call.read(_METHODS[call.method][1].FromString(content))
 
 
-class ChannelAsker(Asker):
+class ChannelAnalyst(PageAnalyst):
     """Calls over a channel; blocks its thread.
 
     Args:
