@@ -166,10 +166,10 @@ def _file(path: Path) -> str:
     text = path.read_text()
     if path.suffix == ".ipynb":
         return _notebook(path, json.loads(text))
-    more = f"\n\n{len(text):,} characters, of which these are the first {MOST_CHARACTERS:,}.\n"
-    if len(text) <= MOST_CHARACTERS:
-        more = ""
-    language = LANGUAGES.get(path.suffix, "text")
+    more, language = "", LANGUAGES.get(path.suffix, "text")
+    if len(text) > MOST_CHARACTERS:  # cut within a word: no lexer reads that
+        more = f"\n\n{len(text):,} characters, of which these are the first {MOST_CHARACTERS:,}.\n"
+        language = "text"
     return f"{title}````{language}\n{text[:MOST_CHARACTERS].rstrip()}\n````\n{more}"
 
 
