@@ -54,7 +54,7 @@ def node(folder, *arguments):
     return done.stdout
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_an_app_of_three_lines_runs_as_it_is_and_bundled(app, device):
     """With esbuild, from the tarball alone: every export, and types, licence and source maps."""
     package = app / "node_modules" / "@geoveil" / "client"
