@@ -10,7 +10,7 @@ import pytest
 from geoveil.audit.catalogue import INCOME, RAMP
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
-from geoveil.gp import LipschitzMechanism, SystemSource
+from geoveil.gp import LipschitzMechanism, LocalPrivacy, RandomizedResponse, SystemSource
 from tests.audit.test_draws import Broken, integers, noise_of
 
 SOUND = LipschitzMechanism(RAMP.query, INCOME)
@@ -136,6 +136,18 @@ class LyingOfSimulations(HalfTheNoise):
 class LyingOfVariance(HalfTheNoise):
     def variance(self, x):
         return SOUND.variance(x)
+
+
+class OwnResponse(RandomizedResponse):
+    """One's own, and sound: of two reports, which have probabilities and no density."""
+
+
+def test_reports_without_a_density_are_not_held_to_one():
+    """2,000 releases, α = 1e-6; it was refused, as two far integers look like wide noise."""
+    own = OwnResponse(RAMP.query, LocalPrivacy(0.5))
+    found = draws_of(RAMP.case(own, own.atoms), 2_000, 6, ALPHA)
+    assert found is not None
+    assert found.agree, found
 
 
 @pytest.mark.deep

@@ -175,7 +175,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
         if is_own(mechanism) and isinstance(mechanism, QueryMechanism):
-            if fault := _misstated(mechanism, point, drawn):
+            if fault := _misstated(mechanism, point, drawn, where[-1].once):
                 return Draws(sum(map(len, reports)), False, fault)
             simulated.append(_simulated(mechanism, point, len(drawn), rng))
         sides.append((np.ravel(answer > middle), place.below[-1]))
@@ -195,15 +195,18 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     return Draws(sum(map(len, reports)), not fault, fault)
 
 
-def _misstated(mechanism: Any, x: Array, reports: Integers) -> str:
-    """Return what a user's mechanism states at a point that is not of the law of its integers."""
+def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
+    """Return what a user's mechanism states at a point that is not of the law of its integers.
+
+    Each of the reports has the probability `once`.
+    """
     if isinstance(mechanism, AdditiveMechanism):
         s = np.asarray(mechanism.query.signed_distance(x))
         variance = np.square(mechanism._scale(s, FLOAT)) * mechanism.noise.variance
         if not np.allclose(variance, mechanism.variance(x[None])):
             return "variance is not that of the law of the integers that are released"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
-    if wide < _NOISY:
+    if wide < _NOISY or once.max() > _LIGHT:  # of atoms there is no density
         return ""
     low, high = (placed(mechanism, x, reports + side) for side in (-wide, wide))
     if low is None or high is None:
