@@ -301,4 +301,5 @@ def test_only_one_module_of_each_language_makes_the_sentences():
         "client/typescript/src/fields.ts",  # the same
         "apps/geoveil/gateway/files/geoveil-fields.js",  # which has fields.ts
         "client/typescript/test/forms.test.ts",  # which compares them
+        "docs/site/moving.js",  # which tells of two people that it draws
     }

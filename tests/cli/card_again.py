@@ -295,7 +295,7 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         else:
             points = [part]
             held = "one perturbed value, of which any statistic is estimated"
-            mechanism = "points: noise on the point itself, of which any query is asked later"
+            mechanism = "points: noise on the point itself, which answers any query later"
         parts, promises = [part], promises_of_one(part, periods, not asked.queries)
         costs = promise(part.epsilon, part.per, part.unit) + far_text(part.far)
     kept = [part for part in parts if not part.sent_open]

@@ -135,7 +135,7 @@ MECHANISMS: Registry[MechanismFamily] = Registry(
         MechanismFamily(
             name="points",
             made=PlanarLaplaceSpec,
-            summary="noise on the point itself, of which any query is asked later",
+            summary="noise on the point itself, which answers any query later",
             wire=Wire(
                 "planar_laplace",
                 lambda s: pb.PlanarLaplace(dimension=s.dimension),

@@ -155,7 +155,7 @@ def bounded_noise_variance(
         >>> limits = Limits(mechanism.range, (0.0, 1.0))
         >>> found = bounded_noise_variance(mechanism, 10**6, (0.48, 0.5), 0.03, limits, 0.95)
         >>> round(found.low, 3), round(found.high, 3)
-        (0.029, 0.12)
+        (0.029, 0.119)
     """
     law = mechanism.law()
     if law is None or law.noise is None:  # of biased noise no variance is a mean of others
