@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
 from geoveil.audit.dependence import PARTS, chance_of_order, likeliest
-from geoveil.audit.draws import at_least, copies, points_afar, points_along, points_beside
+from geoveil.audit.draw_points import points_afar, points_along, points_beside
+from geoveil.audit.draws import at_least, copies
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from geoveil.audit.case import Case
 from geoveil.audit.categories import CATEGORIES, Chain
 from geoveil.audit.dependence import chance_of_order, likeliest
+from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import (
     FLOAT,
@@ -72,12 +73,8 @@ _DEVICES = 4
 """Releases of a mechanism that was just made, which is given no source, at each point."""
 _NOISY = 1e3
 """Steps of noise, by its standard deviation, from which on equal reports are counted."""
-_ASIDE = 0.02
-"""Points lie so many `per` at most beside those of a row."""
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
-_ALONG, _MANY = (12, 64), 50_000
-"""Points along the path, and how many releases are enough for the greater number of them."""
 _TESTS = 9
 _FLOATS = 64
 """Floats by which every other pair of reports is moved on, at most."""
@@ -235,41 +232,6 @@ def _as_a_device(mechanism: Any, point: Any) -> Any:
         return new.release(point)
     except (AttributeError, TypeError):
         return new.release(point, chosen_source(None))
-
-
-def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
-    """Return points of a row, moved a little, the ends of its path and two far ones."""
-    ends = ends + case.per * _ASIDE * rng.uniform(-1, 1, ends.shape)
-    far = case.path[[0, -1]] + 3 * (case.path[[0, -1]] - case.path.mean(axis=0))
-    return np.concatenate([ends, case.path[[0, -1]], far])
-
-
-def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
-    """Return points all along the path of a row, the more the more releases there are in all.
-
-    Of three, the second is moved to an odd number and the third to a multiple of a power of 2.
-    """
-    path, count = case.path, _ALONG[releases >= _MANY]
-    step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
-    before = np.minimum(step.astype(np.intp), len(path) - 2)
-    share = (step - before).reshape(-1, *(1,) * (path.ndim - 1))
-    points = np.asarray(path[before] + share * (path[before + 1] - path[before]))
-    points[1::3] = 2 * np.floor(points[1::3] / 2) + 1
-    dyadic = 2.0 ** math.floor(math.log2(case.per / 8))
-    points[2::3] = dyadic * np.rint(points[2::3] / dyadic)
-    return points
-
-
-def points_afar(case: Case, releases: int) -> Array:
-    """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
-    path, count = case.path, max(_ALONG[releases >= _MANY] // 5, 8)
-    ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
-    # Half of them where noise that dies away has not vanished.
-    steps = np.append(
-        np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(1e3, 1e6, count // 2)
-    )
-    far = case.per * steps.reshape(-1, *(1,) * (path.ndim - 1)) * ahead
-    return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])
 
 
 def _refused(

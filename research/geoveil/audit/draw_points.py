@@ -1,0 +1,50 @@
+"""The points at which an audit draws reports: near those of a row, along its path, and far away."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.audit.case import Case
+
+Array = NDArray[np.float64]
+
+_ASIDE = 0.02
+"""Largest distance, in `per`, of a point from that of the row."""
+_ALONG, _MANY = (12, 64), 50_000
+"""Points along the path, and how many releases are enough for the greater number of them."""
+
+
+def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
+    """Return points of a row, moved a little, the ends of its path and two far ones."""
+    ends = ends + case.per * _ASIDE * rng.uniform(-1, 1, ends.shape)
+    far = case.path[[0, -1]] + 3 * (case.path[[0, -1]] - case.path.mean(axis=0))
+    return np.concatenate([ends, case.path[[0, -1]], far])
+
+
+def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
+    """Return points all along the path of a row, the more the more releases there are in all.
+
+    Of three, the second is moved to an odd number and the third to a multiple of a power of 2.
+    """
+    path, count = case.path, _ALONG[releases >= _MANY]
+    step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
+    before = np.minimum(step.astype(np.intp), len(path) - 2)
+    share = (step - before).reshape(-1, *(1,) * (path.ndim - 1))
+    points = np.asarray(path[before] + share * (path[before + 1] - path[before]))
+    points[1::3] = 2 * np.floor(points[1::3] / 2) + 1
+    dyadic = 2.0 ** math.floor(math.log2(case.per / 8))
+    points[2::3] = dyadic * np.rint(points[2::3] / dyadic)
+    return points
+
+
+def points_afar(case: Case, releases: int) -> Array:
+    """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
+    path, count = case.path, max(_ALONG[releases >= _MANY] // 5, 8)
+    ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
+    # Half of them where noise that dies away has not vanished.
+    steps = np.append(
+        np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(1e3, 1e6, count // 2)
+    )
+    far = case.per * steps.reshape(-1, *(1,) * (path.ndim - 1)) * ahead
+    return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])
