@@ -49,14 +49,14 @@ def test_the_enumerated_law_is_the_one_that_is_proved(name):
 
 
 class Stuck(SubsetResponse):
-    """A generator that goes on with the word before, once in twenty times."""
+    """A generator that goes on with the word before, once in five times."""
 
     last = (0,)
 
     def _draw(self, source):
         drawn = super()._draw(source)
         type(self).last, before = drawn, self.last
-        return before if source.bits(32) < 2**32 // 20 else drawn
+        return before if source.bits(32) < 2**32 // 5 else drawn
 
 
 @pytest.mark.deep(keep=0)

@@ -44,7 +44,8 @@ def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism():
     found = thresholds()
     assert all(s.tuned <= s.published for s in found)
     assert ends(found, ".2g") == quoted(
-        r"the noise is ([\d.]+) to ([\d.]+) times less, ([\d.]+) to ([\d.]+) beside the tuned"
+        r"the noise is ([\d.]+) to ([\d.]+) times less,"
+        r" or ([\d.]+) to ([\d.]+) times less than the tuned"
     )
     assert tuned_table(found).markdown() in RESULTS
     # What LaplacePareto has is quoted, too.
