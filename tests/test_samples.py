@@ -80,7 +80,7 @@ WHEN = {
         AGGREGATOR,
     ),
 }
-"""Of alerts: series of an hour in which they are silent, and in which they are raised; labels."""
+"""Alert → the series of an hour without it and of one with it, and its labels."""
 
 
 def promtool(*arguments):
@@ -109,17 +109,21 @@ def test_commands_of_containers_have_settings_that_there_are(name):
         assert list(yaml.safe_load_all(text))
 
 
+def rules_of_alerts():
+    """Return the rules for Prometheus."""
+    return yaml.safe_load((SAMPLES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+
+
 def expressions_of_rules():
-    """Return the rules' names and what they ask of Prometheus."""
-    rules = yaml.safe_load((SAMPLES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    """Return what the rules ask of Prometheus."""
+    rules = rules_of_alerts()
     assert all(rule["annotations"]["summary"].endswith(".") for rule in rules)
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 8
     return [rule["expr"] for rule in rules]
 
 
 def test_every_alert_has_an_hour_in_which_it_is_raised():
-    rules = yaml.safe_load((SAMPLES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
-    assert {rule["alert"] for rule in rules} == set(WHEN)
+    assert {rule["alert"] for rule in rules_of_alerts()} == set(WHEN)
 
 
 def expressions_of_panels():
@@ -161,7 +165,6 @@ def test_promtool_accepts_the_rules_and_what_the_panels_ask(tmp_path):
 
 @needs_promtool
 def test_alerts_are_raised_when_they_should_be_and_not_before(tmp_path):
-    rules = yaml.safe_load((SAMPLES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
     hours = [
         {
             "interval": "1m",
@@ -170,7 +173,7 @@ def test_alerts_are_raised_when_they_should_be_and_not_before(tmp_path):
                 {"eval_time": "1h", "alertname": rule["alert"], "exp_alerts": expected}
             ],
         }
-        for rule in rules
+        for rule in rules_of_alerts()
         for values, expected in zip(
             WHEN[rule["alert"]][0], ([], [raised(rule, WHEN[rule["alert"]][1])]), strict=True
         )

@@ -48,7 +48,7 @@ NAMED = {
 }
 """What the theme leaves out and screen readers need."""
 ORPHAN = "---\norphan: true\n---\n\n"
-"""Of a page that stands in no menu."""
+"""Begins a page that stands in no menu."""
 
 
 def main() -> None:

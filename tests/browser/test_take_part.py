@@ -426,7 +426,7 @@ async def test_a_page_is_loaded_again_without_a_connection(survey, context):
 
 
 async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey, page):
-    """Of 5 in all: two surveys of 2 are answered, the third is not, nor is one of 6 by itself."""
+    """A budget of 5 answers two surveys that cost 2, not the third, nor one that costs 6."""
     for name, epsilon in (("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 6.0)):
         await survey.create(campaign_of(name, privacy=GeoPrivacy(epsilon, 8_000.0, "dollar")))
     for name, before in (("a", 0), ("b", 2)):

@@ -40,7 +40,7 @@ def tenths(chance: float) -> str:
 
 
 def share_within(k: int, x: float) -> float:
-    """Of noise at a distance x in scales, on a line or in the plane."""
+    """Return the share of noise within x scales, on a line or in the plane."""
     return 1 - math.exp(-x) * (1 + x if k == 2 else 1)
 
 

@@ -61,8 +61,8 @@ REGISTRY = {
     "implementation": "preprocessing_and_hyperparameter_tuning mechanisms justification",
     "administrative": "sources notes registry_authors",
 }
-"""Of schemas/deployments-schema.yaml at 3e9c812 of opendp/deployments-registry-data, which permits
-no others; `data_source_type_details` is left out."""
+"""The fields that schemas/deployments-schema.yaml of opendp/deployments-registry-data permits, at
+3e9c812, without `data_source_type_details`."""
 
 
 def a_question(**more):

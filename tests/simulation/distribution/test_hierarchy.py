@@ -117,7 +117,7 @@ def test_ranges_keep_the_published_variance():
 
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_bars_are_asked_by_whichever_encoding_is_better(epsilon):
-    """Of 32 bars: unbiased within 5 errors; a rare bar's variance within a fifth.
+    """32 bars are unbiased within 5 errors, and a rare bar's variance is right within a fifth.
 
     The control: k-ary response at ε = 1, and unary encoding at ε = 5, vary more than a fifth more.
     """
