@@ -72,7 +72,7 @@ def _errors(rows: Sequence[ErrorRow]) -> str:
 
 
 _SHOWN = ("incomes", 50_000)
-"""The setting that is shown in full, at its largest ε."""
+"""The setting that the page shows in full, at its largest ε."""
 
 
 def distribution_section(rows: Sequence[ErrorRow]) -> str:
@@ -97,7 +97,7 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
 
 
 def _from_to(found: Sequence[MeasuredSetting], place: int) -> str:
-    """Return the least and the greatest factor at one of the footings."""
+    """Return the least and the greatest factor at a footing."""
     factors = [s.ahead(DEBIASED, s.footings[place], m) for s in found for m in MEASURES]
     return f"{min(factors):.2g} to {max(factors):.2g}"
 
@@ -131,8 +131,9 @@ def _median(setting: MeasuredSetting) -> str:
         for footing in setting.footings
     )
     text = (
-        f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f}, root"
-        f" mean square. The best protocol of ε-LDP is off by so many times as much: {factors}."
+        f"So the median income of {ours.n:,} Californians has a root mean square error of"
+        f" ${ours.error**0.5:,.0f}. The error of the best protocol of ε-LDP is larger by these"
+        f" factors: {factors}."
     )
     return fill(text, 100)
 
