@@ -131,9 +131,8 @@ def _median(setting: MeasuredSetting) -> str:
         for footing in setting.footings
     )
     text = (
-        f"So the median income of {ours.n:,} Californians has a root mean square error of"
-        f" ${ours.error**0.5:,.0f}. The error of the best protocol of ε-LDP is larger by these"
-        f" factors: {factors}."
+        f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f} in"
+        f" root mean square. The error of the best protocol of ε-LDP is that error times {factors}."
     )
     return fill(text, 100)
 
