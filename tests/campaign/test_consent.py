@@ -271,7 +271,8 @@ def test_the_sentences_of_the_documents_are_those_that_people_are_told():
         "income", privacy=INCOME, questions=(band,), mechanism=DebiasedLaplaceSpec()
     )
     told = {*what_it_tells(survey), *what_it_tells_of(survey, 52_000)}
-    told.add(likelihood(INCOME, "Whatever leaves the device is", "one income", "another"))
+    whatever = likelihood(INCOME, "any", "one income", "another")
+    told.add(whatever.replace("A report", "Whatever leaves the device"))
     told |= {sentence.removesuffix(".") for sentence in told}
     told.add(what_to_ask(survey, 999_999_999_999))
     begins = (

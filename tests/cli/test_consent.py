@@ -34,8 +34,9 @@ from geoveil.campaign import (
 from geoveil.cli.app import app
 from geoveil.cli.console import PlainConsole, err, out
 from geoveil.client import CampaignChanged, TransportError
-from geoveil.gp import GeoPrivacy, GeoVeilError, Threshold
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
+from tests.campaign.test_words import english
 
 from .hostile_server import hostile_server
 
@@ -225,6 +226,39 @@ def _until(terminal: int, text: str) -> str:
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], seen
         seen += os.read(terminal, 4096)
     return seen.decode()
+
+
+@pytest.mark.parametrize(("language", "yes"), [("de", "j"), ("es_MX.UTF-8", "s"), ("fr", "oui")])
+def test_all_is_said_in_the_language_of_the_environment(
+    hostile, command, tmp_path, monkeypatch, language, yes
+):
+    """Questions, answers, what the report tells and the receipt; 87.500 is a number there."""
+    monkeypatch.setenv("GEOVEIL_LANG", language)
+    hostile.envelopes = [seal(encode(CAMPAIGN), KEY)]
+    typed = "87 500" if language == "fr" else "87.500"
+    done = command(
+        *("contribute", "income", "--state-dir", str(tmp_path)), stdin=f"{yes}\n{typed}\n"
+    )
+    assert done.exit_code == 0, done.output
+    own = done.output.replace(CAMPAIGN.title, "").replace(CAMPAIGN.attribute.name, "")
+    for text in (str(KEY.public), *CAMPAIGN.labels):
+        own = own.replace(text, "")
+    assert english(own, language[:2]) == [], own
+    assert "\\x" not in own
+    assert "\\u" not in own
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_a_number_is_read_as_the_language_writes_it(hostile, command, tmp_path, language):
+    """87,500 may be 87 thousand, or 87 and a half: it is refused, in words of the language."""
+    hostile.envelopes = [seal(encode(CAMPAIGN), KEY)]
+    given = ("contribute", "income", "--state-dir", str(tmp_path), "--language", language, "--yes")
+    with pytest.raises(PrivateValueError, match="87500") as refused:
+        command(*given, stdin="87,500\n")
+    assert english(str(refused.value), language) == []
+    with pytest.raises(ParameterError, match="language must be one of en, de, es, fr"):
+        command(*given, "--language", "tlh", stdin="87500\n")
+    assert hostile.sent == []
 
 
 OTHERS = {

@@ -189,10 +189,10 @@ def test_a_slip_is_asked_about_in_the_unit_of_values(ratio):
 
 
 def test_people_are_told_a_factor():
-    said = likelihood(HALF, "It is", "your income", "one")
+    said = likelihood(HALF, "report", "your income")
     assert said.endswith("2.72 times as likely for your income as for one half or twice as much.")
     third = GeoPrivacy.per_factor(1.0, Fraction(3, 2), "dollar")
-    assert "one a factor of 1.5 larger or smaller." in likelihood(third, "It is", "yours", "one")
+    assert "one a factor of 1.5 larger or smaller." in likelihood(third, "report", "yours")
     assert str(replace(HALF, delta=0.1, reach=2.0)).endswith("up to factor 7.38906 in dollar")
 
 

@@ -99,6 +99,6 @@ def test_limits_of_a_slack_go_together():
 
 
 def test_people_are_told():
-    said = likelihood(SLACK, "It is", "yours", "one")
+    said = likelihood(SLACK, "report", "yours")
     assert said.endswith("away, plus a chance of at most 1 in 1,000,000.")
-    assert "plus" not in likelihood(PURE, "It is", "yours", "one")
+    assert "plus" not in likelihood(PURE, "report", "yours")

@@ -245,7 +245,7 @@ def _spent(
     if campaign.period is not None:
         schedule = (
             f"A participant answers at most once in each of {campaign.periods:,} periods of"
-            f" {days_in(campaign.period)} days. All these reports cost {all_cost}."
+            f" {days_in(campaign.period)}. All these reports cost {all_cost}."
         )
     alone = totals[0].privacy if len(totals) == 1 and not open_fields else None
     far = [math.inf if total.privacy.delta else total.any_two for total in totals]

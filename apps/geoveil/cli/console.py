@@ -28,9 +28,11 @@ from rich.text import Text
 from geoveil.campaign import (
     Campaign,
     FormCampaign,
+    digits,
     field_text,
     of_any_two,
     require_attribute,
+    say,
     visible,
 )
 from geoveil.gp import ParameterError
@@ -51,7 +53,8 @@ _SPELLED = MappingProxyType(
         **{"η": "eta", "κ": "kappa", "λ": "lambda", "μ": "u", "µ": "u", "π": "pi", "ρ": "rho"},
         **{"–": "-", "—": "-", "−": "-", "…": "...", "·": "*", "×": "x", "±": "+-", "∞": "inf"},
         **{"≥": ">=", "≤": "<=", "→": "->", "√": "sqrt ", "²": "^2", "³": "^3"},
-        **{"€": "EUR", "£": "GBP", "ß": "ss"},
+        **{"€": "EUR", "£": "GBP", "ß": "ss", "’": "'", "¿": "", "¡": ""},
+        **dict.fromkeys("„“”«»", '"'),
     }
 )
 
@@ -291,7 +294,7 @@ def privacy_text(campaign: Campaign) -> str:
     each = f"ε = {campaign.privacy.epsilon:g}"
     if campaign.privacy.delta:
         each += f", δ = {campaign.privacy.delta:g}"
-    return f"{spent}: {campaign.answers:,} answers of {each} each{far}"
+    return say("price.each", spent=spent, many=digits(campaign.answers), each=each, far=far)
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:

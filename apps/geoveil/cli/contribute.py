@@ -25,21 +25,26 @@ from geoveil.campaign import (
     NumberField,
     Value,
     between,
+    both,
     decode,
     digits,
     require_attribute,
+    say,
+    speaking,
     what_a_form_tells,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
     who_asks,
     who_learns,
+    written,
 )
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.device_ways import DeviceWay, by_ways
-from geoveil.cli.numbers import read, spelled
+from geoveil.cli.environment import LANGUAGE
+from geoveil.cli.numbers import Separators, read, spelled
 from geoveil.client import (
     LONGEST,
     Client,
@@ -57,13 +62,15 @@ TIMEOUT_S = 15.0
 """Seconds that the server may take to give the campaign, and again to take the report."""
 _OUTCOMES = {
     DeliveryStatus.PENDING: "kept",
-    DeliveryStatus.EXPIRED: "given up",
+    DeliveryStatus.EXPIRED: "expired",
     DeliveryStatus.REJECTED: "rejected",
     DeliveryStatus.ACKNOWLEDGED: "counted",
-    DeliveryStatus.UNDELIVERABLE: "damaged, and given up",
+    DeliveryStatus.UNDELIVERABLE: "damaged",
 }
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_BLANKS = str.maketrans("\u00a0\u202f", "  ")
+"""Blanks at which no line is broken, which a terminal does not need."""
 _ZEROS = re.compile(r"[+-]?0\d.*")
 
 
@@ -101,6 +108,13 @@ def contribute(
             " campaign's own ε by default. Until the next reading no campaign may ask for more."
         ),
     ] = None,
+    language: Annotated[
+        str,
+        typer.Option(
+            envvar=LANGUAGE,
+            help="Tell all of this, and read a number, in this language: en, de, es or fr.",
+        ),
+    ] = "en",
     way: DeviceWay,
     connection: Connection,
 ) -> None:
@@ -113,8 +127,28 @@ def contribute(
     """
     of_campaign = partial(_epoch, read_every, reading_epsilon)
     folder = state_dir or default_state()
-    with way.transport(connection, folder) as transport:
+    with speaking(language), way.transport(connection, folder) as transport:
         _take_part(transport, campaign_id, yes, folder, of_campaign)
+
+
+class _WronglyTypedError(PrivateValueError):
+    """Says in the person's language what was expected."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(expected)
+        self._said = _say("wrong.value", expected=expected)
+
+    def __str__(self) -> str:
+        return self._said
+
+
+def _say(key: str, **values: str | float) -> str:
+    return say(key, **values).translate(_BLANKS)
+
+
+def _tell(*sentences: str) -> None:
+    for sentence in sentences:
+        err.tell(sentence.translate(_BLANKS))
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
@@ -161,23 +195,25 @@ def _take_part(
     shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
     campaign = shown.asks
     err.tell((campaign.title, "bold"))
-    err.tell(f"Asks for: {campaign.attribute.name}")
-    err.tell(f"Given in: {given_in(campaign)}")
+    _tell(
+        say("tell.asks", name=campaign.attribute.name),
+        say("tell.given", unit=given_in(campaign)),
+    )
     if campaign.attribute.coordinates is not None:
-        err.tell(_area_text(campaign.attribute.coordinates.area))
-    for sentence in who_asks(said):
-        err.tell(sentence)
-    err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
-    err.tell(f"Privacy: {campaign.report_privacy if epoch else privacy_text(campaign)}")
+        _tell(_area_text(campaign.attribute.coordinates.area))
+    _tell(*who_asks(said), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
+    _tell(
+        say("tell.privacy", text=str(campaign.report_privacy) if epoch else privacy_text(campaign))
+    )
     reading = None if epoch is None else epoch.privacy
-    for sentence in (*what_it_tells(campaign, reading), *who_learns(campaign)):
-        err.tell(sentence)
+    _tell(*what_it_tells(campaign, reading), *who_learns(campaign))
     if epoch is not None:
-        err.tell(f"Your {campaign.attribute.name}: {epoch}.")
+        _tell(say("tell.epoch", name=campaign.attribute.name, epoch=str(epoch)))
     elif campaign.readings is not None:
-        err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
+        text, total = str(campaign.readings), str(campaign.total_privacy)
+        _tell(say("tell.total", readings=text, privacy=total))
     if campaign.readings is not None and campaign.cohorts > 1:
-        err.tell(campaign.readings.telling)
+        _tell(campaign.readings.telling)
     _agree_to_take_part(shown.campaign, yes)
 
     def given() -> float | list[float]:
@@ -200,13 +236,9 @@ def _fill_in(
     envelope = response.envelope.SerializeToString()
     shown = ReportBuilder(policy=policy).accept(form.campaign_id, envelope)
     err.tell((form.title, "bold"))
-    for field in form.fields:
-        err.tell(f"Asks for: {field.text}")
-    for sentence in who_asks(form):
-        err.tell(sentence)
-    err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
-    for sentence in (*what_a_form_tells(form), *who_learns(form)):
-        err.tell(sentence)
+    _tell(*(say("tell.asks", name=field.text) for field in form.fields))
+    _tell(*who_asks(form), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
+    _tell(*what_a_form_tells(form), *who_learns(form))
     _agree_to_take_part(shown.campaign, yes)
 
     given = partial(read_answers, form, _ask_unseen)
@@ -237,42 +269,48 @@ def _confirm(
     """Ask for confirmation before sending; show the value only on a terminal."""
     doubt = what_to_ask(campaign, value)
     if sys.stdin.isatty() and sys.stderr.isatty():
-        err.tell(_echo(campaign, value))
-        for sentence in what_it_tells_of(campaign, value, read=read):
-            err.tell(sentence)
+        _tell(_echo(campaign, value), *what_it_tells_of(campaign, value, read=read))
         if yes and not doubt:
             return
-        doubt = doubt or "Perturb it, and send the result?"
+        doubt = doubt or say("tell.send")
     elif doubt:
-        doubt = "That value is likely a slip, or not what the survey expects. Is it yours?"
+        doubt = say("tell.slip")
     else:
         return
-    _agree(doubt, "whether that value is meant, so that nothing was drawn: a line 'y' says so")
+    _agree(doubt, say("tell.unsaid.value", yes=say("tell.yes")[0]))
 
 
 def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
     numbers = value if isinstance(value, list) else [value]
     if campaign.attribute.coordinates is not None:
-        return "You answer longitude {}, latitude {}.".format(*map(digits, numbers))
-    shown = " and ".join(f"{digits(x)} ({spelled(x)})".replace(" ()", "") for x in numbers)
-    return f"You answer {shown} {campaign.attribute.unit}."
+        longitude, latitude = map(digits, numbers)
+        where = say("tell.place", longitude=longitude, latitude=latitude)
+        return say("tell.answer", value=where)
+    in_english = written() == (",", ".")
+    words = [f" ({spelled(x)})" if in_english else "" for x in numbers]
+    shown = both(
+        [digits(x) + word.replace(" ()", "") for x, word in zip(numbers, words, strict=True)]
+    )
+    return say("tell.answer", value=f"{shown} {campaign.attribute.unit}")
 
 
 def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
     if campaign.window is not None:
         length = options.period_text(campaign.window)
-        of = "survey" if campaign.period is None else "period"
-        err.tell(f"The report leaves at a random time in the last {length} of the {of}.")
+        kind = "" if campaign.period is None else ".period"
+        _tell(say(f"tell.window{kind}", length=length))
     if not yes:
-        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
+        _agree(say("tell.take"), say("tell.unsaid"))
 
 
 def _agree(question: str, unsaid: str) -> None:
+    yes = say("tell.yes").split()
+    prompt = f"{question} [{yes[0]}/N]".translate(_BLANKS)
     try:
-        agreed = typer.confirm(question, err=True)
+        answer = typer.prompt(prompt, default="", show_default=False, err=True)
     except typer.Abort:  # nobody is there to answer
-        raise CommandError(f"nobody said {unsaid}") from None
-    if not agreed:
+        raise CommandError(unsaid.translate(_BLANKS)) from None
+    if answer.strip().lower() not in yes:
         raise typer.Exit(1)
 
 
@@ -302,22 +340,26 @@ class _AsShown:
 
 def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
     if not fresh:
-        out.tell("already answered; nothing was drawn, and the value given now has no effect")
-    outcome = _OUTCOMES[receipt.status]
-    out.tell(f"{outcome}: report {receipt.report_id}. All that leaves this machine:")
+        out.tell(_say("tell.again"))
+    outcome = say(f"tell.{_OUTCOMES[receipt.status]}")
+    out.tell(_say("tell.report", outcome=outcome, id=receipt.report_id))
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         cohort, column = divmod(answer.query_index, campaign.columns)
-        of = f"cohort {cohort}, " if campaign.cohorts > 1 else ""
-        sent = f"{perturbed:.6f}, perturbed"
-        if isinstance(campaign, FormCampaign):  # whose fields have grids of their own
-            sent = f"{answer.value}, as it is sent"
-        out.tell(f"  {of}{campaign.words_for(campaign.labels[column])}: {sent}")
+        label = campaign.words_for(campaign.labels[column])
+        if campaign.cohorts > 1:
+            label = say("tell.cohort", cohort=str(cohort), label=label)
+        # Fields of forms have grids of their own.
+        key, value = "tell.perturbed", f"{perturbed:.6f}"
+        if isinstance(campaign, FormCampaign):
+            key, value = "tell.sent", str(answer.value)
+        out.tell("  " + _say(key, label=label, value=value))
     if receipt.rejection is not None:
-        err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
+        reason = f"{receipt.rejection.reason} {receipt.rejection.detail}"
+        err.tell(_say("tell.refused", reason=reason))
     elif receipt.failure is not None:
-        err.tell(f"It could not be sent ({receipt.failure}): run this again to send it.")
+        err.tell(_say("tell.failed", reason=receipt.failure))
     if leaves := waits_until(receipt):
-        out.tell(f"{leaves}: 'geoveil client send' sends it then")
+        out.tell(_say("tell.then", leaves=leaves))
     elif not receipt.acknowledged:
         raise typer.Exit(1)
 
@@ -329,7 +371,7 @@ def waits_until(receipt: Receipt) -> str:
         return ""
     if departs <= datetime.now(UTC):
         return ""
-    return f"it leaves at {departs:%Y-%m-%d %H:%M:%S} UTC, a random time of the campaign's window"
+    return say("tell.leaves", time=f"{departs:%Y-%m-%d %H:%M:%S}")
 
 
 def _ask_unseen(prompt: str) -> str:
@@ -345,17 +387,14 @@ def default_state() -> Path:
 
 def _area_text(area: Area) -> str:
     """Return the area in words, which the person reads before giving any place."""
-    return (
-        f"Area: within {area.radius_m:,.0f} metre of {area.longitude_deg:.7g},"
-        f"{area.latitude_deg:.7g}. About a place outside of it, such as one typed with the"
-        " latitude first, you are asked before anything is drawn."
-    )
+    place = f"{area.longitude_deg:.7g},{area.latitude_deg:.7g}"
+    return say("tell.area", radius=digits(round(area.radius_m)), place=place)
 
 
 def given_in(campaign: AttributeCampaign) -> str:
     """Return the numbers that a campaign asks for."""
     if campaign.attribute.coordinates is not None:
-        return "degrees: longitude,latitude"
+        return say("tell.degrees")
     attribute = campaign.attribute
     return ", ".join(filter(None, (attribute.value_unit, between(attribute.least, attribute.most))))
 
@@ -374,28 +413,19 @@ def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float 
     places = campaign.attribute.coordinates is not None
     count, unit = 2 if places else campaign.dimension, campaign.attribute.value_unit
     try:
-        text = (
-            ask("Your value (not shown as you type)")
-            if sys.stdin.isatty()
-            else sys.stdin.readline()
-        )
+        text = ask(_say("tell.type")) if sys.stdin.isatty() else sys.stdin.readline()
     except UnicodeDecodeError:
         text = ""
     numbers = parse(text, count)
     if numbers is not None:
         return numbers if count > 1 else numbers[0]
     if places:
-        expected = "a longitude and a latitude in degrees, with a comma between, like -73.98,40.75"
+        expected = say("wrong.place")
     elif count == 1:
-        expected = (
-            f"a number in {unit}, like 87500, 87,500 or 0.5: commas stand between"
-            " thousands, a point before decimals; 12.500 may be either: write 12.5 or 12500"
-        )
+        expected = say("wrong.number", unit=unit)
     else:
-        expected = (
-            f"{count} numbers in {unit}, with commas between, like 1500,0.5; none between thousands"
-        )
-    raise PrivateValueError(expected)
+        expected = say("wrong.numbers", count=digits(count), unit=unit)
+    raise _WronglyTypedError(expected)
 
 
 def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any]:
@@ -413,7 +443,8 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
         for field in form.fields:
             if field in form.applying(answers):
                 of = ", ".join(field.attribute_options) or field.attribute.value_unit
-                answers[field.name] = _answer(field, ask(f"{field.text} ({of}; not shown)"))
+                prompt = _say("tell.field", question=field.text, of=of)
+                answers[field.name] = _answer(field, ask(prompt))
         return answers
     by_name = {field.name: field for field in form.fields}
     try:
@@ -423,7 +454,7 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
     for line in lines:
         name, _, text = line.partition("=")
         if name.strip() not in by_name:
-            raise PrivateValueError("lines NAME=ANSWER, of " + ", ".join(by_name))
+            raise _WronglyTypedError(say("wrong.lines", names=", ".join(by_name)))
         answers[name.strip()] = _answer(by_name[name.strip()], text)
     return answers
 
@@ -435,8 +466,8 @@ def _answer(field: Field, text: str) -> Any:
         return text.strip()
     numbers = parse(text, 1 if isinstance(field, NumberField) else 2)
     if numbers is None:
-        expected = "a number" if isinstance(field, NumberField) else "longitude,latitude"
-        raise PrivateValueError(f"{field.name}: {expected}, as 52000 or 2.36,48.85")
+        kind = "" if isinstance(field, NumberField) else ".place"
+        raise _WronglyTypedError(say(f"wrong.field{kind}", name=field.name))
     return numbers if len(numbers) > 1 else numbers[0]
 
 
@@ -451,7 +482,8 @@ def parse(text: str, count: int) -> list[float] | None:
     """
     parts = [part.strip() for part in ([text] if count == 1 else text.split(","))]
     if count == 1:
-        numbers, sure = read(parts[0])
+        group, point = written()
+        numbers, sure = read(parts[0], Separators(point, group))
         return numbers if sure else None
     if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
         return None

@@ -363,7 +363,7 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
 def _print_odds(report: Record, console: PlainConsole) -> None:
     privacy = GeoPrivacy(**report["privacy"])
     if report["uses_delta"]:
-        console.tell(likelihood(privacy, "A report is", "one value", "another"))
+        console.tell(likelihood(privacy, "any", "one value", "another"))
     elif "delta" in report["privacy"]:
         console.print("The choice needs no δ: its campaign promises ε alone.")
     console.print(

@@ -116,7 +116,8 @@ def privacy_words(privacy: GeoPrivacy) -> str:
         'ε = 1 per factor 2 in dollar: a report is at most 2.72 times as likely for one value as\
  for another half or twice as much'
     """
-    promise = likelihood(privacy, "a report is", "one value", "another").removesuffix(".")
+    promise = likelihood(privacy, "any", "one value", "another").removesuffix(".")
+    promise = promise[0].lower() + promise[1:]
     if privacy.value_unit is not None:
         return f"{privacy}: {promise}"
     return f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: {promise}"

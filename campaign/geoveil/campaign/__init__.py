@@ -111,8 +111,8 @@ from geoveil.campaign.readings import (
 )
 from geoveil.campaign.saying import (
     between as between,
+    both as both,
     days_in as days_in,
-    digits as digits,
     of_far_values as of_far_values,
     percent as percent,
     ratio as ratio,
@@ -129,6 +129,13 @@ from geoveil.campaign.tokens import (
     token_key_id as token_key_id,
 )
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
+from geoveil.campaign.words import (
+    LANGUAGES as LANGUAGES,
+    digits as digits,
+    say as say,
+    speaking as speaking,
+    written as written,
+)
 from geoveil.gp import __version__ as __version__
 
 __all__ = [

@@ -1,10 +1,11 @@
 """The organisation that asks, with its purpose and contact, for people who may answer."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from geoveil.campaign.text import require_printable
+from geoveil.campaign.words import say
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 _NOTICE = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[!-~]*)?", re.ASCII)
 _MOST_OF_NOTICE = 500
-_UNKNOWN = "Who asks is unknown: the survey does not say."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,5 @@ def who_asks(campaign: "Campaign") -> list[str]:
     """
     asker = campaign.asker
     if asker is None:
-        return [_UNKNOWN]
-    said = [
-        f"Who asks: {asker.organisation}",
-        f"Purpose: {asker.purpose}",
-        f"Contact: {asker.contact}",
-    ]
-    return [*said, f"Notice: {asker.notice}"] if asker.notice else said
+        return [say("tell.unknown")]
+    return [say(f"tell.{name}", text=text) for name, text in asdict(asker).items() if text]

@@ -15,7 +15,7 @@ from geoveil.campaign.model import Campaign
 from geoveil.campaign.saying import (
     FARTHEST,
     between,
-    digits,
+    both,
     odds,
     of_far_values,
     on_scale,
@@ -26,6 +26,7 @@ from geoveil.campaign.saying import (
     times,
     to_one,
 )
+from geoveil.campaign.words import digits, say
 from geoveil.gp import (
     Array,
     GaussianKernel,
@@ -55,26 +56,35 @@ _FAR_APART = 100.0
 _Law: TypeAlias = tuple[float, float]
 
 
-def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str:
+def likelihood(
+    privacy: GeoPrivacy, subject: str, yours: str, other: str = "one", more: str = "", **names: str
+) -> str:
     """Return a guarantee as a sentence: how much likelier a report is for one value than another.
 
-    With a δ an event may be likelier by δ more, for values up to the guarantee's reach apart. The
-    sentence begins with a subject and verb such as "This report is", names `yours` and `other`, and
-    adds their distance.
+    With a δ an event may be likelier by δ more, for values up to the guarantee's reach apart.
+
+    Args:
+        subject: "report", "reading", "all", "field" or "any": the messages that begin it.
+        yours: the value, in words.
+        other: "one" or "another", the message that adds how far away it is.
+        more: what stands at the end of the sentence.
+        names: of the subject.
 
     Example:
-        >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "This report is", "your income", "one")
+        >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "report", "your income")
         'This report is at most 2.72 times as likely for your income as for one 8,000 dollar away.'
-        >>> likelihood(GeoPrivacy.per_factor(1, 2, "dollar"), "It is", "your income", "one")
-        'It is at most 2.72 times as likely for your income as for one half or twice as much.'
+        >>> likelihood(GeoPrivacy.per_factor(1, 2, "dollar"), "any", "one value", "another")
+        'A report is at most 2.72 times as likely for one value as for another half or twice as\
+ much.'
     """
     apart = min(privacy.per, privacy.reach)
     factor = times(privacy.at(apart))
-    other_one = f"{other} {away(privacy, apart)}"
+    other_one = say(other, away=away(privacy, apart))
     if factor is None:
-        return f"{_does(subject)} not hide the difference between {yours} and {other_one}."
-    slack = _slack(privacy.delta)
-    return f"{subject} at most {factor} times as likely for {yours} as for {other_one}{slack}."
+        return say("hidden", subject=say(f"{subject}.hides", **names), yours=yours, other=other_one)
+    slack = _slack(privacy.delta) + more
+    begins = say(f"{subject}.is", **names)
+    return say("likely", subject=begins, factor=factor, yours=yours, other=other_one, slack=slack)
 
 
 def of_any_two(campaign: AttributeCampaign) -> str:
@@ -82,26 +92,17 @@ def of_any_two(campaign: AttributeCampaign) -> str:
     return of_far_values(campaign.largest_epsilon)
 
 
-def _however_far(nats: float, delta: float, subject: str, yours: str) -> str:
+def _however_far(nats: float, delta: float, subject: str, yours: str, **names: str) -> str:
     """Return the promise for values at any distance, as a sentence."""
-    odds = to_one(nats)
-    if odds is None:
-        return f"{_does(subject)} not hide which of two very different values you have."
-    factor = odds.removesuffix(" to 1")
-    return (
-        f"{subject} at most {factor} times as likely for {yours} as for any other, however far away"
-        f"{_slack(delta)}."
-    )
-
-
-def _does(subject: str) -> str:
-    """Return a subject and its verb, "This report is", with another verb: "This report does"."""
-    what, _, verb = subject.removesuffix(" together").rpartition(" ")
-    return f"{what} {'does' if verb == 'is' else 'do'}"
+    if to_one(nats) is None:
+        return say("far.none", subject=say(f"{subject}.hides", **names))
+    factor, slack = digits(rounded_up(math.exp(nats), 4)), _slack(delta)
+    begins = say(f"{subject}.is", **names)
+    return say("far", subject=begins, factor=factor, yours=yours, slack=slack)
 
 
 def _slack(delta: float) -> str:
-    return f", plus a chance of at most 1 in {math.floor(1 / delta + 1e-6):,}" if delta > 0 else ""
+    return say("slack", many=digits(math.floor(1 / delta + 1e-6))) if delta > 0 else ""
 
 
 def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
@@ -115,20 +116,19 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
         ends.append(attribute.least or 0.0)
     if not ends:
         return None
-    least = f"{digits(max(ends))} {attribute.value_unit}"
-    more = ""
-    if clamped:
-        most = digits(max(*ends, attribute.most or 0.0))
-        more = f", and more than {most} as {most}"
-    return f"Less than {least} counts as {least}{more}."
+    least, unit = digits(max(ends)), attribute.value_unit
+    if not clamped:
+        return say("floor", least=least, unit=unit)
+    most = digits(max(*ends, attribute.most or 0.0))
+    return say("clamped", least=least, most=most, unit=unit)
 
 
 def away(privacy: GeoPrivacy, apart: float) -> str:
     """Return in words how another value differs: by a distance, or by a factor."""
     if privacy.value_unit is None:
-        return f"{digits(apart)} {privacy.unit} away"
+        return say("away", x=digits(apart), unit=privacy.unit)
     factor = ratio(apart)
-    return "half or twice as much" if factor == "2" else f"a factor of {factor} larger or smaller"
+    return say("away.twice") if factor == "2" else say("away.factor", factor=factor)
 
 
 def who_learns(campaign: Campaign) -> list[str]:
@@ -142,22 +142,10 @@ def who_learns(campaign: Campaign) -> list[str]:
     """
     said = []
     if campaign.relay_operator is not None:
-        said += [
-            "Reports leave through a relay: it learns that your address takes part in something,"
-            " and when, but neither in which survey nor what a report says.",
-            "The server learns what a report says, and not your address; both together could match"
-            " them.",
-        ]
+        said += ["relay.hides", "relay.both"]
     if campaign.token_key is not None:
-        each = "report" if campaign.period is None else "report in each period"
-        said += [
-            f"An issuer lets each person send one {each}: it learns who you are, your address, that"
-            " you take part in this survey, and when, but neither which report is yours nor what it"
-            " says.",
-            "The server learns that the issuer knows whoever sent a report, and not who that is;"
-            " both together could compare times.",
-        ]
-    return said
+        said += ["issuer.once" if campaign.period is None else "issuer.period", "issuer.both"]
+    return list(map(say, said))
 
 
 def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:
@@ -192,28 +180,23 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
     name, unit = campaign.attribute.name, campaign.attribute.unit
     privacy = campaign.report_privacy if reading is None else reading
     from_reading = reading is not None or campaign.readings is not None
-    subject = "All that is made from one reading is together" if from_reading else "This report is"
-    said = [likelihood(privacy, subject, f"your {name}", "one")]
+    subject, yours = "reading" if from_reading else "report", say("yours", name=name)
+    said = [likelihood(privacy, subject, yours)]
     chance = right_at_most(privacy.at(min(privacy.per, privacy.reach)), privacy.delta)
-    said.append(
-        "Somebody who thinks that both are equally likely, and guesses from it, is right at most"
-        f" {percent(chance)} of the time."
-        if odds(chance)
-        else "Whoever guesses between the two from it can be right nearly always."
-    )
+    said.append(say("guessed", often=percent(chance)) if odds(chance) else say("guessed.always"))
     most = math.inf if from_reading else campaign.largest_epsilon
-    said.append(_however_far(most, privacy.delta, subject, f"your {name}"))
+    said.append(_however_far(most, privacy.delta, subject, yours))
     if privacy.reach < math.inf:
-        said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
+        said.append(say("reach", x=digits(privacy.reach), unit=unit))
     if (least := least_counted(campaign, read=reading is not None)) is not None:
         said.append(least)
     total = campaign.total_privacy
     if reading is None and total != campaign.report_privacy:
-        all_of_them = f"All {campaign.periods:,} reports of this survey are together"
-        said.append(likelihood(total, all_of_them, f"your {name}", "one"))
+        many = digits(campaign.periods)
+        said.append(likelihood(total, "all", yours, many=many))
         if to_one(most):
             far = most * campaign.periods
-            said.append(_however_far(far, total.delta, all_of_them, f"your {name}"))
+            said.append(_however_far(far, total.delta, "all", yours, many=many))
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
         within = _USUALLY_WITHIN[campaign.dimension - 1] * scale
@@ -222,10 +205,10 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
             near = f"{digits(within)} {unit}"
         else:
             factor = rounded_up(math.exp(min(within, FARTHEST)), 2)
-            near, within = f"a factor of {digits(factor)}", math.log(factor)
-        sent = "A number is sent" if campaign.dimension == 1 else "A point is sent"
+            near, within = say("near.factor", factor=digits(factor)), math.log(factor)
         often = percent(_gamma_share(within / scale, campaign.dimension))
-        said.append(f"{sent} that is within {near} of yours {often} of the time.")
+        kind = "number" if campaign.dimension == 1 else "point"
+        said.append(say(f"near.{kind}", near=near, often=often))
     return said
 
 
@@ -258,23 +241,19 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     for right, plain, query, label in guesses[:_SHOWN]:
         inside = bool(np.asarray(query.signed_distance(np.asarray(point))) >= 0)
         where = region(query, label, inside, campaign.attribute)
-        if campaign.answers_all or only:
-            begins = "From it" if only else f"From its answer to “{label}”"
-        else:
-            begins = f"If it answers “{label}”, then from that"
-        said.append(_guess(begins, f"your {campaign.attribute.name} is {where}", right))
+        begins = "report" if only else "answer" if campaign.answers_all else "if"
+        sure = ".sure" if right >= _SURE else "" if right >= _HARDLY else ".hardly"
+        told = {"name": campaign.attribute.name, "region": where, "often": percent(right)}
+        said.append(say(f"guess{sure}", begins=say(f"begins.{begins}", label=label), **told))
         if plain > _MOSTLY:
-            answer = "1, the plain yes" if inside else "0, the plain no"
-            subject = "report" if only else "answer"
-            said.append(f"The {subject} is exactly {answer}, {percent(plain)} of the time.")
+            answer = say("plain.yes" if inside else "plain.no")
+            kind = "report" if only else "answer"
+            said.append(say(f"plain.{kind}", answer=answer, often=percent(plain)))
     if len(guesses) > _SHOWN:
         most = percent(guesses[_SHOWN][0])
-        said.append(
-            f"Of the other {len(guesses) - _SHOWN:,} questions the best guess from one answer is"
-            f" right {most} of the time."
-        )
+        said.append(say("others", n=len(guesses) - _SHOWN, often=most))
     if guesses and campaign.readings is not None and campaign.readings.extrapolated:
-        said.append("That is so of a report made when your value was just read.")
+        said.append(say("fresh"))
     return said
 
 
@@ -308,10 +287,7 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
     if plane is not None:
         if plane.area.holds(value):
             return ""
-        return (
-            f"The place is outside the area of the survey. Is it your {name}? If so, it counts as"
-            " the nearest place of the area."
-        )
+        return say("asks.outside", name=name)
     edges = [
         edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query.unclipped)
     ]
@@ -328,29 +304,29 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
     low, high = (guess if end is None else end for end, guess in zip(ends, likely, strict=True))
     if all(low <= x <= high for x in numbers):
         return ""
-    wrote = " and ".join(map(digits, numbers))
+    wrote, unit = both(list(map(digits, numbers))), campaign.attribute.value_unit
     stated = between(*ends)
-    expects = f" The survey expects {stated}." if stated else ""
-    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.value_unit}?{expects}"
+    expects = say("asks.expects", range=stated) if stated else ""
+    return say("asks.number", numbers=wrote, name=name, unit=unit) + expects
 
 
 @singledispatch
 def region(query: Query, label: str, inside: bool, attribute: Attribute) -> str:
     """Return the side of a question in words; inside, the query's hard form is 1."""
-    return f"{'inside' if inside else 'outside'} what “{label}” counts"
+    return say("region.inside" if inside else "region.outside", label=label)
 
 
 @region.register
 def _(query: Threshold, label: str, inside: bool, attribute: Attribute) -> str:
-    return (
-        f"{'at least' if inside else 'below'} {_value(attribute, query.at)} {attribute.value_unit}"
-    )
+    x = _value(attribute, query.at)
+    return say("region.above" if inside else "region.below", x=x, unit=attribute.value_unit)
 
 
 @region.register
 def _(query: Range, label: str, inside: bool, attribute: Attribute) -> str:
     low, high = (_value(attribute, end) for end in (query.low, query.high))
-    return f"{'' if inside else 'not '}between {low} and {high} {attribute.value_unit}"
+    key = "region.between" if inside else "region.beyond"
+    return say(key, low=low, high=high, unit=attribute.value_unit)
 
 
 def _value(attribute: Attribute, coordinate: float) -> str:
@@ -378,13 +354,15 @@ def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well near values are told apart; `most` is ε between any two values."""
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
-    pair = f"your {attribute.name} from one {away(privacy, apart)}"
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
-        pair = f"{near} from {far} {attribute.value_unit}"
+        pair = say("pair.numbers", one=near, other=far, unit=attribute.value_unit)
+    else:
+        other = say("one", away=away(privacy, apart))
+        pair = say("pair.values", name=attribute.name, other=other)
     any_two = to_one(most) if privacy.delta == 0 else None
-    far = f", and no two values, however far apart, better than {any_two}" if any_two else ""
-    return _better(pair, right_at_most(privacy.at(apart), privacy.delta), far)
+    more = say("better.far", odds=any_two) if any_two else ""
+    return _better(pair, right_at_most(privacy.at(apart), privacy.delta), more)
 
 
 def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
@@ -394,27 +372,15 @@ def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
     if distance > privacy.reach:
         chance = 1.0
     shown = digits(rounded_up(distance, 3))
-    pair = f"your {campaign.attribute.name} from the centre of “{label}” ({shown} {unit} away)"
+    pair = say("pair.centre", name=campaign.attribute.name, label=label, x=shown, unit=unit)
     return _better(pair, chance)
 
 
 def _better(pair: str, chance: float, far: str = "") -> str:
-    sure = odds(chance)
+    begins, sure = say("begins.report"), odds(chance)
     if sure is None:
-        return f"From it somebody may tell {pair}, nearly always."
-    return f"From it nobody can tell {pair} better than {sure}{far}."
-
-
-def _guess(begins: str, that: str, right: float) -> str:
-    often = f"{percent(right)} of the time"
-    if right >= _SURE:
-        return (
-            f"{begins} the server can tell that {that}, almost as surely as if you said so: that"
-            f" guess is right {often}."
-        )
-    if right >= _HARDLY:
-        return f"{begins} the server can guess that {that}: that guess is right {often}."
-    return f"{begins} the server can hardly guess that {that}: that guess is right {often}."
+        return say("better.none", begins=begins, pair=pair)
+    return say("better", begins=begins, pair=pair, odds=sure, far=far)
 
 
 def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None:

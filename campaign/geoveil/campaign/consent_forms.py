@@ -5,11 +5,7 @@ from geoveil.campaign.fields import CategoryField, Field, MultipleField, Ordinal
 from geoveil.campaign.form import FormCampaign
 from geoveil.campaign.model import Charge
 from geoveil.campaign.saying import of_far_values, times
-
-_TOGETHER = (
-    "What the answers tell adds up: somebody who knows how one of them usually goes with another"
-    " learns about each from both."
-)
+from geoveil.campaign.words import digits, say
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
@@ -50,33 +46,23 @@ def what_a_form_tells(form: FormCampaign) -> list[str]:
     said = [
         _tells(field, charges[field.name])
         if field.name in charges
-        else f"{field.name}: your answer is sent as it is."
+        else say("field.open", name=field.name)
         for field in form.fields
     ]
     if form.periods > 1:
-        said.append(f"That is so of all {form.periods:,} reports of this survey together.")
-    return [*said, _TOGETHER] if len(form.fields) > 1 else said
+        said.append(say("form.all", many=digits(form.periods)))
+    return [*said, say("form.together")] if len(form.fields) > 1 else said
 
 
 def _tells(field: Field, charge: Charge) -> str:
     name, privacy, any_two = charge
     far = times(any_two)
     if not isinstance(field, CategoryField):
-        said = likelihood(privacy, f"{name}: what is sent is", "yours", "one")
-        if far is None:
-            return f"{said} It does not hide which of two very different values you have."
-        return f"{said[:-1]}, and at most {far} times as for any other, however far away."
-    begins = f"{name}: what is sent is at most"
-    if isinstance(field, OrdinalField | MultipleField):
-        near = times(privacy.epsilon)
-        apart = "next to it" if isinstance(field, OrdinalField) else "that differs in one option"
-        if near is not None and far is not None:
-            return (
-                f"{begins} {near} times as likely for your answer as for one {apart}, and at most"
-                f" {far} times as for any other."
-            )
-        if near is not None:
-            return f"{begins} {near} times as likely for your answer as for one {apart}."
-    if far is None:
-        return f"{name}: what is sent is no protection that matters of your answer."
-    return f"{begins} {far} times as likely for your answer as for any other."
+        more = say("field.far", factor=far) if far else ""
+        said = likelihood(privacy, "field", say("field.yours"), more=more, name=name)
+        return said if far else said + say("field.near")
+    if isinstance(field, OrdinalField | MultipleField) and (near := times(privacy.epsilon)):
+        apart = say("apart.step" if isinstance(field, OrdinalField) else "apart.option")
+        more = say("apart.far", factor=far) if far else ""
+        return say("field.apart", name=name, factor=near, apart=apart, far=more)
+    return say("field.choice", name=name, factor=far) if far else say("field.none", name=name)

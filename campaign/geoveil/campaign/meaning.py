@@ -6,8 +6,8 @@ from decimal import ROUND_CEILING, Context
 from types import MappingProxyType
 
 from geoveil.campaign.attribute_campaign import AttributeCampaign
-from geoveil.campaign.saying import digits
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
+from geoveil.campaign.words import digits
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
 _MEANS: Mapping[Allocation, str] = MappingProxyType(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from geoveil.campaign.saying import days_in
+from geoveil.campaign.words import digits, say
 from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, validation
 
 MOST_COHORTS = 16
@@ -51,22 +52,14 @@ class Readings:
             raise ParameterError("readings.cohorts", 1, f"0, or 2 to {MOST_COHORTS}")
 
     def __str__(self) -> str:
-        days = days_in(self.every)
-        moved = ", and go on as two readings did" if self.extrapolated else ""
-        return (
-            f"Your value is read and perturbed once in each stretch of {days} days, when your"
-            f" device first answers in it; all reports of the stretch are made from that{moved}."
-            f" Your device draws when its stretches begin: any {days} days touch two of them."
-        )
+        moved = say("readings.moved") if self.extrapolated else ""
+        return say("readings", days=days_in(self.every), moved=moved)
 
     @property
     def telling(self) -> str:
         """The sentence for people whose device tells in which part of an epoch it begins."""
-        return (
-            f"Your device also tells in which of {self.cohorts} parts of {days_in(self.every)} days"
-            " its stretches begin. That stays the same, and tells your reports of different"
-            f" stretches from those of {self.cohorts - 1} in {self.cohorts} other people."
-        )
+        days, others = days_in(self.every), digits(self.cohorts - 1)
+        return say("readings.cohorts", days=days, cohorts=digits(self.cohorts), others=others)
 
     def cohort(self, begins: datetime) -> int:
         """Return the part in which an epoch began, from 0; 0 without cohorts.

@@ -5,8 +5,12 @@ the sentences that both make.
 """
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import ROUND_DOWN, Context, Decimal
+from functools import reduce
+
+from geoveil.campaign.words import digits, say
 
 _MOST_TIMES = 1e6
 _MOST_FAR = 10.0
@@ -18,16 +22,6 @@ _ROUNDING = 1e-9
 """What doubles may be off, in the last digit that is shown; so much of a risk can be left out."""
 
 
-def digits(x: float) -> str:
-    """Return a number with commas between thousands, to 15 significant digits, without powers.
-
-    Example:
-        >>> digits(52_000.0), digits(1e15), digits(-0.5), digits(-0.0)
-        ('52,000', '1,000,000,000,000,000', '-0.5', '0')
-    """
-    return format(Decimal(f"{x or 0.0:.15g}"), ",f")
-
-
 def between(least: float | None, most: float | None) -> str:
     """Return a range in words; "" where it has no ends.
 
@@ -36,7 +30,12 @@ def between(least: float | None, most: float | None) -> str:
         ('at least 0 and at most 10,000,000', 'at most 5.5', '')
     """
     ends = (("least", least), ("most", most))
-    return " and ".join(f"at {name} {digits(end)}" for name, end in ends if end is not None)
+    return both([say(f"range.{name}", x=digits(end)) for name, end in ends if end is not None])
+
+
+def both(texts: Sequence[str]) -> str:
+    """Return texts with "and" between them."""
+    return reduce(lambda one, other: say("and", one=one, other=other), texts) if texts else ""
 
 
 def times(nats: float) -> str | None:
@@ -58,7 +57,9 @@ def to_one(nats: float) -> str | None:
         >>> to_one(8.0), to_one(math.log(1000)), to_one(10.5)
         ('2,981 to 1', '1,000 to 1', None)
     """
-    return f"{digits(rounded_up(math.exp(nats), 4))} to 1" if nats <= _MOST_FAR else None
+    if nats > _MOST_FAR:
+        return None
+    return say("odds", one=digits(rounded_up(math.exp(nats), 4)), other="1")
 
 
 def of_far_values(nats: float) -> str:
@@ -69,7 +70,7 @@ def of_far_values(nats: float) -> str:
         (', any two values 2,981 to 1', ', no protection of far values')
     """
     odds = to_one(nats)
-    return f", any two values {odds}" if odds else ", no protection of far values"
+    return say("price.far", odds=odds) if odds else say("price.near")
 
 
 def rounded_up(x: float, figures: int) -> float:
@@ -107,15 +108,15 @@ def on_scale(logarithm: float) -> str:
 
 
 def days_in(length: timedelta) -> str:
-    """Return a length > 0 in days, to six significant figures, rounded down.
+    """Return a length > 0 in days, in words, to six significant figures, rounded down.
 
     Example:
         >>> days_in(timedelta(days=91)), days_in(timedelta(days=364.99999))
-        ('91', '364.999')
+        ('91 days', '364.999 days')
     """
     exact = Decimal(length // timedelta(microseconds=1))
     days = Context(prec=6, rounding=ROUND_DOWN).divide(exact, Decimal(86_400_000_000))
-    return f"{days.normalize():f}"
+    return say("days", n=float(days))
 
 
 def percent(chance: float) -> str:
@@ -126,8 +127,8 @@ def percent(chance: float) -> str:
         ('73.2 %', '50 %', 'more than 99.9 %')
     """
     if chance > _ALMOST_SURE:
-        return "more than 99.9 %"
-    return f"{_tenths(chance) / 10:g} %"
+        return say("percent.most")
+    return say("percent", share=digits(_tenths(chance) / 10))
 
 
 def odds(chance: float) -> str | None:
@@ -140,7 +141,7 @@ def odds(chance: float) -> str | None:
     if chance > _ALMOST_SURE:
         return None
     tenths = _tenths(chance)
-    return f"{tenths / 10:g} to {(1000 - tenths) / 10:g}"
+    return say("odds", one=digits(tenths / 10), other=digits((1000 - tenths) / 10))
 
 
 def right_at_most(nats: float, delta: float = 0.0) -> float:

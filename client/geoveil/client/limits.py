@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeVar
 
-from geoveil.campaign import MOST_COHORTS, days_in
+from geoveil.campaign import MOST_COHORTS, days_in, say
 from geoveil.client.errors import exactly
 from geoveil.client.values import Number, Point, ValueKind
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
@@ -91,12 +91,7 @@ class Epoch:
 
     def __str__(self) -> str:
         days, twice = in_days(self.length), exactly(self.privacy.repeated(2))
-        return (
-            f"read once in each stretch of {days}, when it is first asked for, at"
-            f" {exactly(self.privacy)}; any {days} touch two stretches, so that their readings"
-            f" cost at most {twice} (of places: for each area). What no reading answers costs its"
-            " own ε"
-        )
+        return say("epoch", days=days, privacy=exactly(self.privacy), twice=twice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +188,7 @@ def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
 
 def in_days(length: timedelta) -> str:
     """Return a duration in days if it is at least one, for people, rounded down."""
-    return f"{days_in(length)} days" if length >= timedelta(days=1) else str(length)
+    return days_in(length) if length >= timedelta(days=1) else str(length)
 
 
 def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:

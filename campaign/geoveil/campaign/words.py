@@ -1,0 +1,87 @@
+"""The language in which people read what a campaign asks and tells.
+
+All words stand in data/LANGUAGE.json, from which client/typescript has its own files:
+`python -m tools.messages` writes them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from geoveil.gp import ParameterError
+
+_MARKS = MappingProxyType(
+    {"en": (",", "."), "de": (".", ","), "es": (".", ","), "fr": ("\u202f", ",")}
+)
+"""Language → the marks between thousands and before decimals."""
+LANGUAGES = tuple(_MARKS)
+_UNGROUPED = 10_000
+"""Spanish has no mark between the thousands of smaller numbers."""
+_LANGUAGE = ContextVar("language", default="en")
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Have all that is said within be in a language: "en", "de", "es" or "fr".
+
+    Of a tag such as "de-AT", or "de_AT.UTF-8", the language counts.
+
+    Raises:
+        ParameterError: if there is no catalogue of it.
+
+    Example:
+        >>> with speaking("de_AT.UTF-8"):
+        ...     say("range.least", x=digits(52_000.5))
+        'mindestens 52.000,5'
+    """
+    short = language.replace("_", "-").partition("-")[0].lower()
+    if short not in LANGUAGES:
+        raise ParameterError("language", language, f"one of {', '.join(LANGUAGES)}")
+    token = _LANGUAGE.set(short)
+    try:
+        yield
+    finally:
+        _LANGUAGE.reset(token)
+
+
+def say(key: str, **values: str | float) -> str:
+    """Return a message; of several forms that for the number `n`, which digits() writes."""
+    message = _messages(_LANGUAGE.get())[key]
+    if "n" in values:
+        n = float(values["n"])
+        if isinstance(message, Mapping):
+            message = message["one" if n == 1 or (_LANGUAGE.get() == "fr" and n < 2) else "other"]
+        values["n"] = digits(n)
+    return str(message.format_map(values))
+
+
+def written() -> tuple[str, str]:
+    """Return the mark between thousands, and that before decimals."""
+    return _MARKS[_LANGUAGE.get()]
+
+
+def digits(x: float) -> str:
+    """Return a number with marks between thousands, to 15 significant digits, without powers.
+
+    Example:
+        >>> digits(52_000.0), digits(1e15), digits(-0.5), digits(-0.0)
+        ('52,000', '1,000,000,000,000,000', '-0.5', '0')
+    """
+    language = _LANGUAGE.get()
+    group, point = written()
+    if language == "es" and abs(x) < _UNGROUPED:
+        group = ""
+    marks = str.maketrans({",": group, ".": point})
+    return format(Decimal(f"{x or 0.0:.15g}"), ",f").translate(marks)
+
+
+@cache
+def _messages(language: str) -> dict[str, Any]:
+    text = resources.files("geoveil.campaign").joinpath(f"data/{language}.json").read_text("utf-8")
+    return {key: told for of in json.loads(text).values() for key, told in of.items()}
