@@ -1,4 +1,4 @@
-"""The asker of a question: which mechanism suits it, its campaign, and what the answer is worth."""
+"""The analyst's side: plan a question, publish its campaign, and read the estimates."""
 
 from geoveil.analyst.answers import Answer, measured as measured
 from geoveil.analyst.calls import LAST_PERIOD as LAST_PERIOD, Call as Call

@@ -1,4 +1,4 @@
-"""The answer of a result in one sentence: a number with its unit and interval, then what it is."""
+"""State a result in one sentence: a number with its unit and interval, then its meaning."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LEAST_P = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody reads first.
+    """A result in one sentence, shown before its details.
 
     Example:
         >>> print(Answer(0.495, "49.5 %", "48.8 to 50.3", "of people are left-handed"))
@@ -27,7 +27,7 @@ class Answer:
     exact: float | None
     """The number as programs read it; None if there is none."""
     number: str
-    """The number with its unit, with the digits that its error leaves."""
+    """The number with its unit, rounded to its error."""
     interval: str
     """The two ends of its interval; empty if there is none."""
     rest: str
@@ -39,7 +39,7 @@ class Answer:
 
 
 def share_answer(value: float, low: float | None, high: float | None, rest: str) -> Answer:
-    """Return the answer that is a share of people, in per cent.
+    """Return a share of people as an answer in per cent.
 
     Example:
         >>> print(share_answer(0.4951, 0.4877, 0.5026, "of people cycle"))
@@ -56,7 +56,7 @@ def share_answer(value: float, low: float | None, high: float | None, rest: str)
 def amount_answer(
     value: float, low: float | None, high: float | None, unit: str, rest: str
 ) -> Answer:
-    """Return the answer that is an amount of something.
+    """Return an amount as an answer.
 
     Example:
         >>> print(amount_answer(59_754.0, 58_542.0, 61_037.0, "dollar", "is the median income"))
@@ -83,7 +83,7 @@ def measured(number: str, unit: str) -> str:
 
 
 def chance_words(p: float) -> str:
-    """Return the p of a test.
+    """Return the p value of a test in words.
 
     Example:
         >>> chance_words(0.0412), chance_words(3e-9)
@@ -94,7 +94,7 @@ def chance_words(p: float) -> str:
 
 @singledispatch
 def of_people(query: Query, label: str, attribute: Attribute, about: str) -> str:
-    """Return of which people a share is, to follow the number.
+    """Return the end of a sentence that says which people a share counts.
 
     Args:
         label: of the query.
@@ -126,14 +126,14 @@ def _edge(coordinate: float, attribute: Attribute) -> str:
 
 
 def _one(name: str) -> str:
-    """Return a name with its article, unless it is of several things."""
+    """Return a name with its article, or without one if it is a plural."""
     if name.endswith("s"):
         return name
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _rounded(value: float, low: float | None, high: float | None) -> tuple[str, list[str]]:
-    """Return a number and its ends, to the first digit of the error."""
+    """Return a number and the ends of its interval, rounded to the first digit of the error."""
     ends = [end for end in (low, high) if end is not None and math.isfinite(end)]
     length = ends[1] - ends[0] if len(ends) == 2 else 0.0
     size = length / 4 if length > 0 else abs(value) / 100

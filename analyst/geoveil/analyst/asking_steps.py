@@ -1,7 +1,7 @@
-"""What an analyst's client does, call after call: the blocking client and that of asyncio alike.
+"""The sequences of calls that the blocking client and the asyncio client share.
 
-Each generator yields calls, receives their answers and returns the result; who drives it waits for
-the network as it likes.
+Each generator yields calls, receives their answers and returns the result; its caller does the
+waiting.
 """
 
 from collections.abc import Generator, Sequence
@@ -28,7 +28,7 @@ def of_people(
     *,
     cohorts: bool = False,
 ) -> Steps:
-    """Ask of all people, and of each cohort by itself: see `Analyst.ask`."""
+    """Query all people, and each cohort separately: see `Analyst.ask`."""
     campaign_id = read_campaign.request.campaign_id
     if isinstance(asked, Statistic):
         if cohorts:
@@ -55,7 +55,7 @@ def _answered(
     period: int | None,
     timeout_s: float,
 ) -> Steps:
-    """Answer what a statistic asks, part after part."""
+    """Answer the queries of a statistic, one part after another."""
     of = period_of(campaign, calls.checked(period))
     steps = steps_of(asked, campaign, confidence)
     try:

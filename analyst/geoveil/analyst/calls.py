@@ -1,4 +1,4 @@
-"""The calls of an analyst: what each sends, and how its answer is read.
+"""The calls of an analyst: each builds a request and parses its answer.
 
 Clients send them, whether they wait for the answer or not.
 """
@@ -38,36 +38,36 @@ from geoveil.gp import Limits, ParameterError, ReportMoments
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 LAST_PERIOD = 2**32 - 1
-"""The last that a request can name."""
+"""The last period that a request can name."""
 _ON_PAGE = 500
-"""Campaigns that are listed at a time."""
+"""Campaigns on one page of a list."""
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """One call: what is sent, and how the answer is read."""
+    """One call: its request, and a parser of the answer."""
 
     method: str
     request: Any
     read: Callable[[Any], Result]
     timeout_s: float | None
-    """None for one that lasts as long as it is listened to."""
+    """Seconds; None for a stream that lasts as long as somebody reads it."""
 
 
 def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
-    """Publish a campaign, signed if there is a key; its digest is returned."""
+    """Publish a campaign, signed if there is a key, and return its digest."""
     return publish(seal(encode(campaign), key), timeout_s)
 
 
 def publish(envelope: bytes, timeout_s: float) -> Call[bytes]:
-    """Publish a campaign as it is in its envelope; its digest is returned."""
+    """Publish the campaign of an envelope unchanged, and return its digest."""
     request = analyst_pb2.CreateCampaignRequest(envelope=open_envelope(envelope))
     return Call("CreateCampaign", request, lambda answer: bytes(answer.campaign_digest), timeout_s)
 
 
 def page(token: str, timeout_s: float) -> Call[tuple[list[PublishedCampaign], str]]:
-    """List a page of campaigns, and what the next page is asked with."""
+    """List a page of campaigns, and return the token of the next page."""
     request = analyst_pb2.ListCampaignsRequest(page_size=_ON_PAGE, page_token=token)
     return Call(
         "ListCampaigns",
@@ -149,7 +149,7 @@ def ask_for(
     period: int,
     timeout_s: float,
 ) -> Call[Any]:
-    """Return the call that a statistic's questions are asked with."""
+    """Return the call that asks the questions of a statistic."""
     questions = asked.questions if isinstance(asked, Separately) else asked
     call = ask(campaign.campaign_id, questions, confidence, period, timeout_s)
     call.request.joint = not isinstance(asked, Separately)
@@ -167,7 +167,7 @@ def ask_for(
 def with_laws(
     campaign: AttributeCampaign, questions: Sequence[PointQuestion], limits: Sequence[Limits]
 ) -> Iterator[Limits]:
-    """Yield what a server tells of answers, with their law, which the campaign and questions tell.
+    """Yield a server's estimates, with the law of answers from campaign and questions.
 
     It is found when it is first needed: where there are few reports.
     """
@@ -192,7 +192,7 @@ def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes
 
 
 def checked(period: int | None) -> int | None:
-    """Return a period that a request can name.
+    """Return a period, if a request can name it.
 
     Raises:
         ParameterError: if it is none.

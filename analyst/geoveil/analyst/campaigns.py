@@ -1,4 +1,4 @@
-"""Campaigns made of questions, what they can be expected to find, and those that can't be meant."""
+"""Make campaigns from questions, predict their errors, and refuse unlikely settings."""
 
 import math
 import re
@@ -127,7 +127,7 @@ def campaign_for_points(
     scale: LogScale | None = None,
     **later: Any,
 ) -> ValueCampaign:
-    """Return a campaign whose devices send perturbed points, of which anything is asked later.
+    """Return a campaign whose devices send perturbed points, which answer any later question.
 
     Args:
         attribute: what participants hold, for example "location".
@@ -155,7 +155,7 @@ def campaign_for_points(
 def softness_of_points(
     campaign: ValueCampaign, width: float | None = None, bandwidth: float | None = None
 ) -> Softness:
-    """Return how softly the points of a value campaign are asked.
+    """Return the softness of questions to the points of a value campaign.
 
     Args:
         width: of the soft band around a threshold or the end of a range; by default three noise
@@ -210,7 +210,7 @@ def id_of(title: str) -> str:
 
 
 def campaign_record(campaign: Campaign) -> dict[str, Any]:
-    """Return what a campaign asks, what a report costs and counts for: what JSON can hold."""
+    """Return a campaign's questions, and the cost and range of a report, as JSON values."""
     if isinstance(campaign, FormCampaign):
         return _form_record(campaign)
     campaign = require_attribute(campaign)
@@ -263,7 +263,7 @@ def _form_record(form: FormCampaign) -> dict[str, Any]:
 
 
 def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
-    """Return when reports are taken, how, and who asks; null is what a campaign does not say."""
+    """Return the dates, transport and asker of a campaign; null where it states none."""
     return {
         "opens": campaign.opens.isoformat(),
         "closes": campaign.closes.isoformat(),
@@ -277,7 +277,7 @@ def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
 
 
 def _cap_of(campaign: AttributeCampaign) -> dict[str, Any]:
-    """Return the cap, and ε of one report between any two values; null where there is none."""
+    """Return the cap, and the ε of one report between any two values; null without a bound."""
     cap = campaign.cap if isinstance(campaign, StatisticCampaign) else None
     far = campaign.largest_epsilon
     return {
@@ -287,7 +287,7 @@ def _cap_of(campaign: AttributeCampaign) -> dict[str, Any]:
 
 
 def expected_text(campaign: AttributeCampaign, participants: int) -> str:
-    """Return what error an estimate will have, in words."""
+    """Return the expected error of an estimate, in words."""
     if isinstance(campaign, ValueCampaign):
         rate = campaign.point_mechanism.privacy.rate
         moved = campaign.dimension / rate  # the mean of a gamma distribution [MATH §9]
@@ -329,7 +329,7 @@ def browsers_refuse(campaign: AttributeCampaign) -> str | None:
 def refuse_unlikely(
     campaign: AttributeCampaign, participants: int, asked: Sequence[AnalystQuestion]
 ) -> None:
-    """Refuse what is hardly meant.
+    """Refuse settings that are probably mistakes.
 
     Such are useless estimates, privacy in name only, misplaced places, and periods of which there
     is only one.
@@ -399,7 +399,7 @@ def _check_recurs(campaign: AttributeCampaign) -> None:
 
 
 def _diameter(campaign: AttributeCampaign) -> float:
-    """Return how far values differ: over the area of places, or from the least to what is asked."""
+    """Return the diameter of values: that of an area, or the span of the questions' numbers."""
     plane = campaign.attribute.coordinates
     if plane is not None:
         return 2 * plane.radius_m
@@ -443,7 +443,7 @@ def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
 
 
 def slack_of(privacy: GeoPrivacy) -> dict[str, float]:
-    """Return δ and Λ of a guarantee for JSON; nothing where there is no δ."""
+    """Return δ and Λ of a guarantee for JSON; an empty dict without a δ."""
     if privacy.delta == 0:
         return {}
     reach = {} if math.isinf(privacy.reach) else {"reach": privacy.reach}

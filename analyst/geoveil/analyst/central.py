@@ -1,4 +1,4 @@
-"""What the reports of a campaign promise together, if somebody puts them in random order."""
+"""The central privacy of a campaign's reports in random order."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from geoveil.campaign import (
 from geoveil.gp import GeoPrivacy, central_privacy, validation
 
 _EIGHTHS, _MOST = 8, 48
-"""ε of a report is looked for in eighths, as caps are."""
+"""The search for ε of a report goes in steps of an eighth, like that of caps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class CentralWish:
         self.of(1.0)
 
     def of(self, largest_epsilon: float) -> float:
-        """Return the central ε of reports of which each has this ε between any two values."""
+        """Return the central ε of reports, each with this ε between any two values."""
         return central_privacy(largest_epsilon, self.honest, delta=self.delta).epsilon
 
     @property
     def largest_epsilon(self) -> float:
-        """The most that a report may have, in eighths; 0 if an eighth is too much."""
+        """The largest permitted ε of a report, in eighths; 0 if an eighth is too much."""
         tried = range(1, _MOST * _EIGHTHS + 1)
         return bisect_right(tried, self.epsilon, key=lambda i: self.of(i / _EIGHTHS)) / _EIGHTHS
 
@@ -88,13 +88,13 @@ def central_record(
 
 
 def of_one_question(campaign: AttributeCampaign, people: int) -> int:
-    """Return how many of so many people answer the same question, if all are asked alike."""
+    """Return how many people answer the same question, if all questions are equally likely."""
     parts = isinstance(campaign, StatisticCampaign) and campaign.allocation is Allocation.PARTITION
     return people // campaign.columns if parts else people
 
 
 def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
-    """Return a record of `central_record` as a sentence.
+    """Return the record of `central_record` as a sentence.
 
     Args:
         record: not None.

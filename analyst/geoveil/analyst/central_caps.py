@@ -10,7 +10,7 @@ from geoveil.gp import ParameterError, UnsupportedError
 
 
 def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) -> ChosenCap:
-    """Return the cap that costs least of the variance among those that keep a central ε.
+    """Return the cap that adds the least variance among those that keep a central ε.
 
     Args:
         campaign: without a cap.
@@ -39,7 +39,7 @@ def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) ->
 
 
 def out_of_reach(wish: CentralWish, largest_epsilon: float) -> ParameterError:
-    """Return the error of a wish that takes a smaller ε of a report than there is."""
+    """Return the error for a wish that needs a smaller ε of a report than any cap gives."""
     least = wish.of(min(largest_epsilon, 500.0))
     expected = (
         f"at least {least:.3g}, which {wish.honest:,} honest reports have with the least cap that"

@@ -1,15 +1,15 @@
-"""Hard questions to the points of a value campaign: bands that are chosen after the reports came.
+"""Hard questions to the points of a value campaign, with bands chosen after the reports came.
 
 Points answer a question with a band of any width, at no further cost in privacy. A wide band has
-less noise, and may be further from the hard share: what people there are like tells how far. The
-band is taken whose bias-aware interval is shortest [MATH §8].
+less noise, but may be farther from the hard share, depending on the people near its threshold. This
+module takes the band whose bias-aware interval is shortest [MATH §8].
 
-How fast the density of people changes is stated by the user, or taken from the reports: as steep as
-densities at near places differ, smoothed by less than the noise, at the upper end of what that may
-be, and half as steep again. That is no certificate: people can be crowded in less room than noise
-shows. A heap, of people who hold exactly one value, is to be stated. The interval `any_crowd` holds
-all the same: it reaches from the share above a soft threshold that counts nobody below T to that
-above one that counts everybody above T.
+The user states a bound on the slope of the density of people. Otherwise it is estimated from the
+reports: the upper end of the slope between densities at nearby places, smoothed by less than the
+noise, times 1.5. This estimate is no certificate, because people can be crowded more closely than
+the noise shows. The user must state heaps, that is, people who hold exactly one value. The interval
+`any_crowd` holds without any of this: it reaches from the share above a soft threshold that counts
+nobody below T to the share above one that counts everybody above T.
 """
 
 import math
@@ -39,22 +39,23 @@ from geoveil.gp import (
 _WIDTHS = tuple(2.0 ** (k / 2) for k in range(2, 9))
 """In noise scales: from 2 to 16."""
 _USUAL = 3.0
-"""The widest band that is shown while there are too few reports to choose, in noise scales."""
+"""The widest band used while there are too few reports to choose one, in noise scales."""
 _PILOT = 0.7
-"""The bandwidth of the bells whose differences tell the slope, in noise scales."""
+"""The bandwidth of the bells whose differences estimate the slope, in noise scales."""
 _SURE = 1.64
 """Standard errors that are added to a slope."""
 _STEEPER = 1.5
-"""How much steeper than at the bells' smoothness people's density is taken to be."""
+"""Factor by which the density may be steeper than the one smoothed by the bells."""
 _SHARP = 1.0
-"""The width of thresholds on either side, which together hold the hard share, in noise scales."""
+"""The width of the thresholds on either side that together bound the hard share, in noise
+scales."""
 _MOST = 40
-"""The most questions of which each asks a hundred."""
+"""The most questions; each sends about a hundred queries."""
 
 
 @dataclass(frozen=True)
 class ChosenBands:
-    """Hard questions about numbers, whose bands are chosen from the reports.
+    """Hard questions about numbers, with bands chosen from the reports.
 
     Args:
         campaign: a value campaign in one dimension.
@@ -110,8 +111,7 @@ class ChosenBands:
     def answered(self, found: CampaignEstimates) -> CampaignEstimates:
         """Return one estimate for each question and period, with its hard share.
 
-        Args:
-            found: what the points say of `questions`.
+        Args: found: the estimates for `questions` from the points.
         """
         periods = list(dict.fromkeys(row.period for row in found.estimates))
         rows = {(row.period, int(row.label)): row for row in found.estimates}
@@ -194,24 +194,24 @@ class ChosenBands:
 
 @lru_cache(maxsize=4096)
 def _steep(query: Query, ends: tuple[float, ...], heaps: tuple[Heap, ...]) -> Difference:
-    """Return what is known of a band's difference for a density that changes by at most 1."""
+    """Return the bounds of a band's difference for a density whose slope is at most 1."""
     return difference(query, ends, NearbyPeople(1.0, heaps=heaps))
 
 
 def _pilot_places() -> range:
-    """Return where bells stand around an end, in their bandwidths: one beyond the widest band."""
+    """Return the places of bells around an end, in bandwidths, up to one beyond the widest band."""
     most = math.ceil(_WIDTHS[-1] / 2 / _PILOT) + 1
     return range(-most, most + 1)
 
 
 def _error(row: LabelledEstimate) -> float | None:
-    """Return the standard error that the interval stands for: it is larger where few are near."""
+    """Return the standard error that the interval implies; it is larger if few people are near."""
     if row.ci_low is None or row.ci_high is None:
         return None
     return (row.ci_high - row.ci_low) / 2 / critical_value(0.0, row.confidence)
 
 
 def hard_shares(questions: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:
-    """Return questions if bands can be chosen for all of them; else none."""
+    """Return the questions if bands can be chosen for all of them, otherwise none."""
     shares = [q for q in questions if isinstance(q, (ShareAbove, ShareBetween))]
     return shares if len(shares) == len(questions) else []

@@ -1,12 +1,12 @@
-"""The analyst's client, blocking and for asyncio: publish a question, read what reports say of it.
+"""The analyst's clients, blocking and asyncio: publish questions and read their estimates.
 
     with Analyst("collector.example:443", tls=TLS(), token=token) as analyst:
         analyst.create(campaign, key)
         for estimates in analyst.watch(campaign.campaign_id):
             print(estimates.estimates[0].value)
 
-Both clients take the same `asking_steps`. Nothing is tried again on its own: an error says whether
-a later try may succeed.
+Both clients use the same `asking_steps`. Neither retries by itself: an error says whether a later
+attempt may succeed.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from geoveil.campaign import (
 from geoveil.gp import ParameterError, validation
 
 TIMEOUT_S = 15.0
-"""For a call, in seconds, where nothing else is said."""
+"""The default for a call, in seconds."""
 _ASKING_S = 600.0
 """For questions to points, which read every report."""
 _EXPORTING_S = 3_600.0
@@ -49,16 +49,16 @@ _Result = TypeVar("_Result")
 
 
 class AskOptions(TypedDict, total=False):
-    """How a client asks."""
+    """Options of a client's questions."""
 
     cohorts: bool
-    """Whether questions are asked of each cohort by itself, too."""
+    """Whether to query each cohort separately as well."""
     timeout_s: float
     """Seconds for each time that every report is read."""
 
 
 class _Connection:
-    """What both clients share: the checked target, one channel, and the token."""
+    """The parts that both clients share: the checked target, one channel, and the token."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Connection:
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     def _started(self, call: Call[Any], *, future: bool = False) -> Any:
-        """Send a request; return the answer or, of a stream or for a future, the call."""
+        """Send a request; return the answer or, for a stream or a future, the call."""
         if hasattr(self._analyst, call.method):
             method, metadata = getattr(self._analyst, call.method), self._metadata
         else:  # what devices ask, without a token
@@ -211,7 +211,7 @@ class Analyst(_Connection):
         cohorts: bool = False,
         timeout_s: float = _ASKING_S,
     ) -> Any:
-        """Return what the points of a value campaign say, at no further cost in privacy.
+        """Return the answers of a value campaign's points, at no further cost in privacy.
 
         Args:
             campaign_id: id of the campaign.
@@ -314,7 +314,7 @@ class AsyncAnalyst(_Connection):
     async def estimate(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
     ) -> CampaignEstimates:
-        """Return the estimates of a campaign; arguments as of `Analyst.estimate`."""
+        """Return the estimates of a campaign; takes the arguments of `Analyst.estimate`."""
         return await self._unary(calls.estimate(campaign_id, confidence, period, self._timeout_s))
 
     def watch(
@@ -353,7 +353,7 @@ class AsyncAnalyst(_Connection):
         cohorts: bool = False,
         timeout_s: float = _ASKING_S,
     ) -> Any:
-        """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
+        """Return the answers of a value campaign's points; takes the arguments of `Analyst.ask`."""
         steps = asking_steps.of_people(
             calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
             cohorts=cohorts,
@@ -401,5 +401,5 @@ class AsyncAnalyst(_Connection):
 
 
 def _closed() -> ServerError:
-    """Return the error for what gRPC says as ValueError to a call on a channel just closed."""
+    """Return the error for a call on a channel just closed, which gRPC reports as ValueError."""
     return ServerError("CANCELLED", "the client was closed", answered=False)

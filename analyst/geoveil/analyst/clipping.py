@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from geoveil.gp import AzimuthalEquidistant, ParameterError, UnsupportedError
 
 _SIDES = 256
-"""Sides of the polygon that stands for the circle around an area."""
+"""Sides of the polygon that approximates the circle around an area."""
 _FARTHEST_M = 5_000_000.0
 """Largest distance of a plane's places from its centre."""
 _METRES = 720.0
-"""No longitude is so large."""
+"""Beyond every longitude, in degrees."""
 Corners: TypeAlias = Sequence[tuple[float, float]]
 
 
@@ -26,11 +26,11 @@ class Clipped:
     parts: list[list[list[tuple[float, float]]]]
     """Rings of each part: its exterior, then its holes."""
     whole: bool
-    """Whether the region lies in the area with all of its corners."""
+    """Whether all corners of the region lie in the area."""
 
 
 def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Corners]]) -> Clipped:
-    """Return a region as it lies in the area of a plane.
+    """Return the part of a region in the area of a plane.
 
     Its corners are joined by straight lines of the plane. What lies beyond the area is cut off.
 
@@ -107,7 +107,7 @@ def _inside(plane: AzimuthalEquidistant, places: NDArray[np.float64]) -> NDArray
 
 
 def _wrapped(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return places with longitudes in [−180, 180]; outlines across ±180° may count on."""
+    """Return places with longitudes in [−180, 180]; outlines across ±180° may go beyond."""
     beyond = np.abs(places[:, 0]) > 180.0
     return np.where(
         np.stack([beyond, np.zeros_like(beyond)], axis=1), (places + 180.0) % 360.0 - 180.0, places

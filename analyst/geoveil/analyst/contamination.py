@@ -1,4 +1,4 @@
-"""What false reports can do to an estimate, and to what a plan promises [MATH §8].
+"""The effect of false reports on an estimate and on the promise of a plan [MATH §8].
 
 A mean of n reports of which a fraction η says anything within its range [lo, hi] differs from the
 mean of honest ones in their place by at most η·(hi − lo), whatever the liars know. Those who hand
@@ -22,7 +22,7 @@ MEAN_MOVES = (
     "One false answer far out moves a mean by any distance. Ask the points for a quantile, or for a"
     " share above a value: how far false answers can move these is known."
 )
-"""What is said of means of numbers that have no ends."""
+"""The sentence about means of numbers without ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ class Contamination:
 
     @property
     def moved(self) -> float:
-        """How far reports that say anything can move the estimate."""
+        """How far arbitrary reports can move the estimate."""
         return self.fraction * self.width
 
     @property
     def moved_by_values(self) -> float:
-        """How far false values, perturbed as true ones, can move what is expected of it."""
+        """How far false values, perturbed like true ones, can move its expectation."""
         low, high = self.means
         if not self.fraction:
             return 0.0
         return min(self.fraction * (high - low), self.moved)
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
-        """Return what holds the mean over honest people if an interval holds what is estimated.
+        """Return an interval of the mean over honest people, given an interval of the estimand.
 
         Args:
             low: lower end of the interval.
@@ -82,7 +82,7 @@ class Contamination:
         return max(low - self.moved, min(least, low)), min(high + self.moved, max(greatest, high))
 
     def to_dict(self) -> dict[str, object]:
-        """Return what JSON can hold."""
+        """Return JSON values."""
         return {
             "fraction": self.fraction,
             "moved": self.moved,
@@ -91,7 +91,7 @@ class Contamination:
 
 
 def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[str, Any]]:
-    """Return what a fraction of the participants can do to each estimate of a plan.
+    """Return the effect of a fraction of the participants on each estimate of a plan.
 
     Where each answers one question of several, all liars may answer the same one.
 

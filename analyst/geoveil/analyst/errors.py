@@ -16,7 +16,7 @@ class ServerError(AnalystError, CallError):
 
 
 class TokenInClearError(AnalystError, ValueError):
-    """A token for another machine needs TLS: without, anybody on the way could take it."""
+    """A token for another machine needs TLS: without it, anybody on the way could steal it."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)

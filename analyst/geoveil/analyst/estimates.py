@@ -1,4 +1,4 @@
-"""What the reports of a campaign say: estimates of all its questions, with notes."""
+"""The estimates of all questions of a campaign, with notes."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,23 +44,23 @@ _WHY_ALL_LOOKS = {
 
 @dataclass(frozen=True)
 class CampaignEstimates(Result):
-    """What the reports of a campaign say so far."""
+    """The estimates of a campaign so far."""
 
     campaign: AttributeCampaign
     state: str
-    """pending, open or closed; "at hand" where no server was asked."""
+    """pending, open or closed; "at hand" for estimates made without a server."""
     estimates: tuple[LabelledEstimate, ...]
     """One per query, period after period."""
     unbiased_for: str
-    """What every value is an unbiased estimate of, in words."""
+    """The quantity that every value estimates without bias, in words."""
     privacy: GeoPrivacy
-    """What a participant spent, in all or in every period in which they answered."""
+    """The privacy that a participant spent, in all or in each period in which they answered."""
     privacy_at_most: GeoPrivacy
-    """What a participant spent who answered in every period that has begun."""
+    """The privacy of a participant who answered in every period that has begun."""
     contamination: float | None = None
-    """Which fraction of the answers may be false; None: it is not asked."""
+    """The fraction of the answers that may be false; None if no fraction was given."""
     of_cohorts: tuple[LabelledEstimate, ...] = ()
-    """The estimates of each cohort by itself, where devices tell when they read."""
+    """The estimates of each cohort, if devices reveal theirs."""
 
     def over_time(
         self,
@@ -69,7 +69,7 @@ class CampaignEstimates(Result):
         confidence: float = 0.95,
         false_alarms: float = FALSE_ALARMS,
     ) -> OverTime:
-        """Return the curve of one question over the periods of a campaign that recurs.
+        """Return the curve of one question over the periods of a recurring campaign.
 
         Args:
             question: its label; the only one by default.
@@ -117,7 +117,7 @@ class CampaignEstimates(Result):
         return (*map(self.answer_of, rows), *trends)
 
     def answer_of(self, row: LabelledEstimate) -> Answer:
-        """Return the sentence of one estimate; of the hard share, where a plan tells it."""
+        """Return the sentence of one estimate, of the hard share if a plan gives it."""
         campaign, label = self.campaign, row.label
         unit, scale = campaign.attribute.value_unit, campaign.attribute.scale
         if row.possible is None:
@@ -142,7 +142,7 @@ class CampaignEstimates(Result):
         return share_answer(*ends, rest)
 
     def trends(self, people: People | str = People.SAME) -> list[Trends]:
-        """Return the trend of each question over the periods of a campaign that recurs."""
+        """Return the trend of each question over the periods of a recurring campaign."""
         trends = []
         for label in self.campaign.labels if self.campaign.period is not None else ():
             joints = {}
@@ -195,7 +195,7 @@ class CampaignEstimates(Result):
         return replace(self, estimates=tuple(rows))
 
     def contaminated(self, fraction: float) -> "CampaignEstimates":
-        """Return the same with what a fraction of false answers can do to each estimate.
+        """Return the estimates with the effect of a fraction of false answers on each.
 
         Raises:
             ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
@@ -208,7 +208,7 @@ class CampaignEstimates(Result):
     def joint(
         self, labels: Sequence[str] | None = None, period: int | None = None
     ) -> JointEstimates:
-        """Return estimates of one period as those that differences and trends are made of.
+        """Return the estimates of one period for differences and trends.
 
         Of a campaign whose questions are answered by different people each, errors do not go
         together. Where one person answers several, how they do is not known from reports that
@@ -300,7 +300,7 @@ class CampaignEstimates(Result):
 
     @property
     def _central(self) -> dict[str, Any] | None:
-        """The central ε of the reports of one period, but for those that liars may have sent."""
+        """The central ε of the reports of one period, without those that liars may have sent."""
         honest = (1 - (self.contamination or 0.0)) * min(row.n for row in self.estimates)
         return central_record(self.campaign, math.floor(honest))
 
@@ -398,7 +398,7 @@ def joint_of(
 
 
 def _of_forgers(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
-    """Yield what shows of forged reports, first of all that do."""
+    """Yield sentences on forged reports, detected ones first."""
     for row in rows:
         if row.forged is not None and row.forged.shows:
             yield (
@@ -411,7 +411,7 @@ def _of_forgers(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
 
 
 def _beside(softness: Difference) -> str:
-    """Return an expected difference and its bound, with the decimals that the bound calls for."""
+    """Return an expected difference and its bound, with as many decimals as the bound needs."""
     if not softness.bound:
         return f"{softness.expected:+.3g}"
     decimals = max(1 - math.floor(math.log10(softness.bound)), 0)
@@ -419,7 +419,7 @@ def _beside(softness: Difference) -> str:
 
 
 def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
-    """Yield what privacy cost: a sentence for all estimates for which it is known in one way."""
+    """Yield the price of privacy: a sentence for all estimates with the same basis."""
     by_basis: dict[Basis, list[tuple[int, NoiseVariance, Price]]] = {}
     for row in rows:
         noise, price = row.noise_variance, row.price

@@ -1,4 +1,4 @@
-"""Requests that cannot be met, and the nearest that can: found by planning for them."""
+"""Find the nearest feasible requests to one that cannot be met, by planning them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -29,15 +29,15 @@ from geoveil.analyst.root_finding import boundary, enough, rounded
 from geoveil.gp import ParameterError
 
 USELESS = 0.5
-"""A 95 % error of a share that is known without asking anybody."""
+"""The 95 % error of a share at which the prior already answers."""
 _NOBODY = 1e-3
-"""A share of the people that a prior is worth; fewer count as nobody."""
+"""A share of the people behind a prior below which it counts as nobody."""
 _MOST_PEOPLE = 1e10
 _LEAST_PER = 1e-9
 _TINY = 1e-300
 _NUDGE = 1.02
 _LEADING = 3
-"""Kinds that requests are planned for, the best ones: more would be no worse."""
+"""How many of the best kinds are planned for a request; more would not help."""
 _USUAL = "DebiasedLaplace"
 
 
@@ -86,7 +86,7 @@ _SAID: Mapping[str, str] = MappingProxyType(
 
 
 def times_wanted(request: PlanRequest, targets: Targets) -> float:
-    """Return the 95 % error in multiples of what is wanted of it, at most 1 if it will do.
+    """Return the 95 % error over the wanted one, at most 1 if it is met.
 
     What is wanted is said of the population, as an estimate will print it; with the bias of what is
     asked softly the error is to be of some use.
@@ -96,7 +96,7 @@ def times_wanted(request: PlanRequest, targets: Targets) -> float:
 
 
 def excess(request: PlanRequest, found: Plan) -> float:
-    """Return by how much a plan misses what was asked for: a logarithm, ≤ 0 if it does not."""
+    """Return the logarithm of how much a plan misses its request, ≤ 0 if it does not."""
     return _excess(request, found.problem, found.choice.prediction, found.n)
 
 
@@ -108,7 +108,7 @@ def _excess(
 
 
 def check_prior(request: PlanRequest, searches: Searches) -> None:
-    """Refuse questions of which the prior knows the answer: nobody, or everybody.
+    """Refuse questions that the prior answers: nobody, or everybody.
 
     Args:
         searches: what was found out before.
@@ -156,7 +156,7 @@ def _near_disc(question: PopulationMean, x: np.ndarray, weights: np.ndarray, peo
 
 
 def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, float]:
-    """Return the least and greatest number that anybody has."""
+    """Return the least and the greatest number of anybody."""
     order = np.argsort(x)
     below = np.cumsum(weights[order]) * people
     first = int(np.searchsorted(below, _NOBODY))
@@ -188,7 +188,7 @@ def check_people(request: PlanRequest) -> None:
 
 
 def check_plan(request: PlanRequest, found: Plan) -> None:
-    """Refuse a plan that is not what was asked for.
+    """Refuse a plan that misses its request.
 
     Raises:
         ParameterError: with the nearest requests that can be met: more people, or less privacy.
@@ -218,7 +218,7 @@ def compared(request: PlanRequest, searches: Searches, participants: int) -> Com
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
-    """Refuse allocations of which none is what was asked for.
+    """Refuse allocations if none meets the request.
 
     Args:
         searches: that it was made with.
@@ -266,13 +266,13 @@ def _unmet(
 
 
 def excess_of_all(request: PlanRequest, found: Comparison, searches: Searches) -> float:
-    """Return by how much the allocation chosen misses what was asked for: see `excess`."""
+    """Return how much the chosen allocation misses its request: see `excess`."""
     times = max(times_wanted(request, targets) for targets in request.chosen(found).targets)
     return math.log(max(times, _from_prior(request, found, searches) / MOST_REPEATED, _TINY))
 
 
 def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> float:
-    """Return the greatest part of any answer that is taken from the prior."""
+    """Return the greatest part of any answer that comes from the prior."""
     privacy, prior = request.plane_privacy, request.prior
     predicted = zip(request.questions, request.chosen(found).predictions, strict=True)
     parts = (
@@ -284,7 +284,7 @@ def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> 
 
 
 def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> int | None:
-    """Return how many people meet it, to three digits; None if no number does.
+    """Return the number of people that meets the request, to three digits; None if none does.
 
     Args:
         request: with a number of people that does not.
@@ -300,7 +300,7 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
 
 
 def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> float | None:
-    """Return which distance meets it, to three digits; None if none does."""
+    """Return the distance that meets the request, to three digits; None if none does."""
 
     def missed(per: float, *, exact: bool = True) -> float:
         other = Search(search.problem.under(request.but(per=per).plane_privacy))
@@ -314,7 +314,7 @@ class _Missed(Protocol):
 
 
 def _settled(missed: _Missed, start: float, factor: float, end: float) -> float | None:
-    """Return the first number that will do: looked for by what screening says, then verified."""
+    """Return the first number that is enough, found by screening and then verified."""
 
     def quickly(number: float) -> float:
         return missed(number, exact=False)
@@ -332,7 +332,7 @@ def _settled(missed: _Missed, start: float, factor: float, end: float) -> float 
 
 
 def _cheap(found: Plan) -> tuple[str, ...]:
-    """Return the kinds among those of a plan that are quickly predicted; more are no worse."""
+    """Return those kinds of a plan that are quick to predict; the others would not help."""
     if found.wanted is not None:
         return (found.wanted,)
     kinds = [a.kind for a in found.alternatives if a.satisfies_guarantee and a.kind in KINDS]
@@ -343,7 +343,7 @@ def _cheap(found: Plan) -> tuple[str, ...]:
 def _missed(
     request: PlanRequest, search: Search, n: int, kinds: Sequence[str], *, exact: bool
 ) -> float:
-    """Plan again: for the best, or for what screening takes for the best."""
+    """Plan again, for the best kind or for the best by screening."""
 
     def error(prediction: Prediction) -> float:
         return search.problem.error_from_people(prediction, n)

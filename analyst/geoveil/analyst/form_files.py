@@ -1,4 +1,4 @@
-"""Forms in TOML files: one table for each field, as an analyst writes them.
+"""Forms in TOML files, which an analyst writes with one table for each field.
 
 [[field]]
 kind = "number"
@@ -35,10 +35,10 @@ from geoveil.campaign import (
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError
 
 OPEN = "open"
-"""In place of ε: the answer is sent as it is."""
+"""In place of ε: the answer is sent unperturbed."""
 _COMMON = frozenset({"kind", "name", "epsilon", "text", "wordings", "applies"})
 _NUMBER = _COMMON | {"unit", "per", "least", "most", "ratios_above", "otherwise"}
-"""With `ratios_above` ε is per factor `per`, of numbers above that."""
+"""With `ratios_above` ε is per factor `per`, for numbers above that floor."""
 _KEYS: Mapping[str, frozenset[str]] = {
     "number": _NUMBER,
     "place": _COMMON | {"per", "area"},
@@ -82,7 +82,7 @@ def fields_of_toml(text: str) -> tuple[Field, ...]:
 
 
 def toml_of(fields: Sequence[Field]) -> str:
-    """Return the TOML of which `fields_of_toml` makes the same fields."""
+    """Return TOML from which `fields_of_toml` makes the same fields."""
     return tomli_w.dumps({"field": [dict(_written(field)) for field in check_fields(fields)]})
 
 

@@ -1,4 +1,4 @@
-"""GeoJSON as people have it: named outlines, named places, and lines to draw [RFC 7946]."""
+"""Read GeoJSON files: named outlines, named places, and lines to draw [RFC 7946]."""
 
 import json
 import math
@@ -16,9 +16,9 @@ NAME = "name"
 _DEEPEST = 8
 """Collections within collections."""
 _WGS_84 = ("CRS84", "CRS84H", "4326", "4979", "WGS84", "WGS 84")
-"""How names of longitude and latitude on WGS 84 end, in capitals."""
+"""The ends of names of longitude and latitude on WGS 84, in capitals."""
 _CORNERS = {"Point": 0, "LineString": 1, "Polygon": 2}
-"""Simple geometry → how deep its positions lie in its coordinates."""
+"""Simple geometry → the depth of positions in its coordinates."""
 _SHOWN = 12
 """Properties that an error lists."""
 Line: TypeAlias = tuple[Place, ...]
@@ -42,7 +42,7 @@ class Feature:
 
 
 def read_file(name: str, path: Path, kind: str = "Polygon") -> Any:
-    """Return what the JSON of a file says.
+    """Return the JSON of a file.
 
     Raises:
         ParameterError: naming `name`, if it can't be read, or is no JSON.

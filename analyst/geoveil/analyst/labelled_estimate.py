@@ -1,4 +1,4 @@
-"""One estimate as a server says it: its error, interval, noise, price, and the hard share."""
+"""One estimate of a server: its error, interval, noise, price, and the hard share."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -39,7 +39,7 @@ class RobustInterval:
 
 @dataclass(frozen=True, slots=True)
 class ChosenBand:
-    """A band that was chosen after the reports came, and what was assumed of people there."""
+    """A band chosen after the reports came, and its assumptions about people there."""
 
     profile: str
     width: float
@@ -47,7 +47,8 @@ class ChosenBand:
     slope_bound: float
     """Their density changes by at most this, in shares per (unit of the values)²."""
     from_reports: bool
-    """Whether the bound is what the reports suggest, and no certificate; else it was stated."""
+    """Whether the bound comes from the reports, and so is no certificate; otherwise it was
+    stated."""
     heaps: tuple[Heap, ...]
     """People who hold exactly one value, as stated."""
     by_ratio: bool = False
@@ -55,7 +56,7 @@ class ChosenBand:
 
     @property
     def words(self) -> str:
-        """What was chosen and assumed, in sentences."""
+        """The choice and its assumptions, in sentences."""
         held = [f"{heap.share:.3g} hold exactly {heap.at:,.15g}" for heap in self.heaps]
         heaps = (
             f"of the people {', '.join(held)}, as stated"
@@ -81,7 +82,7 @@ class ChosenBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledEstimate:
-    """The estimate of one query; None where there are too few reports."""
+    """The estimate of one query; its numbers are None while there are too few reports."""
 
     label: str
     """The name of the query."""
@@ -92,41 +93,40 @@ class LabelledEstimate:
     ci_low: float | None
     ci_high: float | None
     method: IntervalMethod | None
-    """How the interval was found; None if there is none, or an earlier server made a normal one."""
+    """The method of the interval; None without one, or if an earlier server made a normal one."""
     confidence: float
-    """How often the interval is to cover, in (0, 1)."""
+    """The confidence of the interval, in (0, 1)."""
     n: int
     """Answers counted."""
     one_report: float | None
     """How far a single report can move the estimate; None without reports, for questions to points,
-    and where nothing bounds it."""
+    and without a bound."""
     privacy: GeoPrivacy
-    """What a whole report promises."""
+    """The privacy of a whole report."""
     period: int
     """The period of a recurring campaign, from 0."""
     robust: RobustInterval | None
-    """For noise with so heavy a tail that the interval above may not stand, from 1,024 answers."""
+    """For noise with so heavy a tail that the interval above may fail, from 1,024 answers on."""
     sums: tuple[int, int]
-    """Σk and Σk² of the integers that were reported."""
+    """Σk and Σk² of the reported integers."""
     step_exponent: int
-    """The grid of those integers is 2 to this power."""
+    """The step of their grid is 2 to this power."""
     limits: Limits
-    """What answers, and their mean, can be."""
+    """The ranges of answers and of their mean."""
     softness: Difference | None
-    """How far the plan in the campaign expects this to be from the hard share, if there is one."""
+    """The difference from the hard share that the campaign's plan expects, if it has one."""
     band: ChosenBand | None = None
-    """The band that was chosen after the reports, if it was."""
+    """The band, if it was chosen after the reports came."""
     around: tuple["LabelledEstimate", "LabelledEstimate"] | None = None
-    """Shares that are at most and at least the hard share, whoever is crowded near; of points."""
+    """For points: shares that bound the hard share from below and above, however people crowd."""
     noise: NoiseVariance | None = None
-    """Which part of the variance of an answer is noise, where that can be told; see
-    `noise_variance`."""
+    """The part of an answer's variance that is noise, if known; see `noise_variance`."""
     mechanism: QueryMechanism | None = None
-    """What made the answers, if these are to a query of the campaign."""
+    """The mechanism of the answers, for a query of the campaign."""
     forged: ForgedShare | None = None
-    """Which share of the answers was forged, at least; None where that can't be tested."""
+    """A lower bound of the forged share of the answers; None if it can't be tested."""
     cohort: int | None = None
-    """Whose answers, from 0, where devices tell when they read; None: everybody's."""
+    """The cohort, from 0, if devices reveal theirs; None: everybody's answers."""
 
     def with_interval(self, method: IntervalMethod | None) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.
@@ -149,7 +149,7 @@ class LabelledEstimate:
         )
 
     def contaminated(self, fraction: float) -> "ContaminatedEstimate":
-        """Return what is known if a fraction of the answers may be false.
+        """Return the estimate if a fraction of the answers may be false.
 
         Raises:
             ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
@@ -170,7 +170,7 @@ class LabelledEstimate:
 
     @property
     def noise_variance(self) -> NoiseVariance | None:
-        """Which part of the variance of an answer is noise; None for fewer than two answers.
+        """The part of an answer's variance that is noise; None for fewer than two answers.
 
         Bounds are those of the mechanism, and of answers in the clear: with the mean m and the
         ends a, b these have a variance of at most (m − a)(b − m), for the m in the interval where
@@ -199,7 +199,7 @@ class LabelledEstimate:
 
     @property
     def price(self) -> Price | None:
-        """The price of privacy: the variance in multiples of that of answers in the clear."""
+        """The price of privacy: the variance as a multiple of that of answers without noise."""
         noise = self.noise_variance
         return noise.price(self._variance) if noise is not None and self._variance > 0 else None
 
@@ -220,7 +220,7 @@ class LabelledEstimate:
         return interval.low, interval.high
 
     def _targets(self) -> dict[str, object]:
-        """Return what is known of the three targets, in the words of a plan."""
+        """Return the estimates of the three targets, in the words of a plan."""
         noise, price = self.noise_variance, self.price
 
         def error(variance: float | None) -> float | None:
@@ -263,7 +263,7 @@ class LabelledEstimate:
 
     @property
     def hard(self) -> HardShare | None:
-        """The hard share that was asked for, by the plan; None without a plan or an interval."""
+        """The hard share of the question, by the plan; None without a plan or an interval."""
         if self.softness is None or self.value is None:
             return None
         if self.ci_low is None or self.ci_high is None:
@@ -272,7 +272,7 @@ class LabelledEstimate:
 
     @property
     def any_crowd(self) -> tuple[float, float] | None:
-        """The ends of an interval that holds the hard share whoever is crowded near, in [0, 1]."""
+        """The ends of an interval of the hard share, in [0, 1], valid however people crowd."""
         if self.around is None or self.around[0].ci_low is None or self.around[1].ci_high is None:
             return None
         low, high = max(self.around[0].ci_low, 0.0), min(self.around[1].ci_high, 1.0)
@@ -281,19 +281,19 @@ class LabelledEstimate:
 
     @property
     def possible(self) -> float | None:
-        """The number in the interval that is nearest to the value; the value if there is none."""
+        """The number in the interval nearest to the value; the value itself without an interval."""
         nearest: float | None = possible(self.value, self.ci_low, self.ci_high)["estimate"]
         return nearest
 
     @property
     def holds(self) -> str:
-        """What the interval of the hard share assumes or smooths, in few words."""
+        """The assumption or smoothing behind the interval of the hard share, in few words."""
         if self.band is None:
             return "as planned"
         return SMOOTH if self.band.from_reports else "slope as stated"
 
     def to_dict(self) -> dict[str, object]:
-        """Return what JSON can hold, ε with its distance and unit."""
+        """Return JSON values, ε with its distance and unit."""
         planned: dict[str, object] = {}
         if self.softness is not None:
             planned["expected_difference"] = asdict(self.softness)
@@ -331,18 +331,18 @@ class LabelledEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ContaminatedEstimate:
-    """What is known of an estimate if some answers may be false."""
+    """An estimate of which some answers may be false."""
 
     contamination: Contamination
-    """How far these can move it."""
+    """How far false answers can move it."""
     ci_low: float | None
-    """Lower end of the interval that holds the mean over honest people, too."""
+    """Lower end of the interval of the mean over honest people."""
     ci_high: float | None
     hard: HardShare | None
-    """The hard share, with an interval that does."""
+    """The hard share, with an interval over honest people."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return what JSON can hold."""
+        """Return JSON values."""
         hard = {} if self.hard is None else {"hard_share": asdict(self.hard)}
         ends = {"ci_low": self.ci_low, "ci_high": self.ci_high}
         return self.contamination.to_dict() | ends | hard

@@ -1,4 +1,4 @@
-"""Files of rows in which columns are replaced: CSV, GeoJSON and GeoPackage."""
+"""Replace columns in files of rows: CSV, GeoJSON and GeoPackage."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ _SPLIT = (
     ("{0}{1}-Longitude", "{0}{1}-Latitude", ("{0}{1}-Altitude", "{0}{1}-Accuracy")),
     ("{0}_{1}_longitude", "{0}_{1}_latitude", ("{0}_{1}_altitude", "{0}_{1}_precision")),
 )
-"""The columns into which ODK Central and KoboToolbox split a place, and what else they tell."""
+"""The columns into which ODK Central and KoboToolbox split a place, and its companions."""
 _WGS84, _POINT = 4326, 1
 _HEADER = b"GP\x00\x01" + struct.pack("<i", _WGS84)
 """The header of a geometry in a GeoPackage: little-endian, without an envelope."""
@@ -43,11 +43,11 @@ class ColumnTable(ABC):
 
     @abstractmethod
     def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
-        """Replace a column of places, and what else tells them."""
+        """Replace a column of places, and every other copy of them."""
 
     @abstractmethod
     def keep(self, rows: Sequence[bool]) -> None:
-        """Leave out the rows of which that is false."""
+        """Leave out the rows whose flag is false."""
 
     @abstractmethod
     def write(self, file: Path) -> None:
@@ -77,7 +77,7 @@ class CsvTable(ColumnTable):
         return self._header.index(name)
 
     def _split(self, name: str) -> tuple[list[int], list[int]]:
-        """Return where longitude and latitude are, and altitude and the like; else nowhere."""
+        """Return the columns of longitude, latitude, altitude and the like, if there are any."""
         folder, slash, last = name.rpartition("/")
         named = [(*self._columns[name], ())] if name in self._columns else _SPLIT
         for longitude, latitude, more in named:
@@ -131,7 +131,7 @@ class CsvTable(ColumnTable):
 
 
 class GeoJsonTable(ColumnTable):
-    """A collection of features, of which a place is the geometry, and numbers are properties."""
+    """A collection of features, with places as geometries and numbers as properties."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
         try:
@@ -247,7 +247,7 @@ class GeoPackageTable(ColumnTable):
             held.unlink(missing_ok=True)
 
     def _forget_index(self, opened: sqlite3.Connection) -> None:
-        """Drop what holds the places a second time, and triggers that SQLite can't run alone."""
+        """Drop the index, a second copy of the places, and triggers that SQLite can't run alone."""
         index = f"rtree_{self._layer}_{self._shape}"
         made = opened.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for (name,) in made:

@@ -35,16 +35,16 @@ NOT_HIDDEN = (
     " again, every ε adds up: mask once, and keep the result.",
     "How many rows there are, and their order, is not hidden.",
 )
-"""What a mask does not promise, as sentences for whoever makes or reads it."""
+"""The limits of a mask, as sentences for those who make or read it."""
 _FORM, _COLUMNS = "form", "columns"
 _WIDEST_M = 5e6
 """Radius of the largest area."""
 _SCALES = 64
-"""How far beyond its area noise takes a place: one in 10²⁵ lies farther."""
+"""How far beyond its area noise can move a place: one in 10²⁵ lies farther."""
 
 
 def sidecar_of(file: Path) -> Path:
-    """Return where it lies what says which noise is on a masked file."""
+    """Return the path of the file that describes the noise of a masked file."""
     return file.with_name(file.name + ".mask.json")
 
 
@@ -56,7 +56,7 @@ def mask_file(
     *,
     drop_empty: bool = False,
 ) -> int:
-    """Write a file with exact noise on the columns of a form, and beside it what noise that is.
+    """Write a file with exact noise on a form's columns, and a file that describes the noise.
 
     Args:
         file: CSV, GeoJSON or GeoPackage, with a person a row; see `mask_tables`.
@@ -110,7 +110,7 @@ def mask_file(
 
 
 def masked_form(file: Path) -> FormCampaign | None:
-    """Return the form of a masked file; None where nothing lies beside it."""
+    """Return the form of a masked file; None without the file that describes it."""
     return None if (read := _sidecar(file)) is None else read[0]
 
 
@@ -190,7 +190,7 @@ def _set(table: ColumnTable, field: PointField, points: Array) -> None:
 
 
 def _points(field: PointField, values: Array) -> Array:
-    """Return the points of masked values, those outside the area as well, where noise took them."""
+    """Return the points of masked values, including those that noise moved outside the area."""
     plane, scale = field.attribute.coordinates, field.attribute.scale
     if plane is not None:
         wide = min(plane.radius_m + _SCALES * field.noise_scale, _WIDEST_M)

@@ -1,4 +1,4 @@
-"""The messages of a server, read: campaigns, estimates, reports."""
+"""Parse the messages of a server: campaigns, estimates, reports."""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ _METHODS: dict[int, IntervalMethod] = {
     for method in IntervalMethod
 }
 POINTS_EXPONENT = -30
-"""What is computed from points is rounded to 2 to this power, as the protocol says."""
+"""Estimates from points are rounded to 2 to this power, as the protocol says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PublishedCampaign:
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign that the bytes say, of any kind.
+        """The campaign of the bytes, of any kind.
 
         Raises:
             GeoVeilError: if they are no sound campaign.
@@ -67,14 +67,14 @@ class PublishedCampaign:
 
 
 def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
-    """Return what a message says of a campaign."""
+    """Return the campaign of a message."""
     return PublishedCampaign(message.envelope, _state(message.state), message.reports)
 
 
 def estimates_in(
     message: analyst_pb2.GetEstimateResponse, *, of_points: bool = False
 ) -> CampaignEstimates:
-    """Return what a message says of estimates.
+    """Return the estimates of a message.
 
     Args:
         of_points: whether its queries were asked of the points of a value campaign.
@@ -96,7 +96,7 @@ def estimates_in(
 
 
 def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
-    """Return what a message says of questions to the points of one period, with covariances.
+    """Return the answers of a message about the points of one period, with covariances.
 
     Raises:
         UnsupportedError: if there are none: a server that does not know them.
@@ -112,7 +112,7 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
 
 
 def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
-    """Return what a message says of questions to the points of one period, two or more."""
+    """Return two or more answers of a message about the points of one period."""
     estimates = estimates_in(message, of_points=True)
     rows = estimates.estimates
     values = [row.value for row in rows if row.value is not None]
@@ -186,7 +186,7 @@ def _estimate(
 
 
 def _limits(campaign: AttributeCampaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
-    """Return what the server tells, and the law of the mechanism, which the campaign tells."""
+    """Return the server's limits, with the mechanism's law from the campaign."""
 
     def moments() -> ReportMoments | None:
         return campaign.limits[campaign.labels.index(shown.label)].moments()
@@ -204,7 +204,7 @@ def _limits(campaign: AttributeCampaign, shown: analyst_pb2.Estimate, of_points:
 def _noise(
     campaign: AttributeCampaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
 ) -> NoiseVariance | None:
-    """Return the noise variance that the server or the campaign tells."""
+    """Return the noise variance of the server or the campaign."""
     if shown.HasField("noise_variance"):
         noise = shown.noise_variance
         return NoiseVariance(noise.value, noise.ci_low, noise.ci_high, Basis.ESTIMATED)

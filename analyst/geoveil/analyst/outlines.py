@@ -1,4 +1,4 @@
-"""Outlines that ship, for maps: the boroughs of New York, and the coasts of the world."""
+"""Outlines shipped for maps: the boroughs of New York, and the coasts of the world."""
 
 import json
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ _NEW_YORK: Bounds = (-74.26, 40.5, -73.7, 40.92)
 _CENSUS = "Outlines: US Census Bureau, counties of 2017"
 _NATURAL_EARTH = "Coast: Natural Earth, to about 5 km"
 _MARGIN_DEG = 1.0
-"""Beyond bounds, within which lines are kept: few of their pieces are longer."""
+"""Degrees around the bounds within which lines are kept; few of their pieces are longer."""
 _LEAST_DEG, _MOST_DEG = 0.5, 1.5
 """The height of a map below which the coast is too crude, and above which boroughs are too small.
 """
 
 
 def outlines_of(bounds: Bounds) -> tuple[dict[str, Any] | None, str]:
-    """Return the outlines that are drawn within bounds unless others are given, and their source.
+    """Return the default outlines within bounds, and their source.
 
     Without any in view, None and nothing.
     """

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 COLOR = "#0b6e4f"
 _LINE_CM = 0.6
 _LETTERS = 40
-"""Letters of labels that stand beside each other."""
+"""Letters of labels that fit beside each other."""
 
 
 def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
@@ -39,7 +39,7 @@ def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
 
 
 def finish_map(ax: "Axes", title: str) -> None:
-    """Let a degree north be as long as one east of the same metres, and write the title."""
+    """Scale degrees north and east to equal metres, and write the title."""
     south, north = ax.get_ylim()
     ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
     ax.locator_params(axis="x", nbins=5)  # more numbers would run into each other
@@ -97,7 +97,7 @@ def _before(row: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _plain_numbers(axis: "Axis") -> None:
-    """Let large numbers of an axis be written out, with commas."""
+    """Write out large numbers on an axis, with commas."""
     from matplotlib.ticker import FuncFormatter
 
     low, high = axis.get_view_interval()
@@ -116,7 +116,7 @@ def draw_curve(
     color: str = COLOR,
     label: str = "",
 ) -> "Axes":
-    """Draw a curve with the band that holds all of it.
+    """Draw a curve with its simultaneous band.
 
     Args:
         names: of the two axes.

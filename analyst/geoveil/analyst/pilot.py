@@ -1,4 +1,4 @@
-"""From the reports of a pilot to the prior of a plan [MATH §8].
+"""Make the prior of a plan from the reports of a pilot [MATH §8].
 
     source = pilot_prior(reports_of("pilot.parquet"))
     plan_for(PlanRequest.of([ShareAbove(100_000)], source=source, ...))
@@ -31,14 +31,14 @@ _LEAST_REPORTS = 100
 _DRAWN = 20
 _SEED = 1
 _OF_SMOOTHING = 2**0.5
-"""By how much more the prior may be off than by what is drawn anew: smoothing is off by about as
-much again, as tests/analyst/test_pilot.py measures."""
+"""Factor on deviations of the redraws: smoothing adds about as much variance again, as
+tests/analyst/test_pilot.py measures."""
 
 
 def pilot_prior(
     reports: Reports, period: int | None = None, heaps: Sequence[Heap] = ()
 ) -> PublicPrior:
-    """Return what the reports of a pilot say of people, as a prior for the next plan.
+    """Return the prior for the next plan, from the reports of a pilot.
 
     It is a histogram with two cells to a noise scale, of everybody: those beyond 750 cells of the
     median are counted as being there. The same reports give the same prior.
@@ -59,7 +59,7 @@ def pilot_prior(
 
 @dataclass(eq=False)
 class PilotCounts:
-    """How many reports of a pilot lie in each cell of the line; reports come some at a time.
+    """Counts of a pilot's reports in each cell of the line, added block by block.
 
     Raises:
         ParameterError: if it is no value campaign about numbers.
@@ -90,7 +90,7 @@ class PilotCounts:
         self.counts = np.bincount(place, weights).astype(np.int64)
 
     def around_the_median(self) -> tuple[Array, Array]:
-        """Return the edges of a row of cells, and how many reports each has.
+        """Return the edges of a row of cells, and the number of reports in each.
 
         Reports beyond its ends are in the last cell.
         """
@@ -102,7 +102,7 @@ class PilotCounts:
 
 
 def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPrior:
-    """Return what is said of people by how many reports lie in each cell: see `pilot_prior`.
+    """Return the prior for counts of reports in cells: see `pilot_prior`.
 
     Args:
         found: what was counted.
@@ -132,7 +132,7 @@ def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPri
 
 
 class PilotPrior(HistogramPrior):
-    """What the perturbed reports of a pilot say of people, and what they might have said.
+    """The prior from a pilot's perturbed reports, and redraws of it.
 
     Args:
         edges: of the cells, increasing, (m + 1,).
@@ -157,7 +157,7 @@ class PilotPrior(HistogramPrior):
     def of_counts(
         cls, edges: Array, law: Array, counts: ArrayLike, known: Array | float = 0.0
     ) -> "PilotPrior":
-        """Return what numbers of reports say.
+        """Return the prior for numbers of reports.
 
         Args:
             edges: of the cells, evenly spaced, (m + 1,).
@@ -178,7 +178,7 @@ class PilotPrior(HistogramPrior):
 
 
 def _reported(edges: Array, scale: float, at: float) -> Array:
-    """Return the probability of a report in each cell for somebody at a place, (cells,)."""
+    """Return the probability of a report in each cell for a person at a place, (cells,)."""
     z = (edges[1:-1] - at) / scale
     below = np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))

@@ -1,7 +1,7 @@
 """Plans as TOML files, which `geoveil campaign create --plan` publishes.
 
-A file holds what the wire says of a campaign, field by field, but for its id, title and dates; what
-the plan expects of it stands beside that, in a table of its own, for people to read.
+A file has the fields of the campaign's wire message except id, title and dates, and a separate
+table of the plan's expectations, for people to read.
 """
 
 import tomllib
@@ -74,12 +74,12 @@ _UNSAID: Mapping[str, Any] = MappingProxyType(
         "closes": _OPENS + timedelta(days=1),
     }
 )
-"""Stands in for what a plan leaves open and every campaign has."""
+"""Placeholders for fields of a campaign that a plan leaves open."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a campaign is made of."""
+    """The parts of a campaign that a plan chooses."""
 
     mechanism: Declared
     questions: tuple[Question, ...]
@@ -91,7 +91,7 @@ class Chosen:
 
     @property
     def parts(self) -> int:
-        """The number of participants of whom one answers a question: 1 where each answers all."""
+        """The number of participants per answer to a question: 1 if everybody answers all."""
         apart = self.allocation is Allocation.PARTITION and self.questions
         return len(self.questions) if apart else 1
 
@@ -191,7 +191,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
 
 
 def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[str, Any]]:
-    """Return what points are to be asked, as a campaign of answers would have it signed."""
+    """Return the planned questions to points, as a campaign of answers would sign them."""
     messages = []
     for i, (label, alternative) in enumerate(zip(request.labels, asked, strict=True)):
         message = encode_point_question(PointQuestion(label, alternative.query))
@@ -204,7 +204,7 @@ def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[
 
 
 def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
-    """Return how far the soft share is expected from the hard one; None for a soft question."""
+    """Return the expected difference of soft and hard share; None for a soft question."""
     if not isinstance(request.questions[index], HardQuestion):
         return None
     return Difference(*found.prediction.softness)
@@ -213,18 +213,18 @@ def _softness(request: PlanRequest, index: int, found: Alternative) -> Differenc
 def _best(
     search: Search, kinds: Sequence[str], kind: str, error: Callable[[Prediction], float]
 ) -> Alternative | None:
-    """Return the best of a kind, if there is one."""
+    """Return the best alternative of a kind, if there is one."""
     return next((a for a in screened(search, kinds, error) if a.kind == kind), None)
 
 
 def _shape(found: Alternative) -> dict[str, Any]:
-    """Return how the question is asked softly: to ask it of points, this has to be known."""
+    """Return the softness of a question, which questions to points need."""
     profile, center, width = shape_of(found.query)
     return {"profile": profile, "center": center, **({} if width is None else {"width": width})}
 
 
 def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | None]:
-    """Return what is asked softly: its profile, where it lies, and how wide its band or bell is.
+    """Return the profile of a soft question, its place, and the width of its band or bell.
 
     Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
     """
@@ -278,7 +278,7 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Attr
 def as_if_published(
     request: PlanRequest, chosen: Chosen, cap: Cap | None = None
 ) -> AttributeCampaign:
-    """Return the campaign of a plan, with something in place of what the plan leaves open."""
+    """Return the campaign of a plan, with placeholders for fields that the plan leaves open."""
     return planned_campaign(request, chosen, cap=cap, **_UNSAID)
 
 
@@ -336,7 +336,7 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> At
 
 
 def _planned(told: Mapping[str, Any], file: Path) -> AttributeCampaign:
-    """Return the campaign that a plan, read from a file, describes, without what it leaves open."""
+    """Return the campaign of a plan from a file, without the fields that the plan leaves open."""
     stated = {name: value for name, value in told.items() if name != _PLANNED}
     try:
         message = json_format.ParseDict(stated, pb.Campaign())
@@ -349,31 +349,31 @@ def _planned(told: Mapping[str, Any], file: Path) -> AttributeCampaign:
 
 
 def planned_participants(file: Path) -> int | None:
-    """Return for how many participants a plan was made; None if the file does not say."""
+    """Return the number of participants of a plan; None if the file does not say."""
     participants = _read(file).get(_PLANNED, {}).get("participants")
     return participants if isinstance(participants, int) else None
 
 
 @dataclass(frozen=True)
 class PlannedPoints:
-    """What a plan has points asked, as it was planned."""
+    """The planned questions to points."""
 
     questions: tuple[PointQuestion, ...]
     differences: Mapping[str, Difference]
-    """By the label of a question: how far its soft answer is expected from the hard one, which no
-    campaign of points signs. See `CampaignEstimates.with_differences`."""
+    """Label of a question → expected difference of its soft and hard answers, which no campaign of
+    points signs. See `CampaignEstimates.with_differences`."""
     campaign: AttributeCampaign
-    """What the plan was for."""
+    """The campaign's field values for which the plan was made."""
 
     def fits(self, campaign: AttributeCampaign) -> bool:
-        """Return whether a campaign has the promise, and the map, that the plan was for."""
+        """Return whether a campaign has the privacy and the plane of the plan."""
         planned = self.campaign
         maps = [(each.attribute.coordinates, each.attribute.scale) for each in (campaign, planned)]
         return campaign.privacy == planned.privacy and maps[0] == maps[1]
 
 
 def planned_points(file: Path) -> PlannedPoints:
-    """Return what a plan has points asked.
+    """Return the planned questions to points.
 
     Raises:
         ParameterError: if the file is no plan, or one for a campaign that asks its questions
@@ -401,7 +401,7 @@ def planned_points(file: Path) -> PlannedPoints:
 
 
 def _read(file: Path, name: str = "file") -> dict[str, Any]:
-    """Return what stands in a plan; an error names the parameter."""
+    """Return the content of a plan; an error names the parameter."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""Forms before anybody answers: errors to expect of statistics, and how fields share out ε.
+"""Plan forms: predict the errors of statistics, and divide ε among the fields.
 
-Reports of people like those of a prior sample are simulated, and asked as real reports will be.
+The planner simulates reports of people like those of a prior sample, and queries them as real
+reports.
 """
 
 import csv
@@ -29,33 +30,33 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueErr
 
 Record = dict[str, Any]
 _PEOPLE = 20_000
-"""People that are simulated at once: errors of more follow from theirs."""
+"""People simulated at once; errors for more people are extrapolated."""
 _TIMES = 100
-"""Simulations at most: of few people many are drawn."""
+"""The most simulations; few people need many of them."""
 _SEARCHED = 4_000
-"""People that are simulated for each way to share out ε."""
+"""People simulated for each division of ε."""
 _MOST_ROWS = 200_000
 """Rows of a prior sample."""
 _MOST_EPSILON = 16.0
 _FACTORS = (2.0, 1.4, 1.2)
-"""By which ε of one field is tried beside the others'."""
+"""Factors by which the ε of one field is changed in a trial."""
 _MOST_APART = 16.0
-"""ε of a field is at most so many times that of another, in multiples of what the form states."""
+"""The largest ratio of the changes of two fields' ε, relative to the form's values."""
 
 
 class Wish(NamedTuple):
-    """A statistic of a form, and how closely it is wanted."""
+    """A statistic of a form, and the wanted error."""
 
     text: str
     statistic: FormStatistic[Any]
     error: float | None = None
-    """The 95 % error wanted; None: as it comes."""
+    """The wanted 95 % error; None for any."""
     row: str | None = None
-    """The row that is wanted so closely; None: every one."""
+    """The row with the wanted error; None: every row."""
 
 
 def sample_of(fields: Sequence[Field], file: Path) -> list[dict[str, Any]]:
-    """Return the answers of the people of a CSV file, a column of the name of each field.
+    """Return people's answers from a CSV file that has a column for each field.
 
     A place is "latitude longitude" and several options stand with spaces between them, as in data
     of XLSForm; an empty cell is no answer.
@@ -104,7 +105,7 @@ def _campaign(fields: Sequence[Field]) -> FormCampaign:
 
 @dataclass(frozen=True, eq=False)
 class PlannedForm:
-    """What a form's statistics will say, of people like those of a sample."""
+    """The expected results of a form's statistics, for people like those of a sample."""
 
     fields: tuple[Field, ...]
     sample: Sequence[Mapping[str, Any]]
@@ -157,7 +158,7 @@ class PlannedForm:
         return answers
 
     def people_for(self, wish: Wish) -> int:
-        """Return how many people it takes for the error that is wanted of a statistic."""
+        """Return how many people a statistic needs for its wanted error."""
         alone = replace(self, wishes=[wish])
         people = _PEOPLE
         for _ in range(3):  # errors of few fall a little faster than with the root
@@ -168,7 +169,7 @@ class PlannedForm:
         return people
 
     def shared_out(self, epsilon: float) -> "PlannedForm":
-        """Return the form whose fields have ε of this sum, as its statistics are best known.
+        """Return the form whose fields divide this ε so that its statistics have the least errors.
 
         The fields' ε are changed by factors, one field at a time, as long as errors fall: the
         largest in multiples of what is wanted; without wishes, their geometric mean.
@@ -254,13 +255,13 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _reach(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the estimate of a row, and how far the farther end of its interval is."""
+    """Return the estimate of a row, and the distance to the farther end of its interval."""
     value = row["estimate"]
     return value, max(row["ci_high"] - value, value - row["ci_low"])
 
 
 def _worst(wish: Wish, rows: Mapping[str, tuple[float, float]]) -> float:
-    """Return the largest error in multiples of what is wanted, or of 1."""
+    """Return the largest error as a multiple of the wanted one, or of 1."""
     if wish.row is not None and wish.row not in rows:
         raise ParameterError(f"row of {wish.text}", wish.row, "one of " + "; ".join(rows))
     wanted = rows.values() if wish.row is None else [rows[wish.row]]
@@ -268,7 +269,7 @@ def _worst(wish: Wish, rows: Mapping[str, tuple[float, float]]) -> float:
 
 
 def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None) -> Record:
-    """Return what a plan says, as JSON holds it.
+    """Return a plan as JSON values.
 
     Args:
         plan: of the form as it stands, or as its fields share out ε best.

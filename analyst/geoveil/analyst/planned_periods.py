@@ -1,4 +1,4 @@
-"""A question asked in many periods: noise of its own each time, or one reading [MATH §13]."""
+"""Plan a question for many periods: fresh noise each time, or one reading [MATH §13]."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ _MOST = 10_000
 def planned_periods(
     planned: PlannedQuestion | PlannedQuestions, periods: int, drift: float = 0.0
 ) -> dict[str, Any]:
-    """Return what answers in many periods cost, and the error of each, for ways to ask.
+    """Return the cost and the error of answers in many periods, for each way to ask.
 
     The ways: fresh noise in every period, at ε each; noise at ε/k in each of k periods; and one
     reading, perturbed once at ε, from which all periods are answered: carried, or going on as the

@@ -1,4 +1,4 @@
-"""How large the errors of quantiles will be that a value campaign is asked for [MATH §8]."""
+"""Predict the errors of quantiles from a value campaign [MATH §8]."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,9 @@ from geoveil.analyst.statistics.distribution import checked_levels
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, PlanarLaplace, Threshold, validation
 
 _STEP = 0.02
-"""The step over which the density at a quantile is found, in widths."""
+"""The step over which the density at a quantile is measured, in widths."""
 _LEAST = 1e-6
-"""The least share of the people within a width: where the prior has less, no quantile is found
-closely."""
+"""The least share of the people within a width: if the prior has less, no quantile is precise."""
 
 
 def planned_quantiles(
@@ -29,7 +28,7 @@ def planned_quantiles(
     contamination: float = 0.0,
     scale: LogScale | None = None,
 ) -> list[dict[str, Any]]:
-    """Return where quantiles are by a prior, and how closely a value campaign will find them.
+    """Return the quantiles of a prior, and their expected errors in a value campaign.
 
     A quantile errs by the error of the share above it over the density of the people there.
 
@@ -109,7 +108,7 @@ def planned_quantiles(
 
 
 def _root(falling: Any, start: float, reach: float) -> float:
-    """Return where a function that falls is 0."""
+    """Return the root of a decreasing function."""
     from scipy.optimize import brentq
 
     low, high = start - reach, start + reach

@@ -1,4 +1,4 @@
-"""From a request to a plan: one question, or several that share the privacy of a person.
+"""Plan a request: one question, or several that share a person's privacy.
 
 request = PlanRequest.of([ShareAbove(100_000)], epsilon=1, per=8_000, source=..., participants=...)
 planned = plan_for(request, for_campaign=True)
@@ -42,17 +42,17 @@ from geoveil.gp import ParameterError, lazy
 
 
 class PlanOutcome(ABC):
-    """A plan that can be read, written, and made a campaign of."""
+    """A plan that can be read, written, and turned into a campaign."""
 
     request: PlanRequest
 
     @abstractmethod
     def report(self) -> Record:
-        """Return all that is said of it, as plain numbers and words: what JSON can hold."""
+        """Return the plan's report as JSON values."""
 
     @abstractmethod
     def chosen(self) -> Chosen:
-        """Return what a campaign is made of.
+        """Return the parts of the campaign.
 
         Raises:
             UnsupportedError: if campaigns cannot hold what was chosen.
@@ -74,7 +74,7 @@ class PlanOutcome(ABC):
 
     @lazy
     def cap(self) -> ChosenCap | None:
-        """The cap that tells least of any two values for at most 5 % of a report's variance.
+        """The cap with the least ε of any two values that adds at most 5 % to a report's variance.
 
         Under the plan's prior; None where none that cheap promises anything, and of points. With
         `PlanRequest.central` the cheapest that keeps it.
@@ -88,7 +88,7 @@ class PlanOutcome(ABC):
         return central_cap(campaign, wish, self.request.prior)
 
     def price_of_central(self, free: "PlanOutcome") -> Record:
-        """Return what the cap for a wished central ε costs, beside a plan without the wish.
+        """Return the cost of the cap for a wished central ε, compared with a plan without the wish.
 
         "error_95" is the largest of a question's errors, and "times" the largest quotient of them
         with and without, both at most: the cap's share counts as if all of an error were variance.
@@ -158,7 +158,7 @@ class PlannedQuestion(PlanOutcome):
 
 @dataclass(frozen=True)
 class PlannedQuestions(PlanOutcome):
-    """The plan for several questions: how the privacy is shared out among them."""
+    """The plan for several questions, with the division of privacy among them."""
 
     request: PlanRequest
     result: Comparison
@@ -215,14 +215,14 @@ def plan_for(
 
 
 def _errors(report: Record) -> list[float]:
-    """Return the 95 % error of each question, asked hard or softly."""
+    """Return the 95 % error of each question, hard or soft."""
     rows = [report] if "targets" in report else report["questions"]
     targets = [row["targets"] for row in rows]
     return [float((of["hard_question"] or of["population"])["error_95"]) for of in targets]
 
 
 def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
-    """Return the kinds of mechanisms that one question is planned with.
+    """Return the kinds of mechanisms to plan one question with.
 
     Args:
         restricted: to mechanisms that campaigns can hold.

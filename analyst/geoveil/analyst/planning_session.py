@@ -1,4 +1,4 @@
-"""Plans made again and again while somebody looks for what to ask: what they share is kept.
+"""Repeated plans while an analyst explores questions, with a cache of shared results.
 
     session = PlanningSession(source)
     wish = {"epsilon": 1.0, "per": 8_000.0, "participants": 50_000}
@@ -41,24 +41,24 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _PLANES = 4
 _QUESTIONS, _GUARANTEES = 4, 6
-"""Lists of questions of which something is kept, and guarantees of each."""
+"""Lists of questions in the cache, and guarantees of each."""
 _PLANS = 64
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan will say, as far as can be told at once."""
+    """A preview of a plan, computed at once."""
 
     planned: PlannedQuestion | PlannedQuestions
-    """The plan without what was left out: the best of few alternatives."""
+    """The plan from a few alternatives only."""
     settled: bool
-    """Whether the plan chooses the same, so that its numbers are these."""
+    """Whether the full plan chooses the same, and so has these numbers."""
     met: bool
-    """Whether it is what was asked for; if not, the plan is refused with the nearest wishes."""
+    """Whether it meets the request; if not, the plan is refused with the nearest wishes."""
 
 
 class PlanningSession:
-    """Plans for one prior, again and again, and keeps what they share; for one thread.
+    """Makes repeated plans for one prior, with a cache; for one thread.
 
     Args:
         source: what is publicly known of people.
@@ -94,7 +94,7 @@ class PlanningSession:
         return PlanRequest.of(questions, source=self._source, **wishes)
 
     def forecast(self, request: PlanRequest) -> Forecast:
-        """Return what a plan will say, in a fraction of a second.
+        """Return a preview of the plan, in a fraction of a second.
 
         Raises:
             ParameterError: if it cannot be planned at all: for nobody, or where the prior knows the
@@ -158,7 +158,7 @@ class PlanningSession:
 def _kept(
     known: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value], most: int
 ) -> _Value:
-    """Return what is known, or is made now, and forget what was not asked for longest."""
+    """Return a cached or new item, and drop the least recently used one."""
     if key not in known:
         known[key] = make()
     known.move_to_end(key)

@@ -1,4 +1,4 @@
-"""What is publicly known of people before they are asked, and where it comes from."""
+"""Public knowledge about people before they answer, and its source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,20 +15,20 @@ from geoveil.gp import AzimuthalEquidistant, Heap, LogScale, ParameterError, val
 
 @dataclass(frozen=True)
 class PublicPrior:
-    """What is publicly known of people, before it is known which plane places are projected to."""
+    """Public knowledge about people, before a plane for places is chosen."""
 
     name: str
-    """Where it comes from, for people to read."""
+    """Its source, for people to read."""
     attribute: str
-    """What such people hold."""
+    """The quantity that the people hold."""
     unit: str | None
-    """The unit of its distances; None if whoever asks has to say."""
+    """The unit of its distances; None if the user must state it."""
     dimension: int
     """2 for places, as (longitude, latitude) in degrees."""
     make: Callable[[AzimuthalEquidistant | None], Prior]
     """The prior in the coordinates of a plane, or as it is."""
     caution: str = ""
-    """What it does not know, in a sentence."""
+    """Its limits, in a sentence."""
 
     @classmethod
     def of_numbers(
@@ -39,7 +39,7 @@ class PublicPrior:
         name: str = "a prior",
         caution: str = "",
     ) -> "PublicPrior":
-        """Return what is known of people who hold numbers.
+        """Return public knowledge about people who hold numbers.
 
         Args:
             prior: in one dimension.
@@ -58,7 +58,7 @@ class PublicPrior:
         return cls(name, attribute, unit, prior.dimension, lambda plane: prior, caution)
 
     def with_heaps(self, heaps: Sequence[Heap]) -> "PublicPrior":
-        """Return the same with people added who hold exactly one value: see `HeapedPrior`.
+        """Return it plus people who hold exactly one value: see `HeapedPrior`.
 
         Args:
             heaps: point masses, in the unit of the numbers.
@@ -75,7 +75,7 @@ class PublicPrior:
     def doubted(
         self, others: Mapping[str, "PublicPrior"] | None = None, scale: float = 0.0
     ) -> "PublicPrior":
-        """Return the same with what people may be like instead: see `DoubtedPrior`.
+        """Return it with alternative laws of people: see `DoubtedPrior`.
 
         Args:
             others: name → another region, an older year: of the same values, in the same unit.
@@ -114,7 +114,7 @@ class PublicPrior:
         return replace(self, make=make)
 
     def slope_bounded(self, slope: float | None) -> "PublicPrior":
-        """Return the same, believed for the density of people no further than a bound on its slope.
+        """Return it, with the density of people trusted only up to a bound on its slope.
 
         Args:
             slope: in shares per unit²: see `SlopeBoundedPrior`; None: as it is.
@@ -139,7 +139,7 @@ class PublicPrior:
         )
 
     def on_scale(self, scale: LogScale) -> "PublicPrior":
-        """Return what is known of the logarithms of people's numbers.
+        """Return the law of the logarithms of people's numbers.
 
         Raises:
             ParameterError: if it is of places, or bounds the slope of a density.
@@ -156,7 +156,7 @@ class PublicPrior:
 
 
 def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
-    """Return what people are like whose numbers are lower, or higher, by a part of them.
+    """Return the law of people whose numbers are lower, or higher, by a fraction.
 
     Args:
         prior: of numbers.

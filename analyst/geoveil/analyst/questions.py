@@ -1,4 +1,4 @@
-"""What an analyst may ask: shares and densities, and how softly.
+"""The questions of analysts: shares and densities, and their softness.
 
 A plan asks for them sharply, and finds the soft question that stands in for each; a campaign asks
 them softly; and points that were perturbed before may be asked for them later.
@@ -37,19 +37,19 @@ from geoveil.gp import (
 )
 
 _SOFT = 3.0
-"""Width of a band or bell that is not given, in noise scales."""
+"""Default width of a band or bell, in noise scales."""
 RADIUS_M = 60_000.0
-"""The radius of the area about which places are asked, where none is given."""
+"""The default radius of the area of places."""
 Place = tuple[float, float]
 """Longitude and latitude, in degrees; or two numbers of people who hold pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Softness:
-    """Over how long a distance a question may vary, in the unit of the values or in metres."""
+    """The distance over which a question varies, in the unit of the values or in metres."""
 
     noise_scale: float
-    """PER/ε: the distance within which values look alike."""
+    """PER/ε: the distance within which values are hard to tell apart."""
     width: float | None = None
     """The width of the band around a threshold or an edge; None for three noise scales, or for what
     a range or a circle has room for if that is less."""
@@ -61,7 +61,7 @@ class Softness:
     """Whether distances are logarithms of ratios."""
 
     def band(self, most: float = math.inf) -> float:
-        """Return the width of a band where there is room for so much."""
+        """Return the width of a band, given the room for it."""
         return min(_SOFT * self.noise_scale, most) if self.width is None else self.width
 
     @property
@@ -71,7 +71,7 @@ class Softness:
 
     @property
     def caution(self) -> str | None:
-        """What to say of a band or bell that is narrower than the noise, if one is.
+        """The warning about a band or bell narrower than the noise, if there is one.
 
         Noise on points is undone by numbers that are large where the question varies. If hardly a
         point lies there, those at hand say little of how far the estimate may be off.
@@ -95,7 +95,7 @@ class Softness:
 
 @dataclass(frozen=True)
 class AnalystQuestion(ABC):
-    """Something that an analyst wants to know of people: a share or a density."""
+    """A question of an analyst about people: a share or a density."""
 
     label: str
     """The name of its row in tables."""
@@ -111,7 +111,7 @@ class AnalystQuestion(ABC):
 
     @property
     def dimension(self) -> int:
-        """How many numbers people hold that it is about: 2 for places."""
+        """The number of coordinates that it is about: 2 for places."""
         return 1 if self.place is None else 2
 
     def on_scale(self, scale: LogScale) -> "AnalystQuestion":
@@ -125,7 +125,7 @@ class AnalystQuestion(ABC):
 
     @abstractmethod
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
-        """Return the question for a plan, which finds how softly to ask it.
+        """Return the question for a plan, which finds its softness.
 
         Args:
             plane: that places are projected to; None for numbers, which stay as they are.
@@ -139,7 +139,7 @@ class AnalystQuestion(ABC):
     def of_points(
         self, plane: AzimuthalEquidistant | None, softness: Softness
     ) -> Query | SmoothedRegion:
-        """Return the question for points that were perturbed before it was asked."""
+        """Return the question for points perturbed before it was known."""
         return self.soft(plane, softness)
 
 
@@ -218,10 +218,10 @@ class ShareBetween(AnalystQuestion):
 
 @dataclass(frozen=True, init=False)
 class _AtPlace(AnalystQuestion):
-    """A question about a place and what is around it."""
+    """A question about a place and its surroundings."""
 
     _word: ClassVar[str]
-    """What an error about the place names."""
+    """The name of the place in errors."""
     longitude: float
     latitude: float
 
@@ -340,7 +340,7 @@ class ShareInside(AnalystQuestion):
 
 @dataclass(frozen=True, init=False)
 class MeanOf(AnalystQuestion):
-    """The mean of a query over the people, as it is: a share if it is a soft indicator.
+    """The mean of a query over the people; a share if it is a soft indicator.
 
     Its numbers are those of the campaign's coordinates: metres east and north, for places.
 
@@ -369,7 +369,7 @@ class MeanOf(AnalystQuestion):
 def area_of(
     asked: Sequence[AnalystQuestion], center: Place | None = None, radius: float = RADIUS_M
 ) -> AzimuthalEquidistant | None:
-    """Return the plane of the area that places are asked about; None if there are none.
+    """Return the plane of the area of places; None without places.
 
     Args:
         asked: questions; the first that is about a place is the centre by default.

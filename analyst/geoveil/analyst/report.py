@@ -1,4 +1,4 @@
-"""What a plan says, as plain numbers: tables and JSON are both made of these."""
+"""The report of a plan as plain numbers, for tables and JSON."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -24,16 +24,16 @@ from geoveil.analyst.request import PlanRequest
 from geoveil.gp import GeoPrivacy, Query, reach, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
-"""What people are like in no scenario."""
+"""The name of the prior without a scenario."""
 UNSTATED_SCALE = 0.1
-"""Part by which values are taken to be lower or higher where no scenario is stated."""
+"""Fraction by which values are lower or higher in the default scenarios."""
 DISTANCES = (1, 2, 5)
-"""Multiples of `per` at which privacy is put into words."""
+"""Multiples of `per` at which the report explains privacy."""
 Record = dict[str, Any]
 
 
 def plan_report(request: PlanRequest, found: Plan) -> Record:
-    """Return all that is said of one question."""
+    """Return the report on one question."""
     n, choice = found.n, found.choice
     return {
         **_heading(request),
@@ -59,7 +59,7 @@ def plan_report(request: PlanRequest, found: Plan) -> Record:
 
 
 def comparison_report(request: PlanRequest, found: Comparison) -> Record:
-    """Return all that is said of several questions."""
+    """Return the report on several questions."""
     best = request.chosen(found)
 
     def best_error(p: Prediction) -> float:
@@ -97,7 +97,7 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
 
 
 def odds(privacy: GeoPrivacy) -> list[Record]:
-    """Return how far a report can move somebody who finds two values equally likely.
+    """Return the certainty that a report can give to somebody who finds two values equally likely.
 
     By Bayes' rule even odds become at most e^{εk} : 1 for two values k distances apart, which is a
     probability of 1/(1 + e^{−εk}).
@@ -118,7 +118,7 @@ def odds(privacy: GeoPrivacy) -> list[Record]:
 
 
 def several(n: int) -> list[int]:
-    """Return numbers of people around n, from a tenth to ten times as many."""
+    """Return numbers of people from a tenth of n to ten times n."""
     return sorted({max(round(n * factor), 1) for factor in (0.1, 0.3, 1, 3, 10)})
 
 
@@ -133,7 +133,7 @@ def _typical(targets: Sequence[Targets]) -> float:
 
 
 def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
-    """Return the three targets: a soft question stands for itself, and for no hard one."""
+    """Return the three targets; a soft question has no hard target."""
     hard = targets.hard_question if isinstance(question, HardQuestion) else None
     return {
         "participants": {"error_95": _finite(targets.participants)},
@@ -143,7 +143,7 @@ def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
 
 
 def _price(targets: Targets, n: int) -> Record | None:
-    """Return the price of privacy, and how many people in the clear would do; None if none would.
+    """Return the price of privacy, and how many people would do without noise; None if none would.
 
     Nobody differs from anybody in a question that has the same answer for all: then nobody has to
     be asked in the clear.
@@ -205,7 +205,7 @@ def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Recor
 
 
 def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:
-    """Return what becomes of the choice in the scenarios of the prior.
+    """Return the errors of the choice in the scenarios of the prior.
 
     Of a hard question about numbers without any, it is looked at what becomes of it if they are a
     tenth lower or higher: this is said, and the campaign signs nothing of it.
@@ -232,7 +232,7 @@ def _scenarios(
     *,
     stated: bool = True,
 ) -> Record | None:
-    """Return the errors in each scenario, and which is the worst; None if there are none.
+    """Return the errors in each scenario, and the name of the worst; None without scenarios.
 
     Args:
         prediction: with as many scenarios, or none.

@@ -1,4 +1,4 @@
-"""What a plan is asked for: questions, a guarantee, what is publicly known, and how many people."""
+"""A request for a plan: questions, a guarantee, public knowledge, and the number of people."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,43 +46,43 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 0.1
-"""95 % error over the expected answer, at every place for which a bandwidth is found."""
+"""95 % error over the expected answer that a bandwidth must reach at every place."""
 _ALL = 1e300
 _HELD: Mapping[int, str] = MappingProxyType(
     {1: "numbers, for example incomes", 2: "places, for example collisions"}
 )
-"""What people hold, by how many numbers that is."""
+"""Names of values, by their number of coordinates."""
 _ROUNDING = 1e-9
-"""Part of the radius of an area by which who is on its edge may miss it."""
+"""Tolerance for a place on the edge of an area, as a fraction of its radius."""
 _FINEST, _COARSEST = 0.25, 64.0
-"""Bandwidths that are tried, in noise scales."""
+"""Bandwidths to try, in noise scales."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """All that a plan needs; `of` makes it from what people say."""
+    """A complete request; `of` makes it from the user's input."""
 
     labels: tuple[str, ...]
     questions: tuple[PopulationMean, ...]
     privacy: GeoPrivacy
-    """What a person is promised in all, over true distances."""
+    """The total guarantee of a person, over true distances."""
     plane: AzimuthalEquidistant | None
-    """That places are projected to."""
+    """The plane of places."""
     source: PublicPrior
     prior: Prior
     participants: int
     target_error: float | None = None
-    """The 95 % error that is wanted."""
+    """The wanted 95 % error."""
     allocation: str | None = None
-    """A name in `ALLOCATIONS`; None for the best that promises what a person is promised. One
-    question has none, or "points"."""
+    """A name in `ALLOCATIONS`; None for the best with a person's total guarantee. One question has
+    none, or "points"."""
     attribute: str = "value"
     mechanism: str | None = None
-    """What perturbs answers, in the words in which campaigns are made of it; None for the best."""
+    """The mechanism, by its name for campaigns; None for the best."""
     scale: LogScale | None = None
-    """On which numbers are compared by ratio: questions, prior and privacy are of logarithms."""
+    """The scale of numbers compared by ratio: questions, prior and privacy are about logarithms."""
     central: CentralWish | None = None
-    """What the campaign's cap is to keep; None: it has the least that costs little."""
+    """The central ε that the cap must keep; None for the default cap."""
 
     @classmethod
     def of(
@@ -212,17 +212,17 @@ class PlanRequest:
 
     @property
     def plane_privacy(self) -> GeoPrivacy:
-        """The promise in the coordinates of the questions."""
+        """The guarantee in the coordinates of the questions."""
         return self.privacy if self.plane is None else self.plane.privacy(self.privacy)
 
     def held(self, coordinates: ArrayLike) -> Array:
-        """Return what people hold where coordinates are: on a log scale, their exponentials."""
+        """Return people's values for coordinates; on a log scale, their exponentials."""
         if self.scale is None:
             return np.asarray(coordinates, np.float64)
         return self.scale.from_log(coordinates)
 
     def chosen(self, found: Comparison) -> Allocated:
-        """Return the allocation that is asked for, or the best.
+        """Return the requested allocation, or the best.
 
         Raises:
             ParameterError: if it serves not all questions.
@@ -248,7 +248,7 @@ def _planned(
     bandwidth: float,
     softness: Softness | None,
 ) -> tuple[PopulationMean, ...]:
-    """Return what is wanted: sharp shares, or with a softness the soft shares as they are."""
+    """Return the planned questions: sharp shares, or with a softness the soft shares."""
     planned: list[PopulationMean] = []
     for question in questions:
         sharp = question.sharp(plane, bandwidth)
@@ -259,7 +259,7 @@ def _planned(
 
 
 def _dimension(questions: Sequence[AnalystQuestion]) -> int:
-    """Return the dimension of the values that all of these questions are about."""
+    """Return the common dimension of the values of the questions."""
     if not questions:
         raise ParameterError("question", "none", "at least one")
     first, *others = sorted({question.dimension for question in questions})
@@ -275,7 +275,7 @@ def _dimension(questions: Sequence[AnalystQuestion]) -> int:
 
 
 def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: int) -> float:
-    """Return the narrowest bell whose predicted 95 % error is a tenth of every expected answer.
+    """Return the narrowest bell with a 95 % error of a tenth of every expected answer.
 
     Args:
         centers: of the bells, in the coordinates of the prior.
@@ -316,7 +316,7 @@ def _check_area(
     questions: Sequence[AnalystQuestion],
     center: Place | None,
 ) -> None:
-    """Raise an error if a question, or most people, are outside of the area, and so on its edge."""
+    """Refuse a question outside of the area, and an area with most people outside of it."""
     edge = plane.radius_m * (1 - _ROUNDING)
     points, weights = prior.nodes()
     outside = float(weights[np.hypot(points[:, 0], points[:, 1]) > edge].sum())
@@ -337,7 +337,7 @@ def _check_area(
 def _relative_error(
     center: Place, bandwidth: float, privacy: GeoPrivacy, prior: Prior, n: int
 ) -> float:
-    """Return the predicted 95 % error in parts of the expected answer."""
+    """Return the predicted 95 % error as a fraction of the expected answer."""
     problem = PlanningProblem.of(SoftQuestion(GaussianKernel(center, bandwidth)), privacy, prior)
     # Of many nodes, the joined ones will do here.
     (alternative,) = Search(problem).asked_softly("DebiasedLaplace")

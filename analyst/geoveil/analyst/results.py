@@ -1,4 +1,4 @@
-"""What every result of an analyst can do: be read as rows, by pandas, by JSON and in a notebook.
+"""The common interface of results: rows, pandas, JSON and notebooks.
 
 A result says its numbers once, in `rows`, and what must be known to read them once, in `notes`.
 """
@@ -29,23 +29,23 @@ _INTERVALS = {
     "cohort": "cohort_interval",
     "any_crowd": "any_crowd_interval",
 }
-"""What columns "…_low" and "…_high" begin with → the name of the cell that has both ends."""
+"""Beginning of columns "…_low" and "…_high" → the name of the cell with both ends."""
 SMOOTH = "smooth at b"
-"""What an interval holds that knows people only as blurred by some noise scales."""
+"""The target of an interval that sees people blurred by a few noise scales."""
 ANY_CROWD = "any_crowd_low", "any_crowd_high"
-"""Columns of an interval that holds the values themselves, whoever is crowded near."""
+"""Columns of an interval for the values themselves, valid however people crowd."""
 _LEAST = 1e-12
-"""Below which a number is not written out."""
+"""The number below which an exponent is used."""
 _MOST_ROWS = 30
-"""Rows that are printed."""
+"""The most printed rows."""
 _MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
-"""Columns whose decimals are those that the standard error calls for, as an interval's are."""
+"""Columns rounded to the standard error, like intervals."""
 _UNCUT = "uncut"
-"""The column of estimates before they are brought into what can be, which no table shows."""
+"""The column of estimates before clamping to possible values, which no table shows."""
 
 
 class Result(ABC):
-    """Numbers in rows, with the sentences that say what they are.
+    """Numbers in rows, with sentences that explain them.
 
     Example:
         >>> class Shares(Result):
@@ -60,12 +60,12 @@ class Result(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What the rows are of, in a few words."""
+        """The subject of the rows, in a few words."""
 
     @property
     @abstractmethod
     def notes(self) -> Sequence[str]:
-        """Sentences: whose share or mean it is, what an interval holds, what was assumed."""
+        """Sentences on the population, on the target of intervals, and on assumptions."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
@@ -73,20 +73,20 @@ class Result(ABC):
 
     @property
     def sentences(self) -> Sequence[Answer]:
-        """What somebody reads first: the answers in a sentence each, with unit and interval."""
+        """The answers in a sentence each, with unit and interval, to read first."""
         return ()
 
     def held(self, scale: LogScale) -> Self:
-        """Return the same in people's values, of what logarithms on a scale say."""
+        """Return a result about logarithms in people's values."""
         return self
 
     @property
     def axis_label(self) -> str:
-        """What stands below its picture: what dots and lines are, and of whom."""
+        """The caption of its picture, which explains dots, lines and population."""
         return "estimate and interval, of the population"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold: title, rows and notes; numbers without a value are None."""
+        """Return JSON values: title, rows and notes; numbers without a value are None."""
         rows = [{key: _finite(value) for key, value in row.items()} for row in self.rows()]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
 
@@ -114,7 +114,7 @@ class Result(ABC):
         return draw_intervals(ax, self.title, rows, self.axis_label)
 
     def __str__(self) -> str:
-        """Return title, table and notes as text, of many rows the first."""
+        """Return title, table and notes as text; a long table shows its first rows."""
         rows = self.rows()
         table = [cells(row) for row in rows[:_MOST_ROWS]]
         heads = {key: key.replace("_", " ") for key in (table[0] if table else ())}
@@ -150,15 +150,15 @@ class Result(ABC):
 
 
 class GeoResult(Result):
-    """A result whose rows are of places: geographic libraries read it."""
+    """A result with rows about places, which geographic libraries can read."""
 
     @abstractmethod
     def to_geojson(self) -> dict[str, Any]:
-        """Return a FeatureCollection, with what is known of each place [RFC 7946]."""
+        """Return a FeatureCollection with the row of each place [RFC 7946]."""
 
     @property
     def __geo_interface__(self) -> dict[str, Any]:
-        """What geographic libraries read: the same as `to_geojson`."""
+        """The interface of geographic libraries, equal to `to_geojson`."""
         return self.to_geojson()
 
     def to_geopandas(self) -> "geopandas.GeoDataFrame":
@@ -175,7 +175,7 @@ class GeoResult(Result):
 
 
 def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Return one dictionary a row of columns that are equally long, arrays as Python's numbers.
+    """Return a dictionary for each row of equally long columns, with Python's numbers.
 
     Example:
         >>> rows_of({"name": ("a", "b"), "n": [1, 2]})
@@ -186,7 +186,7 @@ def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
 
 
 def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
-    """Return columns: estimates that can be, the nearest in their intervals, and as they were.
+    """Return columns: possible estimates, nearest in their intervals, and the original ones.
 
     Args:
         values: of one number, or an array; None or NaN where there is none.
@@ -200,7 +200,7 @@ def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
 
 
 def what_holds(rows: int, any_crowd: Iterable[Any] | None) -> dict[str, Iterable[Any]]:
-    """Return columns: what an interval holds, and the interval that holds the values themselves."""
+    """Return columns: the target of an interval, and the interval for the values themselves."""
     ends = {} if any_crowd is None else dict(zip(ANY_CROWD, any_crowd, strict=True))
     return {"holds": [SMOOTH] * rows, **ends}
 

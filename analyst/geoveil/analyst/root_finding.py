@@ -1,4 +1,4 @@
-"""The least number that will do, found by bracketing and Brent's method, rounded for people."""
+"""Find the least sufficient number by bracketing and Brent's method, and round it for people."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 _TOLERANCE = 1e-3
-"""Relative error of the number that is found."""
+"""Relative error of the root."""
 _DIGITS = 3
 
 

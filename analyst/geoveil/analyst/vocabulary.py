@@ -1,4 +1,4 @@
-"""The words of an analyst's questions, the same for a plan, a campaign and an estimate.
+"""The words of an analyst's questions, shared by plans, campaigns and estimates.
 
 threshold  100000                  the share of people above a value
 range      50000,100000            the share between two values
@@ -29,12 +29,12 @@ from geoveil.campaign import QUERIES, Family, Registry
 from geoveil.gp import ParameterError, UnsupportedError, validation
 
 NAME_PROPERTY = "name-property"
-"""Beside the words: the property that names the regions of a file."""
+"""The property that names the regions of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionFamily(Family):
-    """All that is said of a family of questions that another package adds.
+    """A family of questions that another package adds.
 
     What it makes is an `AnalystQuestion`. An entry point in the group `geoveil.questions`, of the
     family's name, leads to it.
@@ -46,7 +46,7 @@ QUESTIONS: Registry[QuestionFamily] = Registry("geoveil.questions", QuestionFami
 
 
 def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]:
-    """Return the questions that people write as they stand at the top of this module.
+    """Return the questions for the words at the top of this module.
 
     Args:
         words: a word that stands there → what is written after it. `name-property` beside them
@@ -76,7 +76,7 @@ def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]
 
 
 def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, ...]:
-    """Return so many numbers, between commas or spaces.
+    """Return a given count of numbers, separated by commas or spaces.
 
     Raises:
         ParameterError: naming `name`, and what is expected, if it is anything else.
@@ -166,4 +166,4 @@ VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingPr
         "question": _question,
     }
 )
-"""Word → what is read after it."""
+"""Word → the reader of its argument."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files as a whole or not at all."""
 
 import os
 import secrets
@@ -14,7 +14,7 @@ _DEVICES = (Path("/dev"), Path("/dev/fd"))
 
 @contextmanager
 def whole_file(name: str, file: Path) -> Iterator[Path]:
-    """Yield where to write a file, which then takes its place whole.
+    """Yield a path to write to, which then replaces the file as a whole.
 
     If that fails or is interrupted, what was there before stays, or nothing. The path that is
     yielded lies in the same folder and has the same ending. What is no ordinary file, as

@@ -1,4 +1,4 @@
-"""XLSForm, the format of ODK and KoboToolbox: a workbook read as a form, and a form written as one.
+"""Read and write forms as XLSForm workbooks, the format of ODK and KoboToolbox.
 
 Two columns more, `epsilon` and `per`, stand in the sheet `survey`:
 
@@ -47,7 +47,7 @@ _MOST_ROWS = 2_000
 _SILENT = frozenset(
     ("note", "start", "end", "today", "deviceid", "calculate", "acknowledge", "end_group")
 )
-"""Types that ask nothing."""
+"""Types of rows that are not questions."""
 _LABEL = re.compile(r"label(?:::(?P<named>.*))?")
 _TAG = re.compile(r".*\((?P<tag>[\w-]+)\)\s*")
 _AT_LEAST = re.compile(r"\.\s*>=?\s*(-?\d+(?:\.\d+)?)")
@@ -61,7 +61,7 @@ NOT_ASKED = "not_asked"
 
 
 class FormRowsError(GeoVeilError):
-    """Rows of a workbook that no field can be made of."""
+    """Rows of a workbook that can't become fields."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
@@ -71,13 +71,13 @@ class FormRowsError(GeoVeilError):
 
 @dataclass(frozen=True)
 class ImportedForm:
-    """What a workbook says."""
+    """A form imported from a workbook."""
 
     title: str
     """The form's title; "" if it has none."""
     fields: tuple[Field, ...]
     left_out: tuple[str, ...]
-    """What was not read: one sentence for each row."""
+    """Unread rows, with one sentence for each."""
 
 
 def form_of_workbook(file: Path, plane: AzimuthalEquidistant | None = None) -> ImportedForm:
@@ -288,7 +288,7 @@ def _per(row: _Row) -> tuple[float, str]:
 
 
 def _wordings(row: _Row, options: Sequence[_Row], default: str) -> tuple[Wording, ...]:
-    """Return what people read, in every language that has a column; the default one first."""
+    """Return the texts for people in every language with a column, the default language first."""
     headings = [heading for heading in row if _LABEL.fullmatch(heading)]
     headings.sort(key=lambda heading: (heading != "label", default not in heading))
     made = []
@@ -310,7 +310,7 @@ def _language(heading: str) -> str:
 
 
 def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
-    """Write the XLSForm workbook of a form, to which `form_of_workbook` is the way back.
+    """Write the XLSForm workbook of a form; `form_of_workbook` reads it back.
 
     Args:
         file: .xlsx; overwritten.

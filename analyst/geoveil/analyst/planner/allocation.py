@@ -1,4 +1,4 @@
-"""Many questions, one person: how the privacy is shared out, and what each way costs [MATH §7].
+"""Divide one person's privacy among many questions, and compare the costs [MATH §7].
 
 At the same privacy in total, ε:
 
@@ -9,9 +9,9 @@ At the same privacy in total, ε:
   slopes [SGP Cor. 3.2];
 * *points*: each sends one perturbed point, at ε, which answers every question.
 
-The error of the first grows with m, of the second with m² at least, of the last not at all: the
-question is only where they cross. A vector of questions that vary in different places has the noise
-of one whose β is a part of what it would be alone.
+The error of a partition grows with m, that of a split at least with m², and that of points not at
+all: the planner computes where they cross. A vector of questions that vary in different places has
+the noise of a single question with a fraction of its β.
 """
 
 import math
@@ -41,7 +41,7 @@ from geoveil.gp import (
 )
 
 _MOST = 64
-"""Questions of one comparison: each is planned by itself."""
+"""The most questions of one comparison, each of which is planned separately."""
 _MOST_QUESTIONS = 10**9
 _SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
 """The mechanism of a vector, and its kinds for one question."""
@@ -49,21 +49,21 @@ _SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
 
 @dataclass(frozen=True)
 class AllocationRule:
-    """How the privacy is shared out among the questions."""
+    """A rule that divides the privacy among the questions."""
 
     per_report: Callable[[GeoPrivacy, int], GeoPrivacy]
-    """What one answer promises, for the guarantee of one person in all and m questions."""
+    """The guarantee of one answer, given a person's total guarantee and m questions."""
     in_all: Callable[[GeoPrivacy, int], GeoPrivacy]
-    """What a person is promised in all."""
+    """The total guarantee of a person."""
     error: Callable[[Prediction, int, int], float]
     """The expected squared error of one estimate, for n people and m questions."""
     one_for_all: bool = False
-    """Whether one report is to answer every question."""
+    """Whether one report must answer every question."""
     together: bool = False
-    """Whether the answers of one person are a vector, to which all of ε is given."""
+    """Whether the answers of one person form a vector, which gets all of ε."""
 
     def kinds(self, privacy: GeoPrivacy, mechanism: str | None = None) -> tuple[str, ...]:
-        """Return the kinds of mechanisms that it can be made of, or the one that is wanted.
+        """Return the kinds of mechanisms that the rule permits, or the wanted one.
 
         Args:
             privacy: what is promised.
@@ -97,7 +97,7 @@ ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
         ),
     }
 )
-"""Name → allocation; all but "repeat" promise ε in all."""
+"""Name → allocation; all except "repeat" spend ε in total."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class Allocated:
     allocation: str
     """A name in `ALLOCATIONS`."""
     in_all: GeoPrivacy
-    """What a person is promised in all."""
+    """The total guarantee of a person."""
     kinds: tuple[str, ...]
     """The mechanism for each question, or one for all of them."""
     predictions: tuple[Prediction, ...]
     """One per question."""
     errors: tuple[float, ...]
-    """Expected squared error of each estimate, who takes part being no source of error."""
+    """Expected squared error of each estimate, without the error of sampling people."""
     targets: tuple[Targets, ...]
-    """What to expect of each estimate."""
+    """The expected errors of each estimate."""
 
     @property
     def total_error(self) -> float:
@@ -131,14 +131,14 @@ class Comparison:
     questions: int
     """m, their number."""
     rows: tuple[Allocated, ...]
-    """At the privacy asked for in all, by total error, then those that promise less."""
+    """Those with the requested total privacy, by total error, then those that promise less."""
     crossover: int | None
-    """From how many questions like these on perturbed points are better than a partition; None if
-    they cannot answer them."""
+    """The number of questions like these from which points are better than a partition; None if
+    points can't answer them."""
 
     @property
     def choice(self) -> Allocated:
-        """The best at the privacy asked for."""
+        """The best allocation with the requested privacy."""
         return self.rows[0]
 
     def __getitem__(self, allocation: str) -> Allocated:
@@ -155,11 +155,10 @@ class Comparison:
 
 
 class Searches:
-    """What was found out about questions, to be used again with the same ones and their prior.
+    """A cache of searches, for the same questions and their prior.
 
-    Args:
-        most: guarantees of which it is kept, the last ones that were asked for; None for all.
-        widest: of the bands that are tried, as `coarse.width` takes it.
+    Args: most: guarantees kept, the last used; None for all. widest: of the bands tried, an
+        argument of `coarse.width`.
     """
 
     def __init__(self, most: int | None = None, widest: int = WIDEST) -> None:
@@ -173,7 +172,7 @@ class Searches:
     def of(
         self, number: int, question: PopulationMean, privacy: GeoPrivacy, prior: Prior
     ) -> Search:
-        """Return what was found out about a question under a guarantee, so far perhaps nothing.
+        """Return the search for a question under a guarantee, which may still be empty.
 
         Args:
             number: of the question.
@@ -270,7 +269,7 @@ def vector_answers(
     known: Searches,
     mechanism: str | None = None,
 ) -> list[Alternative]:
-    """Return how each question is answered in one vector [SGP Cor. 3.2].
+    """Return the answer to each question in one vector [SGP Cor. 3.2].
 
     Bands are those that are best for smooth noise at all of ε or at its m-th part: between the two
     is the noise of a vector.
@@ -315,7 +314,7 @@ def vector_answers(
 
 
 def _moments_of(vector: VectorSmoothMechanism) -> Callable[[Query, Nodes], tuple[Array, Array]]:
-    """Return what finds means and variances of an answer at nodes, (k,) each."""
+    """Return a function that computes means and variances of an answer at nodes, (k,) each."""
     variances: dict[bytes, Array] = {}
 
     def moments(query: Query, nodes: Nodes) -> tuple[Array, Array]:
@@ -336,7 +335,7 @@ def _apart(
     n: int,
     known: Searches,
 ) -> list[Alternative]:
-    """Return the best way to ask each question by itself."""
+    """Return the best way to ask each question separately."""
     m = len(asked)
     each = allocation.per_report(privacy, m)
 
@@ -375,7 +374,7 @@ def _alone(
 
 
 def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
-    """Return the least m at which points have no more error than a partition.
+    """Return the least m for which points have no more error than a partition.
 
     For questions like these: with the mean of their predictions. A partition among m takes the
     better of what is best for one question and what is best for all of these.

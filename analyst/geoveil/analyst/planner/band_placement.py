@@ -1,8 +1,8 @@
-"""Where the bands of soft queries are put that stand in for a hard question [MATH §8].
+"""Place the bands of soft queries that approximate a hard question [MATH §8].
 
-For each width and profile the boundary is moved until the soft share of the prior is its hard one.
-Errors on either side of it then cancel, as far as the prior can tell: with heaped values the band
-comes to lie just above the heap.
+For each width and profile the boundary moves until the prior's soft share equals its hard share.
+Under the prior, errors on either side of it then cancel: with heaped values the band lies just
+above the heap.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 _HALVINGS = 36
 _CORRECTIONS = 8
 _CELLS = 64
-"""Per width, in which points of the plane are joined while a boundary is moved."""
+"""Cells per width, in which points of the plane are joined while a boundary moves."""
 _LITTLE = 3e-6
 """The share of all people by which the soft share may miss the hard one."""
 
@@ -30,7 +30,7 @@ def aimed(
     signed: Array | None = None,
     truth: Array | None = None,
 ) -> SoftIndicator | None:
-    """Return the soft query of this width whose share of the prior is the hard one, if there is.
+    """Return the soft query of this width with the prior's hard share, if there is one.
 
     Where the boundary would have to be moved by more than the width, it stays at that; a region
     without room for the band has none.
@@ -62,7 +62,7 @@ def aimed(
 
 
 def at_the_boundary(question: HardQuestion, width: float, profile: str) -> SoftIndicator | None:
-    """Return the soft query whose bands lie at the boundaries, if there is room for them.
+    """Return the soft query with its bands at the boundaries, if there is room for them.
 
     Args:
         question: what is wanted.
@@ -76,7 +76,7 @@ def at_the_boundary(question: HardQuestion, width: float, profile: str) -> SoftI
 
 
 def moved(signed: Array, truth: Array, weights: Array, width: float, profile: str) -> float:
-    """Return how far inwards a boundary is to be moved, if that lowers the distance so much.
+    """Return how far inwards to move a boundary, if the move lowers distances as much.
 
     Args:
         signed: distances to the boundary, > 0 inside.
@@ -96,7 +96,7 @@ def moved(signed: Array, truth: Array, weights: Array, width: float, profile: st
 def _ends(
     question: HardRange, width: float, profile: str, points: Array, weights: Array
 ) -> tuple[float, float]:
-    """Aim both ends of a range by themselves: each is a threshold."""
+    """Aim both ends of a range separately, as thresholds."""
     low, high = (
         moved(points - at, HardThreshold(at).truth(points), weights, width, profile)
         for at in (question.low, question.high)
@@ -113,11 +113,10 @@ def _corrected(
     signed: Array,
     truth: Array,
 ) -> float:
-    """Return how far inwards the boundary is to be moved: the soft share falls with that.
+    """Return how far inwards to move the boundary; the soft share falls with the move.
 
-    To move the boundary by d lowers the distance by d, next to corners only about so. So the
-    share is measured with the moved boundary, and the root is found by the secant method, kept
-    between what is known to be too little and too much.
+    Moving the boundary by d lowers the distance by d, but only roughly near corners. So the share
+    is measured with the moved boundary, and the secant method finds the root within a bracket.
     """
     near = np.abs(signed) <= 2 * width
     if not near.any():
@@ -159,7 +158,7 @@ def _joined(points: Array, weights: Array, cell: float) -> tuple[Array, Array]:
 
 
 def _shift(s: Array, weights: Array, shape: Profile, target: float, width: float) -> float:
-    """Return by how much less distance, at most a width, the soft share is the target."""
+    """Return the decrease of distances, at most a width, at which the soft share is the target."""
     low, high = -width, width
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

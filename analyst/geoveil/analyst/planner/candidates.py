@@ -38,7 +38,7 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]
 Declared: TypeAlias = MechanismSpec | PlanarLaplaceSpec
-"""What a campaign says of its mechanism."""
+"""The declaration of a campaign's mechanism."""
 
 
 class ReportLaw(Protocol):
@@ -58,13 +58,13 @@ class ReportLaw(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What reports, and their mean over any people, can be."""
+        """The ranges of reports and of their mean over any people."""
         ...
 
 
 @dataclass(frozen=True)
 class PointReports(ReportLaw):
-    """Perturbed points, read by an estimator: one report answers every later question.
+    """Perturbed points with an estimator: one report answers every later question.
 
     Args:
         mechanism: perturbs the points.
@@ -90,33 +90,33 @@ class PointReports(ReportLaw):
 
 @dataclass(frozen=True)
 class Task:
-    """What a kind is asked for."""
+    """The task of a kind: a query under a guarantee."""
 
     query: Query
     privacy: GeoPrivacy
     diameter: float | None = None
-    """Largest distance between two possible values, if that is known, in the unit of x."""
+    """Largest distance between two possible values, if known, in the unit of x."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of mechanism with the parameters that are tried."""
+    """A kind of mechanism, with the parameters that a plan tries."""
 
     build: Callable[[Task, Parameters], ReportLaw]
-    """Raises UnsupportedError for what the kind does not serve."""
+    """Builds reports; raises UnsupportedError if the kind does not serve the task."""
     options: tuple[Parameters, ...] = (MappingProxyType({}),)
     satisfies_guarantee: bool = True
-    """Whether it keeps the ε-GP asked for; else it is a baseline with another promise, and never
+    """Whether it keeps the requested ε-GP; otherwise it is a baseline with another promise, never
     chosen."""
     answers_all: bool = False
     """Whether one report answers every question."""
     has_slack: bool = False
-    """Whether it is for guarantees with a δ, and for no others."""
+    """Whether it serves only guarantees with a δ."""
     dominated: bool = False
-    """Whether another kind has less noise of every question [MATH §4], so that it is compared, and
-    never worth a choice."""
+    """Whether another kind has less noise for every question [MATH §4], so that plans only compare
+    it."""
     declares: Callable[[Any, Parameters], Declared] | None = None
-    """What a campaign says of the reports that were built with parameters; None if none can."""
+    """The campaign's declaration of reports with these parameters; None if it has none."""
 
     @property
     def serves_several(self) -> bool:
@@ -126,7 +126,7 @@ class Kind:
 
 
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
-    """Return how a family that campaigns can declare is planned: what is declared is built."""
+    """Return the kind of a family that campaigns can declare, built from the declaration."""
 
     def build(task: Task, parameters: Parameters) -> ReportLaw:
         if not planned.serves(task.query):
@@ -137,7 +137,7 @@ def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
 
 
 def _built(declared: MechanismSpec, task: Task) -> QueryMechanism:
-    """Return the mechanism; without a δ it is promised what is stronger than with one."""
+    """Return the mechanism; if it can't use a δ, it keeps the stronger guarantee without one."""
     if not declared.has_slack:
         return declared.build(task.query, without_slack(task.privacy))
     if task.privacy.delta == 0:
@@ -151,11 +151,11 @@ def without_slack(privacy: GeoPrivacy) -> GeoPrivacy:
 
 
 SLACK = "smooth:noise=laplace,calibration=paper"
-"""What is compared beside the rest where a δ is promised [SGP Lemma 3.6]."""
+"""Kinds also compared for guarantees with a δ [SGP Lemma 3.6]."""
 
 
 def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
-    """Return the kinds that are compared beside those that every plan compares.
+    """Return the kinds that a plan compares in addition to the usual ones.
 
     Args:
         privacy: what is promised.
@@ -170,7 +170,7 @@ def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
 
 
 def profile_of(mechanism: str | None) -> str:
-    """Return the profile of a band that a mechanism answers where nobody says which.
+    """Return the default profile of a band for a mechanism.
 
     Args:
         mechanism: in the words in which campaigns are made of it; None if any will do.
@@ -181,7 +181,7 @@ def profile_of(mechanism: str | None) -> str:
 
 @lru_cache(maxsize=64)
 def _named(text: str) -> Kind:
-    """Return the kind of a single mechanism, in the words in which campaigns are made of it.
+    """Return the kind of a single mechanism, by its name for campaigns.
 
     Raises:
         ParameterError: if campaigns can't have it, or its reach is a length: bands are compared in
@@ -233,7 +233,7 @@ def _local(mechanism: type[LocalLaplace | RandomizedResponse]) -> Kind:
 POINTS = "PlanarLaplace"
 """The value campaign: noise on the point itself."""
 DEBIASED = "DebiasedLaplace"
-"""Noise on the distance, undone."""
+"""Noise on the distance, debiased."""
 
 _STUDENT, _CAUCHY = _fractions(1 / 18, 1 / 9, 1 / 6), _fractions(1 / 30, 1 / 15, 2 / 15)
 _BASELINES: Mapping[str, Kind] = MappingProxyType(
@@ -250,11 +250,11 @@ _BASELINES: Mapping[str, Kind] = MappingProxyType(
         "LocalLaplace": _local(LocalLaplace),
     }
 )
-"""For comparison: noise of the seed paper, and what no campaign can hold."""
+"""For comparison: noise of the seed paper, and mechanisms that no campaign can declare."""
 
 
 class _Kinds(Mapping[str, Kind]):
-    """All kinds by name, and each mechanism by the words in which campaigns are made of it.
+    """All kinds by name, and each mechanism by its name for campaigns.
 
     Packages that add one are loaded when the first is looked at.
     """
@@ -287,12 +287,11 @@ class _Kinds(Mapping[str, Kind]):
 
 
 KINDS: Mapping[str, Kind] = _Kinds()
-"""Name → kind; of two that are equally good the first is chosen. Families of other packages are
-among them."""
+"""Name → kind, including families of other packages; the first of equally good kinds wins."""
 
 
 def declared(name: str, reports: Any, parameters: Parameters) -> Declared | None:
-    """Return what a campaign says of reports that a plan chose; None if no campaign can hold them.
+    """Return the campaign's declaration of reports that a plan chose; None if there is none.
 
     Args:
         name: of their kind, a key of `KINDS`.
@@ -304,5 +303,5 @@ def declared(name: str, reports: Any, parameters: Parameters) -> Declared | None
 
 
 def fits_campaigns(name: str) -> bool:
-    """Return whether a campaign can hold a kind of mechanism: a key of `KINDS`."""
+    """Return whether a campaign can declare a kind of mechanism, a key of `KINDS`."""
     return KINDS[name].declares is not None

@@ -1,4 +1,4 @@
-"""Caps on the odds of any two values that cost little of the variance [MATH §14].
+"""Find caps on the odds of any two values that add little variance [MATH §14].
 
 They are chosen by a public prior, never by reports: where people are would show in the campaign.
 """
@@ -24,7 +24,7 @@ from geoveil.gp import Cap, GeoPrivacy, QueryMechanism, UnsupportedError, valida
 Array = NDArray[np.float64]
 
 COST = 0.05
-"""The share of the total variance of a report that a cap may cost by default."""
+"""The share of a report's total variance that a cap may add by default."""
 _PER_SCALE, _FARTHEST = 8, 24
 _SIDES = np.arange(1, _FARTHEST * _PER_SCALE + 1) / _PER_SCALE
 """Sides are tried at every eighth of a noise scale, up to 24."""
@@ -35,12 +35,12 @@ CAPPED_WIDTH = 12
 
 @dataclass(frozen=True)
 class ChosenCap:
-    """A cap, and what it costs."""
+    """A cap, and its cost."""
 
     cap: Cap
     factor: float | None = None
-    """The largest quotient of the total variances of a report with the cap and without; None where
-    no prior says it."""
+    """The largest ratio of a report's total variance with the cap to that without; None without a
+    prior."""
 
     def __str__(self) -> str:
         far = of_far_values(self.cap.below + self.cap.above)
@@ -49,7 +49,7 @@ class ChosenCap:
 
 
 def default_cap(campaign: AttributeCampaign, prior: Prior | None = None) -> ChosenCap | None:
-    """Return the cap that a campaign without one gets, unless its publisher says otherwise.
+    """Return the default cap of a campaign.
 
     Args:
         campaign: without a cap.
@@ -80,7 +80,7 @@ def default_cap(campaign: AttributeCampaign, prior: Prior | None = None) -> Chos
 def least_cap(
     mechanisms: Sequence[QueryMechanism], prior: Prior, cost: float = COST
 ) -> ChosenCap | None:
-    """Return the cap of the least below + above that costs a share of the variance at most.
+    """Return the cap with the least below + above that adds at most a share of the variance.
 
     The total variance of a report is that of its noise, averaged over people, and that of f among
     them. People beyond a side have the noise of those at it: what the sides cost adds up.
@@ -104,7 +104,7 @@ def least_cap(
 def cheapest_cap(
     mechanisms: Sequence[QueryMechanism], prior: Prior, most: float = math.inf
 ) -> tuple[ChosenCap | None, float]:
-    """Return the cap that costs the least of the variance, and the least below + above there is.
+    """Return the cap that adds the least variance, and the least possible below + above.
 
     Args:
         most: of below + above, in noise scales; the cap is None where all exceed it.
@@ -118,7 +118,7 @@ def cheapest_cap(
 
 
 def _prices(mechanisms: Sequence[QueryMechanism], prior: Prior) -> tuple[Array, Array]:
-    """Return below + above of all caps, and the largest share of a variance that each costs.
+    """Return below + above of all caps, and the largest share of a variance that each adds.
 
     The sums exceed those by less than 1/32 where sides differ, so that equal sides come first.
     """
@@ -159,7 +159,7 @@ def _rate(mechanism: QueryMechanism) -> Fraction:
 
 
 def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array, Array, float]:
-    """Return what each side adds to the variance, infinite where f varies, and the total."""
+    """Return the variance that each side adds, infinite where f varies, and the total."""
     query, rate = mechanism.query, float(_rate(mechanism))
     breaks = sorted(float(end) for ends in query.varies_within or () for end in ends)
     points, weights = prior.nodes(breaks)

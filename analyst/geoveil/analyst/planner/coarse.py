@@ -1,4 +1,4 @@
-"""Bands for a hard question, judged coarsely: by tables of moments that all questions share.
+"""Judge bands for a hard question coarsely, by tables of moments that all questions share.
 
 What a mechanism makes of a soft step depends on the signed distance alone, and with distances in
 units of 1/ε not even on ε. So for a kind, its parameters, a profile and a width in noise scales the
@@ -37,33 +37,33 @@ Table = tuple[Array, Array]
 """(mean − f, variance) at `nodes`."""
 
 NARROWEST, WIDEST = -6, 26
-"""Bands that are tried, as arguments of `width`: from 0.35 to 91 noise scales."""
+"""Bands to try, as arguments of `width`: from 0.35 to 91 noise scales."""
 FINENESS = 4
 """Widths per octave: `width` has whole numbers for arguments."""
 STANDARD = GeoPrivacy(1.0, per=1.0)
-"""In noise scales every guarantee without a δ is this one."""
+"""The guarantee, in noise scales, of everything without a δ."""
 _TABLE_PER_NEAR = 16
 """Nodes per shortest length at the boundary; moments are off by less than 1 %."""
 _BEND = 4.0
 """Shortest lengths from the boundary beyond which the nodes' distances grow with theirs."""
 _FARTHEST = 1e5
-"""Noise scales; beyond, moments are taken to be constant."""
+"""Noise scales beyond which moments are taken to be constant."""
 _AT_ONCE = 1e200
-"""Rate at which a bound falls off, for one that says nothing beside a point."""
+"""The decay rate of a bound that is trivial away from its point."""
 _CROWD = 0.05
 """Share of the people per noise scale, at which widths are compared first."""
 _MIDPOINTS = 4096
 _PER_NEAR = 40
-"""Atoms per shortest length at 0; farther off they lie less densely."""
+"""Atoms per shortest length at 0; farther away they are sparser."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoarseCandidate:
-    """A band and what asks about it, with the error that the tables predict."""
+    """A band and a kind that asks about it, with the error that the tables predict."""
 
     kind: str
     option: int
-    """Which of the kind's parameters."""
+    """The index of the kind's parameters."""
     profile: str
     index: int
     """Its width: see `width`."""
@@ -72,23 +72,23 @@ class CoarseCandidate:
 
 @dataclass(frozen=True)
 class Band:
-    """A soft stand-in for a hard question, and what is known of people near it."""
+    """A soft stand-in for a hard question, and the prior's people near it."""
 
     profile: Profile
     query: SoftIndicator | None
     """In one dimension."""
     points: Array
-    """Values in one dimension, else signed distances to the moved boundary."""
+    """Values in one dimension, otherwise signed distances to the moved boundary."""
     signed: Array
     truth: Array
     weights: Array
     again: Array | None
-    """Weights for data that are drawn anew: see `Nodes.again`."""
+    """Weights for redrawn data: see `Nodes.again`."""
     inwards: float = 0.0
     """How far the boundary was moved, in more dimensions."""
 
     def among(self, atoms: "Atoms") -> "Band":
-        """Return the same band, and what is known of other people near it."""
+        """Return the same band, with other people near it."""
         points, truth, weights, again = atoms
         if self.query is None:
             signed = points - self.inwards
@@ -100,7 +100,8 @@ class Band:
 
 
 Atoms: TypeAlias = tuple[Array, Array, Array, Array | None]
-"""Values in one dimension, else signed distances; their truth, weights, and those `again`."""
+"""Values in one dimension, otherwise signed distances; with their truth, weights and redrawn
+weights."""
 
 
 def width(index: int) -> float:
@@ -114,7 +115,7 @@ def width(index: int) -> float:
 
 
 def widest_within(scales: float) -> int:
-    """Return the index of the widest band of at most so many noise scales.
+    """Return the index of the widest band up to a width in noise scales.
 
     Example:
         >>> widest_within(8.0), width(widest_within(6.0))
@@ -164,7 +165,7 @@ def table(
 
 @lru_cache(maxsize=1 << 10)
 def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
-    """Return a part a and a β that bound the variance of reports about a band from below.
+    """Return a fraction a and a β that bound the variance of reports about a band from below.
 
     In noise scales, no report about x has less than a·(|φ'(t)| e^{−β|s − t|})², for each t. Noise
     that is scaled to a smooth bound B has the variance (B/η)²·Var[Z], and B(s) ≥ B(t) e^{−β|s − t|}

@@ -1,4 +1,4 @@
-"""Priors of logarithms, for plans of campaigns that compare by ratio, and of what those find."""
+"""Priors of logarithms, for plans and pilots of campaigns that compare values by ratio."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LogPrior(MappedPrior):
-    """The law of the logarithms of values, for plans of campaigns that compare by ratio.
+    """The law of the logarithms of values, for campaigns that compare by ratio.
 
     Args:
         prior: of the values, in one dimension.
@@ -45,7 +45,7 @@ class LogPrior(MappedPrior):
 
 @dataclass(frozen=True)
 class ExpPrior(MappedPrior):
-    """The law of values whose logarithms are known, as by a pilot that compared by ratio.
+    """The law of values given a law of their logarithms, for example from a pilot by ratio.
 
     Args:
         prior: of the logarithms, in one dimension.

@@ -1,4 +1,4 @@
-"""The right mechanism for a question: everything is predicted, and the best is chosen [MATH §8]."""
+"""Choose a mechanism for a question: predict the error of each, and take the best [MATH §8]."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -13,43 +13,44 @@ from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
 
 CLOSE = 1.05
-"""Kinds with so many times the least error may yet be the best when it is exact."""
+"""Kinds with up to this multiple of the least coarse error are computed exactly."""
 _HOPELESS = 10.0
-"""A squared error so many times the least one is given up: no bandwidth would save as much."""
+"""The search drops kinds with this multiple of the least squared error; no bandwidth saves as
+much."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A choice, and what else there was."""
+    """A choice, and its alternatives."""
 
     search: Search
-    """What was found for the problem, of which other numbers of reports make use."""
+    """The search for the problem, which other numbers of reports reuse."""
     n: int
     """The number of reports for which the choice is best."""
     alternatives: tuple[Alternative, ...]
-    """The best of each kind, those that may be chosen first, by expected error (see `ranked`); what
-    is wanted before all."""
+    """The best of each kind by expected error, eligible kinds first (see `ranked`), and a wanted
+    kind before all."""
     wanted: str | None = None
-    """The kind that is to be chosen; None: the best."""
+    """The wanted kind; None: the best."""
 
     @property
     def problem(self) -> PlanningProblem:
-        """The question, the guarantee and the prior, with the nodes that it is looked at."""
+        """The question, the guarantee and the prior, with its nodes."""
         return self.search.problem
 
     @property
     def question(self) -> PopulationMean:
-        """What is wanted."""
+        """The question."""
         return self.problem.question
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """What each report is to promise."""
+        """The guarantee of each report."""
         return self.problem.privacy
 
     @property
     def choice(self) -> Alternative:
-        """What is wanted, else the best that keeps the guarantee."""
+        """The wanted kind, otherwise the best that keeps the guarantee."""
         return self.alternatives[0]
 
     @property
@@ -135,7 +136,7 @@ def planned(
     within: float = math.inf,
     wanted: str | None = None,
 ) -> Plan:
-    """Return the plan of a problem, by what was found out about it before and what is now.
+    """Return the plan of a problem, from earlier and new searches.
 
     Args:
         search: for the question, the guarantee and the prior.
@@ -165,7 +166,7 @@ def screened(
     error: Callable[[Prediction], float],
     within: float = math.inf,
 ) -> list[Alternative]:
-    """Return the best alternative of each kind, those that keep the guarantee first.
+    """Return the best alternative of each kind, starting with those that keep the guarantee.
 
     Args:
         search: for the question, the guarantee and the prior.

@@ -1,4 +1,4 @@
-"""What bias and noise a mechanism will have: exact moments, no simulation.
+"""Predict bias and noise of a mechanism from exact moments, without simulation.
 
 **Three targets.** With m and v the mean and the variance of one report at x, expectations over the
 prior, bias = E[m − truth] and noise = E[v], the mean of n reports misses
@@ -52,11 +52,11 @@ Array = NDArray[np.float64]
 NORMAL_95 = 1.959963984540054
 """Standard deviations that a normal number exceeds, on either side, once in twenty times."""
 CONFIDENCE = 0.95
-"""The confidence of the intervals that plans are about."""
+"""The confidence of the intervals of plans."""
 _FEWEST = 2.0
-"""Reports from which there is an interval."""
+"""The least number of reports with an interval."""
 _FAR = 0.2
-"""Standard errors by which one person may move a mean that is taken for normal."""
+"""How far one person may move a mean that is treated as normal, in standard errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,18 @@ class Prediction:
     bias_variance: float
     """Var[m − truth] over people."""
     varied: float
-    """Var[m] over people: matters where only some of them are asked."""
+    """Var[m] over people: matters if only some of them answer."""
     prior_size: float
-    """How many people the prior is worth; see `Prior.size`."""
+    """The effective number of people behind the prior; see `Prior.size`."""
     scenarios: tuple["Prediction", ...] = ()
-    """The same reports if people are otherwise: one for each of `Prior.scenarios`, in order."""
+    """The same reports in each of `Prior.scenarios`, in order."""
     mean: float | None = None
     """E[m], if it is known."""
     limits: Limits = UNLIMITED
-    """What reports, and their mean over any people, can be: intervals are longer near the ends."""
+    """The ranges of reports and of their mean over any people: intervals are longer near the
+    ends."""
     corrected: bool = False
-    """Whether the bias is known, and taken off; with scenarios their middle always is."""
+    """Whether the bias is known and subtracted; with scenarios their middle always is."""
 
     def within(self, limits: Limits) -> "Prediction":
         """Return the same of reports with limits, in each scenario."""
@@ -88,7 +89,7 @@ class Prediction:
         return replace(self, limits=limits, scenarios=scenarios)
 
     def off_by(self, known: Difference) -> "Prediction":
-        """Return the same if nothing is known of the bias but this, whoever the people are.
+        """Return the same with only this bound of the bias, whoever the people are.
 
         Its bound counts as 1.96 standard deviations, as what a prior does not know does.
         """
@@ -104,11 +105,11 @@ class Prediction:
 
     @property
     def believed(self) -> "Prediction":
-        """The prediction if people are as the prior says: without scenarios, nothing taken off."""
+        """The prediction if the prior is right: without scenarios, with nothing subtracted."""
         return replace(self, scenarios=(), corrected=False)
 
     def worst(self, n: float) -> "Prediction":
-        """Return the one with the largest expected error, of this and its scenarios.
+        """Return the prediction with the largest expected error, of this and its scenarios.
 
         Its bias is what is left of it after the middle of the scenarios was taken off.
         """
@@ -118,7 +119,7 @@ class Prediction:
 
     @property
     def bias_uncertainty(self) -> float:
-        """Variance of the bias, as far as the prior can tell it: Var[m − truth]/N."""
+        """Variance of the prior's estimate of the bias: Var[m − truth]/N."""
         return self.bias_variance / self.prior_size
 
     def variance(self, n: float) -> float:
@@ -126,7 +127,7 @@ class Prediction:
         return self.noise / validation.positive("n", n)
 
     def mean_squared_error(self, n: float) -> float:
-        """Return bias² + noise/n: the error if people are as the prior says."""
+        """Return bias² + noise/n: the error if the prior is right."""
         return self.bias**2 + self.variance(n)
 
     def expected_error(self, n: float) -> float:
@@ -141,19 +142,19 @@ class Prediction:
         return self.mean_squared_error(n) + self.bias_uncertainty
 
     def share_of_bias(self, n: float) -> float:
-        """Return which part of the squared error in the population does not shrink with n."""
+        """Return the part of the squared error in the population that does not shrink with n."""
         worst = self.worst(n)
         error = worst._expected_error(n) + worst.varied / n
         return worst.fixed / error if 0 < error < math.inf else 0.0
 
     @property
     def fixed(self) -> float:
-        """The expected square of the bias if people are as the prior says: n does not shrink it."""
+        """The expected square of the bias if the prior is right; it does not shrink with n."""
         return self.bias**2 + self.bias_uncertainty
 
     @property
     def softness(self) -> tuple[float, float]:
-        """Soft minus hard: what to take off an estimate, and how far off that may be.
+        """Soft minus hard: the correction of an estimate, and its largest error.
 
         What a prior does not know, being a sample, is taken at 1.96 standard deviations. With
         scenarios it is the middle of all that they permit: then the bound is least.
@@ -164,7 +165,7 @@ class Prediction:
         return (low + high) / 2, (high - low) / 2
 
     def bias_bound(self, scenario: "Prediction") -> float:
-        """Return how far the bias may be off in a scenario, or in this, after what is taken off."""
+        """Return the largest remaining bias in a scenario, or in this, after the correction."""
         unknown = NORMAL_95 * math.sqrt(scenario.bias_uncertainty)
         return abs(scenario.bias - self._taken_off) + unknown
 
@@ -174,15 +175,15 @@ class Prediction:
 
     @property
     def _taken_off(self) -> float:
-        """What an estimate is corrected by; nothing counts on it where a prior alone tells it."""
+        """The correction of an estimate; no interval relies on it if only a prior gives it."""
         return self.softness[0] if self.scenarios or self.corrected else 0.0
 
     def margin(self, n: float) -> float:
-        """Return how far the 95 % interval for the hard question reaches to either side."""
+        """Return the half-width of the 95 % interval for the hard question."""
         return self.targets(n).hard_question
 
     def targets(self, n: float, error: Callable[["Prediction"], float] | None = None) -> "Targets":
-        """Return what to expect of an estimate from n people, for each of the three targets.
+        """Return the expected half-widths of an estimate from n people, for the three targets.
 
         People are as the prior says; that they may be otherwise makes the interval for the hard
         question longer.
@@ -204,7 +205,7 @@ class Prediction:
         )
 
     def _reach(self, squared_error: float) -> float:
-        """Return how far the interval for the population reaches, that an estimate prints.
+        """Return the half-width of the population interval that an estimate prints.
 
         It is the mean of two intervals, of reports as a campaign may have them whose mean has the
         expected mean, variance and skewness: where that is skew, reports vary the more the farther
@@ -269,7 +270,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """How far a 95 % interval reaches to either side, for each of the three targets.
+    """The half-width of a 95 % interval for each of the three targets.
 
     Numbers are in the unit of the truth.
     """
@@ -277,13 +278,13 @@ class Targets:
     participants: float
     """The mean of the soft query over those who take part."""
     population: float
-    """That over the population of which they are a random sample: what an estimate prints."""
+    """The mean over the population of which they are a random sample; an estimate prints it."""
     hard_question: float
-    """The truth in the population: the interval counts all that the bias of what is asked softly
-    may be; an estimate prints it beside the other."""
+    """The truth in the population; the interval allows for the largest bias of the soft
+    question."""
     price_of_privacy: float
-    """The variance for the population, in multiples of what the same question has of the same
-    people in the clear: so many times fewer people would do there."""
+    """The variance for the population as a multiple of that without noise, which would need as many
+    times fewer people."""
 
 
 @lru_cache(maxsize=256)

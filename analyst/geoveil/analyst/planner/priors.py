@@ -1,4 +1,4 @@
-"""What is publicly known of people before they are asked: where their points are expected to lie.
+"""Public knowledge about people before they answer: a law of their points.
 
 Every prior is a law of points x in R^k, and gives the expectation of a function as a weighted sum
 over nodes. Atoms are nodes themselves, so that heaps, such as incomes reported in round numbers,
@@ -27,7 +27,7 @@ _STEP_Z = 0.25
 
 
 class Prior(ABC):
-    """A public law of points: never the people who are to report."""
+    """A public law of points, never made from the people who will report."""
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class Prior(ABC):
     @property
     @abstractmethod
     def size(self) -> float:
-        """How many independent people it is worth; ∞ for a law that is taken as exact.
+        """The effective number of independent people; ∞ for a law that is taken as exact.
 
         What a prior says of a share is itself uncertain, like the share of a sample of this size.
         """
@@ -49,12 +49,12 @@ class Prior(ABC):
 
     @property
     def scenarios(self) -> Mapping[str, "Prior"]:
-        """What people may be like instead, by name: nothing else, by default."""
+        """Alternative laws of people, by name; none by default."""
         return MappingProxyType({})
 
     @property
     def again(self) -> tuple["Prior", ...]:
-        """The same as it comes out of data that are drawn anew, with the nodes where they are.
+        """Weights of the same nodes for redrawn data.
 
         They say how sure it is of a share; where there are none, `size` does.
         """
@@ -62,7 +62,7 @@ class Prior(ABC):
 
     @property
     def assumed(self) -> NearbyPeople | None:
-        """What is assumed of people near a hard question, where their density is not believed."""
+        """The assumption about people near a hard question, if the density is not trusted."""
         return None
 
     def scaled(self, factor: float) -> "Prior":
@@ -168,7 +168,7 @@ class SamplePrior(Prior):
 
 @dataclass(frozen=True, eq=False)
 class HistogramPrior(Prior):
-    """Numbers of people in brackets, spread evenly over each.
+    """Numbers of people in brackets, spread evenly over each bracket.
 
     Args:
         edges: increasing, (m + 1,), in the unit of the values; both ends finite.
@@ -264,7 +264,7 @@ class LogNormalPrior(Prior):
 
 
 class _DerivedPrior(Prior):
-    """A prior that is made of another one, and as large and as smooth unless it says otherwise."""
+    """A prior derived from another one, by default with its size and smoothness."""
 
     prior: Prior
 
@@ -283,7 +283,7 @@ class _DerivedPrior(Prior):
 
 @dataclass(frozen=True)
 class HeapedPrior(_DerivedPrior):
-    """A law of numbers, with people added who hold exactly one value.
+    """A law of numbers, plus people who hold exactly one value.
 
     Args:
         prior: of the others, in one dimension.
@@ -313,7 +313,7 @@ class HeapedPrior(_DerivedPrior):
         return tuple(HeapedPrior(prior, self.heaps) for prior in self.prior.again)
 
     def scaled(self, factor: float) -> "Prior":
-        """Return the law of a multiple of the values, with the heaps where they are.
+        """Return the law of a multiple of the values, with unmoved heaps.
 
         Numbers are rounded alike by people who have more.
         """
@@ -331,7 +331,7 @@ class HeapedPrior(_DerivedPrior):
 
 @dataclass(frozen=True)
 class DoubtedPrior(_DerivedPrior):
-    """A prior, and what people may be like instead.
+    """A prior, and alternative laws of people.
 
     Ways to ask are chosen by the largest of the errors, and a planned campaign signs a bound that
     holds for all of them.
@@ -378,7 +378,7 @@ class DoubtedPrior(_DerivedPrior):
 
 @dataclass(frozen=True)
 class SlopeBoundedPrior(_DerivedPrior):
-    """A prior of numbers that is believed for how much people vary, and not for their density.
+    """A prior of numbers that is trusted for the spread of people, but not for their density.
 
     How far a band may be off the hard share is bounded by how fast the density changes, whatever
     else it is like, and by stated heaps [MATH §8]. Bands lie at the boundary, as nothing tells that
@@ -448,7 +448,7 @@ class MappedPrior(_DerivedPrior):
 
     @abstractmethod
     def _back(self, numbers: Array) -> Array:
-        """Return what the function takes to these numbers, (m,), and where it has a bend."""
+        """Return the arguments with these values, (m,), and the places of bends."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The problem of planning: a question, a guarantee and a prior, looked at where it matters.
+"""The problem of planning: a question, a guarantee, and a prior with nodes where it matters.
 
 Every stage of a plan is a function of it and changes nothing in it.
 
@@ -24,20 +24,20 @@ from geoveil.gp import GeoPrivacy, ParameterError, distinct
 Array = NDArray[np.float64]
 
 MOST_REPEATED = 0.5
-"""Part of what is asked that an answer may take from the prior instead of from people."""
+"""The largest part of an answer that may come from the prior instead of from people."""
 _AFTER_ALL = 1e6
 _FINE, _FARTHER = 1 / 8, 1 / 16
-"""Length of the shortest cells of a mesh, in the shortest length over which reports vary, and of
-those farther away, in their distance from where the question varies."""
+"""Length of the shortest cells of a mesh, relative to the shortest length over which reports vary,
+and of farther cells, relative to their distance from where the question varies."""
 _MOST = 20_000
-"""Cells of a mesh that are worth while."""
+"""The most cells of a mesh."""
 _LEAST = 2.0**-80
 """Length to which a jump is located, relative to the interval."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Where a prior is looked at for a question, and what the question says there."""
+    """Nodes of a prior for a question, and the question's values there."""
 
     question: PopulationMean
     prior: Prior
@@ -46,16 +46,16 @@ class Nodes:
     weights: Array
     """Shares of the people, with sum 1, (m,)."""
     again: Array | None = None
-    """The same for data that are drawn anew, (draws, m): see `Prior.again`."""
+    """Weights for redrawn data, (draws, m): see `Prior.again`."""
 
     @cached_property
     def truth(self) -> Array:
-        """What each point contributes to the truth, (m,)."""
+        """The contribution of each point to the truth, (m,)."""
         return self.question.truth(self.points)
 
     @cached_property
     def jumps(self) -> Array:
-        """Where the truth of a hard question jumps within reach of the prior; for one dimension."""
+        """The jumps of a hard question's truth within reach of the prior, in one dimension."""
         assert isinstance(self.question, HardQuestion)
         return jumps(self.question, self.prior)
 
@@ -81,15 +81,15 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class PlanningProblem:
-    """A question under a guarantee, and the nodes of the prior: all that predictions need."""
+    """A question under a guarantee, with the nodes of the prior that predictions need."""
 
     nodes: Nodes
     privacy: GeoPrivacy
-    """What each report is to promise, in the unit of the points."""
+    """The guarantee of each report, in the unit of the points."""
     diameter: float | None = None
-    """Largest distance between two possible values, if that is known, in the unit of the points."""
+    """Largest distance between two possible values, if known, in the unit of the points."""
     scenarios: tuple[Nodes, ...] = ()
-    """The same where people may be otherwise: one for each of `Prior.scenarios`, in order."""
+    """The same for each of `Prior.scenarios`, in order."""
 
     @classmethod
     def of(
@@ -99,7 +99,7 @@ class PlanningProblem:
         prior: Prior,
         diameter: float | None = None,
     ) -> "PlanningProblem":
-        """Return the problem, with the prior looked at where the question varies."""
+        """Return the problem, with nodes where the question varies."""
         near = min(1 / privacy.rate, question.length_scale)
 
         def nodes_of(law: Prior) -> Nodes:
@@ -112,12 +112,12 @@ class PlanningProblem:
 
     @property
     def question(self) -> PopulationMean:
-        """What is wanted."""
+        """The question."""
         return self.nodes.question
 
     @property
     def prior(self) -> Prior:
-        """What is publicly known of the people."""
+        """Public knowledge about the people."""
         return self.nodes.prior
 
     @property
@@ -142,7 +142,7 @@ class PlanningProblem:
         return self.prediction(lambda at: (reports.mean(at.points), reports.variance(at.points)))
 
     def repeated(self, prediction: Prediction) -> float:
-        """Return which part of a hard question the answer takes from the prior: 0 to 1.
+        """Return the part of a hard question's answer that comes from the prior, 0 to 1.
 
         Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average;
         1 if it does not depend on who sent it, so that it comes out right only because of where the
@@ -155,7 +155,7 @@ class PlanningProblem:
         return min(prediction.bias_variance / spread, 1.0) if spread > 0 else 0.0
 
     def error_from_people(self, prediction: Prediction, n: float) -> float:
-        """Return the error by which a plan chooses: `Prediction.expected_error` of n reports.
+        """Return the error that a plan minimises: `Prediction.expected_error` of n reports.
 
         What takes more than `MOST_REPEATED` from the prior comes after all that does not.
         """
@@ -163,7 +163,7 @@ class PlanningProblem:
         return prediction.expected_error(n) + (_AFTER_ALL * again if again > MOST_REPEATED else 0)
 
     def prediction(self, moments: Callable[[Nodes], tuple[Array, Array]]) -> Prediction:
-        """Return the error of reports, by their mean and variance at nodes, (m,) each."""
+        """Return the error of reports from their mean and variance at nodes, (m,) each."""
 
         def at(nodes: Nodes) -> Prediction:
             mean, variance = moments(nodes)
@@ -174,7 +174,7 @@ class PlanningProblem:
 
 
 def check_promise(privacy: object, prior: object) -> None:
-    """Refuse what no plan can be made with.
+    """Refuse a guarantee that no plan can use.
 
     Raises:
         ParameterError: if the one is no guarantee, or the other no prior.
@@ -207,7 +207,7 @@ def nodes_near(
 
 
 def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], near: float) -> Array:
-    """Return increasing edges of cells, short where something varies and longer farther away.
+    """Return increasing edges of cells, short where the question varies and longer farther away.
 
     Args:
         clearance: see `PopulationMean.clearance`; vectorised.
@@ -225,7 +225,7 @@ def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], nea
 
 
 def jumps(question: HardQuestion, prior: Prior) -> Array:
-    """Return where the truth of a hard question jumps within reach of a prior on the line."""
+    """Return the jumps of a hard question's truth within reach of a prior on the line."""
     start, end = _around(prior)
     edges = np.array([[start], [end]])
     while edges.shape[1] < _MOST:
@@ -243,7 +243,7 @@ def jumps(question: HardQuestion, prior: Prior) -> Array:
 
 
 def _around(prior: Prior) -> tuple[float, float]:
-    """Return an interval that holds all of a prior on the line, with room on either side."""
+    """Return an interval that contains a prior on the line, with a margin on either side."""
     points, _ = prior.nodes()
     low, high = float(points.min()), float(points.max())
     room = max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-50)

@@ -1,4 +1,4 @@
-"""What an analyst wants to know: a hard share, or the mean of a soft query as it is.
+"""An analyst's question: a hard share, or the mean of a soft query.
 
 Whoever asks for the share above a threshold does not want a soft step; they get one because the
 truth itself cannot be had at ε. So a hard question leaves open which soft query stands in for it:
@@ -35,7 +35,7 @@ _MITRE = 2.0
 
 
 class PopulationMean(ABC):
-    """What is wanted: the mean of `truth` over the people."""
+    """A question: the mean of `truth` over the people."""
 
     @property
     @abstractmethod
@@ -44,10 +44,10 @@ class PopulationMean(ABC):
 
     @abstractmethod
     def truth(self, points: Array) -> Array:
-        """Return what each point contributes to the truth, (n,)."""
+        """Return the contribution of each point to the truth, (n,)."""
 
     def clearance(self, points: Array) -> Array:
-        """Return how far each point is, at least, from where the truth varies, (n,), ≥ 0.
+        """Return a lower bound of each point's distance to where the truth varies, (n,), ≥ 0.
 
         By default 0: it may vary anywhere.
         """
@@ -55,13 +55,13 @@ class PopulationMean(ABC):
 
     @property
     def length_scale(self) -> float:
-        """Length over which the truth varies; ∞ where it jumps, as its place is all there is."""
+        """Length over which the truth varies; ∞ for a jump, which has only a place."""
         return math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class SoftQuestion(PopulationMean):
-    """The mean of a query as it is.
+    """The mean of a soft query.
 
     Args:
         query: f.
@@ -171,7 +171,7 @@ class HardThreshold(HardQuestion):
 
 @dataclass(frozen=True, slots=True)
 class HardRange(HardQuestion):
-    """The share of values above `low` and up to `high`: brackets that meet share nobody.
+    """The share of values above `low` and up to `high`: adjacent brackets share nobody.
 
     Example:
         >>> HardRange(1.0, 2.0).truth(np.array([1.0, 1.5, 2.0])).tolist()

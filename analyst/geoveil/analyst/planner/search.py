@@ -1,4 +1,4 @@
-"""The search for ways to ask: coarsely for bands, then exactly, each result computed once.
+"""Search for ways to ask: first coarsely for bands, then exactly, computing each result once.
 
 Stages are functions of a problem; what is tried for one number of people stays known for others, as
 these are a matter of bias² + noise/n.
@@ -59,17 +59,17 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 
 _STRIDES = (4, 2, 1)
-"""The widths are first an octave apart; then their neighbours are tried, to a quarter of one."""
+"""The search tries widths an octave apart, then their neighbours, down to a quarter octave."""
 _FEW = 1_000
 """Nodes up to which none are joined."""
 _PER_NEAR, _BEND = 40, 4.0
-"""Distances that are joined: per shortest length at 0, and where their spacing begins to grow."""
+"""Joined distances: how many per shortest length at 0, and where their spacing begins to grow."""
 _CERTAIN = 1.02
-"""Times an error that the bound on another has to exceed; moments in tables are off by 1 %."""
+"""Factor by which a bound must exceed another error; moments in tables are off by 1 %."""
 _UNBIASED = 1e-6
-"""How far the mean of a report may be off f by rounding and interpolation."""
+"""The largest difference of a report's mean from f by rounding and interpolation."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-"""Bandwidths, in noise scales, that smooth regions which are read from perturbed points."""
+"""Bandwidths that smooth regions estimated from perturbed points, in noise scales."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Alternative:
     kind: str
     """A name in `KINDS`."""
     query: Query | SmoothedRegion
-    """What is asked, softly."""
+    """The soft query."""
     privacy: GeoPrivacy
-    """What each report promises; for a kind that does not keep it, what was asked for."""
+    """The guarantee of each report; for a kind that does not keep it, the requested one."""
     parameters: Parameters
     reports: ReportLaw
     """The mechanism; for a value campaign with its estimator."""
@@ -98,7 +98,7 @@ class Alternative:
 
 
 class Search:
-    """The ways to ask that were found for a problem.
+    """The ways to ask that the search has evaluated for a problem.
 
     Args:
         problem: of a hard question, for bands and regions; or of a soft one.
@@ -109,19 +109,18 @@ class Search:
         self.problem = problem
         self._widest = widest
         self.coarse = cache(self._coarse)
-        """(kind, option, profile, index) → what a kind makes of a band; None if it refuses."""
+        """(kind, option, profile, index) → a kind's reports about a band; None if it refuses."""
         self.floor = cache(self._floor)
-        """(profile, index, part, β) → the least that reports can have of a band; None without room.
-
-        See `least_noise`."""
+        """(profile, index, part, β) → the least noise of reports about a band; None without room.
+See `least_noise`."""
         self.aimed = cache(self._aimed)
-        """(width, profile) → the band whose soft share of the prior is the hard one, if any."""
+        """(width, profile) → the band with the prior's hard share, if any."""
         self.made = cache(self._made)
         """Coarse candidate → the same, with its moments at every node; None without room."""
         self.asked_softly = cache(self._asked_softly)
-        """Name of a kind → what it makes of a soft question; none if it refuses."""
+        """Name of a kind → its alternatives for a soft question; none if it refuses."""
         self.signed = cache(self._signed)
-        """(query, nodes) → its signed distance there: kinds share bands."""
+        """(query, nodes) → signed distances there, which kinds share."""
         self._atoms = cache(lambda nodes, wide: joined(problem, nodes, wide))
         self._noiseless = cache(self._without_noise)
         self._steepness = cache(self._steepest_nearby)
@@ -130,7 +129,7 @@ class Search:
 
     @property
     def hard(self) -> HardQuestion:
-        """The question, which has to be hard."""
+        """The question, which must be hard."""
         assert isinstance(self.problem.question, HardQuestion)
         return self.problem.question
 
@@ -167,7 +166,7 @@ class Search:
         error: Callable[[Prediction], float],
         least: float = math.inf,
     ) -> Iterator[CoarseCandidate]:
-        """Yield candidates for options and widths, but those that are certain not to be the best.
+        """Yield candidates for options and widths, except those that can't be the best.
 
         Args:
             kind: a key of `KINDS`.
@@ -199,7 +198,7 @@ class Search:
         index: int,
         error: Callable[[Prediction], float],
     ) -> float:
-        """Return what no report of a kind about a band has less error than; 0 if none is known."""
+        """Return a lower bound of the error of a kind's reports about a band; 0 without one."""
         family = KINDS[kind]
         several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
         if not family.satisfies_guarantee or several or family.has_slack:
@@ -208,7 +207,7 @@ class Search:
         return math.inf if least is None else error(least)
 
     def _floor(self, profile: str, index: int, part: float, beta: float) -> Prediction | None:
-        """Return the prediction for reports about a band with as little noise as they may have."""
+        """Return the prediction for reports about a band with the least possible noise."""
         noiseless = self._noiseless(profile, index)
         if noiseless is None:
             return None
@@ -247,7 +246,7 @@ class Search:
         return squares
 
     def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
-        """Return the width that is best in closed form, for noise before the step."""
+        """Return the best width by a closed form, for noise before the step."""
         size = self.problem.prior.size
         widths = range(NARROWEST, self._widest + 1)
         return min(widths, key=lambda index: error(evenly_spread(profile, index, size)))
@@ -319,7 +318,7 @@ class Search:
 
     @property
     def _laws(self) -> tuple[Nodes, ...]:
-        """The nodes of the prior, then of what people may be like instead."""
+        """The nodes of the prior, then those of its scenarios."""
         return (self.problem.nodes, *self.problem.scenarios)
 
     def _placed(self, profile: str, index: int) -> tuple[Band, ...] | None:
@@ -381,7 +380,7 @@ class Search:
         )  # fmt: skip
 
     def believed(self, query: Query | None, prediction: Prediction) -> Prediction:
-        """Return a prediction with as much of the bias as is believed: see `Prior.assumed`."""
+        """Return a prediction whose bias follows the assumptions: see `Prior.assumed`."""
         question, people = self.problem.question, self.problem.prior.assumed
         if people is None or not isinstance(question, (HardThreshold, HardRange)) or query is None:
             return prediction
@@ -390,7 +389,7 @@ class Search:
     # A soft question, as it is.
 
     def _asked_softly(self, name: str) -> tuple[Alternative, ...]:
-        """Return what a kind makes of a soft question, for all its parameters.
+        """Return a kind's alternatives for a soft question, for all its parameters.
 
         Where the prior has many nodes they are about the signed distance only: see `exact`.
         """

@@ -1,1 +1,1 @@
-"""How several private answers of one person go together: tables, groups, moments, regressions."""
+"""Relations between several private answers of a person: tables, groups, moments, regressions."""

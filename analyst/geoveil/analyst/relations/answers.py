@@ -1,4 +1,4 @@
-"""Reports of a form as a table of answers, perturbed as they are, in the words of XLSForm."""
+"""Write the perturbed reports of a form as a table of answers, in the words of XLSForm."""
 
 import csv
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from geoveil.gp import UnaryEncoding
 __all__ = ["write_answers"]
 
 _BITS = 62
-"""Options in each integer of a report that has a bit for each."""
+"""Options in each integer of a report with a bit for each option."""
 
 
 def write_answers(reports: FormReports, file: Path) -> None:
-    """Write reports to a CSV file as data of XLSForm are: a column of the name of each field.
+    """Write reports to a CSV file in the format of XLSForm, with a column for each field.
 
     A place is "latitude longitude 0 0", and several options have spaces between them. Answers are
     those that devices sent: noise is on them, and counts of options are not those of people.

@@ -1,4 +1,4 @@
-"""A number by group, where both are private: means, quantiles and curves [MATH §17].
+"""Statistics of a private number by private group: means, quantiles and curves [MATH §17].
 
 The mean of y in a group is E[y·a]/E[a], a being 1 for its people and 0 for others. Its interval
 holds all m for which that of E[(y − m)·a] holds 0, as Fieller's does. A share above a threshold in
@@ -42,7 +42,7 @@ __all__ = ["CurveBy", "MeanBy", "MeansByGroup", "Parts", "QuantileBy", "Statisti
 
 _PEOPLE = "people of "
 _MANY = 50_000
-"""Reports from which those that are alike are counted once."""
+"""Reports from which on equal ones are counted together."""
 _FIELLER = (
     "The intervals are Fieller's, of all means that the reports do not contradict: the whole line"
     " where the size of a group is not told from 0. Standard errors are by the delta method."
@@ -55,7 +55,7 @@ _UNBOUNDED = (
 
 @dataclass(frozen=True)
 class Parts:
-    """A field cut into parts: a number into soft bands, a place into districts."""
+    """A field divided into parts: a number into soft bands, a place into districts."""
 
     field: str
     of: Histogram | Districts | Nearest
@@ -83,11 +83,12 @@ class Parts:
 
 
 By: TypeAlias = str | Parts | Sequence[Term]
-"""What makes groups: the name of a field with options, parts of a field, or functions of fields."""
+"""A definition of groups: the name of a field with options, parts of a field, or functions of
+fields."""
 
 
 def groups_in(campaign: FormCampaign, by: By) -> tuple[str, dict[str, Term]]:
-    """Return what makes groups, and label → the function that is 1 for the people of a group.
+    """Return the name of the groups, and label → the function that is 1 for the people of a group.
 
     Raises:
         ParameterError: if a field has no options, or two groups have one label.
@@ -106,7 +107,7 @@ def groups_in(campaign: FormCampaign, by: By) -> tuple[str, dict[str, Term]]:
 
 
 def _band(name: str, question: PointQuestion) -> SoftBand:
-    """Return what a question about numbers asks, as a function of a field."""
+    """Return a question about numbers as a function of a field."""
     query = question.query
     if isinstance(query, Threshold):
         return SoftBand(name, query.at, np.inf, query.width, question.label)
@@ -121,11 +122,11 @@ class MeansByGroup(GroupEstimates):
     over: JointEstimates = field(repr=False)
     """The estimates of E[y·a] of each group, then of E[a]."""
     number: str
-    """What the mean is of."""
+    """The name of the averaged number."""
     unit: str
-    """The unit of the number; empty if it has none, or a logarithm is taken."""
+    """The unit of the number; empty without one, and for logarithms."""
     about: tuple[str, ...] = ()
-    """Sentences: how intervals were found, and which groups are left out."""
+    """Sentences: the method of the intervals, and the groups left out."""
 
     @property
     def sentences(self) -> Sequence[Answer]:
@@ -154,7 +155,7 @@ class MeanBy(FormStatistic[MeansByGroup]):
     number: str | Term
     """The name of a number field, or a function of a field, as `Score("satisfaction")`."""
     by: By
-    """What makes the groups."""
+    """The definition of the groups."""
 
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
@@ -203,10 +204,10 @@ def _unit(campaign: FormCampaign, term: Term) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RatioEstimates(JointEstimates):
-    """Estimates of several means in multiples of another: means within a group of people."""
+    """Estimates of several means as multiples of another, such as means within a group."""
 
     over: JointEstimates = field(repr=False)
-    """The estimates of the means, and the one that they are in multiples of, which is last."""
+    """The estimates of the means, and last the one that divides them."""
 
     def interval(self, question: str | int, confidence: float | None = None) -> Interval:
         low, high = self._intervals([self.index(question)], confidence)
@@ -244,7 +245,7 @@ class RatioEstimates(JointEstimates):
 
 
 def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf)) -> RatioEstimates:
-    """Return estimates of means in multiples of the last of them.
+    """Return estimates of means as multiples of the last one.
 
     Args:
         over: of all.
@@ -288,7 +289,7 @@ def delta(over: JointEstimates, pairs: Sequence[tuple[int, int]]) -> tuple[Array
 def ratio_intervals(
     over: JointEstimates, pairs: Sequence[tuple[int, int]], confidence: float
 ) -> tuple[Array, Array]:
-    """Return the ends of the intervals of ratios, each by itself: see `JointEstimates.ratio`."""
+    """Return the ends of separate intervals of ratios: see `JointEstimates.ratio`."""
     at = replace(over, confidence=confidence)
     made = [at.ratio(i, j) for i, j in pairs]
     return np.array([of.ci_low for of in made]), np.array([of.ci_high for of in made])
@@ -296,13 +297,13 @@ def ratio_intervals(
 
 @dataclass(frozen=True)
 class StatisticBy(FormStatistic[ByGroup]):
-    """A statistic of a number within each group of people: any that asks for shares of numbers."""
+    """A statistic of a number within each group of people, for any statistic made from shares."""
 
     statistic: Statistic[Any]
     number: str
     """The name of a number field."""
     by: By
-    """What makes the groups."""
+    """The definition of the groups."""
 
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None

@@ -21,11 +21,11 @@ class ByGroup(Result):
     """The same statistic of each group of people."""
 
     name: str
-    """What makes the groups, for example "region"."""
+    """The name of the grouping, for example "region"."""
     groups: Mapping[str, Result]
-    """Label → the statistic of its people; without groups of which nothing can be told."""
+    """Label → the statistic of its people, without groups that have no estimate."""
     untold: Mapping[str, str]
-    """Label → why nothing can be told of it."""
+    """Label → the reason why the group has no estimate."""
     confidence: float
     """The confidence of the intervals, in (0, 1)."""
 

@@ -1,4 +1,4 @@
-"""Each report's unbiased contributions, for other packages: statsmodels, svy, R's survey."""
+"""Unbiased contributions of each report, for other packages: statsmodels, svy, R's survey."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
@@ -22,7 +22,7 @@ def contributions(
     *,
     products: bool = False,
 ) -> "pandas.DataFrame":
-    """Return what each report counts for, a row for each person: unbiased, and noisy.
+    """Return each report's unbiased, noisy contributions, a row for each person.
 
     A mean of a column, with any survey weights, is an unbiased estimate of that of the function of
     people's values; a product of columns of different fields is as unbiased. A square of a column

@@ -16,7 +16,7 @@ MOST_COVARIATES = 200
 
 
 def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]:
-    """Return functions of fields, those that a field's name stands for in its place."""
+    """Return functions of fields, with a field's name replaced by its functions."""
     terms: list[Term] = []
     for each in wanted:
         if isinstance(each, Term):
@@ -37,7 +37,7 @@ def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]
 
 
 def require_names(names: Sequence[str]) -> None:
-    """Refuse names of covariates that are not distinct, or too many."""
+    """Refuse repeated names of covariates, or too many covariates."""
     if len(set(names)) < len(names) or not 0 < len(names) < MOST_COVARIATES:
         expected = f"1 to {MOST_COVARIATES - 1} covariates, each with a name of its own"
         raise ParameterError("covariates", names, expected)
@@ -46,7 +46,7 @@ def require_names(names: Sequence[str]) -> None:
 def design_of(
     reports: FormReports, terms: Sequence[Term], y: Term | None = None
 ) -> tuple[Design, list[int]]:
-    """Return covariates, and where the constant and each term stand among them.
+    """Return covariates, and the places of the constant and of each term among them.
 
     Args:
         reports: of the form.
@@ -100,7 +100,7 @@ def design_of(
 def _category(
     campaign: FormCampaign, terms: Sequence[Term], values: Callable[[Term], Array]
 ) -> Category:
-    """Return weights of the options that terms of one field tell apart."""
+    """Return weights of the options that the terms of one field distinguish."""
     field: Any = campaign.field(terms[0].field)
     if isinstance(terms[0], Option | Score) and not isinstance(field, MultipleField):
         scores: Any = np.stack([term.scores(field) for term in terms], axis=1)  # type: ignore[attr-defined]

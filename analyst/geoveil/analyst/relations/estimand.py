@@ -1,4 +1,4 @@
-"""A parameter of one's own: the root of a score that is corrected and solved here [MATH §16]."""
+"""Estimate your own parameter: correct its score, and find the root [MATH §16]."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ class Estimand(FormStatistic[ParameterEstimates]):
     on: Sequence[str | Term]
     """Names of fields, or functions of them."""
     region: Mapping[str, tuple[float, float]]
-    """Parameter → the ends between which it is looked for."""
+    """Parameter → the ends of its search interval."""
     start: Sequence[float] | None = None
-    """Where to begin; by default in the middle of the region."""
+    """The starting point; by default the middle of the region."""
 
     @property
     def text(self) -> str:
-        """What the score is called."""
+        """The name of the score."""
         return getattr(self.score, "__name__", "score")
 
     def of(

@@ -1,4 +1,4 @@
-"""A regression on arrays: units, starts, regions of parameters, and refusals in words."""
+"""Fit a regression on arrays: units, starting points, parameter regions, and errors in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from geoveil.analyst.relations.solving import (
 from geoveil.gp import Array
 
 LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
-"""|β|b of a Poisson model from which on scores have no variance, and above which errors of it are
-known badly [MATH §16]."""
+"""|β|b of a Poisson model from which on scores have no variance, and above which its standard
+errors are unreliable [MATH §16]."""
 _FARTHEST = 50.0
-"""Coefficients of numbers in standard deviations: further away no root is looked for."""
+"""The largest coefficients of numbers, in standard deviations, at which a root is sought."""
 _PILOT = 50_000
-"""Reports from which a large regression has its start."""
+"""Reports from which a large regression computes its starting point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Fit:
     theta: Array
     errors: Errors
     farthest: Farthest | FarthestOfProducts | None
-    """Known of linear models."""
+    """For linear models only."""
     growth: float
     """The largest |β|b of a number."""
 

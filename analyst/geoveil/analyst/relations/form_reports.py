@@ -1,4 +1,4 @@
-"""Reports of a form at hand: what several fields of the same people say together."""
+"""Estimate relations between several fields from the reports of a form."""
 
 import math
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ __all__ = ["FormReports", "FormStatistic"]
 Found = TypeVar("Found", bound=Result)
 
 AT_ONCE = 1 << 22
-"""Pseudo-values that are held at once."""
+"""Pseudo-values held in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class FormReports:
 
     @property
     def n(self) -> int:
-        """How many people answered."""
+        """The number of people who answered."""
         return len(self.columns)
 
     def ask(
@@ -74,14 +74,14 @@ class FormReports:
         return statistic.of(self, confidence, weights)
 
     def of(self, name: str) -> Reports:
-        """Return the reports of a number or a place field, of which any statistic can be asked."""
+        """Return the reports of a number or place field, which answer any statistic."""
         refuse_unasked(self.campaign, [NumberOf(name)])
         columns = tuple(column for column in self.columns[:, self.campaign.columns_of(name)].T)
         rows = ReportRows(np.zeros(self.n, np.uint32), None, columns)
         return Reports(self.campaign.campaign_of(name), lambda: iter([rows]))
 
     def gathered(self, number: str, fields: Iterable[str]) -> tuple["FormReports", Array]:
-        """Return one report for all that are alike in some fields, and how many there are of each.
+        """Return distinct reports in some fields, and the count of each.
 
         Numbers are rounded to 1/256 of their noise scale first, which moves means of what varies
         over the noise scale by about a millionth.
@@ -104,12 +104,12 @@ class FormReports:
         return replace(self, columns=columns[first]), many.astype(np.float64)
 
     def blocks(self, rows: int) -> Iterator[slice]:
-        """Yield where so many people stand, one part after the other."""
+        """Yield slices of people, one block after another."""
         for start in range(0, self.n, max(rows, 1)):
             yield slice(start, min(start + max(rows, 1), self.n))
 
     def pseudo_values(self, products: Sequence[Sequence[Term]], sums: Array | None = None) -> Array:
-        """Return what each report counts for, (n, m).
+        """Return the pseudo-values of each report, (n, m).
 
         Args:
             products: of functions of fields, m of them.
@@ -151,22 +151,22 @@ class FormReports:
 
 
 class FormStatistic(ABC, Generic[Found]):
-    """What an analyst wants to know of several fields of a form."""
+    """A statistic of several fields of a form."""
 
     @abstractmethod
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> Found:
-        """Return what reports say: see `FormReports.ask`."""
+        """Return the result for reports: see `FormReports.ask`."""
 
 
 def limits_of(campaign: FormCampaign, terms: Sequence[Term]) -> Limits:
-    """Return what a product of functions, and its mean over any people, can be."""
+    """Return the ranges of a product of functions and of its mean over any people."""
     return limits_of_product([of for _, of in operators(campaign, terms)])
 
 
 def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
-    """Return weights, (n,), equal ones for None; refuse others without showing any."""
+    """Return weights, (n,), or equal ones for None; an error shows no weight."""
     if weights is None:
         return np.ones(reports.n)
     checked = validation.float_array(weights)
@@ -178,7 +178,7 @@ def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
 
 
 def counting(weights: Array, many: Array | float = 1.0) -> int:
-    """Return how many people the heaviest weight lets count, if all counted as much, at least 2."""
+    """Return the sum of weights over the heaviest one, at least 2."""
     return max(int((weights * many).sum() / weights.max() * (1 + 1e-12)), 2)
 
 
@@ -187,7 +187,7 @@ Factors: TypeAlias = list[list[tuple[slice, Operator]]]
 
 
 def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Factors:
-    """Return the operators of products: those of the same functions of a field are one object."""
+    """Return the operators of products; equal functions of a field share one object."""
     made: dict[tuple[int, ...], tuple[slice, Operator]] = {}
     rows: Factors = []
     for terms in products:
@@ -204,7 +204,7 @@ def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Fact
 
 
 def refuse_unasked(campaign: FormCampaign, terms: Sequence[Term]) -> None:
-    """Refuse a product in which answers count of people who were not asked for them."""
+    """Refuse a product that counts answers of people to whom the field does not apply."""
     names = {term.field for term in terms}
     for name in names:
         field = campaign.field(name)
@@ -217,7 +217,7 @@ def refuse_unasked(campaign: FormCampaign, terms: Sequence[Term]) -> None:
 
 
 def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:
-    """Return the functions that are 1 for those who were asked for an answer; [] for everybody."""
+    """Return the functions that are 1 for people to whom a field applies; [] for everybody."""
     condition = campaign.field(term.field).applies
     if condition is None:
         return []
@@ -227,7 +227,7 @@ def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:
 
 
 def _blocks(reports: FormReports, factors: Factors) -> Iterator[tuple[slice, Array]]:
-    """Yield where people stand, and their pseudo-values, (people, m)."""
+    """Yield slices of people, and their pseudo-values, (people, m)."""
     distinct = {id(factor): factor for row in factors for factor in row}
     for part in reports.blocks(AT_ONCE // (len(factors) + len(distinct))):
         of_part = reports.columns[part]
@@ -241,7 +241,7 @@ class _Sums:
 
     def __init__(self, m: int) -> None:
         self._center: Array | None = None
-        """The mean of the first people, about which products are taken."""
+        """The mean of the first people, the centre of the products."""
         self.n = 0
         self._weight = self._square = 0.0
         self._total, self._of_squares, self._products = np.zeros(m), np.zeros(m), np.zeros((m, m))

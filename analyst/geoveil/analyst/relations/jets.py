@@ -1,4 +1,4 @@
-"""Second-order jets in several variables: NumPy formulas are differentiated as they are written.
+"""Second-order jets in several variables, which differentiate NumPy formulas.
 
 A jet of a level is a + b·e + c·e² with e³ = 0; its parts are numbers, arrays, balls of arithmetic,
 or jets of lower levels, in other variables. All mixed derivatives up to order 2 in each variable
@@ -14,7 +14,7 @@ import numpy as np
 from geoveil.gp import UnsupportedError
 
 Value: TypeAlias = Any
-"""What NumPy's functions take."""
+"""Arguments of NumPy's functions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def _level(x: Value) -> int:
 
 
 def _alike(x: Value, y: Value) -> tuple[int, Sequence[Value], Sequence[Value]]:
-    """Return the higher level, and the parts of both in its variable."""
+    """Return the higher level, and the parts of both operands in its variable."""
     level = max(_level(x), _level(y))
     a, b = ((v.value, v.slope, v.bent) if _level(v) == level else (v, 0.0, 0.0) for v in (x, y))
     return level, a, b
@@ -127,7 +127,7 @@ _ONE: Mapping[str, Callable[[Any, Value], Sequence[Value]]] = {
     "negative": lambda of, v: (-1 * v, -1.0, 0.0),
     "reciprocal": lambda of, v: (1 / v, -1 / (v * v), 2 / (v * v * v)),
 }
-"""A function's name in NumPy or SciPy → its value and derivatives, in such functions again."""
+"""A function's name in NumPy or SciPy → its value and derivatives, in such functions."""
 _TWO: Mapping[str, Callable[[Value, Value], Value]] = {
     "add": lambda x, y: x + y if isinstance(x, TaylorJet) else y + x,
     "subtract": lambda x, y: x - y if isinstance(x, TaylorJet) else y.__rsub__(x),

@@ -1,4 +1,4 @@
-"""The mean of a number by place, where both may be private, with intervals that hold at once.
+"""The mean of a number by place, both possibly private, with simultaneous intervals.
 
 At every node it is the mean of those around it, weighted by a bell: E[y·K]/E[K] [MATH §15].
 """
@@ -25,7 +25,7 @@ _MOST_NODES = 441
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanMapEstimates(GeoResult):
-    """Means on a grid; nodes around which too few people are have none."""
+    """Means on a grid; nodes with too few people around them have none."""
 
     label: str
     longitudes: Array
@@ -33,7 +33,8 @@ class MeanMapEstimates(GeoResult):
     latitudes: Array
     """(rows,), likewise."""
     means: MeansByGroup
-    """The means at the nodes that have one, labelled by their numbers: west to east, then north."""
+    """The means at the nodes that have one, labelled by node numbers from west to east, then
+    north."""
     bandwidth: float
     """The standard deviation of the bell around each node, in metres."""
     n: int
@@ -70,7 +71,7 @@ class MeanMapEstimates(GeoResult):
 
 @dataclass(frozen=True)
 class MeanMap(FormStatistic[MeanMapEstimates]):
-    """The mean of a number around each node of a grid, with intervals that hold at once."""
+    """The mean of a number around each node of a grid, with simultaneous intervals."""
 
     number: str | Term
     """The name of a number field, or a function of a field."""
@@ -79,7 +80,7 @@ class MeanMap(FormStatistic[MeanMapEstimates]):
     bounds: Bounds | None = None
     """West, south, east and north, in degrees, within the area; by default nearly all of it."""
     size: tuple[int, int] = (15, 15)
-    """Nodes from west to east, and from south to north; 441 in all at most."""
+    """Nodes from west to east, and from south to north; at most 441 in all."""
     bandwidth: float | None = None
     """The standard deviation of the bell around each node, in metres; by default three noise
     scales, or the distance of the nodes if that is more."""

@@ -1,4 +1,4 @@
-"""Covariances and correlations of private fields, with the noise taken off [MATH §17].
+"""Covariances and correlations of private fields, corrected for the noise [MATH §17].
 
 Products of operators are unbiased for products of values, so that every second moment is the mean
 of pseudo-values; of the same field the noise is taken off, as in z² − 2b². A correlation ρ is the
@@ -41,7 +41,7 @@ _UNTOLD = (
 
 
 def variable(campaign: FormCampaign, of: Variable) -> Term:
-    """Return the function of a field that a name stands for: the number, or the score.
+    """Return the function of a field with a name: the number, or the score.
 
     Raises:
         ParameterError: if a field of this name has neither.
@@ -80,7 +80,7 @@ class Mean(FormStatistic[Quantity]):
 
 
 class _Moments:
-    """Means and covariances of several functions of fields, and what reports add to them."""
+    """Means and covariances of several functions of fields, and each report's contribution."""
 
     def __init__(
         self, reports: FormReports, variables: Sequence[Variable], weights: ArrayLike | None
@@ -103,7 +103,7 @@ class _Moments:
         """(q, q), unbiased."""
 
     def added(self, forms: Sequence[Array]) -> Array:
-        """Return what each report adds to sums of covariances, (n, k).
+        """Return each report's contribution to sums of covariances, (n, k).
 
         Args:
             forms: k times the weight of each covariance, symmetric, (q, q).
@@ -117,7 +117,7 @@ class _Moments:
         return self._reports.pseudo_values(list(self._products.values()), sums) + of_means
 
     def quantity(self, label: str, value: float, scores: Array, confidence: float) -> Quantity:
-        """Return an estimate with Student's interval, of what each report adds to its error."""
+        """Return an estimate with Student's interval, from each report's contribution."""
         error, half = _student(scores, self.weights, confidence)
         return Quantity(
             label=label,
@@ -149,7 +149,7 @@ def _student(scores: Array, weights: Array, confidence: float) -> tuple[float, f
 
 @dataclass(frozen=True)
 class Covariance(FormStatistic[Quantity]):
-    """The covariance of two variables, that of the people and not of their reports."""
+    """The covariance of two variables over people, without the noise of reports."""
 
     a: Variable
     b: Variable
@@ -165,12 +165,12 @@ class Covariance(FormStatistic[Quantity]):
 
 @dataclass(frozen=True)
 class PartialCorrelation(FormStatistic[Quantity]):
-    """The correlation of two variables among people who are alike in others."""
+    """The correlation of two variables among people with equal values of others."""
 
     a: Variable
     b: Variable
     given: Sequence[Variable] = field(default=())
-    """The variables that are held fixed."""
+    """The variables held fixed."""
 
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
@@ -208,7 +208,7 @@ class PartialCorrelation(FormStatistic[Quantity]):
 
 
 class Correlation(PartialCorrelation):
-    """The correlation of two variables, that of the people and not of their reports."""
+    """The correlation of two variables over people, without the noise of reports."""
 
     def __init__(self, a: Variable, b: Variable) -> None:
         super().__init__(a, b)

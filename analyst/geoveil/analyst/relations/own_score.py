@@ -1,4 +1,4 @@
-"""A score of the analyst's own, corrected by its derivatives [MATH §16]."""
+"""An analyst's own score, corrected by its derivatives [MATH §16]."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from geoveil.gp import Array, ParameterError, UnsupportedError
 ScoreFunction: TypeAlias = Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]]
 """(covariates by name, parameters) → as many values as there are parameters."""
 MOST_PERTURBED = 4
-"""Perturbed numbers of a score: each multiplies its derivatives by three."""
+"""The most perturbed numbers of a score; each triples its derivatives."""
 _AT_ONCE = 1 << 14
 _FAR = (200.0, 400.0)
-"""Noise scales away from people between which a score's growth is taken."""
+"""Distances from people, in noise scales, between which a score's growth is measured."""
 _CHECKED = 8
-"""Combinations of options, at most, with which a score is checked."""
+"""The most combinations of options in the check of a score."""
 _CELLS, _NEAR = 80, 20.0
-"""Cells, and how many noise scales to either side, in which a score must be finite."""
+"""Cells in which a score must be finite, and how many noise scales they reach to either side."""
 
 
 class OwnScore:
@@ -139,7 +139,7 @@ class OwnScore:
         return self.names[len(self.names) - len(self.design.noise) + j]
 
     def _parts(self) -> Iterator[tuple[slice, Array, Array, Array | float]]:
-        """Yield rows, what the options stand for, numbers (m, rows), and weights."""
+        """Yield rows, the options' covariates, numbers (m, rows), and weights."""
         d = self.design
         for start in range(0, len(self.weights), _AT_ONCE):
             rows = slice(start, start + _AT_ONCE)

@@ -26,10 +26,10 @@ class ParameterEstimates(Result):
     skewness: Array
     """Skewness of each parameter's error."""
     farthest: Callable[[Array], Array] | None
-    """Sums of parameters, (sums, parameters) → how far down and up a person whom nobody met would
-    move them, if all were alike, (2, sums); None: nothing is known of it."""
+    """Sums of parameters, (sums, parameters) → how far down and up a person outside the sample
+    could move them, (2, sums); None without a bound."""
     largest: float
-    """What one report counts for at most, as a part of all."""
+    """The largest weight of one report, as a fraction of all."""
     confidence: float
     n: int
     about: tuple[str, ...]
@@ -48,11 +48,11 @@ class ParameterEstimates(Result):
         return (*self.about, f"Each interval covers at {100 * self.confidence:.4g} %, by itself.")
 
     def margins(self, confidence: float) -> Array:
-        """Return how far the ends of intervals are below and above each, (2, parameters)."""
+        """Return the lower and upper margins of each interval, (2, parameters)."""
         return self.margins_of(np.eye(len(self.names)), self.degrees, self.skewness, confidence)
 
     def margins_of(self, sums: Array, degrees: Array, skewness: Array, confidence: float) -> Array:
-        """Return how far ends are below and above sums of parameters, (2, sums)."""
+        """Return the lower and upper margins of sums of parameters, (2, sums)."""
         squares = np.einsum("np,pq,nq->n", sums, self.covariance, sums)
         jumps = np.full((2, len(sums)), np.inf) if self.farthest is None else self.farthest(sums)
         made = [

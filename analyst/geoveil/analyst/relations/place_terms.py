@@ -43,7 +43,7 @@ class Coordinate(Term):
 
 
 class _Region(Term):
-    """Smooth functions of a place, of which there is one at a time."""
+    """One of the smooth functions of a place."""
 
     takes = (PlaceField,)
 
@@ -67,9 +67,9 @@ class Within(_Region):
     """A question about places in longitude and latitude: `ShareWithin`, `ShareInside`, `DensityAt`.
     Or, in metres of the plane, a SmoothedRegion, a GaussianKernel or what SmoothedRegion takes."""
     bandwidth: float | None = None
-    """By which edges are smoothed, in metres; three noise scales by default."""
+    """The smoothing length of edges, in metres; three noise scales by default."""
     label: str = ""
-    """What it is called; by default as its question is."""
+    """Its name; by default that of its question."""
 
     @property
     def text(self) -> str:
@@ -82,7 +82,7 @@ class Within(_Region):
 
 @lru_cache(maxsize=64)
 def _within(term: Within, field: PlaceField) -> Operator:
-    """Return the operator of a region: its limits take seconds, and serve all reports."""
+    """Return the operator of a region; its limits take seconds and serve all reports."""
     softness = Softness(field.noise_scale, bandwidth=term.bandwidth)
     region: Query | SmoothedRegion = term.region
     if isinstance(region, AnalystQuestion):
@@ -95,7 +95,7 @@ def _within(term: Within, field: PlaceField) -> Operator:
 
 @dataclass(frozen=True, eq=False)
 class Outside(_Region):
-    """Whether a place is in none of some regions that do not overlap."""
+    """Whether a place is outside of all of several disjoint regions."""
 
     regions: Sequence[Within]
     label: str = "elsewhere"

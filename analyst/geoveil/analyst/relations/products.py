@@ -24,16 +24,16 @@ from geoveil.gp import Array, ParameterError, UnsupportedError
 __all__ = ["Interaction", "factors_of"]
 
 MOST_PERTURBED = 4
-"""Perturbed numbers of a model with products: each multiplies its derivatives by three."""
+"""The most perturbed numbers of a model with products; each triples its derivatives."""
 _AT_ONCE = 1 << 14
 _IMAGINED = 5
-"""Numbers in a range at which a person whom nobody met is imagined."""
+"""Numbers in a range at which the interval imagines a person outside the sample."""
 Factors: TypeAlias = tuple[Term, ...]
-"""What a covariate is the product of."""
+"""The factors of a covariate."""
 
 
 class Interaction:
-    """The products of two or more covariates, of different fields: how one changes the other.
+    """Products of two or more covariates of different fields.
 
     Example:
         >>> Interaction("age", "rents").of
@@ -44,14 +44,15 @@ class Interaction:
         if len(of) < 2:
             raise ParameterError("interaction", of, "two or more fields, or functions of them")
         self.of = of
-        """Names of fields, or functions of them; of a choice each option but the first has one."""
+        """Names of fields, or functions of them; a choice has one for each option except the
+        first."""
 
     def __repr__(self) -> str:
         return f"Interaction({', '.join(map(repr, self.of))})"
 
 
 def factors_of(campaign: FormCampaign, on: Sequence[str | Term | Interaction]) -> list[Factors]:
-    """Return what each covariate of a regression is the product of.
+    """Return the factors of each covariate of a regression.
 
     Raises:
         ParameterError: if an interaction names a field twice, or a place by its coordinates.
@@ -76,7 +77,7 @@ def _single(term: Term) -> Factors:
 
 
 def text_of(factors: Factors) -> str:
-    """Return what a covariate is called."""
+    """Return the name of a covariate."""
     texts = dict.fromkeys(term.text for term in factors)
     many = [term.text for term in factors]
     return " × ".join(text + ("²" if many.count(text) > 1 else "") for text in texts)
@@ -87,7 +88,7 @@ class ProductScore:
     """ψ = w·(y − F(η)), or w·(½ − σ((η − y)/width)) of medians; η = θ·w, each w a product."""
 
     design: Design
-    """The covariates that products are of."""
+    """The covariates that products multiply."""
     products: Sequence[tuple[int, ...]]
     """The factors of each covariate after the constant: their places in the design, from 0."""
     weights: Array
@@ -120,7 +121,7 @@ class ProductScore:
                 yield rows, d.weight(rows, options), [1.0, *made], y
 
     def _residual(self, theta: Array, w: Sequence[Value], y: Value) -> tuple[Value, Value]:
-        """Return ψ in multiples of w, and its derivative by η."""
+        """Return ψ as a multiple of w, and its derivative by η."""
         from scipy.special import expit
 
         eta = sum(t * of for t, of in zip(theta.tolist(), w, strict=True))
@@ -185,18 +186,18 @@ class ProductScore:
 
 @dataclass(frozen=True, eq=False)
 class FarthestOfProducts:
-    """How far one person pulls sums of the coefficients of a linear model: see `Farthest`."""
+    """How far one person can move sums of the coefficients of a linear model: see `Farthest`."""
 
     theta: Array
     pull: Array
-    """How far a sum of scores, of as many people, moves each coefficient."""
+    """How far a sum of scores over these people moves each coefficient."""
     people: Array
     """Covariates of imagined people, (people, coefficients)."""
     response_ends: Array
 
     @classmethod
     def of(cls, score: ProductScore, theta: Array, pull: Array) -> "FarthestOfProducts":
-        """Return it, of people with any options, and with numbers on a grid of their ranges."""
+        """Return it for people with any options, and with numbers on a grid of their ranges."""
         d, people = score.design, []
         low, high = d.ends.T[..., None]
         with np.errstate(invalid="ignore"):  # where a number has no ends
@@ -218,7 +219,7 @@ class FarthestOfProducts:
 def score_of_products(
     design: Design, products: Sequence[tuple[int, ...]], weights: Array, model: Model, width: float
 ) -> tuple[ProductScore, Array]:
-    """Return the score with numbers in multiples of their spread, and θ's units in that.
+    """Return the score with numbers as multiples of their spread, and the units of θ.
 
     Raises:
         UnsupportedError: if the model has no corrected score with such covariates.

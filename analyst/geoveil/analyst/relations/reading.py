@@ -1,4 +1,4 @@
-"""Reports of a form from a file, or from a server."""
+"""Read the reports of a form from a file or from a server."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Regressions on private answers, by scores that are corrected exactly for their noise [MATH §16].
+"""Regressions on private answers, by scores corrected exactly for the noise [MATH §16].
 
 The results are those of the same regression on values in the clear, with wider intervals: without
 the correction, noise of a covariate draws its coefficient towards 0.
@@ -47,7 +47,7 @@ _UNBOUNDED = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions(Result):
-    """What a regression expects of people with given covariates, with intervals."""
+    """A regression's predictions for people with given covariates, with intervals."""
 
     of: "RegressionEstimates"
     labels: tuple[str, ...]
@@ -88,7 +88,7 @@ class RegressionEstimates(ParameterEstimates):
     covariates: tuple[tuple[str, ...], ...] = field(repr=False)
     """The factors of each covariate after the constant."""
     smoothing: Array | None = None
-    """About how far smoothing moves each coefficient; None except of a median regression."""
+    """Approximately how far smoothing moves each coefficient, for median regressions only."""
 
     def rows(self) -> list[dict[str, Any]]:
         rows = super().rows()
@@ -98,7 +98,7 @@ class RegressionEstimates(ParameterEstimates):
         return rows
 
     def predict(self, *people: Mapping[str, object]) -> Predictions:
-        """Return what is expected of people, as `predict({"age": 40, "rents": "yes"})`.
+        """Return the prediction for people, as in `predict({"age": 40, "rents": "yes"})`.
 
         Args:
             people: a covariate's name → its number, in the coordinates of queries, or the name of a
@@ -157,7 +157,7 @@ class Regression(FormStatistic[RegressionEstimates]):
     """
 
     y: str | Term
-    """A field's name, or a function of it; of a logistic model such as `Option("rents", "yes")`."""
+    """A field's name, or a function of it; in a logistic model such as `Option("rents", "yes")`."""
     on: Sequence[str | Term | Interaction]
     """Names of fields, functions of them such as `Square("age")`, or `Interaction("age", "rents")`;
     with one of the latter two at most four perturbed numbers, and no such product in Poisson's."""

@@ -19,18 +19,18 @@ from geoveil.gp import Array, UnsupportedError
 
 Model: TypeAlias = Literal["linear", "logistic", "poisson", "median"]
 MOST_COMBINATIONS = 1_000
-"""The most combinations of options in a model that is not linear; every report weighs each."""
+"""The most combinations of options in a nonlinear model; every report weights each."""
 MOST_NUMBERS = 8
-"""Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
+"""The most perturbed numbers in a nonlinear model: each needs 2 derivatives, which lose digits."""
 _NO_ENDS = np.array([-np.inf, np.inf])
 _AT_ONCE = 1 << 13
 _FLAT = 350.0
-"""An index at which a step is level, times its rate: twice this is no overflow."""
+"""An index times rate at which a step is flat; twice this does not overflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Category:
-    """Unbiased weights of the options of a category, and the covariates that they stand for."""
+    """Unbiased weights of the options of a category, and the options' covariates."""
 
     weights: Array
     """(n, options): estimates of 1 for a person's option and 0 for the others; rows sum to 1."""
@@ -47,13 +47,13 @@ class Design:
     numbers: Array
     """(n, m)."""
     noise: Array
-    """(m,): scales of Laplace noise; 0 for numbers in the clear."""
+    """(m,): scales of Laplace noise; 0 for numbers without noise."""
     variances: Array
-    """(m,): of the noise; 2b² of a number, 3b² of a coordinate of a place."""
+    """(m,): variances of the noise; 2b² for a number, 3b² for a coordinate of a place."""
     categories: Sequence[Category] = ()
     response_noise: float = 0.0
     ends: Array = field(default_factory=lambda: _NO_ENDS[None])
-    """(m, 2): between which each number of a person lies."""
+    """(m, 2): the range of each number of a person."""
     response_ends: Array = field(default_factory=lambda: _NO_ENDS)
 
     @cached_property
@@ -74,7 +74,7 @@ class Design:
         return replace(self, response=response, numbers=numbers, categories=categories)
 
     def weight(self, rows: slice, options: tuple[int, ...]) -> Array | float:
-        """Return unbiased weights of people who chose these options."""
+        """Return unbiased weights of the people who chose these options."""
         categories = zip(self.categories, options, strict=True)
         return math.prod((of.weights[rows, k] for of, k in categories), start=1.0)
 
@@ -100,13 +100,13 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class Farthest:
-    """How far one person pulls sums of the coefficients of a linear model, as far as fields say."""
+    """How far one person can move sums of a linear model's coefficients, by the fields' ranges."""
 
     theta: Array
     pull: Array
-    """How far a sum of scores, of as many people, moves each coefficient."""
+    """How far a sum of scores over these people moves each coefficient."""
     codes: Sequence[Array]
-    """What the options of each category stand for: see `Category`."""
+    """The covariates of each category's options: see `Category`."""
     ends: Array
     response_ends: Array
 
@@ -118,7 +118,7 @@ class Farthest:
         return reach_of(corners)
 
     def _spans(self, rows: Array) -> Array:
-        """Return the ends of sums of a person's covariates, (2, sums)."""
+        """Return the range of sums of a person's covariates, (2, sums)."""
         ends, at = np.stack([rows[:, 0], rows[:, 0]]), 1
         for codes in self.codes:
             block = rows[:, at : (at := at + codes.shape[1])] @ codes.T
@@ -128,13 +128,13 @@ class Farthest:
 
 
 def reach_of(moves: Array) -> Array:
-    """Return how far down and up moves of each sum go, (2, sums); infinite where one is unknown."""
+    """Return the largest moves of each sum down and up, (2, sums); infinite if one is unknown."""
     ends = np.maximum([-moves.min(axis=0), moves.max(axis=0)], 0.0)
     return np.where(np.isfinite(moves).all(axis=0), ends, np.inf)
 
 
 class Equation(NamedTuple):
-    """Sums over reports, each with its weight."""
+    """Weighted sums over reports."""
 
     score: Array
     slope: Array
@@ -182,18 +182,18 @@ class _Basis(NamedTuple):
     """Functions of the index that differentiation maps into each other."""
 
     score: Array
-    """G but for the response, in these functions."""
+    """G without the response, in these functions."""
     derivative: Array
     """Matrix of D."""
     rate: float
     """The functions are powers of tanh(rate·η/2), from 1 on; or e^η alone, with the rate 1."""
 
     def grown(self, index: Array) -> Array:
-        """Return e^(rate·η): that of a sum is a product, so that one serves all options."""
+        """Return e^(rate·η); that of a sum is a product, so one serves all options."""
         return np.exp(np.clip(self.rate * index, -_FLAT, _FLAT))
 
     def __call__(self, grown: Array, weight: Array | float) -> Array:
-        """Return the functions where e^(rate·η) is so much, each times a weight."""
+        """Return the functions at a value of e^(rate·η), each times a weight."""
         values = np.empty((len(self.score), *grown.shape))
         values[0] = weight
         if len(values) == 1:
@@ -233,14 +233,14 @@ class IndexScore:
         self._scales = np.append(0.0, design.noise)  # of `units`
         lifts = np.array([lift for _, lift in design.combinations])
         self._heads = lifts[:, : lifts.shape[1] - len(design.noise), 0].T
-        """What options stand for, the constant first, (coefficients but the numbers', C)."""
+        """The options' covariates, the constant first, (coefficients except the numbers', C)."""
         self._basis = _basis(model, 2 * noisy + 1, width)
         self._response = np.zeros(design.pseudo.shape[1])
         if not self._within:
             self._response = (weights * design.response) @ design.pseudo
 
     def _coefficients(self, theta: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return PG, 2b²γDP₋ᵢG, 2b²γ, D, and P without i and l; without 0 is whole, as b₀ = 0."""
+        """Return PG, 2b²γDP₋ᵢG, 2b²γ, D, and P without i and l; P without 0 is P, as b₀ = 0."""
         gamma = np.append(0.0, theta[len(theta) - len(self._scales) + 1 :])
         d, eye = self._basis.derivative, np.eye(len(self._basis.score))
         factors = [eye - c * (d @ d) for c in (self._scales * gamma) ** 2]

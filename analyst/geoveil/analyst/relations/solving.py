@@ -9,9 +9,9 @@ from geoveil.gp import Array, UnsupportedError
 
 _MOST_STEPS, _MOST_HALVED = 100, 30
 LARGE = 200_000
-"""Reports from which on a root need not be closer than a hundredth of its error."""
+"""Reports from which on a root within a hundredth of its error is close enough."""
 _CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
-"""Newton's last step, of which the square is about how far off the root still is."""
+"""Newton's last step; its square is approximately the remaining error of the root."""
 _MOST_LEVERAGE = 0.9
 _AT_ONCE = 1 << 13
 
@@ -29,7 +29,7 @@ class EstimatingEquation(Protocol):
 
 
 class Root(NamedTuple):
-    """Where an estimating equation is 0."""
+    """A root of an estimating equation."""
 
     theta: Array
     influence: Array
@@ -39,7 +39,7 @@ class Root(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """What is known of the errors of parameters."""
+    """The errors of parameters."""
 
     covariance: Array
     degrees: Array
@@ -97,7 +97,7 @@ def solve(
 
 
 def sandwich(influence: Array, weights: Array, design: Array | None = None) -> Errors:
-    """Return what influences say of the errors of parameters.
+    """Return the errors of parameters from influences.
 
     Args:
         influence: of reports, (n, parameters).

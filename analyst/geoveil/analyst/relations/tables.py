@@ -1,4 +1,4 @@
-"""Shares of options, and cross-tables of two or three fields, each private by itself [MATH §17].
+"""Shares of options, and cross-tables of two or three separately private fields [MATH §17].
 
 The share of a cell is the mean of a product of operators. What the table needs of the reports are
 sums over people of such products, of their squares, and of the product with the square of one
@@ -42,9 +42,9 @@ __all__ = ["CrossTable", "ShareTable", "Shares", "SharesGiven"]
 
 MOST_CELLS = 10_000
 _MOST_TESTED = 500
-"""The most options of a field of a table whose independence is tested."""
+"""The most options of a field in a test of independence."""
 _NO_SPREAD = 1e-9
-"""Variance, in multiples of the largest, below which an option has none."""
+"""Variance, relative to the largest, below which an option counts as constant."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class ShareTable(Result):
     """The shares of the people in the cells of a table, of one to three fields."""
 
     names: tuple[str, ...]
-    """What makes rows, columns and layers."""
+    """The definitions of rows, columns and layers."""
     labels: tuple[tuple[str, ...], ...]
     """The options or parts of each."""
     shares: Array
@@ -60,10 +60,10 @@ class ShareTable(Result):
     standard_errors: Array
     """The standard error of each share, in the shape of `shares`."""
     ci_low: Array
-    """Intervals of each share by itself."""
+    """Separate intervals of each share."""
     ci_high: Array
     band_low: Array
-    """Intervals that hold all shares at once."""
+    """Simultaneous intervals of all shares."""
     band_high: Array
     margins: tuple[Array, ...]
     """The share of each option of each field."""
@@ -71,7 +71,7 @@ class ShareTable(Result):
     n: int
     """People."""
     test: "tuple[float, int, float] | None"
-    """χ² for independence, its degrees of freedom and the p value; None if it is not tested."""
+    """χ² for independence, its degrees of freedom and the p value; None without a test."""
     pairs: "tuple[Array, ...]" = field(repr=False)
     """The covariance of each cell with the margin of each field."""
     margin_errors: tuple[Array, ...] = field(repr=False)
@@ -149,7 +149,7 @@ class ShareTable(Result):
             return np.asarray(self.shares / self._spread(self.margins[axis], axis))
 
     def _spread(self, of_options: Array, axis: int) -> Array:
-        """Return numbers of the options of a field for each cell."""
+        """Return values for the options of a field, repeated for each cell."""
         return np.broadcast_to(
             np.expand_dims(of_options, [k for k in range(len(self.names)) if k != axis]),
             self.shares.shape,
@@ -255,11 +255,11 @@ class CrossTable(FormStatistic[ShareTable]):
     """
 
     a: By
-    """What makes the rows: the name of a field with options, or parts of a number or a place."""
+    """The rows: the name of a field with options, or parts of a number or a place."""
     b: By
-    """What makes the columns."""
+    """The columns."""
     c: By | None = None
-    """What makes the layers, if there are some."""
+    """The layers, if there are any."""
 
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
@@ -388,7 +388,7 @@ class _TableSums:
         return np.asarray(self._sums[1, fields, ()] / self._w)
 
     def _spread(self, products: Array, a: Array, b: Array, of_a: Array, of_b: Array) -> Array:
-        """Return the covariance of two means, of the sums of w²·product, and of w² times each."""
+        """Return the covariance of two means, from sums of w²·product and w² times each factor."""
         about = products - a * of_b - b * of_a + a * b * self._ww
         return np.asarray(about / self._w**2 * (self._n / (self._n - 1)))
 
@@ -439,7 +439,7 @@ class _TableSums:
         return np.asarray(gram / self._w - np.outer(mean, mean))
 
     def critical(self, confidence: float) -> float:
-        """Return how many standard errors hold all cells at once."""
+        """Return the critical value of a joint band of all cells, in standard errors."""
         if len(self._shape) == 1 and self._grams[0] is not None:
             return critical_value(correlations_of(self._covariance(0)), confidence)
         return critical_value_of_many(math.prod(self._shape), confidence)
@@ -481,7 +481,7 @@ class _TableSums:
 
 
 def _root(covariance: Array) -> Array:
-    """Return R with R Rᵀ the inverse of a covariance, (m, r), without what has no spread."""
+    """Return R with R Rᵀ the inverse of a covariance, (m, r), without constant directions."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NO_SPREAD * max(float(values[-1]), 0.0) if len(values) else values > 0
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))

@@ -1,4 +1,4 @@
-"""Functions of one field of a form, each with an operator that is unbiased for it [MATH §17].
+"""Functions of one field of a form, each with an unbiased operator [MATH §17].
 
 An operator h of a function f of a field has E[h(report) | x] = f(x). Fields are perturbed
 independently, so that the product of operators of different fields is unbiased for the product of
@@ -45,12 +45,12 @@ Ends: TypeAlias = tuple[float, float]
 
 
 class Operator(NamedTuple):
-    """What a report counts for."""
+    """An unbiased estimator of a function from a report."""
 
     value: Callable[[Columns], Array]
     """The field's columns (n, columns) → pseudo-values, (n,)."""
     limits: Limits
-    """What a pseudo-value, and its mean over any people, can be."""
+    """The ranges of a pseudo-value and of its mean over any people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Term(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What rows and columns of tables are called."""
+        """The name of its rows and columns in tables."""
 
     @classmethod
     @abstractmethod
@@ -79,12 +79,12 @@ class Term(ABC):
         """
 
     def limits(self, campaign: FormCampaign) -> Limits:
-        """Return what a pseudo-value, and its mean over any people, can be."""
+        """Return the ranges of a pseudo-value and of its mean over any people."""
         return limits_of_product([of for _, of in operators(campaign, [self])])
 
 
 def operators(campaign: FormCampaign, terms: Sequence[Term]) -> list[tuple[slice, Operator]]:
-    """Return the columns and the operator of each field that a product of functions is of.
+    """Return the columns and the operator of each field in a product of functions.
 
     Raises:
         ParameterError: if there is no such field, or it is of another kind.
@@ -110,7 +110,7 @@ def _of_field(campaign: FormCampaign, terms: Sequence[Term]) -> Operator:
 
 
 def limits_of_product(factors: Sequence[Operator]) -> Limits:
-    """Return what a product of functions of different fields can be."""
+    """Return the range of a product of functions of different fields."""
     if len(factors) == 1:
         return factors[0].limits  # with the law of the mechanism, where it is known
     return Limits(
@@ -120,14 +120,14 @@ def limits_of_product(factors: Sequence[Operator]) -> Limits:
 
 
 def product_of_ends(pairs: Sequence[Ends]) -> Ends:
-    """Return the least and the greatest product of numbers between ends."""
+    """Return the least and the greatest product of numbers in intervals."""
     corners = [math.prod(ends) for ends in product(*pairs)]
     corners = [0.0 if math.isnan(corner) else corner for corner in corners]  # 0·∞
     return min(corners), max(corners)
 
 
 class _Category(Term):
-    """A function of a choice: one number an option."""
+    """A function of a choice: one number for each option."""
 
     takes: ClassVar[Sequence[type[Field]]] = (ChoiceField, OrdinalField)
 
@@ -148,12 +148,12 @@ class _Category(Term):
 
 
 def _limits(reports: Ends, means: Ends) -> Limits:
-    """Return limits; unlimited where they are one number, as of a product that is always 0."""
+    """Return limits, or infinite ones if they coincide, as for a product that is always 0."""
     return Limits(reports, means) if reports[0] < reports[1] and means[0] < means[1] else UNLIMITED
 
 
 def _ticked(field: MultipleField, terms: Sequence["Option"]) -> Operator:
-    """Return the operator of all of some options being ticked: each is perturbed by itself."""
+    """Return the operator for several options all ticked; each option is perturbed separately."""
     factors = []
     for index in sorted({term.index(field) for term in terms}):
         if field.mechanism is None:
@@ -186,7 +186,7 @@ class Option(_Category):
         return f"{self.field}: {self.option}"
 
     def index(self, field: Any) -> int:
-        """Return where the option stands among those of the field."""
+        """Return the index of the option in the field."""
         validation.choice(f"option of {field.name}", self.option, field.options)
         return int(field.options.index(self.option))
 
@@ -226,7 +226,7 @@ class _Numeric(Term):
 
     @abstractmethod
     def sizes(self, field: NumberField) -> tuple[Ends, float, float]:
-        """Return what the function can be, and the most of its slope and second derivative."""
+        """Return the range of the function, and the largest slope and second derivative."""
 
     @classmethod
     def together(cls, field: Any, terms: Sequence[Any]) -> Operator:
@@ -265,7 +265,7 @@ def _on_scale(field: NumberField, name: str, at: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class NumberOf(_Numeric):
-    """The number itself; its logarithm where numbers are compared by ratio."""
+    """The number itself, or its logarithm if numbers are compared by ratio."""
 
     @property
     def text(self) -> str:
@@ -280,7 +280,7 @@ class NumberOf(_Numeric):
 
 
 def public_range(field: NumberField) -> Ends:
-    """Return between which numbers values are clamped; infinite ends where they are not."""
+    """Return the range to which values are clamped; infinite without clamping."""
     low, high = field.attribute.least, field.attribute.most
     if low is None or high is None:
         return -math.inf, math.inf
@@ -289,7 +289,7 @@ def public_range(field: NumberField) -> Ends:
 
 @dataclass(frozen=True, eq=False)
 class Square(_Numeric):
-    """The square of a number, or of its logarithm where numbers are compared by ratio."""
+    """The square of a number, or of its logarithm if numbers are compared by ratio."""
 
     @property
     def text(self) -> str:
@@ -313,8 +313,8 @@ class Between(_Numeric):
     high: float
     """The upper end, ∞ for none."""
     width: float | None = None
-    """The width of the soft ends, in the unit of values (a factor where they are compared by
-    ratio); by default three noise scales, at most the distance of the ends."""
+    """The width of the soft ends, in the unit of values (a factor if they are compared by ratio);
+    by default three noise scales, at most the distance of the ends."""
 
     def __post_init__(self) -> None:
         if not self.low < self.high or -self.low == self.high == math.inf:
@@ -336,7 +336,7 @@ class Between(_Numeric):
         return self._coordinates(field).sizes(field)
 
     def _coordinates(self, field: NumberField) -> "SoftBand":
-        """Return the same in the coordinates of queries."""
+        """Return the band in the coordinates of queries."""
         low, high = (_on_scale(field, "threshold", at) for at in (self.low, self.high))
         width, scale = self.width, field.attribute.scale
         if width is not None and scale is not None:
@@ -347,7 +347,7 @@ class Between(_Numeric):
 
 @dataclass(frozen=True, eq=False)
 class SoftBand(_Numeric):
-    """A soft band in the coordinates of queries: logarithms where values are compared by ratio."""
+    """A soft band in the coordinates of queries: logarithms if values are compared by ratio."""
 
     low: float
     high: float
@@ -384,7 +384,7 @@ def _step(x: Array, at: float, width: float) -> Jet:
 
 
 class Above(Between):
-    """Whether a number is above a threshold, softly: 1, else 0."""
+    """Whether a number is above a threshold, softly: 1 above, 0 below."""
 
     def __init__(self, field: str, at: float, width: float | None = None) -> None:
         super().__init__(field, validation.real("at", at), math.inf, width)

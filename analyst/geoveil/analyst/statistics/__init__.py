@@ -1,1 +1,1 @@
-"""What analysts ask for: curves, quantiles, histograms, comparisons, each with its joint errors."""
+"""Statistics for analysts: curves, quantiles, histograms, comparisons, each with joint errors."""

@@ -1,4 +1,4 @@
-"""A statistic asked of several sets of reports alike, so that what they say can be compared."""
+"""Compute a statistic alike for several sets of reports, so that the results are comparable."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def ask_changes(
     people: People | str,
     names: Sequence[str] = (),
 ) -> Changes | CurveChange:
-    """Return how what sets of reports say of a statistic differs, asked of all alike.
+    """Return the differences of a statistic between sets of reports, computed alike.
 
     Thresholds are as soft for all as for the one with the most noise, unless the statistic says how
     soft; a distribution function is asked where any of them has people.
@@ -71,7 +71,7 @@ def asked_alike(
     statistic: Statistic[Any],
     campaigns: Sequence[AttributeCampaign],
 ) -> Statistic[Any]:
-    """Return a statistic that can be compared if all are asked it: see `ask_changes`.
+    """Return a version of a statistic that is comparable between sets: see `ask_changes`.
 
     Args:
         asking: as of `ask_changes`; asked only where a distribution function lies.
@@ -101,7 +101,7 @@ def asked_alike(
 
 
 def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]]) -> Statistic[Any]:
-    """Return a changed statistic, or the same doubt about a changed one."""
+    """Return a changed statistic, contaminated like the original one."""
     if isinstance(statistic, Contaminated):
         return replace(statistic, of=change(statistic.of))
     return change(statistic)

@@ -1,4 +1,4 @@
-"""Flags of sudden changes: the newest cohort beside those before it [MATH §13]."""
+"""Flag sudden changes: compare the newest cohort with those before it [MATH §13]."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from geoveil.gp import Array, ParameterError, validation
 __all__ = ["FALSE_ALARMS", "delay", "flagged", "windows"]
 
 FALSE_ALARMS = 0.01
-"""The probability of any flag in a year in which a mean drifts as it did."""
+"""The probability of any flag in a year in which the mean's drift does not change."""
 POWER = 0.9
 """The probability with which a shift is flagged within the stated delay."""
 _WINDOWS = (1, 2, 4, 8, 13, 26, 52)
@@ -18,7 +18,7 @@ Margins = Callable[[float, int, int], tuple[float, float]]
 
 
 def windows(epoch: int) -> tuple[int, ...]:
-    """Return the numbers of cohorts that are taken together, of those in an epoch."""
+    """Return the numbers of cohorts to pool, of those in an epoch."""
     return tuple(length for length in _WINDOWS if length <= epoch)
 
 
@@ -30,7 +30,7 @@ def flagged(
     *,
     looks: int,
 ) -> Array:
-    """Return whether the newest cohorts changed otherwise than those of the epoch before them.
+    """Return whether the newest cohorts changed differently from those of the epoch before.
 
     Each cohort tells how much its mean changed since its last epoch: what people differ by drops
     out. The mean change of the last cohorts is compared with that of an epoch before them, for
@@ -78,7 +78,7 @@ def delay(
     *,
     looks: int = 52,
 ) -> int | None:
-    """Return within how many cohorts a shift of the mean is flagged; None: not within an epoch.
+    """Return the number of cohorts within which a shift is flagged; None: not within an epoch.
 
     Args:
         shift: of the mean of a query with values in [0, 1], at once.

@@ -36,14 +36,14 @@ Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 
 
 class People(StrEnum):
-    """Whether those behind two estimates are the same."""
+    """Whether two estimates are about the same people."""
 
     __repr__ = enum_repr
 
     DIFFERENT = "different"
-    """Nobody is behind both, or only by chance: two samples drawn independently."""
+    """Nobody is in both, except by chance: two samples drawn independently."""
     SAME = "same"
-    """Some may be behind both, as in a campaign that recurs."""
+    """The same people may be in both, as in a recurring campaign."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,25 +54,25 @@ class Changes(Result):
     values: Array
     """(m,)"""
     standard_errors: Array
-    """(m,); of the same people, the most that they can be."""
+    """(m,); for the same people, the largest possible errors."""
     low: Array
     """(m,), lower ends of intervals that cover all differences at once."""
     high: Array
     """(m,), upper ends."""
     p_values: Array
-    """(m,), of each difference by itself, two-sided: the confidence at which its interval would
-    just hold 0, less 1."""
+    """(m,), separate two-sided p values: 1 minus the confidence at which the interval just contains
+    0."""
     adjusted: Array
-    """(m,), by Holm's rule: whoever calls differences with at most α other than 0 is wrong about
-    any of them with probability α or less."""
+    """(m,), by Holm's rule: rejecting all differences with at most α makes any error with
+    probability α or less."""
     people: People
     """The people behind the estimates."""
     confidence: float
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
-    """People, in each of what is compared."""
+    """People in each of the compared sets."""
     privacy: GeoPrivacy | None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     about: tuple[str, ...] = ()
     """Further sentences."""
 
@@ -114,13 +114,13 @@ _SAID = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CurveChange(Curve):
-    """How much more, or less, of the people are up to each threshold, with a band."""
+    """The change in the share of the people up to each threshold, with a band."""
 
     adjusted: Array
-    """(m,), p of no change at each threshold, by Holm's rule: the smallest is that of no change at
+    """(m,), p of no change at each threshold, by Holm's rule; the smallest tests no change at
     any."""
     changes: Changes
-    """The same as differences of shares."""
+    """The changes as differences of shares."""
 
     @property
     def title(self) -> str:
@@ -152,7 +152,7 @@ def compare(
     names: Sequence[str] = (),
     to_first: bool = False,
 ) -> Changes | CurveChange:
-    """Return how estimates of the same questions differ: each from the one before it.
+    """Return the differences of estimates of the same questions, each from the one before.
 
     Intervals of quantiles, and of means of values, are widened to hold at once as those of a normal
     error would be.
@@ -232,7 +232,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Sample:
-    """What is compared of one set of reports."""
+    """The compared estimates of one set of reports."""
 
     labels: tuple[str, ...]
     values: Array
@@ -242,9 +242,9 @@ class _Sample:
     n: int
     privacy: GeoPrivacy | None
     softness: float
-    """The width of the soft thresholds; 0 where labels tell it, or it is not known."""
+    """The width of the soft thresholds; 0 if labels state it, or if unknown."""
     margins: Callable[[float], Array]
-    """Returns how far ends are below and above at a confidence, if no report is false, (2, m)."""
+    """Returns lower and upper margins at a confidence if no report is false, (2, m)."""
     moved: tuple[Array, Array]
     """How far false reports can move each, down and up."""
     about: Sequence[str]
@@ -345,7 +345,7 @@ def _curve_change(
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """Return p-values that may be compared to α all together, by Holm's rule (1979).
+    """Return p values adjusted by Holm's rule (1979), which may all be compared with α.
 
     Example:
         >>> holm([0.01, 0.04, 0.03]).tolist()
@@ -385,13 +385,13 @@ def _check_softness(first: float, other: float) -> None:
 
 
 def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
-    """Return what to say of false reports, of which there may be most in any of the estimates."""
+    """Return notes on false reports, for the estimate that may have most of them."""
     worst = max(estimates, key=lambda one: one.contamination)
     return tuple(notes_of_liars(worst.contamination))
 
 
 def people_of(people: People | str) -> People:
-    """Return whether those behind two estimates are the same.
+    """Return whether two estimates are about the same people.
 
     Raises:
         ParameterError: if it is neither.
@@ -405,7 +405,7 @@ def people_of(people: People | str) -> People:
 def _correlations(
     samples: Sequence[_Sample], pairs: Sequence[tuple[int, int]], spread: Array
 ) -> Array:
-    """Return the correlations of all differences, of different people."""
+    """Return the correlations of all differences between different people."""
     signs = np.zeros((len(pairs), len(samples)))
     for row, (a, b) in enumerate(pairs):
         signs[row, a] -= 1
@@ -424,12 +424,12 @@ def _correlations(
 
 
 def _together(kind: People, one: Array, other: Array) -> Array:
-    """Return the margin of a difference from those of both (Zou and Donner 2008), or the most."""
+    """Return the margin of a difference from both margins (Zou and Donner 2008), or its maximum."""
     return one + other if kind is People.SAME else np.hypot(one, other)
 
 
 def bonferroni(count: int, confidence: float) -> float:
-    """Return a critical value that holds whatever the correlations are."""
+    """Return a critical value that is valid for any correlations."""
     from scipy.special import ndtri
 
     return float(-ndtri((1 - confidence) / (2 * count)))

@@ -43,17 +43,17 @@ __all__ = ["Curve", "Density", "DistributionCurve", "DistributionFunction"]
 
 
 _TAIL = 0.002
-"""The share on either side of a grid that nobody named."""
+"""The share on either side of a default grid."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve(Result):
-    """An estimated curve with a band that holds it at all its points at once."""
+    """An estimated curve with a simultaneous band."""
 
     name: str
-    """What the values are."""
+    """The name of the values."""
     axis: str
-    """What they are at."""
+    """The name of the arguments."""
     at: Array
     """(m,), increasing."""
     values: Array
@@ -67,16 +67,16 @@ class Curve(Result):
     n: int
     """People."""
     privacy: GeoPrivacy | None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     about: tuple[str, ...] = ()
-    """Sentences: how softly it was asked, and how far it may be off."""
+    """Sentences on its softness and on its largest error."""
     population: str = POPULATION
-    """A sentence: whose numbers these are."""
+    """A sentence that names the population."""
     scale: LogScale | None = None
-    """On which values were compared by ratio; None if by difference."""
+    """The scale of values compared by ratio; None if compared by difference."""
     any_crowd: tuple[Array, Array] | None = None
-    """The ends of a band that holds the curve of the values themselves, whoever is crowded where;
-    None if the reports set none."""
+    """The ends of a band of the curve of the values themselves, valid however people crowd; None if
+    the reports give none."""
 
     @property
     def title(self) -> str:
@@ -100,7 +100,7 @@ class Curve(Result):
 
     @property
     def axis_names(self) -> tuple[str, str]:
-        """What stands at the axes of its picture, with units."""
+        """The labels of the axes, with units."""
         name = self.privacy and (self.privacy.value_unit or self.privacy.unit)
         unit = f", {name}" if self.axis == "value" and name else ""
         share = f", share per {name}" if self.name == "Density" and unit else ""
@@ -118,7 +118,7 @@ class Curve(Result):
         return replace(self, at=scale.from_log(self.at), scale=scale)
 
     def _of_differences(self) -> None:
-        """Refuse a density of values that are compared by ratio."""
+        """Refuse a density of values compared by ratio."""
         if self.scale is not None:
             raise UnsupportedError(
                 "a density of values that are compared by ratio is not stated: ask for the"
@@ -131,7 +131,7 @@ class DistributionCurve(Curve):
     """The share of people up to each threshold."""
 
     above: JointEstimates = field(repr=False)
-    """The estimated shares above the thresholds, before the curve was made monotone."""
+    """The estimated shares above the thresholds, before the curve is made monotone."""
     width: float
     """The width of the soft thresholds, in units of the attribute."""
 
@@ -144,7 +144,7 @@ class DistributionCurve(Curve):
         return replace(super().held(scale), about=(sentences, *self.about[1:]))
 
     def quantiles(self, levels: ArrayLike) -> Curve:
-        """Return the quantile function with the band that inverting this one gives.
+        """Return the quantile function, with the inverse of this band.
 
         Args:
             levels: increasing, in (0, 1).
@@ -179,7 +179,7 @@ class DistributionCurve(Curve):
         )
 
     def density(self) -> Curve:
-        """Return the density between neighbouring thresholds, with a band for all at once.
+        """Return the density between neighbouring thresholds, with a simultaneous band.
 
         It is that of values blurred by the soft threshold and the distance of two thresholds.
 
@@ -227,11 +227,11 @@ class DistributionFunction(Statistic[DistributionCurve]):
     at: Sequence[float] | None = None
     """The thresholds, increasing; by default evenly from `low` to `high`."""
     points: int = 101
-    """How many thresholds, where they are not named; 2 to 900."""
+    """The number of default thresholds, 2 to 900."""
     low: float | None = None
-    """The first threshold; by default what leaves about 0.2 % of the people below."""
+    """The first threshold; by default with about 0.2 % of the people below."""
     high: float | None = None
-    """The last threshold; by default what leaves about 0.2 % of the people above."""
+    """The last threshold; by default with about 0.2 % of the people above."""
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
@@ -272,7 +272,7 @@ class Density(Statistic[Curve]):
 
 
 def distribution_curve(at: Array, above: JointEstimates, width: float) -> DistributionCurve:
-    """Return the distribution function that shares above thresholds say, made monotone.
+    """Return the monotone distribution function from shares above thresholds.
 
     Args:
         at: the thresholds, increasing.
@@ -313,7 +313,7 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
 def blurred_less(
     low: Array, high: Array, width: float, scale: LogScale | None
 ) -> tuple[Array, Array]:
-    """Return intervals of values of which those are that thresholds of a width blurred.
+    """Return intervals of the values themselves, from those of values that soft thresholds blurred.
 
     Args:
         low: lower ends, (m,).
@@ -343,7 +343,7 @@ def checked_levels(levels: ArrayLike) -> Array:
 
 
 def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Array:
-    """Return where a curve that rises reaches levels; infinite where that is not on its grid.
+    """Return where a rising curve reaches levels; infinite beyond its grid.
 
     Args:
         at: (m,), increasing.
@@ -363,7 +363,7 @@ def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Ar
 
 
 def _ends_of_pairs(limits: Sequence[Limits], steps: Array) -> list[Limits]:
-    """Return what (g(T) − g(T'))/(T' − T) can be: no more than the range of g, either way."""
+    """Return the range of (g(T) − g(T'))/(T' − T), from the range of g."""
     ends = []
     for limit, step in zip(limits, steps.tolist(), strict=False):
         spread = limit.reports[1] - limit.reports[0]

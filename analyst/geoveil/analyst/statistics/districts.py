@@ -1,4 +1,4 @@
-"""Shares of the people by district, or by which of some places is the nearest.
+"""Shares of the people by district, or by nearest place.
 
 Both are partitions of the plane: a district, and what lies beyond all of them; the cells of those
 who are nearer to one place than to any other. Edges are smoothed by a Gaussian, so that whoever
@@ -39,20 +39,20 @@ __all__ = ["DistrictShares", "Districts", "Nearest"]
 
 ELSEWHERE = "elsewhere"
 _OVERLAP = 1e-3
-"""Part of a district that another may cover: what rounding of corners makes."""
+"""Fraction of a district that another may cover, because corners are rounded."""
 _REACH = 6.0
-"""Bandwidths from an edge on where next to nothing of it is seen."""
+"""Bandwidths from an edge at which it has almost no effect."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DistrictShares(PartitionShares, GeoResult):
-    """The share of the people in each of some districts, and elsewhere, which has no outline."""
+    """The share of the people in each of several districts, and elsewhere, which has no outline."""
 
     outlines: tuple[Mapping[str, Any], ...]
     """GeoJSON geometries of the districts, in the order of `labels`, in longitude and latitude."""
 
     def to_geojson(self) -> dict[str, Any]:
-        """Return a FeatureCollection of the districts, with what is known of each [RFC 7946]."""
+        """Return a FeatureCollection of the districts, with the row of each [RFC 7946]."""
         pairs = zip(self.outlines, self.rows(), strict=False)
         features = [
             {"type": "Feature", "properties": row, "geometry": outline} for outline, row in pairs
@@ -104,7 +104,7 @@ def place_for_name(parts: "Sequence[shapely.Polygon]") -> Place:
 
 @dataclass(frozen=True)
 class Districts(Statistic[DistrictShares]):
-    """The share of the people in each of some districts, and elsewhere.
+    """The share of the people in each of several districts, and elsewhere.
 
     Args:
         districts: GeoJSON of polygons that do not overlap, or a GeoDataFrame of them, in longitudes
@@ -165,7 +165,7 @@ class Districts(Statistic[DistrictShares]):
 
 @dataclass(frozen=True)
 class Nearest(Statistic[PartitionShares]):
-    """The share of the people to whom each of some places is the nearest.
+    """The share of the people to whom each of several places is nearest.
 
     Of people beyond the campaign's area the place on its edge that stands for them counts.
 
@@ -217,7 +217,7 @@ class Nearest(Statistic[PartitionShares]):
 
 
 def cell_of(centers: Any, number: int, half: float) -> list[Place]:
-    """Return the corners of what is nearest to one of some points, within a square about 0.
+    """Return the corners of the cell nearest to one of several points, within a square about 0.
 
     Args:
         centers: (m, 2).
@@ -266,7 +266,7 @@ def _questions(
 
 
 def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
-    """Return the fields of shares, with how softly edges were drawn."""
+    """Return the fields of shares, with the softness of edges."""
     common = {field.name: getattr(shares, field.name) for field in fields(PartitionShares)}
     common["about"] = (
         f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: who is near one counts for both"
@@ -276,7 +276,7 @@ def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
 
 
 def with_elsewhere(found: JointEstimates) -> JointEstimates:
-    """Return shares of parts with that of what is left of everybody."""
+    """Return shares of parts, followed by the share of everybody else."""
     m = len(found.labels)
     weights = np.vstack([np.eye(m), -np.ones(m)])
     made = found.combined(weights, [*found.labels, ELSEWHERE])
@@ -288,7 +288,7 @@ def with_elsewhere(found: JointEstimates) -> JointEstimates:
 
 
 def _check_apart(polygons: Mapping[str, Any]) -> None:
-    """Refuse districts that overlap: together they would be more than everybody.
+    """Refuse overlapping districts, whose shares would add up to more than everybody.
 
     Raises:
         ParameterError: naming two that do, or one that is no valid polygon.

@@ -1,4 +1,4 @@
-"""Groups of people side by side: their means, differences between them, and all of them together.
+"""Compare groups of people: means, differences, and weighted totals.
 
 Within a group the mean is that of its reports. Differences have intervals that hold one by one or
 all at once; weighted to known sizes the groups make one estimate of the whole population [MATH §8].
@@ -37,8 +37,8 @@ WEIGHTED = (
 )
 _FAR = 2.0**400
 RULES = ("simultaneous", "bonferroni", "single")
-"""How differences count together: all intervals hold at once (by the law of the largest error, or
-by the sum of the risks), or each by itself."""
+"""How several differences are adjusted: simultaneously (by the law of the largest error, or by the
+sum of the risks), or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,17 +66,17 @@ class GroupEstimates(Result):
     covariance: Array
     """The covariance of the estimates, shape (groups, groups): noise and sampling together."""
     n: tuple[int, ...] | None = None
-    """How many reports each rests on; None if that is not known, or makes no sense."""
+    """The number of reports behind each; None if unknown or meaningless."""
     confidence: float = 0.95
     """The confidence of each interval, in (0, 1)."""
     limits: Limits = UNLIMITED
-    """What a report, and a mean of them, can be."""
+    """The ranges of a report and of a mean."""
     question: str = "mean"
-    """What was asked."""
+    """The question."""
     privacy: GeoPrivacy | None = None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     about: Sequence[str] = ()
-    """Sentences that must be known besides."""
+    """Further sentences that readers need."""
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
@@ -162,12 +162,12 @@ class GroupEstimates(Result):
         ]
 
     def band(self) -> tuple[Array, Array]:
-        """Return the ends of intervals that hold the means of all groups at once."""
+        """Return the ends of simultaneous intervals of all groups' means."""
         critical = critical_value(correlations_of(self.covariance), self.confidence)
         return self.intervals(math.erf(critical / math.sqrt(2)))
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
-        """Return the lower and the upper limits of the groups' means, each by itself.
+        """Return the ends of separate intervals of the groups' means.
 
         They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
         ones where the number of reports is not known.
@@ -178,7 +178,7 @@ class GroupEstimates(Result):
         return np.array(low), np.array(high)
 
     def margins_at(self, confidence: float) -> Array:
-        """Return how far ends are below and above the means if all reports are true, (2, groups).
+        """Return lower and upper margins of the means if all reports are true, (2, groups).
 
         That a mean is a share cuts off nothing: differences and sums are off by this much.
         """
@@ -259,22 +259,22 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Differences(Result):
-    """Differences between groups, with intervals and p values that count them together."""
+    """Differences between groups, with jointly adjusted intervals and p values."""
 
     pairs: tuple[tuple[str, str], ...]
-    """A group, and the other that is subtracted from it."""
+    """A group, and the group subtracted from it."""
     values: Array
     standard_errors: Array
     ci_low: Array
     ci_high: Array
     p_values: Array
-    """How likely so large a difference is, of all that are shown, where there is none."""
+    """The p value of each difference, adjusted for all of them."""
     rule: str
     confidence: float
     question: str = ""
-    """What the groups' means are of."""
+    """The name of the groups' means."""
     contamination: float = 0.0
-    """The fraction of false reports that intervals and p values hold with, in [0, 1)."""
+    """The fraction of false reports for which intervals and p values are valid, in [0, 1)."""
 
     @property
     def title(self) -> str:
@@ -337,7 +337,7 @@ class Differences(Result):
 def _together(
     groups: GroupEstimates, contrasts: Array, scores: Array, rule: str
 ) -> tuple[float, Array]:
-    """Return the confidence that each interval needs, and the p values of scores."""
+    """Return the confidence for each interval, and the p values of scores."""
     from scipy.special import ndtr
 
     single = 2 * ndtr(-scores)
@@ -356,7 +356,7 @@ def _together(
 
 
 def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> Array:
-    """Return how far the limits of contrasts are below and above them, from those of the groups.
+    """Return the margins of contrasts, recovered from those of the groups.
 
     The method of variance estimates recovery [ZD08]: each group's margin stands for
     its error, so that no interval collapses where a group's doesn't.

@@ -1,4 +1,4 @@
-"""Mean, Gini coefficient and top shares of perturbed numbers, by their distribution function.
+"""Mean, Gini coefficient and top shares of perturbed numbers, from their distribution function.
 
 With S(t) the share above t, the mean is L + ∫S from L below everybody, half the mean difference of
 two people is ∫S(1 − S), and the top p hold p·q + ∫S beyond their quantile q. All are sums over
@@ -39,14 +39,13 @@ to 90 % from 30, by 93 % from 100."""
 
 @dataclass(frozen=True, kw_only=True)
 class _OfValues(Statistic[Quantity]):
-    """What is had of the whole distribution of the people's values."""
+    """A statistic of the whole distribution of the people's values."""
 
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
     within: tuple[float, float] | None = None
-    """Between which values everybody's lies, a public fact; by default what the campaign states.
-
-    With it the interval holds for all such people; without one it is Student's."""
+    """The public range of everybody's values; by default that of the campaign. With it the interval
+is valid for all such people; without one it is Student's."""
 
     def __post_init__(self) -> None:
         if self.within is None:
@@ -58,7 +57,7 @@ class _OfValues(Statistic[Quantity]):
     def asked(
         self, campaign: AttributeCampaign, confidence: float
     ) -> Generator[Sequence[PointQuestion], JointEstimates, "_Found"]:
-        """Ask for the distribution, and return it with the public range, if there is one."""
+        """Query the distribution, and return it with the public range, if there is one."""
         soft, attribute = band_width(campaign, self.width), campaign.attribute
         at, above = yield from everywhere(campaign, soft)
         low, high = self.within or (attribute.least, attribute.most)
@@ -101,7 +100,7 @@ class MeanValue(_OfValues):
 
 @dataclass(frozen=True, kw_only=True)
 class GeometricMean(Statistic[Quantity]):
-    """The geometric mean of values that are compared by ratio: the exponential of a mean of logs.
+    """The geometric mean of values compared by ratio: the exponential of a mean of logarithms.
 
     It is not unbiased, as the exponential of the estimate, but its interval holds as that does.
 
@@ -126,7 +125,7 @@ class GeometricMean(Statistic[Quantity]):
 
 @dataclass(frozen=True, kw_only=True)
 class Gini(_OfValues):
-    """The Gini coefficient: half the mean difference of two people, in multiples of the mean."""
+    """The Gini coefficient: half the mean difference of two people, divided by the mean."""
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         curve = yield from self.asked(campaign, confidence)
@@ -145,7 +144,7 @@ class Gini(_OfValues):
 
 @dataclass(frozen=True, kw_only=True)
 class TopShare(_OfValues):
-    """The share of the total of all values that those with the largest hold."""
+    """The share of the total of all values held by the people with the largest values."""
 
     share: float = 0.1
     """The share of the people who have the largest values, in (0, 1)."""
@@ -181,9 +180,9 @@ class _Found(NamedTuple):
     above: JointEstimates
     width: float
     ends: tuple[float, float] | None
-    """Between which everybody is, a public fact."""
+    """The public range of everybody's values."""
     range_text: str
-    """The same in words."""
+    """The range in words."""
 
     @property
     def least(self) -> float:
@@ -199,7 +198,7 @@ class _Found(NamedTuple):
         return self.least + float(self.weights @ self.above.values)
 
     def limits(self, row: Array, beyond: tuple[float, float]) -> Limits:
-        """Return between which ends one person's sum of answers is, if values have a public range.
+        """Return the range of one person's sum of answers, if values have a public range.
 
         Args:
             row: the weight of each share above a threshold in it.
@@ -248,7 +247,7 @@ class _Found(NamedTuple):
         beyond: tuple[float, float],
         least: float,
     ) -> Quantity:
-        """Return what a value is in multiples of the mean, given its gradient.
+        """Return a value divided by the mean, given the value's gradient.
 
         Args:
             label: of it.
@@ -315,7 +314,7 @@ def _integral(at: Array, start: float) -> Array:
 
 
 def _squared_density(found: _Found) -> float:
-    """Return about the integral of the squared density."""
+    """Return approximately the integral of the squared density."""
     rises = -np.diff(found.above.values)
     c = found.above.covariance
     noise = np.diag(c)[1:] + np.diag(c)[:-1] - 2 * np.diag(c, 1)

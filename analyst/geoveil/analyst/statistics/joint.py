@@ -49,17 +49,17 @@ class QuestionMeans(ABC):
     n: int
     """People, at least 2."""
     confidence: float
-    """The confidence of intervals where no other is named, in (0, 1)."""
+    """The default confidence of intervals, in (0, 1)."""
     limits: tuple[Limits, ...]
-    """What answers to each question, and their mean, can be."""
+    """The ranges of answers to each question and of their mean."""
     privacy: GeoPrivacy | None = None
-    """What a whole report promises; None if that is not known, or differs between questions."""
+    """The privacy of a whole report; None if unknown, or if it differs between questions."""
     period: int | None = None
     """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
-    """The fraction of false reports that intervals hold with, in [0, 1)."""
+    """The fraction of false reports for which intervals are valid, in [0, 1)."""
     population: str = POPULATION
-    """A sentence: whose numbers these are."""
+    """A sentence that names the population."""
 
     def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
         """Return the interval of a mean of n answers of some variance, with liars among them."""
@@ -83,7 +83,7 @@ class JointEstimates(QuestionMeans, Result):
     """
 
     covariance: Array
-    """(m, m), of these estimates: noise and sampling together."""
+    """(m, m), the covariance of the estimates: noise and sampling together."""
     answers: tuple[int, ...] | None = None
     """Answers to each question, at least 2; None: everybody answered every question."""
 
@@ -139,7 +139,7 @@ class JointEstimates(QuestionMeans, Result):
         return correlations_of(self.covariance)
 
     def index(self, question: str | int) -> int:
-        """Return where a question stands, given its label or that number.
+        """Return the index of a question, given its label or index.
 
         Raises:
             ParameterError: if it is none of them.
@@ -152,7 +152,7 @@ class JointEstimates(QuestionMeans, Result):
         raise ParameterError("question", question, f"a label ({few}) or its place from 0")
 
     def interval(self, question: str | int, confidence: float | None = None) -> Interval:
-        """Return the interval of one question by itself.
+        """Return the separate interval of one question.
 
         Args:
             question: its label, or its place from 0.
@@ -164,17 +164,17 @@ class JointEstimates(QuestionMeans, Result):
         return self._interval(i, n, variance, self.confidence if confidence is None else confidence)
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
-        """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
+        """Return the lower and the upper ends of separate intervals, (m,) and (m,)."""
         each = [self.interval(i, confidence) for i in range(len(self.labels))]
         return np.array([i.low for i in each]), np.array([i.high for i in each])
 
     def less(self, shares: Array) -> tuple[Array, Array]:
-        """Return the ends of the intervals of each mean less each share, (shares, m) twice."""
+        """Return the ends of the intervals of each mean minus each share, (shares, m) twice."""
         low, high = self.intervals()
         return low - shares[:, None], high - shares[:, None]
 
     def margins_at(self, confidence: float) -> Array:
-        """Return how far ends are below and above each if all reports are true, (2, m).
+        """Return the lower and upper margins of each if all reports are true, (2, m).
 
         That a mean is a share cuts off nothing: differences are off by this much.
         """
@@ -194,7 +194,7 @@ class JointEstimates(QuestionMeans, Result):
         return self.intervals(math.erf(critical / math.sqrt(2)))
 
     def critical_value(self, confidence: float | None = None) -> float:
-        """Return how many standard errors all estimates are within at once: see `critical_value`.
+        """Return the critical value of a band of all estimates: see `critical_value`.
 
         Args:
             confidence: in (0, 1); that of the estimates by default.
@@ -261,7 +261,7 @@ class JointEstimates(QuestionMeans, Result):
         return self._quantity(label, float(made.values[0]), error, interval.low, interval.high)
 
     def difference(self, a: str | int, b: str | int, label: str = "") -> Quantity:
-        """Return the estimate of the mean of one question less that of another."""
+        """Return the estimate of the mean of one question minus that of another."""
         i, j = self.index(a), self.index(b)
         weights = np.zeros(len(self.labels))
         weights[i] += 1
@@ -269,7 +269,7 @@ class JointEstimates(QuestionMeans, Result):
         return self.contrast(weights, label or f"{self.labels[i]} − {self.labels[j]}")
 
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
-        """Return the estimate of the mean of one question in multiples of that of another.
+        """Return the estimate of the mean of one question divided by that of another.
 
         Its interval holds all r for which that of a − r·b holds 0, as Fieller's does, and so is as
         right as an interval of one mean where few reports differ: the whole line where the reports
@@ -318,7 +318,7 @@ class JointEstimates(QuestionMeans, Result):
 
 
 def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
-    """Return an interval that holds the mean over honest people, with a fraction of false reports.
+    """Return an interval of the mean over honest people, given a fraction of false reports.
 
     Args:
         found: what holds what is estimated.
@@ -336,14 +336,14 @@ def with_liars(found: Interval, contamination: float, limits: Limits) -> Interva
 
 
 def notes_of_liars(contamination: float) -> Sequence[str]:
-    """Return what to say of intervals that hold with a fraction of false reports."""
+    """Return notes on intervals that are valid with a fraction of false reports."""
     if not contamination:
         return ()
     return (f"{LIARS} {100 * contamination:.4g} % of the reports say anything.",)
 
 
 def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
-    """Return the fewest answers that each weighted sum rests on."""
+    """Return the fewest answers behind each weighted sum."""
     counts = np.where(weights != 0, np.asarray(answers), np.iinfo(np.int64).max)
     return tuple(np.minimum(counts.min(axis=1), max(answers)).tolist())
 

@@ -1,4 +1,4 @@
-"""Where people are: their density on a grid, and where it is surely more, or less, than elsewhere.
+"""Map the density of people on a grid, and where it is surely above or below a level.
 
 At every node of the grid the density is that of a bell around it: the mean of a Gaussian kernel of
 bandwidth h, over 2πh². All kernels are translates of one, which a server sums together [MATH §8].
@@ -39,7 +39,7 @@ __all__ = ["DensityMap", "Map"]
 Bounds = tuple[float, float, float, float]
 
 _MOST_NODES = 4_096
-"""What a server answers at a time."""
+"""The most nodes that a server answers in one call."""
 _KM2 = 1e6
 """Square metres."""
 
@@ -153,28 +153,28 @@ class DensityMap(GeoResult):
     latitudes: Array
     """(rows,), likewise."""
     density: Array
-    """(rows, columns), unbiased, and so below 0 here and there."""
+    """(rows, columns), unbiased, and therefore sometimes below 0."""
     standard_errors: Array
-    """(rows, columns), of each by itself."""
+    """(rows, columns), the standard error of each."""
     low: Array
-    """(rows, columns), lower ends of intervals that hold all densities at once."""
+    """(rows, columns), lower ends of simultaneous intervals of all densities."""
     high: Array
     """(rows, columns), upper ends."""
     level: Array
-    """(rows, columns), what each is compared with, in the same unit."""
+    """(rows, columns), the level that each is compared with, in the same unit."""
     compared_with: str
-    """What that is, in words, or the density."""
+    """The level in words, or its density."""
     bandwidth: float
     """h of the bells, in metres."""
     confidence: float
     n: int
     """People."""
     privacy: GeoPrivacy | None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     about: tuple[str, ...] = ()
     """Further sentences."""
     population: str = POPULATION
-    """A sentence: whose numbers these are."""
+    """A sentence that names the population."""
 
     @property
     def significance(self) -> NDArray[np.int8]:
@@ -251,7 +251,7 @@ class DensityMap(GeoResult):
         return {"type": "FeatureCollection", "features": features}
 
     def plot(self, ax: "Axes | None" = None, outlines: Mapping[str, Any] | None = None) -> "Axes":
-        """Draw the density, lines around what is surely denser, and outlines.
+        """Draw the density, lines around surely denser areas, and outlines.
 
         Args:
             ax: axes of matplotlib; new ones by default.
@@ -312,7 +312,7 @@ def cells_around(
 
 
 def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise: float) -> float:
-    """Return how many standard errors hold all densities at once [MATH §8].
+    """Return the joint critical value of all densities, in standard errors [MATH §8].
 
     Args:
         found: the estimates.
@@ -329,7 +329,7 @@ def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise:
 
 
 def bending(bandwidth: float, noise: float) -> float:
-    """Return λ: errors of places d apart, near each other, have the correlation 1 − λd²/2.
+    """Return λ: errors at near places d apart have the correlation 1 − λd²/2.
 
     Args:
         bandwidth: h of the bells, in metres.
@@ -353,7 +353,7 @@ def _edges(middles: Array) -> Array:
 
 
 def _within(plane: AzimuthalEquidistant) -> Bounds:
-    """Return the bounds of a box within the area of a plane, about as large as one can be."""
+    """Return the bounds of nearly the largest box within the area of a plane."""
     half = plane.radius_m / math.sqrt(2) * 0.99
     corners = plane.unproject([(x, y) for x in (-half, half) for y in (-half, half)])
     turned = corners[:, 0] - plane.longitude_deg
@@ -364,7 +364,7 @@ def _within(plane: AzimuthalEquidistant) -> Bounds:
 
 
 def _check_inside(plane: AzimuthalEquidistant, bounds: Bounds) -> None:
-    """Refuse bounds beyond the area, whose people count at its edge."""
+    """Refuse bounds beyond the area, because people there count at its edge."""
     corners = [(x, y) for x in bounds[::2] for y in bounds[1::2]]
     moved = plane.area.contract(corners) != np.asarray(corners)
     if moved.any():
@@ -375,7 +375,7 @@ def _check_inside(plane: AzimuthalEquidistant, bounds: Bounds) -> None:
 def _spread_evenly(
     plane: AzimuthalEquidistant, bounds: Bounds, places: Array, bandwidth: float
 ) -> Array:
-    """Return the density, per km², that bells see of people spread evenly within bounds.
+    """Return the smoothed density, per km², of people spread evenly within bounds.
 
     Near the ends a bell reaches beyond them, where nobody is.
     """

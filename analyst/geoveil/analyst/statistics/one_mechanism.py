@@ -1,4 +1,4 @@
-"""Reports of one mechanism, without campaign or server."""
+"""Estimate from reports of one mechanism, without campaign or server."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -65,7 +65,7 @@ def estimate(
     label: str = "mean",
     coordinates: AzimuthalEquidistant | None = None,
 ) -> Any:
-    """Return what reports of one mechanism say of the population, without campaign or server.
+    """Return a population estimate from reports of one mechanism, without campaign or server.
 
     Args:
         reports: the integers that `release` or `release_many` returned: (n,), or points (n, k).
@@ -134,7 +134,7 @@ def estimate(
 def _campaign_of(
     mechanism: PlanarLaplace, coordinates: AzimuthalEquidistant | None
 ) -> ValueCampaign:
-    """Return a campaign whose reports these could be."""
+    """Return a campaign that could have these reports."""
     stretched = 1.0 if coordinates is None else coordinates.distortion
     privacy = mechanism.privacy
     return ValueCampaign(

@@ -1,4 +1,4 @@
-"""A curve over time, from a campaign that recurs and reads values once an epoch [MATH §13].
+"""A curve over time, from a recurring campaign that reads values once an epoch [MATH §13].
 
 Every period has its own estimate, and the same people are behind all of them. Where devices tell in
 which part of an epoch they read (`Readings.cohorts`), people are in cohorts that have nobody
@@ -52,7 +52,7 @@ _COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cohorts:
-    """The mean of each cohort in each period; no two have anybody in common."""
+    """The mean of each cohort in each period; cohorts are disjoint."""
 
     values: Array
     """(periods, cohorts); NaN where a cohort has too few reports."""
@@ -61,7 +61,7 @@ class Cohorts:
     n: Array
     """(periods, cohorts)"""
     latest: NDArray[np.int64]
-    """(periods,), which of them read last, all of it by this period; −1 where none has."""
+    """(periods,), the last cohort that has finished its readings by this period; −1 without one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,13 +76,13 @@ class Change(Result):
     value: float
     """The later mean less the earlier."""
     standard_error: float
-    """From how differently the cohorts changed; without cohorts, the most that it can be."""
+    """From the variation between cohorts; without cohorts, the largest possible error."""
     low: float
     high: float
     confidence: float
     """The confidence of the interval, in (0, 1)."""
     cohorts: int
-    """On how many cohorts the error rests; 0: on none."""
+    """The number of cohorts behind the error; 0 without cohorts."""
 
     @property
     def title(self) -> str:
@@ -115,12 +115,12 @@ class Change(Result):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OverTime(Result):
-    """The mean of one question in each period; its intervals hold all of the curve at once."""
+    """The mean of one question in each period, with simultaneous intervals."""
 
     question: str
     """Its label."""
     periods: tuple[int, ...]
-    """Those that have an estimate, from 0."""
+    """The periods that have an estimate, from 0."""
     begins: tuple[datetime, ...]
     """When they began."""
     values: Array
@@ -138,22 +138,22 @@ class OverTime(Result):
     privacy: GeoPrivacy
     """What one reading costs."""
     extrapolated: bool
-    """Whether answers go on as two readings did; else they are carried."""
+    """Whether answers are extrapolated from two readings; otherwise they are carried."""
     epoch: float
-    """The length of an epoch, in periods; 0: every report is drawn anew."""
+    """The length of an epoch, in periods; 0 if every report is drawn anew."""
     cohorts: Cohorts | None = None
-    """None: devices do not tell when they read."""
+    """None if devices do not reveal when they read."""
     cohort_low: Array = field(default_factory=lambda: np.empty(0))
-    """(periods,), of intervals for the means of those who have just read, all at once."""
+    """(periods,), lower ends of simultaneous intervals for the newest cohort's mean."""
     cohort_high: Array = field(default_factory=lambda: np.empty(0))
     """(periods,)"""
     flags: Array = field(default_factory=lambda: np.empty(0))
-    """(periods,): 1 where those who have just read changed otherwise than those before, else 0; NaN
-    where too few came before."""
+    """(periods,): 1 if the newest cohort changed differently from those before, otherwise 0; NaN if
+    too few came before."""
     false_alarms: float = FALSE_ALARMS
-    """The probability of any flag in the curve, if the mean drifts as it did."""
+    """The probability of any flag in the curve if the mean's drift does not change."""
     limits_of_change: Limits = UNLIMITED
-    """How far one person's report, and mean, can move between two periods."""
+    """The ranges of the change of one person's report and of its mean between two periods."""
 
     @property
     def title(self) -> str:
@@ -162,7 +162,7 @@ class OverTime(Result):
 
     @property
     def cohort(self) -> Array:
-        """The means of those who have just read, (periods,); NaN where they are not known."""
+        """The means of the newest cohort, (periods,); NaN where unknown."""
         return self._of_latest(lambda cohorts: cohorts.values)
 
     @property
@@ -192,7 +192,7 @@ class OverTime(Result):
         return tuple(said)
 
     def _of_flags(self) -> str:
-        """Return what is said of flags: which, or why there can't be any yet."""
+        """Return a sentence on flags, or the reason why there are none yet."""
         if np.isnan(self.flags).all():
             return (
                 "No period can be flagged yet: it takes two reports of each cohort in each of more"
@@ -400,7 +400,7 @@ def _at(row: LabelledEstimate, confidence: float) -> Estimate:
 def _with_cohorts(
     campaign: AttributeCampaign, curve: OverTime, rows: Sequence[LabelledEstimate]
 ) -> OverTime:
-    """Return a curve with what its cohorts say."""
+    """Return a curve with the estimates of its cohorts."""
     readings, period, count = campaign.readings, campaign.period, campaign.cohorts
     assert readings is not None and period is not None  # noqa: PT018
     places = np.array([(curve.periods.index(row.period), row.cohort) for row in rows], np.intp)
@@ -442,7 +442,7 @@ def _with_cohorts(
 def _flags(
     curve: OverTime, cohorts: Cohorts, limits: Limits, over: NDArray[np.int64], origin: int
 ) -> Array:
-    """Return the flag of each period: of the newest cohort, beside those before it.
+    """Return the flag of each period, comparing the newest cohort with those before it.
 
     Args:
         curve: without flags.

@@ -1,4 +1,4 @@
-"""Shares of a partition: of everybody, each in one part, with intervals that hold all at once.
+"""Shares of a partition of the people, with simultaneous intervals.
 
 The intervals are simultaneous, so that what holds for shares holds for them together: none is below
 0, and each is at most what the lower ends of the others leave. Neither costs coverage.
@@ -29,12 +29,12 @@ __all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
 MOST_EDGES = MOST_QUESTIONS // 2
 _ROUNDING = 1e-14
-"""A share that is less is 0: what a sum of shares is off by."""
+"""A smaller share counts as 0, the rounding error of a sum of shares."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartitionShares(Result):
-    """The share of the people in each part of a partition: not negative, and 1 together."""
+    """The share of the people in each part of a partition: not negative, with sum 1."""
 
     labels: tuple[str, ...]
     """The names of the parts."""
@@ -49,16 +49,16 @@ class PartitionShares(Result):
     n: int
     """People."""
     privacy: GeoPrivacy | None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     joint: JointEstimates = field(repr=False)
-    """What the reports say before it is known that shares are not negative."""
+    """The unbiased estimates, before the projection to shares that are not negative."""
     edges: Array | None = None
-    """Where the parts of a histogram meet, shape (m − 1,); None of other partitions."""
+    """The edges between parts of a histogram, shape (m − 1,); None for other partitions."""
     about: tuple[str, ...] = ()
-    """Sentences on how softly the parts were told apart."""
+    """Sentences on the softness of the edges."""
     any_crowd: tuple[Array, Array] | None = None
-    """The ends of intervals that hold all shares of the values themselves at once, whoever is
-    crowded where; None but for a histogram."""
+    """The ends of simultaneous intervals of the shares of the values themselves, valid however
+    people crowd; for histograms only."""
 
     @property
     def title(self) -> str:
@@ -170,7 +170,7 @@ def of_any_crowd(above: JointEstimates) -> tuple[Array, Array]:
 
 
 def between(above: JointEstimates, apart: bool) -> JointEstimates:
-    """Return the shares of parts that thresholds make: below the first, between, above the last.
+    """Return the shares between thresholds, below the first and above the last.
 
     Args:
         above: the shares above increasing thresholds.
@@ -193,7 +193,7 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
 
 
 def names_of_parts(edges: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the parts that edges make."""
+    """Return the names of the parts between edges."""
     middle = (f"{a} to {b}" for a, b in pairwise(edges))
     return (f"up to {edges[0]}", *middle, f"above {edges[-1]}")
 
@@ -220,7 +220,7 @@ def partition_shares(joint: JointEstimates) -> PartitionShares:
 
 
 def on_simplex(values: Array, variances: Array) -> Array:
-    """Return the shares, none negative and 1 together, that are nearest in standard errors.
+    """Return the nearest shares in standard errors that are not negative and have the sum 1.
 
     Args:
         values: (m,).

@@ -27,25 +27,25 @@ __all__ = ["QuantileEstimates", "Quantiles"]
 
 _MOST_LEVELS = 20
 _STEPS = 96
-"""Thresholds around a quantile, each time, unless there are many quantiles."""
+"""Thresholds around a quantile in each round, unless there are many quantiles."""
 _ROUNDS = 5
 _SAME = 1e-6
-"""Thresholds nearer to each other than this, in widths, are one."""
+"""Thresholds closer than this, in widths, are merged."""
 _NONE = np.zeros(1)
 _WITHIN = 8
-"""Steps that an interval spans when it is found closely enough."""
+"""Grid steps that an interval must span to be precise enough."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuantileEstimates(Result):
-    """Quantiles, each with an interval of its own."""
+    """Quantiles, each with a separate interval."""
 
     levels: Array
     """(m,), increasing, in (0, 1)."""
     values: Array
-    """(m,); infinite where the reports show no value so far out."""
+    """(m,); infinite where the reports do not reach that level."""
     standard_errors: Array
-    """(m,): the length of the interval over that of a normal one, in standard errors."""
+    """(m,): the length of the interval, divided by that of a normal one in standard errors."""
     low: Array
     """(m,), lower ends; infinite where the reports set none."""
     high: Array
@@ -59,15 +59,15 @@ class QuantileEstimates(Result):
     n: int
     """People."""
     privacy: GeoPrivacy | None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     moved: Array
-    """(2, m): how far false reports can move each, down and up; 0 unless it was asked for."""
+    """(2, m): how far false reports can move each, down and up; 0 without contamination."""
     about: tuple[str, ...] = ()
     """Further sentences."""
     population: str = POPULATION
-    """A sentence: whose numbers these are."""
+    """A sentence that names the population."""
     scale: LogScale | None = None
-    """On which values were compared by ratio; None if by difference."""
+    """The scale of values compared by ratio; None if compared by difference."""
 
     @property
     def title(self) -> str:
@@ -134,11 +134,11 @@ class QuantileEstimates(Result):
 
     @property
     def any_crowd(self) -> tuple[Array, Array]:
-        """Ends of intervals of the quantiles of the values themselves, whoever is crowded where."""
+        """Ends of intervals of quantiles of the values themselves, valid however people crowd."""
         return blurred_less(self.low, self.high, self.width, self.scale)
 
     def difference(self, low: float, high: float) -> Quantity:
-        """Return how far two quantiles are apart, with the normal interval.
+        """Return the difference of two quantiles, with the normal interval.
 
         Args:
             low: level of the one.
@@ -170,7 +170,7 @@ class QuantileEstimates(Result):
 
     @property
     def interquartile_range(self) -> Quantity:
-        """How far the quartiles are apart, if both are among the levels."""
+        """The difference of the quartiles, if both are among the levels."""
         return replace(self.difference(0.25, 0.75), label="interquartile range")
 
 
@@ -243,7 +243,7 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
 
 
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
-    """Return the ends of all thresholds at which the interval of the share holds a level."""
+    """Return the ends of the thresholds at which the interval of the share contains a level."""
     # The first threshold whose upper end reaches a level, and the last whose lower end is below.
     ends = [
         (
@@ -257,14 +257,14 @@ def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, 
 
 
 def _around(at: Array, low: float, high: float) -> tuple[float, float]:
-    """Return the thresholds on both sides of an interval, one further where there is one."""
+    """Return the thresholds on both sides of an interval, and the next ones if there are any."""
     first = max(int(np.searchsorted(at, low, "right")) - 2, 0)
     last = min(int(np.searchsorted(at, high, "left")) + 1, len(at) - 1)
     return float(at[first]), float(at[last])
 
 
 def _closely(at: Array, low: Array, high: Array, width: float) -> bool:
-    """Return whether every interval spans enough thresholds that are near enough."""
+    """Return whether every interval spans enough thresholds that are close enough."""
     return all(
         inside >= _WITHIN and b - a <= inside * width / 4
         for a, b in zip(low.tolist(), high.tolist(), strict=True)

@@ -26,19 +26,19 @@ class Quantity(Result):
 
     label: str
     value: float
-    """What the reports say, unbiased of a mean; rows bring it into the interval."""
+    """The estimate, unbiased for a mean; rows clamp it to the interval."""
     standard_error: float
-    """Noise and sampling together; NaN where the interval was found without one."""
+    """Noise and sampling together; NaN if the interval needs none."""
     ci_low: float
-    """Infinite where the reports bound the quantity on no side, or only on the other."""
+    """Infinite if the reports do not bound the quantity on this side."""
     ci_high: float
     confidence: float
     n: int
     """People."""
     privacy: GeoPrivacy | None = None
-    """What a whole report promises; None if that is not known."""
+    """The privacy of a whole report; None if unknown."""
     about: tuple[str, ...] = (POPULATION,)
-    """Sentences: whose number it is, and how the interval was found."""
+    """Sentences on the population and on the method of the interval."""
     assumed: str = ""
     """Under which condition the interval covers, the end of a sentence."""
 
@@ -84,7 +84,7 @@ class Quantity(Result):
         )
 
     def scaled(self, factor: float, label: str) -> "Quantity":
-        """Return a multiple, for example a total of a share.
+        """Return a multiple, for example a total from a share.
 
         Args:
             factor: > 0.
@@ -143,7 +143,7 @@ def ratios_within(
     falls: bool,
     least: float = -math.inf,
 ) -> tuple[float, float]:
-    """Return the ends of all r for which the interval of a − r·b holds 0, and of the estimate.
+    """Return the ends of all r for which the interval of a − r·b contains 0, with the estimate.
 
     Args:
         contrast: r → the ends of the interval of a − r·b.
@@ -163,7 +163,7 @@ def ratios_within(
         side = int((sign > 0) == falls)
 
         def left(away: float) -> float:
-            """Return how far the contrast's end is from 0, as far as r may go: falls below 0."""
+            """Return the distance of the contrast's end from 0; r may go until it falls below 0."""
             bound = contrast(start + sign * away)[side]
             return bound if side else -bound
 

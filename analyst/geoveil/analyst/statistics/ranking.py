@@ -1,4 +1,4 @@
-"""Which of several estimates are the greatest, and how surely [MATH §8].
+"""Find the greatest of several estimates, with a confidence set [MATH §8].
 
 Choosing from estimates costs no privacy, but what was chosen for being great is on average
 estimated too high, and may not be the greatest at all. So a ranking states a *set* that holds all
@@ -28,18 +28,18 @@ __all__ = ["Ranking", "Top", "ranking_of"]
 Flags = NDArray[np.bool_]
 
 _DRAWS = 20_000
-"""Draws of the errors of all estimates: the 95 % quantile among them is one of 94.7 to 95.3 %."""
+"""Draws of the errors of all estimates; their 95 % quantile is one of 94.7 to 95.3 %."""
 _MOST_NUMBERS = 1 << 28
 """Draws times pairs, beyond which fewer are drawn."""
 _FEWEST_DRAWS = 2_000
 _HALVINGS = 40
 _ON_LOCATING = 0.1
-"""Part of the error probability that is spent on which estimates are far from each other."""
+"""Part of the error probability spent on finding estimates that are far apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking(Result):
-    """Estimates from the greatest to the least, and how surely that is their order.
+    """Estimates from the greatest to the least, with confidence sets of their order.
 
     Three statements, each true with the stated confidence in repeated campaigns:
 
@@ -55,20 +55,21 @@ class Ranking(Result):
     count: int
     """k, how many are the top."""
     may_be_top: tuple[str, ...]
-    """The confidence set of the true top k: it holds them all."""
+    """The confidence set of the true top k: it contains all of them."""
     surely_top: tuple[str, ...]
-    """Those that every set of k holds which the reports do not rule out."""
+    """The members of every set of k that the reports do not rule out."""
     ranks: tuple[tuple[int, int], ...]
     """Simultaneous intervals of the true ranks, 1 the greatest, as of `labels`."""
     chosen: tuple[Interval, ...]
-    """Simultaneous intervals for the first k, valid though they were chosen."""
+    """Simultaneous intervals for the first k, valid after the choice."""
     contenders: int
-    """Among how many the choice may have been: these intervals are simultaneous for all of them."""
+    """How many candidates the choice may have had; the intervals are simultaneous for all of
+    them."""
     confidence: float
     n: int
-    """People whose reports it is from."""
+    """The number of people."""
     privacy: GeoPrivacy | None
-    """What a whole report promises."""
+    """The privacy of a whole report."""
     about: tuple[str, ...] = ()
     """Further sentences on what was assumed."""
 
@@ -120,7 +121,7 @@ class Ranking(Result):
 
 @dataclass(frozen=True)
 class Top(Statistic[Ranking]):
-    """Which k of several questions have the greatest answers, for example the densest places.
+    """The k of several questions with the greatest answers, for example the densest places.
 
     Args:
         count: k, less than the number of questions.
@@ -150,7 +151,7 @@ class Top(Statistic[Ranking]):
 
 
 def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
-    """Return which estimates are the greatest, and how surely.
+    """Return the greatest estimates, with a confidence set.
 
     Args:
         estimates: of at least two questions.
@@ -228,11 +229,11 @@ class _Comparisons:
         others = ~np.eye(m, dtype=np.bool_)
         c = self.critical(others, error)
         self.far = self.surely_larger(2 * c)
-        """Which i are found larger than which j by 2c."""
+        """Which i are estimated larger than which j by 2c."""
         self.near = others & ~self.far.T
-        """Which i might, if they are not truly larger than j, be found larger."""
+        """Which i could be declared larger than j without being truly larger."""
         self.larger = self.surely_larger(c)
-        """Which i are truly larger than which j, but for the probability `error`."""
+        """Which i are truly larger than which j, except with probability `error`."""
         surplus = estimates.values[:, None] - estimates.values - self._lower_margins(c)
         scale = np.where(self._of_differences > 0, self._of_differences, np.inf)
         self._heads = np.maximum((surplus - self._moved_by_liars) / scale, 0.0).T
@@ -243,7 +244,7 @@ class _Comparisons:
         return len(self._estimates.labels)
 
     def critical(self, family: Flags, probability: float) -> float:
-        """Return what the largest of some differences exceeds, in its errors, so seldom.
+        """Return the value that the largest of several scaled differences rarely exceeds.
 
         Args:
             family: which i − j are looked at, (m, m).
@@ -257,7 +258,7 @@ class _Comparisons:
     def critical_of_some(
         self, family: Flags, sure: Flags, possible: Flags, more: int, probability: float
     ) -> float:
-        """Return what differences from those sure, and from some others, exceed so seldom.
+        """Return the value that differences from sure members and from others rarely exceed.
 
         Args:
             family: which i − j are looked at, (m, m).
@@ -278,7 +279,7 @@ class _Comparisons:
         return high
 
     def surely_larger(self, critical: float) -> Flags:
-        """Return which i are larger than which j, by so many errors of their difference.
+        """Return which i are larger than which j by a number of errors of their difference.
 
         Where few reports differ, that is too little to go by: so the lower limit of the difference
         that the intervals of the two set is to be above 0, too [ZD08].
@@ -294,7 +295,7 @@ class _Comparisons:
         return np.asarray(larger)
 
     def _lower_margins(self, critical: float) -> Array:
-        """Return how far the lower limits of all differences i − j are below them, (m, m)."""
+        """Return the lower margins of all differences i − j, (m, m)."""
         honest = replace(self._estimates, contamination=0.0)
         low, high = honest.intervals(_two_sided(critical))
         least = critical * honest.standard_errors  # where what no mean can be was cut off
@@ -310,7 +311,7 @@ class _Comparisons:
         return np.asarray(moved[:, None] + moved)
 
     def intervals(self, family: Flags, probability: float) -> dict[int, Interval]:
-        """Return intervals of some estimates which miss any of them so seldom."""
+        """Return intervals of several estimates that rarely miss any of them."""
         members = [int(i) for i in np.flatnonzero(family)]
         errors = self._estimates.standard_errors[members]
         errors = np.where(errors > 0, errors, np.inf)
@@ -319,7 +320,7 @@ class _Comparisons:
         return {i: self._estimates.interval(i, confidence) for i in members}
 
     def _largest(self, among: Flags, j: int) -> Array:
-        """Return the largest of some differences from j, in their errors, in each draw."""
+        """Return the largest of several scaled differences from j, in each draw."""
         others = among & (self._of_differences[:, j] > 0)
         if not others.any():
             return np.full(self._deviations.shape[1], -np.inf)
@@ -331,7 +332,7 @@ class _Comparisons:
 
 
 def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, Flags]:
-    """Return which may be among the true top k, and which may be outside.
+    """Return the estimates that may be among the true top k, and those that may be outside.
 
     Nobody outside the top k is larger than a j within, so that but for the error probability nobody
     outside is *found* larger than it. Those j that are surely within share the error with so many
@@ -366,7 +367,7 @@ def _ranks(found: _Comparisons, error: float) -> list[tuple[int, int]]:
 
 
 def _and_through_others(larger: Flags) -> Flags:
-    """Return the relation with what follows from it: who is larger than one that is larger."""
+    """Return the transitive closure of the relation."""
     while True:
         more = larger | (larger.astype(np.float32) @ larger.astype(np.float32) > 0)
         if (more == larger).all():
@@ -375,7 +376,7 @@ def _and_through_others(larger: Flags) -> Flags:
 
 
 def _quantile(largest: Array, probability: float) -> float:
-    """Return what numbers exceed with a probability, at least 0."""
+    """Return the value that numbers exceed with a probability, at least 0."""
     return max(float(np.quantile(largest, 1 - probability, method="higher")), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Export files and frames of reports, and the campaigns that they name."""
+"""Read export files and frames of reports, and the campaigns that they name."""
 
 import base64
 import json
@@ -24,12 +24,12 @@ from geoveil.gp import MOST_AT_ONCE, ParameterError, needed_for
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""
 _MANIFEST = "_manifest.json"
-"""The file that says which campaigns a folder of exports holds."""
+"""The file that lists the campaigns of a folder of exports."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
-    """Some reports of a campaign: integers on its grid, without ids.
+    """A block of a campaign's reports: integers on its grid, without ids.
 
     A row is an answer of a statistic campaign, or a point of a value campaign.
     """
@@ -38,7 +38,7 @@ class ReportRows:
     query_indices: NDArray[np.uint32] | None
     """None for a value campaign."""
     columns: tuple[NDArray[np.int64], ...]
-    """One of a statistic campaign, one for each coordinate of a value campaign."""
+    """One column for a statistic campaign, one for each coordinate of a value campaign."""
     cohorts: NDArray[np.uint32] | None = None
     """The cohort of each, from 0; None without."""
 
@@ -91,7 +91,7 @@ def campaign_in(file: Path) -> Campaign:
 def in_folder(
     folder: Path, campaign: AttributeCampaign | None
 ) -> tuple[AttributeCampaign, list[Path]]:
-    """Return the campaign of a folder of exports, or the one that is named, and its files."""
+    """Return the only campaign of a folder of exports, or the named one, and its files."""
     try:
         records = json.loads((folder / _MANIFEST).read_text())["campaigns"]
     except (OSError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""Reports at hand, in memory or in export files, asked without a server.
+"""Query reports in memory or in export files, without a server.
 
     reports_of("reports.parquet").ask([PointQuestion("adults", Threshold(18, 6, "smoothstep"))])
 
@@ -75,7 +75,7 @@ class Reports:
 
     campaign: ValueCampaign
     blocks: Callable[[], Iterator[ReportRows]] = field(repr=False)
-    """Returns all reports, some at a time, as often as it is called."""
+    """Returns all reports, block by block, on each call."""
 
     @overload
     def ask(
@@ -99,7 +99,7 @@ class Reports:
         confidence: float = 0.95,
         period: int | None = None,
     ) -> Any:
-        """Return what the reports say, as a server would that holds them.
+        """Return the result of the reports, as a server with these reports would.
 
         Args:
             asked: a statistic, or questions in the campaign's coordinates.
@@ -120,7 +120,7 @@ class Reports:
         confidence: float = 0.95,
         period: int | None = None,
     ) -> CampaignEstimates:
-        """Return one estimate for each question, as `Analyst.ask` does of a server's reports.
+        """Return one estimate for each question, as `Analyst.ask` does for a server's reports.
 
         Args:
             questions: in the campaign's coordinates.
@@ -186,7 +186,7 @@ class Reports:
         *,
         together: bool,
     ) -> tuple[dict[str, Sums], BandTotals | Products | None]:
-        """Return the sums of each estimator, and, together, what has their products."""
+        """Return the sums of each estimator and, for joint estimates, of their products."""
         step = self.campaign.point_mechanism.step
         count = sum(int((rows.periods == period).sum()) for rows in self.blocks())
         chosen = ways(by_label, step, count)
@@ -244,7 +244,7 @@ def reports_of(
     source: "str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows] | Frame",
     campaign: AttributeCampaign | None = None,
 ) -> Reports:
-    """Return reports at hand, which can be asked as a server can.
+    """Return local reports that answer like a server.
 
     Args:
         source: a Parquet file that `geoveil campaign export` wrote, a folder that `geoveil simulate
@@ -300,7 +300,7 @@ def _named(campaign: AttributeCampaign | None) -> AttributeCampaign:
 
 
 def _of_file(path: Path) -> AttributeCampaign:
-    """Return the campaign of an export, or the one that a mask of one column is of."""
+    """Return the campaign of an export, or that of a mask with one column."""
     campaign = campaign_in(path)
     if isinstance(campaign, FormCampaign) and len(campaign.fields) == 1:
         return campaign.campaign_of(campaign.fields[0].name)

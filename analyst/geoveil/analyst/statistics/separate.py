@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SeparateEstimates(QuestionMeans):
-    """Estimates of the means of many soft questions, of whose errors each is known by itself.
+    """Estimates of the means of many soft questions, with separate errors.
 
     How errors go together is not known, so that there is no error of a difference or a sum; but
     intervals that hold all means at once need none.

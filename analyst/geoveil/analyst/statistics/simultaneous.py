@@ -1,4 +1,4 @@
-"""How far the largest of several errors that go together is from 0 [MATH §8]."""
+"""The law of the largest of several correlated errors [MATH §8]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,18 +21,18 @@ __all__ = [
 
 
 DRAWS = 1 << 16
-"""Draws of max |N(0, R)|: its 95 % quantile is then off by 0.004 to 0.006 (standard error), and
-what covers at 95 % covers at 95 ± 0.09 %."""
+"""Draws of max |N(0, R)|: its 95 % quantile has a standard error of 0.004 to 0.006, so a band at 95
+% covers 95 ± 0.09 %."""
 _QUANTILES = np.linspace(0.0, 7.5, 31)
-"""Between whose confidences p values are interpolated."""
+"""Nodes of confidence between which p values are interpolated."""
 _SEED = 20_240_907
 _AT_ONCE = 1 << 13
 _NEGLIGIBLE = 1e-9
-"""Part of the variance that may be left out: what numbers of 64 bits round away is of this size."""
+"""Part of the variance that may be left out, the rounding error of doubles."""
 
 
 def critical_value(correlations: Array, confidence: float = 0.95) -> float:
-    """Return the quantile of max |N(0, R)|: so many standard errors hold all estimates at once.
+    """Return the quantile of max |N(0, R)|, the joint critical value of all estimates.
 
     It is found from 65,536 draws of one seed, so that the same estimates always have the same band.
 
@@ -81,7 +81,7 @@ def largest_errors(correlations: Array) -> Array:
 
 
 def critical_value_of_one(confidence: float) -> float:
-    """Return how many standard errors hold a normal error at a confidence in (0, 1)."""
+    """Return the two-sided normal critical value at a confidence in (0, 1)."""
     from scipy.special import ndtri
 
     return float(ndtri((1 + confidence) / 2))
@@ -112,7 +112,7 @@ def scores_of(values: Array, margins: Callable[[float], Array]) -> Array:
 
 
 def critical_value_of_many(count: int, confidence: float) -> float:
-    """Return how many standard errors hold so many estimates at once, however they go together.
+    """Return the joint critical value of a number of estimates, whatever their correlations.
 
     Each normal error is within with probability γ^{1/m}, and all with γ or more [Sid67].
 
@@ -128,7 +128,7 @@ def critical_value_of_many(count: int, confidence: float) -> float:
 def critical_value_of_field(
     lengths: tuple[float, float], bending: float, confidence: float
 ) -> float:
-    """Return how many standard errors hold a smooth map at once, at all of its places.
+    """Return the joint critical value of all places of a smooth map.
 
     The largest error of a normal field exceeds u, high, about as often as the expected Euler
     characteristic of where it does says, which is a little more [AT07]; |errors| do so at
@@ -161,7 +161,7 @@ def critical_value_of_field(
 
 
 def correlations_of(covariance: Array) -> Array:
-    """Return correlations, (m, m); 0 with what has no spread.
+    """Return correlations, (m, m); 0 for an estimate without spread.
 
     Args:
         covariance: (m, m).
@@ -191,7 +191,7 @@ def normal_draws(covariance: Array, count: int, seed: int = _SEED) -> Array:
 
 
 def _factor(matrix: Array) -> Array:
-    """Return A with A Aᵀ the matrix, (m, r): what roundings made negative is left out."""
+    """Return A with A Aᵀ the matrix, (m, r), without eigenvalues that rounding made negative."""
     values, vectors = np.linalg.eigh(matrix)
     kept = values > _NEGLIGIBLE * max(float(values[-1]), 0.0)
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))

@@ -1,4 +1,4 @@
-"""What an analyst wants to know, as a generator of questions: whoever has reports can answer it.
+"""Statistics as generators of questions, which any holder of reports can answer.
 
 A statistic yields the questions that it needs answered, receives their joint estimates, and in the
 end returns a result. It does no input or output: a client of a server and reports at hand drive it
@@ -25,14 +25,14 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True, eq=False)
 class Separately:
-    """Questions of which no covariances are needed: a server answers more of them at a time."""
+    """Questions without covariances, of which a server answers more at a time."""
 
     questions: Sequence[PointQuestion]
 
 
 Asked: TypeAlias = Sequence[PointQuestion] | Separately
 Answered: TypeAlias = JointEstimates | SeparateEstimates
-"""`SeparateEstimates` to what is asked `Separately`; else `JointEstimates`."""
+"""`SeparateEstimates` for questions asked `Separately`, otherwise `JointEstimates`."""
 Steps = Generator[Asked, Any, Found]
 ONE_LOOK = (
     "This interval is for one look, at a date or a number of reports set before the first: looked"
@@ -40,11 +40,11 @@ ONE_LOOK = (
 )
 AT_ALL_LOOKS = "Reports still come in: intervals hold at all looks at once, from 100 reports on."
 MOST_QUESTIONS = 900
-"""The most questions of which a server returns covariances."""
+"""The most questions for which a server returns covariances."""
 
 
 class Statistic(ABC, Generic[Found]):
-    """What an analyst wants to know of the people behind reports.
+    """A statistic of the people behind reports.
 
     Example:
         >>> from geoveil.gp import Threshold
@@ -66,7 +66,7 @@ class Statistic(ABC, Generic[Found]):
         """
 
     def on_scale(self, scale: LogScale) -> "Statistic[Found]":
-        """Return what is asked of logarithms, of people whose values are compared by ratio.
+        """Return the statistic of logarithms, for values compared by ratio.
 
         Raises:
             ParameterError: if nothing is, as it has no meaning for ratios.
@@ -77,7 +77,7 @@ class Statistic(ABC, Generic[Found]):
         "a share, Quantiles, DistributionFunction, Histogram or GeometricMean (--quantile, --curve,"
         " --histogram, --geometric-mean) where values are compared by ratio"
     )
-    """What is expected in its place where values are compared by ratio."""
+    """The statistic to use instead for values compared by ratio."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Means(Statistic[JointEstimates]):
 
 @dataclass(frozen=True)
 class Contaminated(Statistic[Found]):
-    """A statistic whose intervals hold also if some of the reports are false.
+    """A statistic whose intervals are valid even if a fraction of the reports is false.
 
     Raises:
         ParameterError: when it is asked, if nothing bounds what false reports do to the statistic.
@@ -112,7 +112,7 @@ class Contaminated(Statistic[Found]):
 
     of: Statistic[Found]
     fraction: float
-    """The fraction of the reports that may say anything, in [0, 1)."""
+    """The fraction of the reports that may be arbitrary, in [0, 1)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.of, Statistic):
@@ -137,7 +137,7 @@ class Contaminated(Statistic[Found]):
 
 
 def noted(result: Any, sentences: Sequence[str]) -> Any:
-    """Return a result that says more of itself; one without such a place as it is."""
+    """Return a result with more notes; a result without notes is unchanged."""
     if isinstance(result, JointEstimates):
         return replace(result, population=" ".join([result.population, *sentences]))
     if not hasattr(result, "about"):
@@ -146,7 +146,7 @@ def noted(result: Any, sentences: Sequence[str]) -> Any:
 
 
 def method_of_looks(campaign: AttributeCampaign, period: int) -> IntervalMethod | None:
-    """Return the method of a period's intervals while its reports come in; None: of one look."""
+    """Return the method of a period's intervals while reports come in; None for one look."""
     now = datetime.now(UTC)
     running = now < campaign.closes and period >= campaign.period_at(now)
     return IntervalMethod.SEQUENCE if running else None
@@ -155,7 +155,7 @@ def method_of_looks(campaign: AttributeCampaign, period: int) -> IntervalMethod 
 def notes_of_looks(
     campaign: AttributeCampaign, method: IntervalMethod | None = None
 ) -> Sequence[str]:
-    """Return what to say of intervals where the closing date of a campaign is still to come."""
+    """Return notes on intervals before the closing date of a campaign."""
     if method is IntervalMethod.SEQUENCE:
         return (AT_ALL_LOOKS,)
     return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
@@ -164,7 +164,7 @@ def notes_of_looks(
 def steps_of(
     asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
 ) -> Steps[Found]:
-    """Yield what a statistic asks of a campaign, receive answers, return the result.
+    """Yield a statistic's questions to a campaign, receive answers, and return the result.
 
     Args:
         asked: the statistic.
@@ -183,7 +183,7 @@ def steps_of(
 
 
 def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]) -> Found:
-    """Return what steps find out whose questions are answered one after the other."""
+    """Return the result of steps whose questions are answered one after another."""
     try:
         wanted = next(steps)
         while True:
@@ -196,7 +196,7 @@ def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]
 async def driven_async(
     steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Awaitable[Any]]
 ) -> Found:
-    """Return what `driven` returns, for answers that are awaited."""
+    """Return the result of `driven`, for awaited answers."""
     try:
         wanted = next(steps)
         while True:
@@ -225,7 +225,7 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
 
 
 def period_of(campaign: Campaign, period: int | None) -> int:
-    """Return the period that is asked for: the only one, unless the campaign recurs.
+    """Return the requested period, or the only one if the campaign does not recur.
 
     Raises:
         ParameterError: if it recurs and none is named.
@@ -236,7 +236,7 @@ def period_of(campaign: Campaign, period: int | None) -> int:
 
 
 def too_few(campaign: AttributeCampaign, n: int, period: int) -> UnsupportedError:
-    """Return the error of who asks fewer than two reports.
+    """Return the error for fewer than two reports.
 
     Args:
         campaign: that they are of.

@@ -1,4 +1,4 @@
-"""Shares above many thresholds, and where the values of people lie when nobody knows it.
+"""Estimate shares above many thresholds, and locate the values of people.
 
 A soft threshold of width w at T asks for the share above T of values that are blurred: an
 independent amount with the density of the step's slope, which is at most w/2, is taken off each. So
@@ -16,21 +16,22 @@ from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import Array, ParameterError, Threshold, log_nearest, validation
 
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
-"""Yields questions, and returns thresholds with the joint estimates of the shares above them."""
+"""A generator that yields questions and returns thresholds with joint estimates of the shares
+above."""
 
 _OCTAVES = 48
-"""Powers of 2 of the noise scale at which values are looked for first."""
+"""Powers of 2 of the noise scale at which the search for values begins."""
 _STEPS = 64
 _SPARSE = 0.005
-"""The share of people on either side of which thresholds are further apart."""
+"""The share of people on either side for which thresholds are farther apart."""
 _NEAR, _FAR = 400, 100
 """Thresholds where most people are, and on either side of these."""
 _NOBODY = 1e-9
-"""A share so small is that of nobody: what a report counts for is rounded to it."""
+"""A share below this counts as 0, since values of reports are rounded to it."""
 
 
 def band_width(campaign: AttributeCampaign, width: float | None) -> float:
-    """Return the width of soft thresholds: three noise scales unless another is named.
+    """Return the width of soft thresholds, by default three noise scales.
 
     Raises:
         ParameterError: if the campaign is none of perturbed numbers, or the width not positive.
@@ -42,7 +43,7 @@ def band_width(campaign: AttributeCampaign, width: float | None) -> float:
 
 
 def shares_above(at: Array, width: float) -> Asking:
-    """Ask for the shares above thresholds.
+    """Query the shares above thresholds.
 
     Args:
         at: increasing.
@@ -55,7 +56,7 @@ def shares_above(at: Array, width: float) -> Asking:
 
 
 def grid(count: int, low: float | None, high: float | None, at: Sequence[float] | None) -> Array:
-    """Return checked thresholds, or none where they are still to be found.
+    """Return checked thresholds, or none if they are still to be located.
 
     Raises:
         ParameterError: if they do not increase, or are too many.
@@ -91,13 +92,13 @@ def logarithms(name: str, values: Sequence[float]) -> list[float]:
 
 
 def octaves(campaign: AttributeCampaign, width: float) -> Asking:
-    """Ask for the shares above powers of 2 of the noise scale, of both signs, and 0."""
+    """Query the shares above powers of 2 of the noise scale, of both signs, and 0."""
     powers = noise_scale(campaign) * 2.0 ** np.arange(_OCTAVES + 1)
     return (yield from shares_above(np.concatenate([-powers[::-1], [0.0], powers]), width))
 
 
 def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
-    """Find about where values lie, but for a share on either side.
+    """Locate most values, except a share on either side.
 
     Args:
         campaign: whose points are asked.
@@ -114,7 +115,7 @@ def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
 
 
 def everywhere(campaign: AttributeCampaign, width: float) -> Asking:
-    """Ask for the shares above thresholds from below everybody's value to above everybody's.
+    """Query the shares above thresholds from below everybody's value to above everybody's.
 
     They are near each other where all but one in a hundred are, and further apart beyond.
     """
@@ -135,7 +136,7 @@ def everywhere(campaign: AttributeCampaign, width: float) -> Asking:
 
 
 def ends(at: Array, found: JointEstimates, tail: float) -> tuple[float, float]:
-    """Return the nearest thresholds that leave no more than a tail on either side."""
+    """Return the innermost thresholds that leave at most a tail on either side."""
     least = max(tail, _NOBODY)
     (below,) = np.nonzero(found.values >= 1 - least)
     (above,) = np.nonzero(found.values <= least)

@@ -34,13 +34,13 @@ __all__ = ["Trends", "trend"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trends(Result):
-    """The change of means in a unit of time: the slope of the line of weighted least squares."""
+    """The change of means in a unit of time: the slope of a weighted least-squares line."""
 
     labels: tuple[str, ...]
     slopes: Array
     """(m,), in a unit of time."""
     standard_errors: Array
-    """(m,); of the same people, the most that they can be."""
+    """(m,); for the same people, the largest possible errors."""
     low: Array
     """(m,), lower ends of intervals that cover all slopes at once."""
     high: Array
@@ -62,7 +62,7 @@ class Trends(Result):
     n: tuple[int, ...]
     """People at each time."""
     privacy: GeoPrivacy | None
-    """What a whole report promises."""
+    """The privacy of a whole report."""
     about: tuple[str, ...] = ()
     """Further sentences."""
 
@@ -125,7 +125,7 @@ class Trends(Result):
 def trend(
     *estimates: JointEstimates, people: People | str, times: ArrayLike | None = None
 ) -> Trends:
-    """Return how means change over time, as slopes with intervals that cover all at once.
+    """Return slopes of means over time, with simultaneous intervals.
 
     Args:
         estimates: two or more, of the same labels and confidence, one a time.

@@ -1,4 +1,4 @@
-"""The words for statistics, the same at a terminal, on the console's pages and in Python."""
+"""The words for statistics, shared by the terminal, the console's pages and Python."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ def two_numbers(word: str, said: str) -> tuple[float, float]:
 def _asked(
     word: str, read_as: str, said: Sequence[str], name_property: str | None = None
 ) -> list[AnalystQuestion]:
-    """Return the questions that another word of the vocabulary reads."""
+    """Return questions by another word of the vocabulary."""
     named: dict[str, Sequence[str]] = {}
     if name_property is not None:
         named[NAME_PROPERTY] = [name_property]
@@ -57,7 +57,7 @@ def _asked(
 
 
 def _places(said: Sequence[str], name_property: str | None) -> dict[str, Place]:
-    """Return the places that are written, or those of a GeoJSON file of points."""
+    """Return the given places, or those of a GeoJSON file of points."""
     path = Path(said[0])
     if len(said) == 1 and path.is_file():
         content = read_file("nearest", path, "Point")
@@ -76,7 +76,7 @@ def _places(said: Sequence[str], name_property: str | None) -> dict[str, Place]:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How softly a statistic is asked, and what names the districts of a file."""
+    """Options of a statistic: its softness, and the property that names districts."""
 
     width: float | None = None
     """Width of the soft thresholds."""
@@ -84,7 +84,7 @@ class How:
     """Standard deviation of kernels and of smoothed edges."""
     name_property: str | None = None
     within: tuple[float, float] | None = None
-    """Between which values everybody's lies."""
+    """The range of everybody's values."""
 
 
 def _districts(said: Sequence[str], how: How) -> Districts:
@@ -96,13 +96,14 @@ def _districts(said: Sequence[str], how: How) -> Districts:
 
 @dataclass(frozen=True, slots=True)
 class StatisticWord:
-    """What a word stands for: commands have an option of it, and pages a choice."""
+    """A word for a statistic: an option of commands, and a choice on pages."""
 
     make: Callable[[Sequence[str], How], Made]
-    """Makes the statistic of what is written after the word."""
+    """Makes the statistic from the text after the word."""
     help: str
     takes: Any = bool
-    """What is written after it: bool: nothing, str: a text, list: one or more, Path: a file."""
+    """The type of its argument: bool for none, str for a text, list for one or more, Path for a
+    file."""
 
 
 STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
@@ -177,7 +178,7 @@ def statistics_in(
     name_property: str | None = None,
     within: tuple[float, float] | None = None,
 ) -> list[Made]:
-    """Return the statistics that people write, as `STATISTICS` has their words.
+    """Return the statistics for the words of `STATISTICS` that people write.
 
     Args:
         words: a word that stands there → what is written after it; nothing for a word alone.
