@@ -239,7 +239,7 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
         ("applies.options", ["x"]),
         *(("wordings", x) for x in (
             [("en", "Q", []), ("en", "R", [])], [("e", "", [])], [("de_CH", "", [])],
-            [("", "Q ", [])], [("", "", ["x"])], [("", "", ["x", _LONG])],
+            [("", "Q ", [])], [("", "\ufeffQ", [])], [("", "", ["x"])], [("", "", ["x", _LONG])],
             [("abcdefghi", "", [])], [("a", "", [])],
         )),
     ],

@@ -44,10 +44,10 @@ function wireType(scalar: ScalarType): number {
   return VARINT;
 }
 
+/** A mark of the order of bytes at its start would be lost where it is read. */
 function isText(bytes: Uint8Array): boolean {
   try {
-    new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    return true;
+    return !new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes).startsWith("\ufeff");
   } catch {
     return false;
   }
