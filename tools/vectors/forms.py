@@ -27,7 +27,11 @@ from tools.vectors.tape import Tape
 
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 _REUSED = 10
-"""Tuples of one form after the other."""
+"""Tuples of one form after the other, at least."""
+_FORMS = 20_000
+"""Forms of many tuples, at most: to read one takes longer than to answer it."""
+_FAR = (0.0, -0.0, 5e-324, 1e-50, 1e50, 1e90, 2.0**53, -1e30)
+"""Numbers at ends of doubles, and of what a release takes."""
 
 
 def form_vectors() -> list[dict[str, Any]]:
@@ -47,11 +51,16 @@ def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """
     draw = Random(seed)
     form = _by_chance(draw)
+    reused = max(_REUSED, count // _FORMS)
     for i in range(count):
-        new = i % _REUSED == 0
+        new = i % reused == 0
         if new and i:
             form = _by_chance(draw)
-        told = _tuple(form, _answers(draw, form), f"{seed}/{i}")
+        answers = _answers(draw, form)
+        for field in form.fields:
+            if isinstance(field, NumberField) and field.name in answers and draw.random() < 0.1:
+                answers[field.name] = draw.choice(_FAR)
+        told = _tuple(form, answers, f"{seed}/{i}")
         shown = {"form": form.encoded.hex(), "tells": what_a_form_tells(form)}
         yield told | (shown if new else {})
 
@@ -122,7 +131,7 @@ def _answers(draw: Random, form: FormCampaign) -> dict[str, Any]:
 
 
 def _by_chance(draw: Random) -> FormCampaign:
-    fields = [_field(draw, at) for at in range(draw.randint(1, 5))]
+    fields = [_field(draw, at) for at in range(draw.choice([1, 2, 3, 4, 5, 12]))]
     for at, later in enumerate(fields):
         filters = [f for f in fields[:at] if isinstance(f, (ChoiceField, OrdinalField))]
         limited = not isinstance(later, NumberField) or later.largest_epsilon < math.inf
@@ -134,6 +143,8 @@ def _by_chance(draw: Random) -> FormCampaign:
         more: dict[str, Any] = {"applies": Condition(field=decides.name, options=options)}
         if isinstance(later, (ChoiceField, OrdinalField)):
             more["otherwise"] = draw.choice(later.options)
+        elif isinstance(later, NumberField):
+            more["otherwise"] = draw.choice([None, draw.uniform(0.0, 100.0)])
         fields[at] = replace(later, **more)
     return _form(fields, period=draw.choice([None, None, timedelta(hours=1), timedelta(days=7)]))
 
@@ -151,9 +162,11 @@ def _field(draw: Random, at: int) -> Field:
         unit, scale = ("log dollar", LogScale(1.0)) if kind == "log" else ("dollar", None)
         attribute = Attribute(name=name, unit=unit, scale=scale, least=least, most=most)
         return NumberField(
-            attribute=attribute, privacy=GeoPrivacy(epsilon, draw.uniform(0.1, 20), unit)
+            attribute=attribute,
+            privacy=GeoPrivacy(epsilon, draw.uniform(0.1, 20), unit),
+            step_exponent=draw.choice([None, None, draw.randint(-60, 10)]),
         )
-    many = draw.choice([2, 3, 9, 40, 130])
+    many = draw.choice([2, 2, 3, 9, 40, 130])
     options = tuple(
         f"o{i}" for i in range(min(many, {"ordinal": 100, "multiple": 62}.get(kind, 130)))
     )
