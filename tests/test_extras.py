@@ -204,9 +204,9 @@ def name_of(line: str) -> str:
     return " ".join(words[: 2 if words[0] in GROUPS else 1])
 
 
-def test_users_have_four_extras_and_the_bare_package() -> None:
+def test_users_have_five_extras_and_the_bare_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) == {*EXTRAS[1:], *FOR_US}
+    assert set(project["optional-dependencies"]) == {*EXTRAS[1:], "tracing", *FOR_US}
 
 
 @pytest.mark.deep(rest=0)

@@ -74,6 +74,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "health_interval_s": "Seconds between probes of the database",
             "metrics_host": "Address for Prometheus",
             "metrics_port": "Port for Prometheus; off unless given",
+            "traces": "Share of calls whose spans go to OTEL_EXPORTER_OTLP_ENDPOINT (none)",
             "log_level": "debug, info, warning or error",
             "log_format": "json, human, or auto: human on a terminal",
         },

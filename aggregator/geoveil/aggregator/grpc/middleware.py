@@ -39,6 +39,7 @@ from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.logs import REQUEST_ID
 from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
+from geoveil.aggregator.ops.tracing import Tracing, end_call
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Middleware:
         silence: Callable[[str], object],
         shut_out: Callable[[str], object],
         longest: int,
+        tracing: Tracing | None,
     ) -> None:
         self._server = server
         self._metrics = metrics
@@ -114,6 +116,7 @@ class Middleware:
         self._silence = silence
         self._shut_out = shut_out
         self._longest = longest
+        self._tracing = tracing
         # Told apart, not secret; the operating system's own would cost a system call for each.
         self._ids = Random(secrets.randbits(128))  # noqa: S311 - see above
         self._in_vain = TokenBuckets(_IN_VAIN)
@@ -201,6 +204,8 @@ class Middleware:
     def _begin(self, method: _Method, context: Context) -> HeldCall:
         request_id = f"{self._ids.getrandbits(64):016x}"
         REQUEST_ID.set(request_id)
+        if self._tracing is not None and method.path:
+            self._tracing.begin(method.path[1:], context.invocation_metadata() or ())
         if not method.public:
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
         peer = context.peer()
@@ -276,6 +281,7 @@ class Middleware:
             code = grpc.StatusCode.UNKNOWN.name  # what gRPC makes of it
         seconds, name = time.perf_counter() - started, method.path[1:]
         self._metrics.observe_call(name, code, seconds)
+        end_call(code)
         level = method.level
         if _LOG.isEnabledFor(level):
             token = TOKEN.get()

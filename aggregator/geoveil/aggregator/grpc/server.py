@@ -30,6 +30,7 @@ from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, observed_stor
 from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
+from geoveil.aggregator.ops.tracing import Tracing
 from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
@@ -84,6 +85,7 @@ class Aggregator:
         self._clock = clock
         self._metrics = Metrics()
         self._metrics_server: MetricsServer | None = None
+        self._tracing: Tracing | None = None
         opener = open_store or partial(
             open_any_store, database_of(settings), busy_timeout_s=settings.busy_timeout_s
         )
@@ -155,6 +157,8 @@ class Aggregator:
         """
         tls = certificates(self._settings)
         authorizer = Authorizer.of(self._settings, self._clock)
+        if self._settings.traces is not None:
+            self._tracing = Tracing(self._settings.traces)
         await self._writer.start()
         try:
             await self._writer.call(lambda store: store.verify())
@@ -194,6 +198,9 @@ class Aggregator:
         metrics_server, self._metrics_server = self._metrics_server, None
         if metrics_server is not None:
             await asyncio.to_thread(metrics_server.close)
+        tracing, self._tracing = self._tracing, None
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
@@ -261,6 +268,7 @@ class Aggregator:
             silence=self._reaper.silence,
             shut_out=self._reaper.shut_out,
             longest=self._settings.max_message_bytes,
+            tracing=self._tracing,
         )
         collector = CollectorServicer(
             self._service, self._settings.max_message_bytes, self._metrics.count_reports

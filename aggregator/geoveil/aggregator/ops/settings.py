@@ -153,6 +153,9 @@ class Settings:
     """Address for Prometheus."""
     metrics_port: int | None = None
     """Port for Prometheus; 0 lets the operating system choose. None: no metrics are served."""
+    traces: float | None = None
+    """Share of calls, in (0, 1], whose spans are sent to the collector of OpenTelemetry at
+    OTEL_EXPORTER_OTLP_ENDPOINT. None: none."""
     log_level: str = "info"
     """Least severe messages shown: debug (one for each call), info, warning or error."""
     log_format: str = "auto"
@@ -189,6 +192,8 @@ class Settings:
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
         _address("metrics_host", self.metrics_host)
+        if self.traces is not None:
+            validation.between("traces", self.traces, 0, 1, low_open=True)
         validation.choice("log_level", self.log_level, LOG_LEVELS)
         validation.choice("log_format", self.log_format, LOG_FORMATS)
 

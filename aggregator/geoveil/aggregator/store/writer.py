@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
+from geoveil.aggregator.ops.tracing import commit_span
 from geoveil.aggregator.store import Outcome, Store, Submission
 from geoveil.aggregator.store.room import Room
 
@@ -119,7 +120,8 @@ class Writer:
         # Waking the thread for each of many requests would cost more than writing them.
         if not before or before < self._commit_limit <= before + weight:
             self._wake()
-        return await future
+        with commit_span():
+            return await future
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
         """Return function(store), run on the writer's thread before what waits there.
