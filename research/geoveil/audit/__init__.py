@@ -1,4 +1,4 @@
-"""Try to falsify a mechanism: how distinguishable are two points really?
+"""Try to falsify a mechanism: measure how distinguishable two points really are.
 
 `audit` checks densities, samples and releases on a table of rows: the `catalogue` of the library's
 mechanisms, the `faults`, or a user's own (`own_cases`). `attacks` go for the computer: reachable

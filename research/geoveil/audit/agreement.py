@@ -1,4 +1,4 @@
-"""Whether reports are drawn from the density that a mechanism states, as a user's own may not be.
+"""Test whether a user's mechanism draws reports from the density that it states.
 
 Otherwise the exact auditor and the black box audit two different mechanisms.
 """
@@ -18,39 +18,40 @@ Array = NDArray[np.float64]
 Point = tuple[float, ...]
 
 FAILURE_PROBABILITY = 1e-6
-"""The probability that any mechanism of a table is said to disagree which does not."""
+"""The probability of a false alarm for any mechanism of a table."""
 _TAIL = np.array([5e-4, 2e-3, 8e-3])
 _LEVELS = np.concatenate([_TAIL, np.arange(1, 32) / 32, 1 - _TAIL[::-1]])
 """Shares of the reports below each edge of a bin."""
 _PARTS = 8
-"""Parts of a bin, in each of which the density is integrated."""
+"""Parts of a bin, over each of which the density is integrated."""
 _UNSETTLED = 3e-4
-"""Difference of shares by other parts, with which they are not compared."""
+"""Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CALLS = 10
-"""Calls that draw the reports which are counted: a mechanism may remember the calls before."""
+"""Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _MOST_RANKED = 3
-"""Points whose reports choose how reports may follow from others."""
+"""Points whose reports suggest a dependence to test."""
 _FEWER = 10
-"""By this fewer reports are drawn at points all along the path than beside those of the row."""
+"""Factor by which fewer reports are drawn along the path than near the row's points."""
 _OFTEN = 3
-"""A number of a density comes less often, whatever is drawn, and so many do not come twice."""
+"""Probability below which a number of a density may not repeat, and the least repeats that
+count."""
 _FLAT, _PEAKED, _FAR_POINTS = -50.0, 25.0, 1
-"""With a log-density beyond these floats don't resolve the noise; the fewest far points."""
+"""Log-density beyond which floats don't resolve the noise, and the fewest far points."""
 _TIES = 0.01
-"""With more reports equal to another one, a mechanism has no density to compare."""
+"""Share of repeated reports above which a mechanism has no density to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Where a mechanism draws reports more or less often than its density says."""
+    """A place where a mechanism draws reports more or less often than its density says."""
 
     mechanism: str
     query: str
     point: Point
     """The participant's."""
     low: float
-    """Lower end of the reports that were counted."""
+    """Lower end of the counted reports."""
     high: float
     """Their upper end."""
     drawn: float
@@ -60,7 +61,7 @@ class Disagreement:
 
 
 def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Disagreement, ...]:
-    """Return the rows whose reports are not drawn from their density, each with where it shows.
+    """Return the rows whose reports disagree with their density, each with the place.
 
     Half of the reports (of one number) are from one generator and half from another, each with a
     copy of the mechanism: the first choose intervals, the others are counted, in ten calls. Values
@@ -89,7 +90,7 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
 
 
 def _told_by_floats(case: Case, rng: np.random.Generator) -> list[Array]:
-    """Return far points at which a report is not the answer itself, because noise has vanished."""
+    """Return far points at which floats still resolve the noise of a report."""
     far = points_afar(case, _FAR_POINTS)
     reports = np.asarray(case.mechanism.simulate(far, rng))
     if reports.ndim != 1:
@@ -102,7 +103,7 @@ def _told_by_floats(case: Case, rng: np.random.Generator) -> list[Array]:
 def _disagreement(
     case: Case, samples: int, points: Array, rng: np.random.Generator, failure: float
 ) -> Disagreement | None:
-    """Return where the first point shows it."""
+    """Return the disagreement at the first point that shows one."""
     from scipy.stats import binom
 
     each = samples // 2 // _CALLS
@@ -157,7 +158,7 @@ def _disagreement(
 
 
 def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generator) -> Array:
-    """Return so many reports for each point, (points, count, ...)."""
+    """Return `count` reports for each point, (points, count, ...)."""
     reports = np.asarray(mechanism.simulate(np.repeat(points, count, axis=0), rng))
     return reports.reshape(len(points), count, *reports.shape[1:])
 
@@ -165,7 +166,7 @@ def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generat
 def _dependent(
     case: Case, point: Array, one: Array, other: Array, failure: float, rng: np.random.Generator
 ) -> Disagreement | None:
-    """Return where reports follow those of the other series more or less often than chance."""
+    """Return where reports depend on those of the other series."""
     chance, column, share = chance_of_order(one, other, rng)
     if chance >= failure:
         return None
@@ -175,7 +176,7 @@ def _dependent(
 
 
 def _ranks(numbers: Array, rng: np.random.Generator) -> Array:
-    """Return ranks in (0, 1), of those alike in any order: (n, 1)."""
+    """Return ranks in (0, 1), with ties in any order: (n, 1)."""
     ranks = np.empty(len(numbers))
     ranks[np.lexsort((rng.random(len(numbers)), numbers))] = np.arange(len(numbers)) + 0.5
     return ranks[:, None] / len(numbers)
@@ -184,7 +185,7 @@ def _ranks(numbers: Array, rng: np.random.Generator) -> Array:
 def _repeated(
     case: Case, points: Array, first: Array, second: Array, failure: float
 ) -> Disagreement | None:
-    """Return where numbers that come again and again have another share than is stated."""
+    """Return where repeated numbers have a share other than the stated one."""
     from scipy.stats import binom
 
     n = second.shape[1]

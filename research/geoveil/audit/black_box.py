@@ -1,4 +1,4 @@
-"""The black-box auditor: outputs only, and a lower confidence bound on the effective ε.
+"""The black-box auditor: from outputs alone, compute a lower confidence bound on ε.
 
 Half of the samples choose an event that separates the two points best; the other half bounds its
 two probabilities (Clopper-Pearson). The bound is below the truth with probability at least 1 −
@@ -19,12 +19,12 @@ _LEAST = 100
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the samples prove."""
+    """The bound that samples prove."""
 
     epsilon: float
     """Lower bound of the distinguishability of the two points, in nats."""
     rate: float
-    """The same per unit of distance."""
+    """The bound per unit of distance."""
     failure_probability: float
     """Probability that the bound is above the truth."""
 
@@ -66,7 +66,7 @@ def black_box_bound(
 
 
 def _counts(ordered: Array, edges: Array) -> Array:
-    """Return how many numbers lie up to each edge and above the one before, and how many beyond."""
+    """Return the counts of numbers between successive edges, and beyond the last."""
     return np.diff(np.searchsorted(ordered, edges, side="right"), prepend=0, append=len(ordered))
 
 

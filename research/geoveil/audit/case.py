@@ -1,4 +1,4 @@
-"""What is audited: a mechanism, and the points, outputs and pairs at which to look."""
+"""Rows of the audit: a mechanism with points, outputs and pairs to test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ Pair = tuple[Array, Array]
 
 
 class Audited(Protocol):
-    """What both auditors together need of a mechanism."""
+    """The interface of a mechanism for both auditors."""
 
     @property
     def privacy(self) -> GeoPrivacy | LocalPrivacy:
-        """The guarantee that it states."""
+        """The stated guarantee."""
         ...
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
@@ -32,13 +32,13 @@ class Audited(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A mechanism that is held to another guarantee than the one it was built for."""
+    """A mechanism audited against a guarantee other than its own."""
 
     mechanism: Audited
     privacy: GeoPrivacy | LocalPrivacy
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report per point, of the mechanism as it was built."""
+        """Return one report per point of the original mechanism."""
         return self.mechanism.simulate(x, rng)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
@@ -47,7 +47,7 @@ class Held:
 
 
 def first_number(reports: Array) -> Array:
-    """Return the first number of every report, (n,): all of it, where a report is one number."""
+    """Return the first number of every report, (n,)."""
     return reports.reshape(len(reports), -1)[:, 0]
 
 
@@ -63,11 +63,11 @@ class Case:
     name: str
     """The mechanism's class."""
     variant: str
-    """Its noise, calibration and reach, where there is a choice."""
+    """Its noise, calibration and reach, if there is a choice."""
     query: str
-    """What it answers."""
+    """The query that it answers."""
     mechanism: Audited = field(repr=False)
-    """The mechanism; its `privacy` is the promise that it is held to."""
+    """The mechanism; the audit tests the promise of its `privacy`."""
     path: Array = field(repr=False)
     """Points for the exact auditor, (n,) or (n, k), neighbours close together."""
     outputs: Array = field(repr=False)
@@ -75,11 +75,11 @@ class Case:
     pairs: tuple[Pair, ...] = field(repr=False)
     """Pairs of points for the black-box auditor, at several distances."""
     statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
-    """What the black-box auditor looks at; any function of a report is a sound choice."""
+    """The function of a report that the black-box auditor uses; any function is valid."""
 
     @property
     def per(self) -> float:
-        """Unit of distances: `per` of the promise, or a twentieth of the path where it has none."""
+        """Unit of distances: `per` of the promise, or a twentieth of the path without one."""
         span = float(np.ptp(self.path)) / 20
         return float(getattr(self.mechanism.privacy, "per", span))
 
@@ -92,7 +92,7 @@ _PAIRS = ((-0.2, 0.2), (0.2, 0.6), (0.0, 1.5), (1.0, 3.0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A query, a guarantee, and a line of points through the place where the query varies."""
+    """A query, a guarantee, and a line of points through the query's band."""
 
     name: str
     query: Query
@@ -105,7 +105,7 @@ class Scene:
     """Pairs of such steps."""
 
     def points(self, steps: ArrayLike) -> Array:
-        """Return the points so many `per` from the origin: (n,), or (n, k) for k > 1."""
+        """Return points at distances in `per` from the origin: (n,), or (n, k) for k > 1."""
         along = np.asarray(steps, dtype=np.float64) * self.privacy.per
         if len(self.origin) == 1:
             return along + self.origin[0]
@@ -113,7 +113,7 @@ class Scene:
         return np.asarray(np.asarray(self.origin) + along[..., None] * direction)
 
     def way(self) -> Array:
-        """Return the points of the path; in a plane it goes on around, and along the other axis."""
+        """Return the points of the path, in a plane with a circle and the other axis."""
         line = self.points(self.path)
         if len(self.origin) != 2:
             return line
@@ -131,7 +131,7 @@ class Scene:
         name: str | None = None,
         statistic: Callable[[Array], Array] = first_number,
     ) -> Case:
-        """Return a row for a mechanism that answers the query; its name is that of its class."""
+        """Return a row for a mechanism that answers the query, named after its class."""
         return Case(
             name=type(mechanism).__name__ if name is None else name,
             variant=variant,
@@ -157,6 +157,6 @@ def bounded_outputs(low: float, high: float, atoms: tuple[float, ...] = ()) -> A
 
 
 def require_whole(name: str, value: object, low: int, high: int) -> None:
-    """Refuse what is no integer in [low, high]."""
+    """Refuse everything but integers in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ParameterError(name, value, f"an integer in [{low}, {high}]")

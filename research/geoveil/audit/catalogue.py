@@ -1,4 +1,4 @@
-"""What `geoveil audit` audits: a row for every mechanism and the choices that change its privacy.
+"""The rows of `geoveil audit`: every mechanism with each choice that changes its privacy.
 
 Mechanisms with more choices than their family's record have a builder here and a line in `_ROWS`;
 those of other packages use the examples of their records. Privacy depends on the proportion of
@@ -68,9 +68,9 @@ INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
 PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
 _ANY_TWO = LocalPrivacy(1.0)
 _KNOWN = 1 << 53
-"""A wider range of integers is that of 64 bits: the mechanism knows of none."""
+"""A wider range of integers is that of 64 bits, from a mechanism without a range."""
 _RARELY = 2.0**-41
-"""Share of reports beyond the outputs that are looked at, where only a range is known."""
+"""Share of reports beyond the tested outputs, if only a range is known."""
 
 RAMP = Scene(
     name="Threshold, linear",
@@ -99,7 +99,7 @@ ASKED = (
 )
 """Questions that one perturbed number answers."""
 _SEEDS: tuple[tuple[Noise, float], ...] = ((StudentT(3.0), 1 / 9), (GeneralizedCauchy(4.0), 1 / 15))
-"""The seed paper's noises with the β/ε that it runs them at [SGP §5]."""
+"""The seed paper's noises with its choices of β/ε [SGP §5]."""
 
 
 def _polygon_scene() -> Scene:
@@ -119,13 +119,13 @@ def _bump(u: Real, ops: Arithmetic) -> Real:
 
 
 def _walk_scene() -> Scene:
-    """A profile of one's own, with a corner at its centre."""
+    """A custom profile with a corner at its centre."""
     query = Radial(FormulaProfile(_walk, scale=500.0), center=(0.0, 0.0))
     return replace(BELL, name="Radial, formula", query=query)
 
 
 def _bump_scene() -> Scene:
-    """A profile of one's own, without corners and 0 from some distance on."""
+    """A custom profile without corners that is 0 beyond a distance."""
     query = Linear(FormulaProfile(_bump, scale=20_000.0), direction=1.0, offset=100_000.0)
     return replace(RAMP, name="Linear, formula", query=query)
 
@@ -165,7 +165,7 @@ def _bounded(scene: Scene, mechanism: DebiasedLaplace) -> Case:
 
 
 def any_two(scene: Scene, cap: Cap, variant: str, *, stated: float | None = None) -> Case:
-    """Return the row of a `DebiasedLaplace`, held to the ε of any two points that a cap states.
+    """Return the row of a `DebiasedLaplace`, audited against a cap's ε of any two points.
 
     `stated` replaces what the mechanism says.
     """
@@ -277,7 +277,7 @@ def _vector() -> Iterator[Case]:
 
 
 def _history() -> Iterator[Case]:
-    """Two epochs: the trajectory moves in one after the other."""
+    """Two epochs: the trajectory moves first in one, then in the other."""
     half, quarter = (replace(INCOME, epsilon=INCOME.epsilon / n) for n in (2, 4))
     start = np.full(2, 100_000.0)
     steps = INCOME.per * np.arange(-60, 61)[:, None] / 10
@@ -310,7 +310,7 @@ def _history() -> Iterator[Case]:
 
 
 def reads_campaigns() -> bool:
-    """Return whether what reads and writes campaigns is installed."""
+    """Return whether the packages that read and write campaigns are installed."""
     return find_spec("google") is not None and find_spec("google.protobuf") is not None
 
 
@@ -337,11 +337,11 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "FormCampaign": _forms,
     }
 )
-"""Class of a mechanism, or "Cap" → what makes its rows, which takes seconds for some."""
+"""Class of a mechanism, or "Cap" → the function that makes its rows, in up to seconds."""
 
 
 def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:
-    """Return a row for every mechanism of the library, several where choices matter.
+    """Return rows for every mechanism of the library, one for each choice that matters.
 
     `mechanism` selects one. Other packages' families are audited at the examples of their records.
     `Polygon` needs shapely, and has no row without it.
@@ -398,7 +398,7 @@ def _of_mechanisms(family: "MechanismFamily") -> Iterator[Case]:
 def _example(
     example: "Example", mechanism: QueryMechanism, variant: str = "", name: str | None = None
 ) -> Case:
-    """Return the row of a mechanism of which only the contract is known."""
+    """Return the row of any mechanism that keeps the contract."""
     scene = Scene(
         name=type(example.query).__name__,
         query=example.query,
@@ -409,7 +409,7 @@ def _example(
 
 
 def outputs_of(mechanism: QueryMechanism) -> Array:
-    """Return outputs at which to look, of a mechanism of which only the contract is known."""
+    """Return outputs to test for any mechanism that keeps the contract."""
     if isinstance(mechanism, AdditiveMechanism):
         return additive_outputs(mechanism.largest_scale)
     if isinstance(mechanism, DebiasedLaplace):
@@ -423,7 +423,7 @@ def outputs_of(mechanism: QueryMechanism) -> Array:
 
 
 def named(cases: tuple[Case, ...], mechanism: str) -> tuple[Case, ...]:
-    """Return the rows of one mechanism; refuse a name that has none."""
+    """Return the rows of one mechanism; refuse unknown names."""
     names = list(dict.fromkeys(case.name for case in cases))
     validation.choice("mechanism", mechanism, names)
     return tuple(case for case in cases if case.name == mechanism)

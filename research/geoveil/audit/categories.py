@@ -1,4 +1,4 @@
-"""Rows for categories: the law of a release, by enumeration of what it draws.
+"""Rows for categories, with the law of a release by enumeration of its draws.
 
 A row follows a chain of values, a step apart: all options, or sets that grow by one option. Its
 coordinate counts them, with log-probabilities interpolated, and constant beyond the ends.
@@ -31,11 +31,11 @@ _LIE, _WORD = 1 << 32, 32
 
 
 class _OpenError(Exception):
-    """A draw that a script does not hold: stretches of it, as first, last and their probability."""
+    """A draw beyond the script, with its ranges as first, last and probability."""
 
 
 class _Script(RandomSource):
-    """Gives the integers of a script, and then raises the stretches of the next draw.
+    """Returns the integers of a script, then raises the ranges of the next draw.
 
     All integers of a stretch lead to the same report. Stretches end at multiples of the weight of a
     lie, from 0 or from that of the truth, and words at the digits of an event's probability.
@@ -78,7 +78,7 @@ class _Script(RandomSource):
 def enumerated(
     mechanism: CategoryMechanism, value: int, script: tuple[int, ...] = (), share: float = 1.0
 ) -> Iterator[tuple[int, float]]:
-    """Yield the reports that draws lead to, with probabilities that add up to 1 but for 2^-29.
+    """Yield the possible reports with probabilities that add up to 1 within 2^-29.
 
     Both ends of each stretch of integers are released, and each has half of its probability.
     """
@@ -91,7 +91,7 @@ def enumerated(
 
 
 class Chain:
-    """A mechanism of one column at values that are a step apart each, by their number.
+    """A mechanism of one column at numbered values, each a step apart.
 
     A `faulty` one simulates by the law of its releases, which its class does not know.
     """
@@ -149,7 +149,7 @@ class Chain:
         )
 
     def placed(self, x: Array, reports: Integers) -> tuple[Array, Array, Array, Array]:
-        """Return the probabilities of less, of more, of a report, and of all as improbable."""
+        """Return the probabilities of less, of more, of it, and of all reports as improbable."""
         law = self.law[self._at(x)]
         inside = np.isin(reports, self.outputs)
         at = np.where(inside, reports, 0)

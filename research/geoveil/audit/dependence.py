@@ -1,4 +1,4 @@
-"""Whether numbers that should be independent are: at the lag where they seem to be so least.
+"""Test the independence of numbers at the lag where they seem most dependent.
 
 One series chooses the largest of the correlations of e^{2πiu} with that of u, −u, 2u and 3u at any
 lag, of sums and differences of two u, and of multiples of the u just before. Another one decides:
@@ -17,31 +17,30 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Source = tuple[int, int, int]
-"""Place, column and multiple of a number from which another may follow."""
+"""Place, column and multiple of a number on which another may depend."""
 
 _NEAR = 4
-"""Two numbers that are added are so many places apart at most, where a series has one column."""
+"""The largest distance of two added numbers in a series with one column."""
 _MOST = 1 << 17
-"""Numbers of a column among which a choice is made."""
+"""Numbers of a column used to choose a dependence."""
 _FEWEST = 256
 _GRIDS = ((0,), 4096, 8), ((0, 1), 256, 1)
-"""Places of what is multiplied, parts of (0, 1) by which, and the largest lag thereafter.
-
-Multiples reach to half of the parts, and are seen the better the less."""
+"""Places of multiplied numbers, parts of (0, 1), and the largest later lag. Multiples go up to half
+of the parts, and small ones are easier to detect."""
 PARTS = 8
-"""Parts by rank, in which two series are compared."""
+"""Parts by rank for comparing two series."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """How a number may follow from those at places before or after it."""
+    """A possible dependence of a number on those at places before or after it."""
 
     sources: tuple[Source, ...]
     place: int
     column: int
 
     def sides(self, u: Array) -> tuple[Array, Array]:
-        """Return the sources' combination, and the numbers that may follow, of a series (n, c)."""
+        """Return a series' combination of sources and the possibly dependent numbers, (n, c)."""
         offsets = [self.place, *(place for place, _, _ in self.sources)]
         first, span = min(offsets), max(offsets) - min(offsets)
         start = np.arange(max(len(u) - span, 0)) - first
@@ -55,7 +54,7 @@ class Follows:
 
 
 def likeliest(u: Array) -> Follows:
-    """Return how numbers of a series in (0, 1), (n, c), seem to follow from others most."""
+    """Return the strongest apparent dependence between numbers of a series in (0, 1), (n, c)."""
     u = u[:_MOST]
     n, columns = u.shape
     z = np.exp(2j * np.pi * u)
@@ -82,7 +81,7 @@ def likeliest(u: Array) -> Follows:
 
 
 def _multiples(u: Array) -> Iterator[tuple[float, Follows]]:
-    """Yield which multiples of neighbours a number seems to follow most, and how much."""
+    """Yield the multiples of neighbours on which a number seems to depend most, and how much."""
     for (column, numbers), (places, size, lags) in product(enumerate(u.T), _GRIDS):
         for place in range(places[-1] + 1, places[-1] + 1 + lags):
             n = len(u) - place

@@ -15,13 +15,14 @@ from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query, lazy
 
 Array = NDArray[np.float64]
 _REACH, _CELLS = 256, 16
-"""The lattice of points: to so many noise scales on both sides of 0, in so many cells each."""
+"""The lattice of points: its extent on both sides of 0 in noise scales, and cells per noise
+scale."""
 _ALIKE = 2.0**-40
 
 
 @dataclass(frozen=True)
 class ExtrapolatedHistory:
-    """One perturbed number in each epoch, of which reports go on as the last two did.
+    """One perturbed number in each epoch, with reports extrapolated from the last two.
 
     In epoch e of age a a report is z_e + a·(z_e − z_{e−1}). Trajectories are (n, epochs). A history
     is one report of each epoch from the second on, after the first point if the campaign was there:
@@ -73,7 +74,7 @@ class ExtrapolatedHistory:
 
 @dataclass(frozen=True)
 class AnsweredHistory:
-    """One perturbed number in each epoch, from which several questions are answered.
+    """One perturbed number in each epoch, which answers several questions.
 
     The number is known to a lattice, a sixteenth of its noise scale; a device's is finer.
     Trajectories are (n, epochs); a history has the answers of the first epoch, in the order of the
@@ -129,13 +130,13 @@ class AnsweredHistory:
 
     @lazy
     def _groups(self) -> dict[bytes, int]:
-        """What is answered → the number of those who are answered so."""
+        """Answers → the index of the group with these answers."""
         distinct = dict.fromkeys(row.tobytes() for row in _key(self._answers))
         return {row: number for number, row in enumerate(distinct)}
 
     @lazy
     def _runs(self) -> Array:
-        """The stretches of the line for each answer, (answers + 1, most, 2); others at ∞."""
+        """The intervals of the line for each answer, (answers + 1, most, 2), padded with ∞."""
         groups = self._groups
         of_cell = np.array([groups[row.tobytes()] for row in _key(self._answers)])
         starts = np.flatnonzero(np.diff(of_cell, prepend=-1))

@@ -1,4 +1,4 @@
-"""The points at which an audit draws reports: near those of a row, along its path, and far away."""
+"""The points at which an audit draws reports: near a row's points, along its path, and far away."""
 
 import math
 
@@ -12,18 +12,18 @@ Array = NDArray[np.float64]
 _ASIDE = 0.02
 """Largest distance, in `per`, of a point from that of the row."""
 _ALONG, _MANY = (12, 64), 50_000
-"""Points along the path, and how many releases are enough for the greater number of them."""
+"""Numbers of points along the path, and the releases that suffice for the greater number."""
 
 
 def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
-    """Return points of a row, moved a little, the ends of its path and two far ones."""
+    """Return a row's points, moved a little, the ends of its path and two far points."""
     ends = ends + case.per * _ASIDE * rng.uniform(-1, 1, ends.shape)
     far = case.path[[0, -1]] + 3 * (case.path[[0, -1]] - case.path.mean(axis=0))
     return np.concatenate([ends, case.path[[0, -1]], far])
 
 
 def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
-    """Return points all along the path of a row, the more the more releases there are in all.
+    """Return points along the whole path of a row; more releases permit more points.
 
     Of three, the second is moved to an odd number and the third to a multiple of a power of 2.
     """

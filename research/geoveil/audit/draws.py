@@ -1,4 +1,4 @@
-"""Whether `release` draws from the law of integers that a mechanism states.
+"""Test whether `release` draws from the law of integers that a mechanism states.
 
 Half of the releases are from a seeded generator and half from the system's bits, one by one and by
 a copy of a user's mechanism, each for the same points in the same random order, two at a time. Half
@@ -61,46 +61,46 @@ ALL_RELEASES = 80_000
 _OWN_SHARE = 4
 """Samples of a user's mechanism for each exact release of it."""
 IMPOSSIBLE = 1e-13
-"""A report with less is refused."""
+"""Probability below which the audit refuses a report."""
 _LIGHT = 1e-4
 """Repeats of integers less probable than this are counted together."""
 _EVEN = 1e-4
-"""By how much, of itself, the share of a digit may differ from 1/16 in the law."""
+"""Relative difference of a digit's share from 1/16 that the law may have."""
 _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
 _DEVICES = 4
-"""Releases of a mechanism that was just made, which is given no source, at each point."""
+"""Releases at each point from a new mechanism without a given source."""
 _NOISY = 1e3
-"""Steps of noise, by its standard deviation, from which on equal reports are counted."""
+"""Standard deviation of the noise, in grid steps, from which on equal reports are counted."""
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _TESTS = 9
 _FLOATS = 64
-"""Floats by which every other pair of reports is moved on, at most."""
+"""The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
 """A place in a law times these has its next four bits right of the point."""
 _WIDER, _TOLERATED = 2.0**-12, 0.01
-"""Share of a standard deviation to both sides in which a density is counted, and its error."""
+"""Fraction of a standard deviation on both sides over which a density is counted, and its error."""
 _SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
 _SURE = 64
-"""Integers that share a divisor by chance with a probability of 2⁻⁶²."""
+"""Number of integers that share a divisor by chance with probability 2⁻⁶²."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What releases showed."""
+    """The result of testing releases."""
 
     releases: int
-    """How many were drawn."""
+    """The number of releases."""
     agree: bool
-    """Whether they may be drawn from the law that is stated."""
+    """Whether they agree with the stated law."""
     difference: str
-    """In words, what shows that they are not; '' if they agree."""
+    """The disagreement in words; '' if they agree."""
 
 
 def releases_of(case: Case, samples: int, rows: int) -> int:
-    """Return how many releases are drawn for a row: as many as samples where that is fast.
+    """Return the number of releases for a row, as many as samples if releases are fast.
 
     The `rows` with a `release` share those of the library; categories share as many as samples.
     """
@@ -112,12 +112,12 @@ def releases_of(case: Case, samples: int, rows: int) -> int:
 
 
 def is_own(mechanism: object) -> bool:
-    """Return whether the class of a mechanism is none of geoveil's."""
+    """Return whether a mechanism's class comes from outside geoveil."""
     return not type(mechanism).__module__.startswith("geoveil.")
 
 
 def copies(mechanism: Any) -> tuple[Any, Any]:
-    """Return two mechanisms that are in the same state; what can't be copied stands for both."""
+    """Return two mechanisms in the same state; one that can't be copied is returned twice."""
     try:
         return copy.deepcopy(mechanism), copy.deepcopy(mechanism)
     except TypeError:
@@ -125,7 +125,7 @@ def copies(mechanism: Any) -> tuple[Any, Any]:
 
 
 def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | None:
-    """Return what releases show of a row, at all points; None if it has none.
+    """Return the test of a row's releases at all points; None without releases.
 
     Without a closed law of integers they are compared with `simulate`. `failure` is the probability
     that releases from the very law are refused.
@@ -193,7 +193,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
 
 
 def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
-    """Return what a user's mechanism states at a point that is not of the law of its integers.
+    """Return a statement of a user's mechanism at a point that contradicts its law of integers.
 
     Each of the reports has the probability `once`.
     """
@@ -219,14 +219,14 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
 
 
 def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -> Array:
-    """Return where as many simulated reports lie in the law of integers, uniform in (0, 1)."""
+    """Return the places of as many simulated reports in the law of integers, uniform in (0, 1)."""
     drawn = mechanism.simulate(np.repeat(x[None], count, axis=0), rng)
     place = placed(mechanism, x, np.rint(drawn / mechanism.step).astype(np.int64))
     return _uniform(place, rng)  # type: ignore[arg-type]
 
 
 def _as_a_device(mechanism: Any, point: Any) -> Any:
-    """Return a release of a copy, which finds its own bits unless it can't."""
+    """Return a release of a copy, which uses its own source if it can."""
     new = copies(mechanism)[0]
     try:
         return new.release(point)
@@ -243,7 +243,7 @@ def _refused(
     share: float,
     rng: np.random.Generator,
 ) -> str:
-    """Return what no law explains, in words; '' if nothing is."""
+    """Return an output that no law explains, in words; '' without one."""
     worst = min(float(place.rare.min()) for place in where)
     if worst < IMPOSSIBLE:
         return f"a report whose like has a probability of {worst:.0e} in the law that is stated"
@@ -268,7 +268,7 @@ def _unlike_simulated(
     failure: float,
     rng: np.random.Generator,
 ) -> str:
-    """Return in what reports differ from as many that `simulate` draws, in words; '' if in nothing.
+    """Return how reports differ from as many simulated ones, in words; '' if they don't.
 
     Of two counts that should be alike the first is binomial, given their sum. Distribution
     functions differ by at most Bretagnolle's inequality (1980), for reports of different laws.
@@ -313,7 +313,7 @@ def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
 
 
 def at_least(count: int, chances: Array) -> float:
-    """Bound P[at least so many of independent events], by a binomial law (Hoeffding, 1956)."""
+    """Bound a tail of a count of independent events by a binomial law (Hoeffding, 1956)."""
     from scipy.stats import binom
 
     n, mean = len(chances), min(float(chances.mean()), 1.0)
@@ -321,7 +321,7 @@ def at_least(count: int, chances: Array) -> float:
 
 
 def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
-    """Return what is repeated too often.
+    """Return reports that repeat too often, in words.
 
     Given the past, an improbable integer repeats one of i with at most i times the largest of their
     probabilities: d repeats have at most λ^d/d!. Counts of any other integer are binomial.
@@ -351,7 +351,7 @@ def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
 
 
 def _digits(reports: list[Integers], where: list[Placed], failure: float) -> str:
-    """Return which digit or remainder is not uniform at a point, as if it told something."""
+    """Return a digit or remainder that is not uniform at a point."""
     from scipy.stats import binom
 
     tests = len(reports) * reports[0][0].size * (16 * len(_SHIFTS) + int(_MODULI.sum()))
@@ -382,7 +382,7 @@ def _digits(reports: list[Integers], where: list[Placed], failure: float) -> str
 
 
 def _uniform(place: Placed, rng: np.random.Generator) -> Array:
-    """Return where in its law each part of each report lies, uniform in (0, 1): (n, c)."""
+    """Return the place of each part of each report in its law, uniform in (0, 1): (n, c)."""
     inside = rng.random(place.below.shape)
     u = place.below + inside * place.equal
     high = place.above + (1 - inside) * place.equal
@@ -396,7 +396,7 @@ def _follows(
     failure: float,
     rng: np.random.Generator,
 ) -> str:
-    """Return how places follow from others: one generator says which may, the other if they do."""
+    """Return a dependence between places; one series suggests it and the other tests it."""
     both = list(zip(places, halves, strict=True))
     back = np.argsort(order)  # as they were drawn
     follows = likeliest(np.concatenate([u[:n] for u, n in both])[back])
@@ -412,7 +412,7 @@ def _follows(
 def _on_its_side(
     places: list[Array], sides: list[tuple[NDArray[np.bool_], Array]], failure: float
 ) -> str:
-    """Return by how much too many reports lie on the side of their answers; '' if not too many.
+    """Return how many too many reports lie on the side of their answers; '' if not too many.
 
     `places` are of the reports of each point; `sides` say whether the answer is above the middle,
     and the probability of a report below it.

@@ -1,4 +1,4 @@
-"""The exact auditor: how far densities at two points differ, and where.
+"""The exact auditor: the largest log-ratio of densities at two points, and its place.
 
 Without a slack it looks for the largest log-density ratio per distance; neighbours on a path are
 enough, as ratios add up along it. With a slack δ it looks for the ε that two points need.
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class HasDensity(Protocol):
-    """What the auditor needs of a mechanism."""
+    """The interface of a mechanism for the exact auditor."""
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together."""
@@ -25,7 +25,7 @@ class HasDensity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The witness of the largest ratio found."""
+    """The witness of the largest ratio."""
 
     rate: float
     """|log p_x(y) − log p_x'(y)| / |x − x'|, in nats per unit."""
@@ -34,11 +34,11 @@ class Finding:
     other: tuple[float, ...]
     """The next point on the path."""
     y: float
-    """The output at which they differ most."""
+    """The output with the largest difference."""
 
 
 def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> Finding:
-    """Return the largest rate at which neighbours on a path can be told apart.
+    """Return the largest rate of change of log-densities between neighbours on a path.
 
     A lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of the
     two densities is 0 in floating point are left out; rounding of doubles is granted.
@@ -80,16 +80,16 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
 
 
 def blocks(rows: Array, columns: int) -> list[Array]:
-    """Return rows in parts, so few that numbers of all columns fit into a processor's cache."""
+    """Return blocks of rows, small enough for a processor's cache."""
     return np.array_split(rows, -(-len(rows) * columns // _BLOCK) or 1)
 
 
 _BLOCK = 2**17
 _ROUNDED = 2.0**-50
-"""What a log-density and a point far away are rounded by, relative to themselves."""
+"""The relative rounding error of a log-density and of a far point."""
 _HALVINGS = 60
 _MOST = 512.0
-"""e to the power of it is a number; densities whose ratio is larger count as this far apart."""
+"""The largest finite exponent; densities with a larger log-ratio count as this far apart."""
 
 
 def exact_epsilon(
@@ -154,7 +154,7 @@ def exact_delta(
 def delta_and_missed(
     mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
 ) -> tuple[float, float]:
-    """Return `exact_delta`, and by how much the sums of the two laws miss 1."""
+    """Return `exact_delta`, and the difference of the two laws' sums from 1."""
     epsilon = validation.between("epsilon", epsilon, 0, _MOST)
     _, _, masses = _masses(mechanism, x, other, outputs)
     delta = max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
@@ -164,7 +164,7 @@ def delta_and_missed(
 def _masses(
     mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike
 ) -> tuple[Array, list[Array], list[Array]]:
-    """Return the outputs, the two points, and what of each law lies at each output."""
+    """Return the outputs, the two points, and the mass of each law at each output."""
     y = validation.outputs(outputs)
     if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
         raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")

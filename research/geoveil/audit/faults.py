@@ -1,4 +1,4 @@
-"""Faults that careless code makes: the auditor's controls, which exist to be caught.
+"""Faults of careless code: the auditor's controls, which it must catch.
 
 Wrappers of sound mechanisms, histories of several answers about one value, those of
 `release_faults`, and categories. Reports show none of them to the eye; each breaks its promise.
@@ -48,7 +48,7 @@ class Rescaled:
 
     @property
     def privacy(self) -> GeoPrivacy | LocalPrivacy:
-        """What the sound mechanism promises, and this one does not keep."""
+        """The sound mechanism's promise, which this one breaks."""
         return self.mechanism.privacy
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
@@ -97,14 +97,14 @@ def slope_for_bound(mechanism: SmoothMechanism) -> Rescaled:
 
 
 def feet_for_metres(query: Query, stated: GeoPrivacy) -> Held:
-    """Return a mechanism that was built for so many feet, and states as many metres."""
+    """Return a mechanism built for a distance in feet that states the same number of metres."""
     feet = GeoPrivacy(stated.epsilon, stated.per * _FOOT_IN_METRES, stated.unit)
     return Held(LipschitzMechanism(query, feet), stated)
 
 
 @dataclass(frozen=True, slots=True)
 class Redrawn:
-    """An answer with noise of its own for each campaign, all charged as if they were one.
+    """An answer with independent noise for each campaign, all charged once.
 
     `privacy` is charged, the largest of the rates.
     """
@@ -127,7 +127,7 @@ class Redrawn:
 
 @dataclass(frozen=True, slots=True)
 class ReadOnceAbove:
-    """A value that is read at the first of two times if it is above a threshold, else later.
+    """A value read at the first of two times if it is above a threshold, otherwise later.
 
     Points are the values at the two times, (n, 2). A report is the time, 0 or 1, and the noisy
     value.
@@ -156,7 +156,7 @@ class ReadOnceAbove:
 
 @dataclass(frozen=True, slots=True)
 class MovedAtom:
-    """A coarser answer made from the noise that is kept, when the value has moved since.
+    """A coarser answer made from the kept noise, after the value has moved.
 
     Points are the values at the two times, (n, 2). Where nothing is added to the noise the answers
     differ by just the value's move: an atom. At `atoms` probabilities are compared, not densities.
@@ -167,7 +167,7 @@ class MovedAtom:
     atoms: tuple[float, ...]
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return the first answer, and by how much the second differs, (n, 2)."""
+        """Return the first answer, and the difference of the second from it, (n, 2)."""
         points = np.asarray(x, dtype=np.float64)
         first = points[..., 0] + rng.laplace(scale=1 / self.privacy.rate, size=points.shape[:-1])
         rest = np.where(
@@ -192,7 +192,7 @@ class MovedAtom:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredApart:
-    """Questions that are each answered from a reading of its own, all charged as if it were one."""
+    """Questions answered from a separate reading each, all charged as a single one."""
 
     privacy: GeoPrivacy
     queries: tuple[Query, ...]
@@ -215,7 +215,7 @@ class AnsweredApart:
 
 @dataclass(frozen=True, slots=True)
 class WronglyExtrapolated:
-    """The answers of two epochs, the second moved on by what should not be used for it.
+    """The answers of two epochs, the second extrapolated from a value that must not be used.
 
     Points are the values in both epochs, (n, 2). A report has the first point, and the second plus
     `age`, in (0, 1], times its step from a first point drawn anew (`redrawn`) or the value's move.
@@ -287,7 +287,7 @@ def _second(reports: Array) -> Array:
 
 
 def _apart(reports: Array) -> Array:
-    """Return the first number less half of the second: each counts as it tells of the value."""
+    """Return the first number minus half of the second, to detect the value in both."""
     return np.asarray(reports[:, 0] - reports[:, 1] / 2)
 
 
@@ -300,12 +300,12 @@ def _answered(mechanism: Audited, variant: str) -> Case:
 
 
 def _shown_twice(reports: Array) -> Array:
-    """Return the answers that both campaigns got alike, and a far number for others."""
+    """Return answers that are equal for both campaigns, and a far number for others."""
     return np.where(reports[:, 0] == reports[:, 1], reports[:, 0], 1e12)
 
 
 def _of_histories() -> tuple[Case, ...]:
-    """Return faulty histories: what is promised is the largest rate, or that of one reading."""
+    """Return faulty histories, whose promise is the largest rate or that of one reading."""
     half = GeoPrivacy(INCOME.epsilon / 2, INCOME.per, INCOME.unit)
     weights = np.array([INCOME.rate, half.rate])
     redrawn = Redrawn(INCOME, (INCOME.rate, INCOME.rate))

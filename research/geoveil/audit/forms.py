@@ -1,4 +1,4 @@
-"""Rows for forms: pairs of forms, and the law of the whole tuple that a device sends.
+"""Rows for forms: pairs of forms, and the law of a device's whole report.
 
 A point is a form. Each coordinate is a field's answer in ε that the ledger charges, and the path
 moves along one axis at a time. Every other form is made up.
@@ -29,7 +29,7 @@ from geoveil.gp import GeoPrivacy, lazy
 
 Array = NDArray[np.float64]
 _PER, _MOST = 2.0, 10.0
-"""Distance that looks alike, and the end of the range, of both numbers."""
+"""The privacy distance and the end of the range of both numbers."""
 _STEPS = 40
 
 
@@ -63,16 +63,16 @@ def _alike(prepared: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class FormReport:
-    """A report of the audited form, and what a faulty device makes of it."""
+    """A report of the audited form, from a sound or a faulty device."""
 
     sent: Callable[[Array], Array] = np.asarray
-    """Answers as the campaign prepares them, (n, 4) → what a device perturbs."""
+    """Answers prepared by the campaign, (n, 4) → values that a device perturbs."""
     factor: Callable[[Array], Array] = _alike
-    """The same answers → by how much noise of the age is larger, (n,)."""
+    """The same answers → the factor on the noise of the age, (n,)."""
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """Forms are as far apart as the ledger charges."""
+        """The promise, with the distance of forms that the ledger charges."""
         return GeoPrivacy(1.0, 1.0, "ε of the ledger")
 
     @lazy
@@ -86,7 +86,7 @@ class FormReport:
         return [np.log(Chain(f.mechanism, range(len(f.options))).law) for f in fields]  # type: ignore[attr-defined]
 
     def _prepared(self, x: Array) -> Array:
-        """Return what the campaign makes of the answers at points whose options are whole."""
+        """Return the campaign's prepared answers at points with whole options."""
         answers = np.clip(x / self._units, 0.0, [np.inf, 2.0, 1.0, np.inf])
         rows, back = np.unique(answers, axis=0, return_inverse=True)
         prepared = [FORM.prepare(self._named(row)) for row in rows.tolist()]
@@ -110,7 +110,7 @@ class FormReport:
         return np.stack(reports, axis=-1)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-density of a report of a form; between two options, that between both."""
+        """Return the log-density of a report of a form, interpolated between two options."""
         reports, points = np.asarray(y, np.float64), np.atleast_2d(np.asarray(x, np.float64))
         low, high = points.copy(), points.copy()
         options = points[:, 1:3] / self._units[1:3]
@@ -160,7 +160,7 @@ def forms() -> Iterator[Case]:
 
 
 def _minus_the_range(prepared: Array) -> Array:
-    """Return answers of which the last is below its range where it does not apply."""
+    """Return answers whose last one is below its range if it does not apply."""
     sent = prepared.copy()
     sent[prepared[:, 2] == 0, 3] = -_MOST
     return sent
@@ -171,6 +171,6 @@ def _by_mood(prepared: Array) -> Array:
 
 
 def form_faults() -> Iterator[Case]:
-    """Yield faulty devices: another field's answer shows in noise, or in what is not asked."""
+    """Yield faulty devices, which leak an answer in noise or in an inapplicable field."""
     yield _row(FormReport(factor=_by_mood), "noise by another field", lambda r: np.abs(r[:, 0] - 4))
     yield _row(FormReport(sent=_minus_the_range), "not asked, below the range", lambda r: r[:, 3])

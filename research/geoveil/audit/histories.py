@@ -1,4 +1,4 @@
-"""Whole histories: all that one person answers over epochs, to several campaigns, is one report.
+"""Whole histories: one person's answers over epochs to several campaigns form one report.
 
 A private value is a trajectory: the readings of all epochs. Between two of them the law of a
 history changes by a factor of at most e^{ε·Σ|x_e − x'_e|}, ε the kept points' rate [MATH §13].
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NestedHistory:
-    """One perturbed number in each epoch, and answers at several rates made from it.
+    """One perturbed number in each epoch, with answers at several rates made from it.
 
     The points are trajectories, (n, epochs). A report has the answers of the first epoch, in the
     order of `answers`, then those of the second: (n, epochs · answers).
@@ -83,7 +83,7 @@ class NestedHistory:
         return np.asarray(np.where(groups > 1, -np.inf, np.logaddexp(shown, hidden)))
 
     def _hidden(self, y: Array, x: Array) -> Array:
-        """Return the log-density of answers none of which is the point that is kept.
+        """Return the log-density of answers that all differ from the kept point.
 
         It integrates Laplace densities about x and about every answer.
         """
@@ -113,7 +113,7 @@ def log_integral(centers: Array, rates: Array) -> Array:
 
 
 class History(Protocol):
-    """What can be audited over pairs of trajectories."""
+    """A history that can be audited over pairs of trajectories."""
 
     @property
     def privacy(self) -> GeoPrivacy:

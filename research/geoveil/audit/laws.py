@@ -1,4 +1,4 @@
-"""The laws of the integers that `release` returns, in the numbers that a test needs.
+"""The laws of the integers that `release` returns, as a test needs them.
 
 Independent parts of a report are compared, each with a closed law: a number, or a radius or angle
 of noise in the plane.
@@ -32,30 +32,30 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where reports lie in the law that is stated for them: n reports of c parts."""
+    """The places of n reports of c parts in their stated law."""
 
     below: Array
     """Probability of less than each part, (n, c), exact in relative terms in the lower tail."""
     above: Array
     """Probability of more, likewise."""
     once: Array
-    """Probability of this very report, (n,)."""
+    """Probability of exactly this report, (n,)."""
     rare: Array
     """At least the probability of reports as improbable as this one, (n,)."""
 
     def of(self, reports: slice) -> Placed:
-        """Return the same of some reports."""
+        """Return the places of several reports."""
         every = (self.below, self.above, self.once, self.rare)
         return Placed(*(numbers[reports] for numbers in every))
 
     @property
     def equal(self) -> Array:
-        """Probability of each part itself, (n, c); 0 where it is too small to be a difference."""
+        """Probability of each part itself, (n, c); 0 if too small for a difference."""
         return np.maximum(1 - self.below - self.above, 0.0)
 
 
 def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
-    """Return where the integers (n,) or (n, m) released for one point lie in their law.
+    """Return the places in their law of integers (n,) or (n, m) released for one point.
 
     None if it is not a mechanism of geoveil with a law.
     """
@@ -85,7 +85,7 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
 
 
 def _additive(noise: Noise, value: Any, scale: Any, reports: Integers, step: float) -> Placed:
-    """Place f + scale·Z, rounded: both ends of a cell, each from the tail in which it lies."""
+    """Place rounded f + scale·Z by both ends of a cell, each computed from its own tail."""
     # A step or a half of one is exact where f is a number of the grid, as it is far away.
     k = reports.astype(np.float64)
     width = max(float(scale), 1e-300)
@@ -110,7 +110,7 @@ def _together(parts: list[Placed]) -> Placed:
 
 
 def _around(mechanism: PlanarLaplace, x: Array, reports: Integers) -> Placed | None:
-    """Noise on the point: on a line as it is, in the plane by radius and angle.
+    """Place points: directly on a line, by radius and angle in the plane.
 
     A step is 2^-20 of the noise: rounding shows only in reports seen once.
     """
@@ -140,7 +140,7 @@ def _of_two(mechanism: RandomizedResponse, s: Array, reports: Integers) -> Place
 
 
 def _undone(mechanism: DebiasedLaplace, s: Array, reports: Integers) -> Placed:
-    """Place g(s + noise), rounded: cut where g passes an end of a cell, jumps or is level."""
+    """Place rounded g(s + noise): cut where g crosses an end of a cell, jumps or is flat."""
     profile, step = mechanism.query.profile, mechanism.step
     distinct, back = np.unique(reports, return_inverse=True)
     ends = np.asarray(

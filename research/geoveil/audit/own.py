@@ -1,4 +1,4 @@
-"""A user's mechanism, as an object or a file of a few lines, to be audited and simulated.
+"""Audit and simulate a user's mechanism, from an object or a short file.
 
 A release to the world needs a campaign and a record (docs/how-to/mechanism.md). A comparison needs
 only a function of a query and a guarantee.
@@ -32,7 +32,7 @@ from geoveil.selection import ScoresLike, Utilities
 
 
 class StandardNoise(Protocol):
-    """Noise in standard form: one of geoveil's families, or anything with these."""
+    """Noise in standard form: one of geoveil's families, or any object with these methods."""
 
     @property
     def variance(self) -> float:
@@ -50,7 +50,7 @@ class StandardNoise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoisyAnswer:
-    """f(x) + scale(x)·Z in floats: to be audited and simulated, and never released.
+    """f(x) + scale(x)·Z in floats, for audits and simulations only.
 
     Args:
         query: f.
@@ -103,7 +103,7 @@ MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
 _SCENES = (RAMP, STEP, BELL)
 _DRAWN = 3
-"""Reports of each point of the path, which are outputs to look at."""
+"""Reports drawn at each point of the path, as outputs to test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class OwnSelection:
         validation.positive("sensitivity", self.sensitivity)
 
     def at(self, epsilon: float, sensitivity: float = 1.0) -> "OwnSelection":
-        """Return the same at another ε and sensitivity."""
+        """Return the mechanism at another ε and sensitivity."""
         return replace(self, epsilon=epsilon, sensitivity=sensitivity)
 
     def probabilities(self, scores: ScoresLike) -> Array:
@@ -148,7 +148,7 @@ class OwnSelection:
         return law
 
     def audited(self) -> float:
-        """Return the largest log-ratio between neighbours that is found, over ε."""
+        """Return the largest log-ratio between neighbours, divided by ε."""
         fractions = [worst_utilities(self.at(1.0), 3, 1.0).epsilon]
         for epsilon, sensitivity in _SETTINGS:
             own = self.at(epsilon, sensitivity)
@@ -158,16 +158,16 @@ class OwnSelection:
 
 
 _SETTINGS = ((1.0, 1.0), (0.1, 7.0), (3.0, 0.03), (0.5, 1e-4), (8.0, 1e3), (0.02, 40.0))
-"""ε and Δ at which a mechanism that selects is audited."""
+"""ε and Δ for the audit of a selection mechanism."""
 AUDITED = (
     "the largest log-ratio between neighbours that was found, over ε, at ε from 0.02 to 8, of 2 to"
     " 100 outcomes whose scores move by the sensitivity"
 )
-"""What `OwnSelection.audited` is."""
+"""The meaning of `OwnSelection.audited`."""
 
 
 def keeps(found: float) -> bool:
-    """Return whether what was found is within ε, but for rounding."""
+    """Return whether the result is within ε, up to rounding."""
     return found <= 1 + 1e-6
 
 
@@ -196,11 +196,11 @@ def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelecti
 _beside: dict[str, Path] = {}
 """Name → source of each module that the last file imported from its own folder."""
 _sources: dict[Path, list[Path]] = {}
-"""File of mechanisms → itself and what it imported from its own folder when it was last run."""
+"""File of mechanisms → the file and its imports from its folder in the last run."""
 
 
 def source_files(file: Path) -> list[Path]:
-    """Return a file of mechanisms and its imports beside it; run it if it was not run yet."""
+    """Return a file of mechanisms and its imports from its folder, running it if necessary."""
     if file not in _sources:
         _functions_in(file, (), needed=False)
     return _sources[file]
@@ -208,7 +208,7 @@ def source_files(file: Path) -> list[Path]:
 
 @contextmanager
 def _as_a_script(folder: Path) -> Iterator[None]:
-    """Let what runs import from a folder, and print to standard error."""
+    """Let running code import from a folder, and print to standard error."""
     sys.path.insert(0, str(folder))
     try:
         with redirect_stdout(sys.stderr):
@@ -219,7 +219,7 @@ def _as_a_script(folder: Path) -> Iterator[None]:
 
 
 def _imported(folder: Path, known: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """Yield names and sources of modules of a folder that were not known before."""
+    """Yield names and sources of modules newly imported from a folder."""
     for name in sorted(sys.modules.keys() - known):
         top, origin = name.partition(".")[0], getattr(sys.modules[name], "__file__", None)
         first = getattr(sys.modules.get(top), "__file__", None)
@@ -283,7 +283,7 @@ def _functions_in(
 def checked(
     name: str, mechanism: object, query: Query, needed: Sequence[str] = ("simulate",)
 ) -> "Audited | Checked":
-    """Return a user's mechanism whose answers are checked: each is a number for each point.
+    """Return a user's mechanism with checks that it answers a number for each point.
 
     One of geoveil's own is returned as it is.
 
@@ -310,7 +310,7 @@ def checked(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A user's mechanism: refuses its answer unless it is a number for each point."""
+    """A user's mechanism, which refuses an answer other than a number for each point."""
 
     name: str
     mechanism: Any
@@ -318,7 +318,7 @@ class Checked:
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """The promise that it is held to."""
+        """The promise that the audit tests."""
         promised: GeoPrivacy = self.mechanism.privacy
         return promised
 
@@ -363,7 +363,7 @@ class Checked:
         right: Callable[[Array], NDArray[np.bool_]],
         what: str,
     ) -> Array:
-        """Return what a method found; one number stands for as many."""
+        """Return a method's numbers; a single number is repeated."""
         try:
             numbers = np.asarray(found, dtype=np.float64)
             numbers = numbers if numbers.shape == shape else np.broadcast_to(numbers, shape)
@@ -380,7 +380,7 @@ class Checked:
 
 
 def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
-    """Return rows of the audit: each mechanism, by name, at a ramp, a smoothstep and a kernel.
+    """Return rows of the audit: each named mechanism at a ramp, a smoothstep and a kernel.
 
     A query that a mechanism refuses by `UnsupportedError` has no row.
     """

@@ -1,4 +1,4 @@
-"""Where densities change fastest: points and outputs that are added to those of a row."""
+"""Add points and outputs to a row where densities change fastest."""
 
 import math
 from typing import Any
@@ -12,32 +12,32 @@ from geoveil.audit.exact import blocks
 _ROUNDS = 4
 _SPLIT = 4
 _PROMINENT, _STEEPEST = 8, 4
-"""Steps of the path that are split in a round: peaks by how far they stand out, and by height."""
+"""Steps of the path split in a round: peaks by prominence, and by height."""
 _FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
 """Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
 _NARROW, _JITTER = 1 / 880, 0.05
-"""Steps in which the path is searched for narrow strips, in units of `per`, and how uneven."""
+"""Step of the search for narrow strips, in units of `per`, and its jitter."""
 _NEARBY, _PAIRS = 1 / 40, 15
-"""Between two points close together, in units of `per`, at so many places."""
+"""Distance of two close points, in units of `per`, and the number of such pairs."""
 _LEAST = 1 / 8
-"""What is halved between two places ends with this, in units of `per`."""
+"""Length at which bisection ends, in units of `per`."""
 _SEEN, _FASTEST = 601, 6
-"""Outputs that choose a half, and places so found where densities change fastest, at most."""
+"""Outputs that choose a half, and the most places with the fastest changes."""
 _UNDERFLOW = -746.0, -700.0
-"""Logarithms of what a double holds with few bits."""
+"""Logarithms of doubles with few significant bits."""
 _COLUMNS = 9
 _HALVINGS = 60
 
 
 def with_far_points(case: Case) -> Array:
-    """Return the path going on beyond both of its ends, where densities change most."""
+    """Return the path extended beyond both ends, where densities change most."""
     path = case.path
     before, after = (_far(case, *ends) for ends in ((path[0], path[1]), (path[-1], path[-2])))
     return np.concatenate([before[::-1], path, after])
 
 
 def with_narrow_steps(case: Case) -> Array:
-    """Return the path with the ends of those of many small steps in which densities change fastest.
+    """Return the path plus the ends of the small steps with the fastest changes of densities.
 
     Three outputs suffice: no change of an answer or of its noise leaves all of their densities.
     """
@@ -60,7 +60,7 @@ def with_narrow_steps(case: Case) -> Array:
 
 
 def _far(case: Case, end: Array, inner: Array) -> Array:
-    """Return points that are farther and farther beyond an end of the path."""
+    """Return points at growing distances beyond an end of the path."""
     ahead = case.per * (end - inner) / np.linalg.norm(end - inner)
     outputs = case.outputs[:: -(-len(case.outputs) // _SEEN), None]
 
@@ -92,12 +92,12 @@ def _far(case: Case, end: Array, inner: Array) -> Array:
 
 
 def resolved(logs: Array) -> Array:
-    """Return log-densities but for those that were rounded as densities."""
+    """Return log-densities without those rounded as densities."""
     return np.where((logs > _UNDERFLOW[0]) & (logs < _UNDERFLOW[1]), np.nan, logs)
 
 
 def edges_of_support(case: Case) -> Array:
-    """Return outputs next to where a density becomes 0, for some points of the path."""
+    """Return outputs next to places where a density becomes 0, for several points of the path."""
     y = case.outputs
     if y.ndim != 1 or len(y) < 2:
         return y[:0]
@@ -147,7 +147,7 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def _steepness(logs: Array, lengths: Array) -> Array:
-    """Return by how much each step stands out, of any output, and its rate, shape (2, n)."""
+    """Return each step's prominence over outputs, and its rate, shape (2, n)."""
     with np.errstate(invalid="ignore"):
         rates = np.abs(np.diff(resolved(logs), axis=1)) / lengths
     rates = np.where(np.isfinite(rates), rates, 0.0)

@@ -1,4 +1,4 @@
-"""Faults that densities and simulations don't show, or only where nobody looks.
+"""Faults that densities and simulations don't show, or only in unusual places.
 
 Some release another thing than they state; others break the promise in a strip of points or at
 outputs far away.
@@ -22,19 +22,19 @@ _SEVEN = np.array([0.03, 0.21, 0.34, 0.5, 0.62, 0.81, 0.96])
 _RARELY = 1e-3
 _SEED = 7
 _LOW = 63, 37
-"""Which of the lowest bits of a float are looked at, and what they are at a faulty place."""
+"""Mask of the lowest bits of a float, and their value at a faulty place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A sound mechanism but for its release: `draw` of the points, in the unit of reports."""
+    """A sound mechanism with a faulty release: `draw` of the points, in the unit of reports."""
 
     stated: LipschitzMechanism | PlanarLaplace
     draw: Callable[[Array, np.random.Generator], Array]
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """What the sound mechanism promises, and what is released does not keep."""
+        """The sound mechanism's promise, which the releases break."""
         return self.stated.privacy
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
@@ -61,7 +61,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The value and Laplace noise, drawn again if it is beyond the distance `most` (unit of x)."""
+    """The value plus Laplace noise, redrawn beyond the distance `most` (unit of x)."""
 
     privacy: GeoPrivacy
     most: float
@@ -81,7 +81,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Half of the value and Laplace noise; in a strip of values it moves faster than is promised.
+    """Half of the value plus Laplace noise; in a strip of values it moves faster than promised.
 
     The strip has a `start` and `width` in the unit of the value, and moves by a `factor`.
     """

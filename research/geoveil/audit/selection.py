@@ -22,9 +22,9 @@ LEVELS = (0.0, 0.5, 1.0, 2.0, 5.0, 40.0)
 """Utilities in units of their sensitivity: equal, near, and far apart."""
 _LEVELS = (0.0, -300.0, 300.0)
 _FEW = np.array([0.0, 0.7, 2.0, 5.5, 25.0, 90.0])
-"""Leads that are tried of any number of outcomes."""
+"""Leads to try for any number of outcomes."""
 _FARTHEST = 30.0
-"""Nats between two probabilities that are compared: less than e^-30 may be rounding."""
+"""Largest log-ratio of compared probabilities, in nats: smaller ones may be rounding errors."""
 
 
 def utility_pairs(
@@ -116,7 +116,7 @@ def database_pairs(
 
 
 def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: int) -> bool:
-    """Return whether sensitivities are admissible between all of these neighbours [LD Def. 3.3].
+    """Return whether sensitivities are admissible for all of these neighbours [LD Def. 3.3].
 
     Both conditions, both ways round, with δ(x, t, ·) for t from 0 to `changes` ≥ 1.
 
@@ -146,11 +146,11 @@ _UNDERFLOW = 1e-280
 """Two probabilities below this are not compared: float64 may have lost one of them."""
 _FINEST = 1e-3
 _WORTH_IT = 1e-5
-"""Relative gain below which a step is not taken: suprema may lie at infinity."""
+"""Relative gain below which the search stops, because suprema may lie at infinity."""
 
 
 class Selects(Protocol):
-    """What the auditor needs of a mechanism."""
+    """The interface of a mechanism for the exact auditor."""
 
     def probabilities(self, scores: ScoresLike) -> Array:
         """Return the probability of each outcome."""
@@ -159,7 +159,7 @@ class Selects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SelectionFinding:
-    """The witness of the largest ratio found."""
+    """The witness of the largest ratio."""
 
     epsilon: float
     """log P_x[r] − log P_y[r], in nats; infinite where one of them is 0."""
@@ -172,7 +172,7 @@ class SelectionFinding:
 
 
 def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> SelectionFinding:
-    """Return the pair, and the outcome, that a mechanism tells apart most, either way round.
+    """Return the pair and outcome with the largest log-ratio, in either direction.
 
     Raises:
         ParameterError: if there is no pair.
@@ -202,7 +202,7 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
 
 
 def far_fraction(mechanism: Selects, epsilon: float, sensitivity: float) -> float:
-    """Return the largest log-ratio over ε times the neighbours between two far apart.
+    """Return the largest log-ratio, divided by ε times the number of steps between two inputs.
 
     A rule for large leads is met on the way, wherever it begins. ε is in nats per changed record.
     """
@@ -248,7 +248,7 @@ def worst_utilities(
 
 
 def _log_ratio(first: ArrayLike, second: ArrayLike) -> Array:
-    """Return log(first/second), 0 where both are lost to underflow."""
+    """Return log(first/second), 0 if both underflow."""
     p, q = np.asarray(first), np.asarray(second)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(p) - np.log(q)
@@ -258,7 +258,7 @@ def _log_ratio(first: ArrayLike, second: ArrayLike) -> Array:
 def _moves(
     found: SelectionFinding, step: float, sensitivity: float, *, monotone: bool
 ) -> Iterator[tuple[Utilities, Utilities]]:
-    """Yield the pairs that one utility, or one difference, moved by ± step makes of the pair."""
+    """Yield the pair with one utility, or one difference, moved by ± step."""
     assert isinstance(found.first, Utilities)
     assert isinstance(found.second, Utilities)
     base, other = found.first.values, found.second.values

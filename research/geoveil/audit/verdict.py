@@ -1,4 +1,4 @@
-"""Both auditors on every row of a table, and their verdicts: fractions of what is promised."""
+"""Run both auditors on every row of a table, and state the used fraction of each promise."""
 
 import math
 import zlib
@@ -26,29 +26,29 @@ from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
 Point = tuple[float, ...]
 
 _ROUNDING = 1e-6
-"""A fraction above 1 by less is the rounding of a quotient, or of a sum over outputs."""
+"""Tolerance of a fraction above 1, for the rounding of quotients and sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The largest fraction of the promised ε that densities show, and where."""
+    """The largest fraction of the promised ε by densities, with its place."""
 
     fraction: float
-    """Log-ratio of densities over what is promised at that distance; infinite where one is 0."""
+    """Log-ratio of densities over the promise at that distance; infinite if one is 0."""
     x: Point
     """One point."""
     other: Point
     """The other."""
     y: Point
-    """The output at which the two differ most."""
+    """The output with the largest difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlackBox:
-    """The largest fraction of the promised ε that samples prove, and where."""
+    """The largest fraction of the promised ε that samples prove, with its place."""
 
     fraction: float
-    """Lower confidence bound over what is promised at that distance; 0 if nothing is proven."""
+    """Lower confidence bound over the promise at that distance; 0 without a proof."""
     x: Point
     """One point."""
     other: Point
@@ -57,7 +57,7 @@ class BlackBox:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the audit of one row found."""
+    """The audit's verdict on one row."""
 
     mechanism: str
     variant: str
@@ -67,17 +67,17 @@ class Verdict:
     exact: Exact
     black_box: BlackBox
     draws: Draws | None = None
-    """What its releases showed; None: it has none, or no closed law of integers."""
+    """The test of its releases; None without releases, or without a closed law of integers."""
 
     @property
     def keeps(self) -> bool:
-        """Whether neither auditor found more than is promised, and releases are as is stated."""
+        """Whether neither auditor exceeds the promise, and releases follow their stated law."""
         released = self.draws is None or self.draws.agree
         return self.exact.fraction <= 1 + _ROUNDING and not self.caught and released
 
     @property
     def caught(self) -> bool:
-        """Whether the samples alone prove that more is lost than is promised."""
+        """Whether samples alone prove that the promise is broken."""
         return self.black_box.fraction > 1
 
     def to_dict(self) -> dict[str, object]:
@@ -93,11 +93,11 @@ Array = NDArray[np.float64]
 FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
 _APART, _STRIDE = 8, 8
-"""Steps of the path between compared points where there is a slack, and to the next pair."""
+"""Steps of the path between compared points for guarantees with δ, and to the next pair."""
 _THIN = 1 / 100
-"""Length of a step of the path, in units of `per`, that no row has, but what narrow strips add."""
+"""Length of a step of the path, in units of `per`, below that of every row except added strips."""
 _FAINT = -600.0
-"""A log-density that is promised to be above it does not become −∞ by underflow."""
+"""A log-density promised to be above this does not underflow to −∞."""
 
 
 def audit(
@@ -107,7 +107,7 @@ def audit(
     seed: int = 1,
     failure_probability: float = FAILURE_PROBABILITY,
 ) -> tuple[Verdict, ...]:
-    """Audit every row: exactly, as a black box, and by what it releases.
+    """Audit every row: exactly, as a black box, and by its releases.
 
     The exact auditor looks at the points and outputs of the row, at far points, and closer where
     densities change fastest: it can refute a promise but not prove it. The black box draws float64
@@ -175,7 +175,7 @@ def pair_count(cases: Iterable[Case]) -> int:
 
 
 def _exact(case: Case) -> Exact:
-    """Return what the exact auditor for this kind of guarantee finds."""
+    """Return the result of the exact auditor for this kind of guarantee."""
     privacy = case.mechanism.privacy
     with np.errstate(all="ignore"):  # far away noise may have vanished
         if isinstance(privacy, LocalPrivacy):
@@ -184,7 +184,7 @@ def _exact(case: Case) -> Exact:
 
 
 def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
-    """Compare neighbours on the path: their losses add up to those of points further apart."""
+    """Compare neighbours on the path, whose losses add up to those of points farther apart."""
     added = edges_of_support(case)
     if len(added):
         case = replace(case, outputs=np.unique(np.concatenate([case.outputs, added])))
@@ -219,7 +219,7 @@ def _logs(case: Case) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Log-densities that have been computed, of outputs that are called by their number."""
+    """A cache of log-densities, by index of the output."""
 
     logs: Array
 
@@ -228,7 +228,7 @@ class _Known:
 
 
 def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
-    """Compare all points of the path: in the discrete metric they are equally far apart."""
+    """Compare all pairs of the path, which have equal distances in the discrete metric."""
     case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     logs = _logs(case)

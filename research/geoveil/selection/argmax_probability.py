@@ -1,4 +1,4 @@
-"""The distribution of argmax u_r + scale · Z_r, by quadrature with an error that it states.
+"""The distribution of argmax u_r + scale · Z_r, by quadrature with a stated error.
 
 In units of the noise, with a_r = u_r/scale,
     P(r) = ∫ f(v − a_r) Π_{s≠r} F(v − a_s) dv,
@@ -19,20 +19,20 @@ from geoveil.gp import Array
 from geoveil.selection.noise_law import FARTHEST_GAP, LOG_LEAST, Law
 
 _RIVALS = 16
-"""How many of the best rivals bound the chance that a far outcome wins where its noise is small."""
+"""Number of best rivals that bound the chance of a far outcome to win with small noise."""
 _NEGLIGIBLE = 46.0
 """e^−46 is 1e-20."""
 _NEAR = 0.25
 _MOST_CENTRES = 256
 _KNEES = 1 << 20
-"""Knees times outcomes that get an edge; others are left to refinement."""
+"""The most knees times outcomes that become edges; refinement handles the others."""
 _RESIDUE = 1e-14
 _FARTHEST = 1e280
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Distinct utilities, seen from any of them.
+    """Distances between distinct utilities.
 
     Attributes:
         utilities: decreasing, shape (K,).
@@ -45,7 +45,7 @@ class Positions:
     counts: Array
 
     def behind(self, place: NDArray[np.intp] | int) -> Array:
-        """Return how far all are behind one of them, in units of the noise, shape (n, K).
+        """Return the distances of all utilities behind one, in units of the noise, shape (n, K).
 
         Of utilities far from the largest a difference between two positions would keep nothing:
         here it is as accurate, relative to itself, as the utilities are.
@@ -57,7 +57,7 @@ class Positions:
 
 
 class Panels(NamedTuple):
-    """Intervals from centre + low to centre + high; offsets keep what a sum would round away."""
+    """Intervals from centre + low to centre + high; offsets avoid the rounding of a sum."""
 
     centre: NDArray[np.intp]
     """Numbers of positions."""
@@ -66,7 +66,7 @@ class Panels(NamedTuple):
 
 
 def panels(law: Law, positions: Positions) -> Panels:
-    """Return panels, in order, over the range that matters of the largest noisy utility.
+    """Return panels, in order, over the relevant range of the largest noisy utility.
 
     They are dense near each centre, where the noise of one outcome is about 0 and it may still win,
     and double in width with every step away. One-sided noise has one centre, the largest utility.
@@ -91,7 +91,7 @@ def panels(law: Law, positions: Positions) -> Panels:
 
 
 def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
-    """Return the positions of the outcomes that may win where their own noise is about 0.
+    """Return the positions of the outcomes that may win with noise near 0.
 
     Any other loses less than 1e-20 of its chance there. Beyond a top that is far ahead the others
     lie within some 1,000 units of the 16 best; those left out are resolved to 1e-12 from the last.
@@ -109,7 +109,7 @@ def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
 
 
 def _below(law: Law, positions: Positions, centre: int) -> float:
-    """Return how far below a centre the largest noisy utility has negligible probability to be."""
+    """Return the distance below a centre from which the largest noisy utility is negligible."""
     if law.nonnegative:
         return 0.0
     farthest = positions.behind(0)[0, -1:]
@@ -173,9 +173,9 @@ _AGREEMENT = 1e-12
 _ROUNDING = 1e-12
 """Relative error of a probability through rounding, special functions included."""
 _MOST_VALUES = 1 << 26
-"""Values of integrands after which no panel is halved any more; the error then says so."""
+"""The most values of integrands; then no panel is halved, and the stated error grows."""
 _BLOCK = 1 << 20
-"""Numbers that are handled together."""
+"""Numbers processed together."""
 
 
 def argmax_probabilities(law: Law, utilities: Array, scale: float) -> tuple[Array, Array]:

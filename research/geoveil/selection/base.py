@@ -31,13 +31,13 @@ from geoveil.selection.scores import Scores, Utilities
 Array = NDArray[np.float64]
 
 ScoresLike: TypeAlias = Scores | ArrayLike
-"""Scores; or an array of utilities, shape (m,), where a mechanism needs no more."""
+"""Scores, or an array of utilities, shape (m,), for mechanisms that need nothing else."""
 _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Guarantee(ReprByArguments):
-    """What is promised: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
+    """A guarantee: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
 
     Args:
         epsilon: ε ≥ 0, in nats per changed record; infinite if nothing is promised.
@@ -66,7 +66,7 @@ class Guarantee(ReprByArguments):
         object.__setattr__(self, "delta", validation.between("delta", self.delta, 0, 1))
 
     def of_choices(self, k: int, epsilon: float) -> "Guarantee":
-        """Return the guarantee of k choices together, each at ε/k; epsilon is theirs (nats)."""
+        """Return the guarantee of k choices together, each at ε/k; epsilon is the total (nats)."""
         made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
         return replace(self, epsilon=epsilon, statement=f"{made}, for: {self.statement}")
 
@@ -77,7 +77,7 @@ class Guarantee(ReprByArguments):
 
 
 class SelectionMechanism(ValueObject, ABC):
-    """A random choice among m outcomes, likelier the better the outcome.
+    """A random choice among m outcomes that prefers better ones.
 
     A subclass names the kind of `Scores` that it takes, and writes `_probabilities` and `_draw` for
     them. Scores of a kind that it would misuse are refused with the reason.
@@ -91,7 +91,7 @@ class SelectionMechanism(ValueObject, ABC):
 
     _kind: ClassVar[type[Scores]] = Utilities
     _refused: ClassVar[Mapping[type[Scores], str]] = MappingProxyType({})
-    """Kinds that would break the guarantee, and why; {} stands for the mechanism."""
+    """Kinds of scores that would break the guarantee → the reason; {} stands for the mechanism."""
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = round_down(as_given(epsilon, validation.positive("epsilon", epsilon)))
@@ -103,7 +103,7 @@ class SelectionMechanism(ValueObject, ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What was proved of this mechanism."""
+        """The proved guarantee of this mechanism."""
 
     def probabilities(self, scores: ScoresLike | Mapping[Any, float]) -> Array:
         """Return the ideal probability of each outcome, shape (m,): as private as the scores.
@@ -194,7 +194,7 @@ class SelectionMechanism(ValueObject, ABC):
         """Return the indices of `size` draws, for scores of this mechanism's kind."""
 
     def _named(self, scores: ScoresLike | Mapping[Any, float]) -> tuple[Sequence[Any], Any]:
-        """Return what the outcomes are called, and scores of this mechanism's kind."""
+        """Return the names of the outcomes, and scores of this mechanism's kind."""
         checked = self._checked(scores)
         return list(scores) if isinstance(scores, Mapping) else range(checked.outcomes), checked
 
@@ -213,5 +213,5 @@ class SelectionMechanism(ValueObject, ABC):
 
 
 def _how_to_make(kind: type[Scores]) -> str:
-    """Return what a mechanism wants to be given: "Margin(winner, margin, outcomes)"."""
+    """Return the constructor of a mechanism's scores: "Margin(winner, margin, outcomes)"."""
     return f"{kind.__name__}({', '.join(inspect.signature(kind).parameters)})"

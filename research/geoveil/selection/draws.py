@@ -1,4 +1,4 @@
-"""Exact draws: float64 decides nearly all of them, balls the rest.
+"""Exact draws: float64 decides nearly all of them, and ball arithmetic the rest.
 
 An answer is a function of ideal uniform numbers, of which only as many bits are drawn as decide it,
 so it has exactly the ideal distribution at any precision [MATH §10]. In arrays a word w stands for
@@ -62,12 +62,12 @@ def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) 
 
 
 def ball(uniform: LazyUniform) -> Real:
-    """Enclose a uniform number of which the leading bits are known."""
+    """Enclose a uniform number with known leading bits."""
     return BALL.uniform(uniform.numerator, uniform.count)
 
 
 def largest(values: Sequence[Real]) -> int | None:
-    """Return the index of the largest number, or None where balls leave more than one."""
+    """Return the index of the largest number, or None if balls do not decide it."""
     best = max(range(len(values)), key=lambda index: values[index].mid())
     champion = values[best]
     others = (value < champion for index, value in enumerate(values) if index != best)
@@ -81,20 +81,20 @@ Indices = NDArray[np.int64]
 Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
 """Encloses noise given two words of each U, shape (..., 2), as `uniform` takes them."""
 Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
-"""Finds, in balls, which of several outcomes won, given their uniform numbers; a place in them."""
+"""Finds in balls the winner of several outcomes, given their uniform numbers; returns its place."""
 
 _WORD = 64
 _CHUNK = 512
-"""Words that a source is asked for at a time."""
+"""Words requested from a source at once."""
 _SLACK = 2.0**-48
-"""Relative: more than a few operations of float64 lose."""
+"""A bound of the relative error of a few float64 operations."""
 _NOISE_SLACK = 2.0**-40
 _SUM_BITS = 61
 _LEAST_EXPONENT = 700.0
-"""e^−700 is a normal double still."""
+"""e^−700 is still a normal double."""
 _FARTHEST = 1e300
 _BLOCK = 1 << 20
-"""Words that are handled together."""
+"""Words processed together."""
 
 
 def random_words(source: RandomSource, count: int) -> Words:
@@ -107,7 +107,7 @@ def random_words(source: RandomSource, count: int) -> Words:
 
 
 class Continued(LazyUniform):
-    """A uniform number whose first words are known already."""
+    """A uniform number with known first words."""
 
     def __init__(self, source: RandomSource, words: Sequence[int]) -> None:
         self._source = source
@@ -116,13 +116,13 @@ class Continued(LazyUniform):
 
 
 def widened(z: Array) -> tuple[Array, Array]:
-    """Return bounds of noise that float64 finds within 2^-40 (1 + |z|)."""
+    """Return bounds of noise that float64 computes within 2^-40 (1 + |z|)."""
     slack = _NOISE_SLACK * (1 + np.abs(z))
     return z - slack, z + slack
 
 
 def uniform(words: Words) -> Array:
-    """Return U by two words each, shape (..., 2), within 2^-50 of itself.
+    """Return U from two words each, shape (..., 2), with a relative error of 2^-50.
 
     1 − U comes from the words' complement. The leading word is neither 0 nor the largest.
     """
@@ -131,7 +131,7 @@ def uniform(words: Words) -> Array:
 
 
 def unknown(words: Words) -> tuple[Array, Array]:
-    """Return bounds that leave everything open: all outcomes are compared in balls."""
+    """Return infinite bounds, so that all outcomes are compared in balls."""
     return np.full(words.shape[:-1], -np.inf), np.full(words.shape[:-1], np.inf)
 
 
@@ -148,7 +148,7 @@ def weighted_indices(
     weights: Callable[[], Sequence[Real]],
     source: RandomSource,
 ) -> Indices:
-    """Return `size` indices, shape (size,), each as `weighted_index` draws one.
+    """Return `size` indices, shape (size,), each with the law of `weighted_index`.
 
     Each takes 64 bits. More bits and balls follow where the bounds leave two outcomes possible: for
     bounds as narrow as doubles with a probability of about m (m + 2^13)/2^61.
@@ -239,7 +239,7 @@ def contests(
 
 
 def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> NDArray[np.bool_]:
-    """Return which numbers of each row may be among its `places` largest, shape (n, m).
+    """Return the numbers of each row that may be among its `places` largest, shape (n, m).
 
     `low` and `high` bound the numbers. At least `least` are marked, those of the largest bounds.
     """

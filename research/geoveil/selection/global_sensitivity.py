@@ -141,7 +141,7 @@ _PANEL = 4.0
 _NEGLIGIBLE = 46.0
 """e^−46 is 1e-20."""
 _BLOCK = 1 << 12
-"""Outcomes that are handled together; 176 nodes each."""
+"""Outcomes processed together, with 176 nodes each."""
 
 
 class PermuteAndFlip(GlobalSelection):

@@ -1,4 +1,4 @@
-"""Local dampening: utilities measured in the changes that they stand for [LD §3, §4]."""
+"""Local dampening: utilities measured by the changes that they amount to [LD §3, §4]."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,7 +23,7 @@ from geoveil.selection.scores import LocalUtilities, Scores
 
 _MOST_CHANGES = 100_000
 _Numbers = NDArray[Any]
-"""Float64, or objects that are balls."""
+"""Float64, or balls as objects."""
 
 
 class LocalDampening(SelectionMechanism):
@@ -85,7 +85,7 @@ class LocalDampening(SelectionMechanism):
         )
 
     def dampened(self, scores: LocalUtilities) -> Array:
-        """Return D, shape (m,): private. Shifted ones lack what all have in common.
+        """Return D, shape (m,): private. Shifted utilities omit their common part.
 
         Raises:
             ParameterError: if the scores are of another kind, or a table comes without sensitivity.
@@ -127,7 +127,7 @@ class LocalDampening(SelectionMechanism):
         return self._walked(scores, numbers)[0]
 
     def _walked(self, scores: Any, numbers: "_Lift") -> tuple[_Numbers, int]:
-        """Return D and the number of steps: all rows of a table, or as many as a function takes."""
+        """Return D and the number of steps, all rows of a table or as many as a function needs."""
         rule = self._shifted_sum if self.shifted else self._unshifted_sum
         return rule(scores, numbers)
 
@@ -141,7 +141,7 @@ class LocalDampening(SelectionMechanism):
         return row if self.sensitivity is None else np.minimum(row, self.sensitivity)
 
     def _ended(self, scores: LocalUtilities, changes: int, row: Array) -> bool:
-        """Whether δ is Δ from here on: known of a table by its length, of a function by a row."""
+        """Whether δ is Δ from here on: by its length for a table, by a row for a function."""
         if scores.ends:
             return scores.sensitivity(changes) is None
         return self.sensitivity is not None and bool((row == self.sensitivity).all())
@@ -186,9 +186,9 @@ class _Lift:
         positive: Callable[[Any], Any],
     ) -> None:
         self.lift = lift
-        """What makes them of an array."""
+        """Converts an array to them."""
         self.step = step
-        """How much of a step of length b ≥ 0 is gone, where a way of x is left."""
+        """The part of a step of length b ≥ 0 covered when a distance x remains."""
         self.positive = positive
         """The greater of x and 0."""
 

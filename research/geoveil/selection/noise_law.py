@@ -1,4 +1,4 @@
-"""The properties of one-sided and two-sided noise that the argmax of noisy utilities uses.
+"""Properties of one-sided and two-sided noise for the argmax of noisy utilities.
 
 Noise without a closed form is bounded between the nodes of a table, as its quantile is monotone;
 balls enclose the nodes once per noise. The bounds are a few per cent wide between two nodes.
@@ -36,7 +36,7 @@ class TailTable:
     """An upper bound of it."""
 
     def enclose(self, tail: Array) -> tuple[Array, Array]:
-        """Return bounds of the magnitude at each tail, known to 2^-50 of itself; any shape."""
+        """Return bounds of the magnitude at each tail, given within a relative 2^-50; any shape."""
         above = np.searchsorted(self.tails, tail * (1 + 2.0**-40), side="left")
         below = np.searchsorted(self.tails, tail * (1 - 2.0**-40), side="right") - 1
         last = len(self.tails)
@@ -94,7 +94,7 @@ class Law:
     knees: tuple[float, ...]
 
     def most(self, gaps: Array) -> Array:
-        """Return a bound of the probability that −gap + Z exceeds another Z: one of them is large.
+        """Bound the probability that −gap + Z exceeds another Z, so that one of them is large.
 
         Example:
             >>> from geoveil.gp.noise import Laplace
@@ -168,6 +168,6 @@ def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Rea
 _CLOSE = 4
 """A table leaves more noisy utilities than this possible winners about once in 10^5 draws."""
 FARTHEST_GAP = 1e100
-"""Gaps, in units of the noise, beyond which an outcome counts as so far behind, not farther."""
+"""Largest gap, in units of the noise; outcomes farther behind count as this far."""
 LOG_LEAST = math.log(1e-280)
 """Probabilities below e^this are not resolved."""

@@ -1,4 +1,4 @@
-"""Report-noisy-max: add noise to every utility, report whose is the largest [PF §2]."""
+"""Report-noisy-max: add noise to every utility, and report the index of the largest [PF §2]."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -49,11 +49,11 @@ _NEGLIGIBLE = 60.0
 _FARTHEST = 760.0
 """e^−760 is 0 in float64."""
 _BLOCK = 1 << 20
-"""Numbers that are handled together."""
+"""Numbers processed together."""
 
 
 def laplace_maximum(gaps: Array) -> Array:
-    """Return the probability that each of −gaps + Z is the largest, Z i.i.d. Laplace of scale 1.
+    """Return the probability that each −gap + Z is the largest, Z i.i.d. Laplace of scale 1.
 
     P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv by Gauss–Legendre of 16 nodes on panels no wider than
     1 that end at each centre −g_j, between which the integrand is analytic. Panels start where the
@@ -106,7 +106,7 @@ class NoiseFamily:
     noise: Callable[[LazyUniform], Real]
     """Noise as a function of a uniform number, in balls."""
     enclosure: Enclosure
-    """The same in float64."""
+    """Noise as a function of a uniform number, in float64."""
     probabilities: Callable[[Array], Array]
     """The probability of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
 
@@ -153,7 +153,7 @@ _LEAD_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A selected outcome, and by how much its noisy utility exceeded the next one.
+    """A selected outcome, and the lead of its noisy utility over the next one.
 
     The lead has the noise of two utilities and is biased upwards, as the winner is the largest.
     """

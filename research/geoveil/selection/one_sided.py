@@ -1,4 +1,4 @@
-"""One-sided noise: its contract, its families and the three constants its privacy rests on.
+"""One-sided noise: its contract, its families, and the three constants behind its privacy.
 
 Z ≥ 0 has a density f that does not rise, with survival F̄ = 1 − F and hazard f/F̄. What counts is
     L = sup f/F̄,    ν = sup t f/F̄,    c = sup t f/(F (−ln F)):
@@ -48,7 +48,7 @@ class OneSidedNoise(ABC):
 
     @abstractmethod
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return t with P[Z ≤ t] = p in the arithmetic at hand, for p in (0, 1)."""
+        """Return t with P[Z ≤ t] = p in the given arithmetic, for p in (0, 1)."""
 
     @property
     @abstractmethod

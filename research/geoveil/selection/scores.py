@@ -1,4 +1,4 @@
-"""The scores of one database that a selection mechanism takes: all of them private.
+"""The private scores of one database for selection mechanisms.
 
 Each type states one kind of knowledge, so a mechanism cannot misuse a sensitivity. No repr, error
 or comparison shows a value.
@@ -20,7 +20,7 @@ LocalSensitivity: TypeAlias = Callable[[int], ArrayLike]
 
 
 class Scores(ABC):
-    """What is known of one database."""
+    """Private scores of one database."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class SmoothUtilities(Utilities):
 
 
 class LocalUtilities(Utilities):
-    """Utilities, and upper bounds δ(x, t, r) of how far t + 1 changes can be felt [LD Def. 3.3].
+    """Utilities, and upper bounds δ(x, t, r) of their sensitivity within t changes [LD Def. 3.3].
 
     The bounds have to be admissible: δ(x, 0, r) is at least the local sensitivity of u_r, and
     δ(x, t + 1, r) ≥ δ(y, t, r) for all neighbours y of x, x itself included. What one table can
@@ -143,7 +143,7 @@ class LocalUtilities(Utilities):
 
 
 class Margin(Scores):
-    """A winner, and how many changes of the database it takes to make another one win.
+    """A winner, and the number of changes of the database that make another outcome win.
 
     Args:
         winner: its index, in [0, outcomes).
@@ -185,7 +185,7 @@ def _is_integer(value: object) -> bool:
 
 
 def private_array(values: ArrayLike) -> Array:
-    """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
+    """Return a read-only float64 copy of private numbers, or refuse them without showing any."""
     expected = validation.PRIVATE_NUMBERS
     array = validation.exact_array(values)
     if array is None:

@@ -76,7 +76,7 @@ class SmoothSelection(SelectionMechanism):
         return Fraction(self._split.alpha) / (1 if self.monotone else 2)
 
     def scale(self, smooth_sensitivity: float) -> float:
-        """Return what the noise is multiplied by at a database of sensitivity S: in its unit."""
+        """Return the factor on the noise at a database of sensitivity S, in S's unit."""
         return smooth_sensitivity / float(self.exact_rate)
 
     def probabilities_with_errors(self, scores: SmoothUtilities) -> tuple[Array, Array]:
@@ -123,7 +123,7 @@ class SmoothSelection(SelectionMechanism):
 
 
 class PublishedCalibrationWarning(NotPrivateWarning):
-    """A mechanism was set up as a paper prints it, and keeps less than the ε that it was given."""
+    """A mechanism calibrated as printed in a paper does not keep its ε."""
 
 
 class SmoothNoisyMax(SmoothSelection):
@@ -188,7 +188,7 @@ class SmoothNoisyMax(SmoothSelection):
         *,
         monotone: bool = False,
     ) -> Self:
-        """Return the mechanism whose noise is least at a database that one plans for.
+        """Return the mechanism with the least noise at an expected database.
 
         Args:
             epsilon: as `outcomes`, `noise` and `monotone`, see the class.
@@ -213,7 +213,7 @@ class SmoothNoisyMax(SmoothSelection):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What was proved of this mechanism, of either calibration."""
+        """The proved guarantee of this mechanism, for either calibration."""
         published = self.calibration == "published"
         return Guarantee(
             epsilon=self._split.epsilon,

@@ -1,4 +1,4 @@
-"""What selection with a smooth sensitivity costs: shifts and changes of scale, in nats.
+"""The privacy cost of selection with a smooth sensitivity: shifts and changes of scale, in nats.
 
 docs/selection.md proves the prices: αL + β max(ν, c R_m) for one-sided noise; the density's shift
 and β times a `ScaleCost` for two-sided noise [SPS Theorems 1, 2 and 6].
@@ -51,7 +51,7 @@ def tilted_depth(outcomes: int) -> float:
 
 
 def scale_price(noise: OneSidedNoise, outcomes: int) -> Fraction:
-    """Return max(ν, c R_m), rounded up: what a unit of β costs, in nats.
+    """Return max(ν, c R_m), the cost of a unit of β in nats, rounded up.
 
     Example:
         >>> from geoveil.selection.one_sided import ExponentialPareto
@@ -153,7 +153,7 @@ class ScaleCost(ABC):
 
     @abstractmethod
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
-        """Return what m changes by e^β cost, rounded up, in nats, with δ in all."""
+        """Return the cost of m changes by e^β in nats, rounded up, with δ in total."""
 
     @abstractmethod
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
@@ -161,7 +161,7 @@ class ScaleCost(ABC):
 
     @abstractmethod
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """Return the β of one variable that the papers pair with ε/2 for the shift."""
+        """Return the papers' β of one variable, with ε/2 for the shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class BoundedScaleCost(ScaleCost):
     each: Fraction
 
     def checked(self, delta: float) -> float:
-        """Return 0, the only δ that this noise takes."""
+        """Return 0, the only δ that this noise accepts."""
         if delta != 0:
             raise ParameterError("delta", delta, "0: this noise needs none")
         return 0.0
@@ -188,7 +188,7 @@ class BoundedScaleCost(ScaleCost):
         return self.published(2 * budget / outcomes, delta)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """Return the β of [SPS Theorem 6], with what a change of scale really costs."""
+        """Return the β of [SPS Theorem 6], with the real cost of a change of scale."""
         return epsilon / 2 / self.each
 
 
@@ -249,11 +249,11 @@ _UNBOUNDED: Mapping[type[Noise], Callable[..., ScaleCost]] = MappingProxyType(
         LaplaceLogNormal: lambda noise: LogNormalScaleCost(noise.sigma),
     }
 )
-"""Noises whose log-ratio is not bounded, and what is proved of them."""
+"""Noises with unbounded log-ratios, and their proved prices."""
 
 
 def scale_cost_of(noise: Noise) -> ScaleCost:
-    """Return the price for a noise; UnsupportedError if nothing is proved of it."""
+    """Return the price for a noise; UnsupportedError without a proof."""
     if noise.exact_scale_cost is not None:
         return BoundedScaleCost(noise.exact_scale_cost)
     cost = _UNBOUNDED.get(type(noise))
@@ -263,12 +263,12 @@ def scale_cost_of(noise: Noise) -> ScaleCost:
 
 
 def shift_cost(noise: Noise) -> Fraction:
-    """Return what a shift by one unit of the noise costs, rounded up, in nats."""
+    """Return the cost of a shift by one unit of the noise in nats, rounded up."""
     return Fraction(noise.max_score)
 
 
 def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -> Split:
-    """Return the papers' α and β for one variable, and what m variables cost.
+    """Return the papers' α and β for one variable, and the cost of m variables.
 
     Raises:
         UnsupportedError: if nothing is proved of the noise.
@@ -302,6 +302,6 @@ def split_two_sided(
 
 
 def spent(noise: Noise, alpha: float, beta: float, outcomes: int, delta: float) -> float:
-    """Return the ε that α and β cost, rounded up."""
+    """Return the cost ε of α and β, rounded up."""
     shift = Fraction(alpha) * shift_cost(noise)
     return round_up(shift + scale_cost_of(noise).cost(beta, outcomes, delta))

@@ -1,4 +1,4 @@
-"""Selection by the margin of the winner: how many changes make another outcome win.
+"""Selection by the winner's margin, the number of changes that make another outcome win.
 
 It is for utilities that only say who the winner is: a majority label, a percentile, the max
 operator. docs/selection.md derives the margin of counts.
@@ -33,7 +33,7 @@ RuleName: TypeAlias = Literal["ratio", "optimal"]
 
 
 class StabilityMechanism(SelectionMechanism):
-    """The winner with a probability that grows with its margin j, the m − 1 others alike.
+    """Selects the winner with a probability that grows with its margin j, others equally.
 
     `ratio`: P[winner] = e^{εj}/(e^{εj} + m − 1). `optimal`: the largest p_j that neighbours permit:
     p_0 = 1/m, p_1 = e^ε/(e^ε + m − 1), p_j = min(e^ε p_{j−1}, 1 − e^{−ε}(1 − p_{j−1})).
@@ -134,7 +134,7 @@ def _optimal(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tup
 
 @lru_cache(maxsize=256)
 def _growing_steps(epsilon: float, outcomes: int) -> int:
-    """Return how often p_1 is multiplied by e^ε until it exceeds 1/(e^ε + 1), give or take 1."""
+    """Return how often p_1 is multiplied by e^ε until it exceeds 1/(e^ε + 1), within 1."""
     with working_precision(256):
         rate = BALL.constant(epsilon)
         small = (-rate).exp()
@@ -206,7 +206,7 @@ def distance_utilities(margin: Margin) -> NDArray[np.float64]:
 
 
 def indicator_utilities(margin: Margin, beta: float) -> SmoothUtilities:
-    """Return 1 for the winner and 0 else, and S = e^{−β'(j−1)}, for `SmoothNoisyMax` with this β.
+    """Return 1 for the winner and 0 otherwise, with S = e^{−β'(j−1)}, for `SmoothNoisyMax` at β.
 
     The local sensitivity is 1 from j − 1 changes on, so S is β'-smooth; [SNM Theorem 7.3] has j in
     place of j − 1. β' = β (1 − 2^-20) pays for the rounding of S.

@@ -18,7 +18,7 @@ LogFunction: TypeAlias = Callable[[arb, arb], tuple[arb, arb]]
 """Encloses log g and its derivative over the interval between two points."""
 
 TOLERANCE = 2.0**-17
-"""How far above the supremum a certified bound may be, as a share of it."""
+"""Relative excess of a certified bound over the supremum."""
 _MOST_CELLS = 1 << 17
 
 
@@ -81,7 +81,7 @@ class _Enclosure:
 
 
 def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
-    """Return L: beyond T = ν/f(0) the hazard is below ν/T, hence below what it is at 0."""
+    """Return L: beyond T = ν/f(0) the hazard is below ν/T, hence below its value at 0."""
     with working_precision(BITS):
         at_zero = 2 * whole.ball_density(arb(0))
         end = (BALL.constant(whole.tail_exponent) / at_zero).upper()
@@ -96,7 +96,7 @@ def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
 
 
 def scale_cost_bound(whole: InvertedNoise, score: Score) -> Fraction:
-    """Return c, from a bisection in ln t between two ends beyond which it is known.
+    """Return c, by bisection in ln t between two ends beyond which it has a formula.
 
     F ≥ t f, as f does not rise; so where −ln F ≥ 1/ν the quotient is below ν. In the tail it is
     at most ν/F, because −ln F ≥ F̄.

@@ -1,4 +1,4 @@
-"""The k best of m outcomes, one after the other, each with its lead if that is asked for."""
+"""Select the k best of m outcomes, one after another, optionally with their leads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from geoveil.selection.scores import Utilities
 
 @dataclass(frozen=True, slots=True)
 class TopOutcomes:
-    """Outcomes that were chosen in private, the first choice first.
+    """Privately chosen outcomes, in the order of choice.
 
     Attributes:
         outcomes: their indices, or the keys of a dict of scores.

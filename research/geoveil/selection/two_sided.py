@@ -1,4 +1,4 @@
-"""Two-sided noise for selection, which needs no mean: its tails may be heavier than elsewhere.
+"""Two-sided noise for selection, which needs no mean, so its tails may be heavy.
 
 Laplace log-normal noise is a Laplace variable whose scale is log-normal [BS19].
 """
@@ -74,7 +74,7 @@ class HeavyStudentT(StudentT):
 _STEP = 1 / 32
 """The step of the trapezoidal rule, which is within 1e-16 where the integrand is bounded."""
 _REACH = 10.0
-"""The exponent is as concave as −y²/2: beyond this the integrand is below 1e-21 of its top."""
+"""The exponent is as concave as −y²/2: beyond this the integrand is below 1e-21 of its peak."""
 _LEAST, _MOST = -40, 100
 """ln t below which M rounds to 1, and above which its logarithm is below −1,000."""
 _DEGREE = 20
@@ -126,11 +126,11 @@ class LaplaceLogNormal(Noise):
 
     @property
     def exact_scale_cost(self) -> None:
-        """None: uψ grows without bound, if slowly."""
+        """None: uψ grows without bound, although slowly."""
 
     @property
     def max_score(self) -> float:
-        """e^{3σ²/2}, rounded up: the score falls from there, at 0."""
+        """e^{3σ²/2}, rounded up: the score is largest at 0."""
         with working_precision(BITS):
             exponent = BALL.constant(Fraction(3, 2) * Fraction(self.sigma) ** 2)
             return round_up(upper(BALL.exp(exponent)))

@@ -1,4 +1,4 @@
-"""Mechanisms at their parameters, the paper's and geoveil's, for one question."""
+"""The paper's and geoveil's mechanisms, with parameters, for one question."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,16 +25,17 @@ from geoveil.simulation.radial import RadialLaplace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One question under one guarantee, as its competitors are to answer it."""
+    """One question under one guarantee, for all competitors."""
 
     soft: Query
-    """The query as geoveil asks it: with a Lipschitz slope."""
+    """The query of geoveil, with a Lipschitz slope."""
     seed: Query
-    """The query as the seed paper asks it: the same steepest slope."""
+    """The query of the seed paper, with the same steepest slope."""
     privacy: GeoPrivacy
     """In the coordinates of the queries."""
     footing: float
-    """Distance at which ε-LDP promises as much: nearer pairs it hides less, farther ones more."""
+    """Distance at which ε-LDP promises as much; it hides nearer pairs less and farther ones
+    more."""
 
     @property
     def local(self) -> LocalPrivacy:
@@ -44,20 +45,20 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A mechanism at its parameters, for any setting."""
+    """A mechanism with parameters, for any setting."""
 
     origin: str
     """One of `ORIGINS`."""
     build: Callable[[Setting], ReportLaw]
     """The mechanism for a setting."""
     others: tuple[Callable[[Setting], ReportLaw], ...] = ()
-    """Mechanisms as likely as `build`, if something public might have been otherwise."""
+    """Equally likely alternatives to `build`, for random public data."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 
     @property
     def versions(self) -> tuple[Callable[[Setting], ReportLaw], ...]:
-        """All that are equally likely; the error is the mean of theirs."""
+        """All equally likely mechanisms; the error is their mean error."""
         return self.build, *self.others
 
 
@@ -80,7 +81,7 @@ GENERALIZED_CAUCHY = as_in_the_paper(GeneralizedCauchy(4), 1 / 15)
 
 
 def _points(privacy: GeoPrivacy, query: Query, *, debias: bool) -> PointReports:
-    """Return perturbed points, each a report about one query, with or without its noise undone."""
+    """Return perturbed points as reports about one query, debiased or not."""
     mechanism = PlanarLaplace(privacy, query.dimension)
     return PointReports(mechanism, mechanism.estimator(query, debias=debias))
 

@@ -1,4 +1,4 @@
-"""Where parts of a work are computed: in this process, in several, or on Dask, here or anywhere."""
+"""Compute parts of a work in this process, in several, or on Dask, here or elsewhere."""
 
 import logging
 import multiprocessing
@@ -19,7 +19,7 @@ from geoveil.gp import GeoVeilError, ParameterError, needed_for, validation
 
 @contextmanager
 def unreached_by_ctrl_c() -> Iterator[None]:
-    """Hide SIGINT from processes and threads started in the block; this one sees it after."""
+    """Hide SIGINT from processes and threads started in the block; delay it for this process."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows, where one console is none of theirs
         yield
         return
@@ -57,7 +57,7 @@ Result = TypeVar("Result")
 
 
 class Computer(Protocol):
-    """What applies a function to parts of a work."""
+    """Applies a function to parts of a work."""
 
     def __call__(
         self, function: Callable[[Part], Result], parts: Sequence[Part], /
@@ -67,11 +67,11 @@ class Computer(Protocol):
 
 
 _WINDOW = 1_000
-"""Parts under way at a time: enough for hundreds of workers, little for a scheduler to hold."""
+"""Parts under way at once: enough for hundreds of workers, and few for a scheduler."""
 _RETRIES = 3
-"""How often a part is tried again whose worker died."""
+"""How often a part is repeated after its worker died."""
 _WORKER_BYTES = 3 << 29
-"""Memory of a local worker, 1.5 GiB: a multiple of what it needs."""
+"""Memory of a local worker, 1.5 GiB, a multiple of its need."""
 _CONNECT_S = 10
 
 

@@ -1,4 +1,4 @@
-"""The demonstration: two real questions, their true answers, and the devices that answer them.
+"""The demonstration: two real questions with their true answers, and devices that answer them.
 
 (a) The share of California households above $100,000; incomes $8,000 apart are 1-indistinguishable.
 (b) The density of New York collisions at four places; points 500 m apart are 1-indistinguishable.
@@ -58,11 +58,11 @@ FOOTINGS = (1.0, 5.0, 12.5)
 """Distances, as multiples of the one that ε is stated over, at which ε-LDP promises as much as the
 campaign: $8,000, $40,000 and $100,000 for incomes, 500 m, 2.5 km and 6.25 km for places."""
 WHOLE_CLIENTS = 400
-"""Devices that run the whole SDK, half for each question, where there are so many."""
+"""Devices that run the whole SDK, half for each question, if there are that many."""
 _COMPETITORS = {"Student-t": "Student-t", "Lipschitz": "GP_Lip"}
 """Name here → name among `MECHANISMS`: the seed paper's, and a baseline."""
 _BATCH = 1_000
-"""Reports that the others send in a request."""
+"""Reports per request of the other devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class DemoCampaign:
 
     @property
     def truths(self) -> list[float]:
-        """The mean of each (soft) query over the population: what estimates are unbiased for."""
+        """The mean of each (soft) query over the population, the target of estimates."""
         return [self._mean(q.query.value(self.points)) for q in self.campaign.questions]
 
     @property
@@ -94,7 +94,7 @@ class DemoCampaign:
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """What the answer to one question promises, in the coordinates of the queries."""
+        """The guarantee of the answer to one question, in the coordinates of the queries."""
         privacy = self.campaign.mechanisms[0].privacy
         assert isinstance(privacy, GeoPrivacy)
         return privacy
@@ -150,10 +150,10 @@ def _error(mean: Array, variance: Array, weights: Array) -> Prediction:
 
 @dataclass(frozen=True, slots=True)
 class DemoRow:
-    """One question: its truth, its estimate, and what other mechanisms would make of it."""
+    """One question: its truth, its estimate, and the errors of other mechanisms."""
 
     truth: float
-    """The mean of the soft query in the population: what the estimate is unbiased for."""
+    """The mean of the soft query in the population, which the estimate targets."""
     hard_truth: float | None
     """The true answer to the hard question; None for a density."""
     estimate: LabelledEstimate
@@ -165,13 +165,13 @@ class DemoRow:
     """ε of a report between any two values."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return truth and estimate as JSON can hold them."""
+        """Return truth and estimate as JSON values."""
         truths = {"truth": self.truth, "hard_truth": self.hard_truth}
         return truths | self.estimate.to_dict()
 
 
 def in_halves(devices: int) -> tuple[int, int]:
-    """Return how many of these devices answer the first question, and how many the second."""
+    """Return the numbers of devices that answer the first and the second question."""
     return devices - devices // 2, devices // 2
 
 
@@ -195,7 +195,7 @@ def contribute(
     rng: np.random.Generator,
     on_reports: Callable[[DemoCampaign, int], None] = lambda experiment, reports: None,
 ) -> None:
-    """Let devices take part, half in each experiment, `WHOLE_CLIENTS` of them with the whole SDK.
+    """Let devices take part, half in each experiment, `WHOLE_CLIENTS` of them by the whole SDK.
 
     The noise is always fresh. GeoVeilError if a report was not acknowledged.
     """
@@ -219,7 +219,7 @@ def contribute(
 
 
 def rows_of(analyst: Analyst, asked: Sequence[DemoCampaign]) -> list[DemoRow]:
-    """Return what the aggregator estimates, beside the truth and other mechanisms."""
+    """Return the aggregator's estimates, with the truth and other mechanisms' errors."""
     return [
         DemoRow(*row)
         for experiment in asked

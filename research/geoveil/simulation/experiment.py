@@ -1,4 +1,4 @@
-"""One experiment: a description of its cells, and the engine that computes, keeps and writes them.
+"""Experiments: cells of parameters, and the engine that computes, stores and writes their rows.
 
 A cell is a law, a function from parameters to rows, at its parameters. Its rows are kept in a file
 named after its key, and read again by a run into the same directory with the same code and data.
@@ -28,12 +28,12 @@ from geoveil.simulation.computing import Computer, in_this_process
 Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
 PROVENANCE = b"geoveil"
-"""In a Parquet file's metadata, the key of what its numbers may depend on, as JSON."""
+"""The key of the provenance of numbers, as JSON, in a Parquet file's metadata."""
 
 
 @dataclass(frozen=True)
 class Cell(Generic[Row]):
-    """A law at its parameters, with its cost in any unit, for the time left.
+    """A function with its arguments, and its cost in any unit for estimating the time left.
 
     The law is a function of a module, annotated with its rows. Parameters are plain values and
     frozen dataclasses of them; all that rows depend on is in their `repr`, or their `key` if they
@@ -46,7 +46,7 @@ class Cell(Generic[Row]):
 
     @cached_property  # it may hold hashes of files
     def key(self) -> str:
-        """Names the cell and everything its rows depend on."""
+        """The name of the cell, and everything on which its rows depend."""
         named = [getattr(value, "key", None) or repr(value) for value in self.parameters]
         module = self.law.__module__.removeprefix("geoveil.simulation.")
         return f"{module}.{self.law.__qualname__}({', '.join(named)})"
@@ -161,7 +161,7 @@ def read_csv(file: Path, kind: type[Row]) -> list[Row]:
 
 
 def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
-    """Return the rows by one field or by several, in the order in which these come up."""
+    """Return the rows by one field or several, in the order of first appearance."""
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(attrgetter(*fields)(row), []).append(row)
@@ -183,7 +183,7 @@ class Table:
     right: Sequence[int] = ()
 
     def markdown(self) -> str:
-        """Return it as Markdown, without its title.
+        """Return the table as Markdown, without its title.
 
         Example:
             >>> print(Table(headers=("n", "error"), rows=[("10", "0.5")]).markdown())
@@ -205,7 +205,7 @@ def page_text(name: str, **values: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Row]):
-    """All that tells one experiment from another.
+    """The description of an experiment.
 
     Args:
         name: how the names of its files begin.
@@ -224,7 +224,7 @@ class Experiment(Generic[Row]):
     note: Callable[[Sequence[Row]], str]
 
     def run(self, out: Path, compute: Computer, on_done: Callable[[Cell[Row]], None]) -> list[Row]:
-        """Return the rows; those of cells that `compute_cells` has finished there are read."""
+        """Return the rows; cells that `compute_cells` has finished in the directory are read."""
         return compute_cells(self.cells, self._figure(out).parent / "cells", compute, on_done)
 
     def write(self, rows: Sequence[Row], out: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A fleet of simulated devices that answers a campaign, and measures an aggregator's capacity.
+"""Answer a campaign by simulated devices, and measure an aggregator's capacity.
 
 `by_devices` runs the whole SDK in each device, which mostly draws exactly. `by_batches` sends
 reports drawn ahead (`prepared`), many per request, as fast as they are taken. Reports can't be told
@@ -49,13 +49,13 @@ from geoveil.simulation.populations import (
 
 _Item = TypeVar("_Item")
 _PUSHED_BACK = "RESOURCE_EXHAUSTED"
-"""The answer of an aggregator whose queue is full; load retries, to find its limit."""
+"""The answer of an aggregator with a full queue; the load retries, to find its limit."""
 SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
-"""Shares of the answered requests for which a report says how long they took at most."""
+"""Shares of the answered requests whose largest latency a report states."""
 
 
 def load_campaign() -> StatisticCampaign:
-    """Return a campaign for a load test: open now, for a day, with an id of its own."""
+    """Return a campaign for a load test, open for a day from now, with a unique id."""
     now = datetime.now(UTC)
     return StatisticCampaign(
         campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
@@ -69,7 +69,7 @@ def load_campaign() -> StatisticCampaign:
 
 
 def people_for(campaign: AttributeCampaign) -> ParticipantSource:
-    """Return a population of the kind of value of a campaign; UnsupportedError if there is none."""
+    """Return a population for the values of a campaign; UnsupportedError if there is none."""
     if campaign.attribute.coordinates is not None:
         return collisions()
     if campaign.dimension > 2:
@@ -79,22 +79,22 @@ def people_for(campaign: AttributeCampaign) -> ParticipantSource:
 
 @dataclass(slots=True)
 class Load:
-    """What was sent and what became of it. Counts are of reports unless they say otherwise."""
+    """The outcome of sent reports. Counts are of reports unless stated otherwise."""
 
     devices: int = 0
-    """Reports that were to be delivered."""
+    """Reports to deliver."""
     acknowledged: int = 0
-    """Reports that the aggregator says it has counted."""
+    """Reports that the aggregator has counted."""
     accepted: int = 0
-    """Counted when they came."""
+    """Counted on arrival."""
     duplicates: int = 0
-    """Recognised as counted before: their first acknowledgement got lost on the way."""
+    """Recognised as counted before, because their first acknowledgement was lost."""
     rejected: int = 0
     """Refused for good."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed, by status code; most are tried again."""
+    """Failed requests, by status code; most are repeated."""
     latencies_s: list[float] = field(default_factory=list)
-    """Seconds from sending to the answer, of every request that was answered."""
+    """Seconds from sending to the answer, for every answered request."""
     seconds: float = 0.0
     """Seconds from the first request to the last answer."""
     cpu_seconds: float = 0.0
@@ -102,7 +102,7 @@ class Load:
 
     @property
     def lost(self) -> int:
-        """Reports that were not acknowledged."""
+        """Unacknowledged reports."""
         return self.devices - self.acknowledged
 
     @property
@@ -116,11 +116,11 @@ class Load:
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
     def missing(self, counted: int) -> int:
-        """Return how many reports were acknowledged and are not among those counted since."""
+        """Return the number of acknowledged reports that have not been counted since."""
         return max(self.accepted - counted, 0)
 
     def to_dict(self, counted: int) -> dict[str, object]:
-        """Return what JSON can hold, with the reports by which the aggregator's count has grown."""
+        """Return JSON values, with the growth of the aggregator's count."""
         return {
             "devices": self.devices,
             "seconds": self.seconds,
@@ -138,7 +138,7 @@ class Load:
         }
 
     def latency_s(self, share: float) -> float | None:
-        """Return the latency that a share of the answered requests stayed within; None if none.
+        """Return the latency that a share of the answered requests did not exceed, if any.
 
         Example:
             >>> Load(latencies_s=[0.3, 0.1, 0.2, 0.4]).latency_s(0.5)
@@ -151,7 +151,7 @@ class Load:
 
 @dataclass
 class _Metered(AsyncTransport):
-    """An `AsyncTransport` that asks for the campaign once, and counts and times what is sent."""
+    """An `AsyncTransport` that fetches the campaign once, and counts and times requests."""
 
     transport: AsyncTransport
     load: Load = field(default_factory=Load)
@@ -196,7 +196,7 @@ async def by_devices(
     timing: Timing | None = None,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Load:
-    """Let one device per value take part through the SDK, and return the outcome.
+    """Let one device for each value take part through the SDK, and return the outcome.
 
     Args:
         values: of the devices.
@@ -263,7 +263,7 @@ async def by_batches(
     timing: Timing | None = None,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Load:
-    """Send batches as fast as they are taken, and return the outcome of their reports.
+    """Send batches as fast as the server takes them, and return the outcome.
 
     A list of batches leaves drawing out of the time. See `by_devices`.
     """
@@ -295,7 +295,7 @@ async def _run(
     timeout_s: float,
     on_reports: Callable[[int], None],
 ) -> Load:
-    """Deliver items of so many reports, some at a time; return what became of their reports."""
+    """Deliver items, several at a time, and return the outcome of their reports."""
     validation.require_count("concurrency", concurrency, 1, 10_000)
     validation.positive("timeout_s", timeout_s, "seconds")
     # What the client says of devices that remember nothing: these are not to.

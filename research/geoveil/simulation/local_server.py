@@ -1,4 +1,4 @@
-"""An aggregator in a process of its own, for experiments on one machine."""
+"""Run an aggregator in a separate process, for experiments on one machine."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What no unbiased ε-GP mechanism can do better, in one dimension [MATH §8].
+"""A lower bound on the variance of unbiased ε-GP mechanisms in one dimension [MATH §8].
 
 The linear programme is over a table of rows, one per signed distance. A dual solution that holds on
 a mesh of outputs, between its points and beyond it certifies the bound.
@@ -21,28 +21,28 @@ Array = NDArray[np.float64]
 _SETTLED = 2.0**-12
 """A profile this close to its limit, relative to its range, is constant from there on."""
 _PER_NOISE, _ROUNDS, _WINDOW = 3.0, 2, 24.0
-"""Nodes per noise scale, how often outputs are added, and noise scales per programme."""
+"""Nodes per noise scale, rounds of adding outputs, and noise scales per programme."""
 _BEYOND = ((4.0, 4.0), (20.0, 1.0))
-"""Noise scales beyond the band up to which nodes reach, and nodes per noise scale there."""
+"""Extent of nodes beyond the band in noise scales, and nodes per noise scale there."""
 _REACH = 3.0
-"""How far the outputs may go beyond φ, in units of L/rate; the best use less than one."""
+"""Largest excess of outputs over the range of φ, in units of L/rate; the best use less than 1."""
 _ROUND_UP = 1 + 1e-14
 _FIRST, _FINE = 40, 6_000
 _ACTIVE = 1e-9
 _ROUNDING = 1e-9
-"""Share of the bound that float64 may have lost in it."""
+"""Relative error of the bound by float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """A bound on the variance of a report, averaged over a prior, and how far it may be off."""
+    """A lower bound on the variance of a report, averaged over a prior, and its slack."""
 
     value: float
-    """Certified: no unbiased ε-GP mechanism has less, whatever its outputs."""
+    """The certified bound: no unbiased ε-GP mechanism has less variance, whatever its outputs."""
     attained: float
-    """What the best table that was found has, at the nodes: value ≤ optimum there ≤ attained."""
+    """The variance of the best table at the nodes: value ≤ optimum there ≤ attained."""
     nodes: int
-    """Number of distances at which the mechanism was held to anything."""
+    """Number of distances with constraints on the mechanism."""
     outputs: int
 
 
@@ -145,7 +145,7 @@ def variation(profile: Profile) -> tuple[float, float]:
 def _windows(
     profile: Profile, rate: float, people: tuple[Array, Array]
 ) -> Iterator[tuple[float, tuple[Array, Array], tuple[float, float]]]:
-    """Yield shares of a prior, with their law and the part of the band that is solved for them."""
+    """Yield shares of a prior, with their law and the part of the band in their programme."""
     places, weights = people
     low, high = variation(profile)
     if places.min() >= 0 and np.array_equal(
@@ -164,7 +164,7 @@ def _windows(
 def _nodes(
     profile: Profile, rate: float, places: Array, band: tuple[float, float], count: int
 ) -> Array:
-    """Return distances at which a mechanism is held to its mean and its guarantee."""
+    """Return distances at which the programme constrains mean and guarantee."""
     low, high = band
     fine = min(1 / (rate * _PER_NOISE), (high - low) / (count - 1))
     ends = [low, *(knot for knot in profile.breakpoints if low < knot < high), high]
@@ -190,7 +190,7 @@ def _window_bound(
     nodes: int,
     everywhere: bool,
 ) -> LowerBound:
-    """Return the bound for a prior, held to conditions in a band and where the prior is."""
+    """Return the bound for a prior, with constraints in a band and around the prior."""
     rate, (places, weights) = privacy.rate, people
     s = _nodes(profile, rate, places, band, nodes)
     nearest = np.searchsorted((s[1:] + s[:-1]) / 2, places)
@@ -220,7 +220,7 @@ class LinearProgram:
     reach: float
 
     def mesh(self, count: int) -> Array:
-        """Return count + 1 equidistant outputs to choose from."""
+        """Return count + 1 equidistant candidates for outputs."""
         low, high = self.targets.min() - self.reach, self.targets.max() + self.reach
         return np.linspace(low, high, count + 1)
 
@@ -238,7 +238,7 @@ class Solution:
 
 
 def solve(program: LinearProgram, rounds: int) -> Solution:
-    """Return an optimal table; each of the rounds adds outputs, and two halve the gap to the best.
+    """Return an optimal table; each round adds outputs, and two rounds halve the gap to the best.
 
     Raises:
         UnsupportedError: if the solver finds no table.
@@ -286,7 +286,7 @@ def optimum(program: LinearProgram, outputs: Array) -> Solution:
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
-    """Return V_0(y): negative where an output y would violate the dual."""
+    """Return V_0(y), which is negative if an output y violates the dual."""
     squares = (y[:, None] - program.targets) ** 2 * program.weights
     return _least(program, squares - alpha - beta * y[:, None])
 
@@ -301,7 +301,7 @@ def _least(program: LinearProgram, costs: Array) -> Array:
 
 
 def certified(program: LinearProgram, table: Solution) -> float:
-    """Return a bound on the cost of all tables, with 1e-9 of it given away for rounding."""
+    """Return a bound on the cost of all tables, lowered by 1e-9 of it for rounding."""
     beyond = 2 * program.reach
     mesh = np.linspace(program.targets.min() - beyond, program.targets.max() + beyond, _FINE)
     width = float(mesh[1] - mesh[0])

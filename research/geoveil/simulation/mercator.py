@@ -1,4 +1,4 @@
-"""Spherical Mercator, the plane of [SGP §5], in which a metre is shorter than a metre."""
+"""Spherical Mercator, the plane of [SGP §5], whose metres are shorter than true metres."""
 
 import math
 from dataclasses import dataclass

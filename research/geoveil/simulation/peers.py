@@ -1,4 +1,4 @@
-"""geoveil beside other packages, at one task: errors, times, audits, and docs/peers.md.
+"""Compare geoveil with other packages at one task: errors, times, audits, and docs/peers.md.
 
 The task is the share of incomes above a threshold from one report of each person. Ten thresholds
 are answered by everybody, from a perturbed income or range, or each by a tenth. A contestant is
@@ -50,25 +50,25 @@ FOOTINGS = (8_000.0, 40_000.0)
 AT = 100_000.0
 """The threshold, in dollars; many people report exactly this income."""
 MANY = tuple(20_000.0 * i - 2_500 for i in range(1, 11))
-"""Ten thresholds, in dollars, at which hardly anybody's income is."""
+"""Ten thresholds, in dollars, that hardly anybody's income equals."""
 _BAND, _SMOOTH_BAND = 16_000.0, 24_000.0
 _CELLS = 256
 _HIGHEST = 400_000.0
-"""Incomes above count as this where a protocol needs ends."""
+"""Incomes are clamped to this for protocols that need a range."""
 _FAILURE = 1e-6
 _NU, _BETA_FRACTION = 3.95, 0.0446
-"""The best that the paper's Student-t mechanism can have at $100,000: `geoveil simulate tuned`."""
+"""The best parameters of the paper's Student-t mechanism at $100,000: `geoveil simulate tuned`."""
 _STEPS = ((-0.5, 0.5), (0.0, 3.0))
-"""Pairs of incomes that the audit looks at, in units of `PRIVACY.per` from the threshold."""
+"""Pairs of incomes in the audit, in units of `PRIVACY.per` from the threshold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A way to learn the share from one report of each person."""
+    """A way to estimate the share from one report of each person."""
 
     name: str
     draw_for: Callable[[float], Draw]
-    """A threshold in dollars → what draws reports for it."""
+    """A threshold in dollars → a function that draws reports for it."""
     promise: GeoPrivacy | LocalPrivacy = PRIVACY
     share: Share = lambda reports, _: float(reports.mean())
     answers_all: bool = False
@@ -76,17 +76,17 @@ class Peer:
     of_ranges: tuple[Draw, Share] | None = None
     """Draws reports for ranges between `MANY` and reads shares off them; None: one at a time."""
     package: str | None = None
-    """Whose code draws a report; None if ours."""
+    """The package whose code draws a report; None for geoveil."""
     exact: bool = False
-    """Whether the draw is one of integers or of exact bits, as its authors say; else of floats."""
+    """Whether its authors say that it draws integers or exact bits, not floats."""
     one_by_one: bool = True
-    """Whether a draw makes a call for each person, as devices do."""
+    """Whether each person's report takes a separate call, as on devices."""
 
 
 def contestants(
     rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
 ) -> Iterator[Peer]:
-    """Yield one's own, by name, then all installed others.
+    """Yield geoveil's contestants by name, then those of installed packages.
 
     The generator draws for formulas. Packages draw from the system's randomness.
     """
@@ -135,7 +135,7 @@ def _smooth(at: float) -> Threshold:
 
 
 def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -> Draw:
-    """Release exactly for each person; a report is an integer, of steps of a grid."""
+    """Release exactly for each person; a report is an integer number of grid steps."""
     step = mechanism.step
     return _each(lambda income: step * np.asarray(mechanism.release(income)).item())
 
@@ -145,7 +145,7 @@ def _each(call: Callable[[float], Any]) -> Draw:
 
 
 def _undone(reports: Array, at: float) -> float:
-    """Return the mean of what undoes the noise of perturbed incomes, at a smoothstep."""
+    """Return the debiased mean of a smoothstep from perturbed incomes."""
     estimator = PlanarLaplace(PRIVACY, 1).estimator(_smooth(at), debias=True)
     return float(estimator.value(reports[:, None]).mean())
 
@@ -154,7 +154,7 @@ def _square_wave(promise: LocalPrivacy, rng: np.random.Generator) -> Peer:
     wave = SquareWave.of(promise)
 
     def share(reports: Array, at: float) -> float:
-        """Read the share off the distribution, part of the cell in which the threshold lies."""
+        """Read the share off the distribution, with part of the threshold's cell."""
         above = 1 - np.cumsum([0.0, *wave.distribution(reports, _CELLS)])
         return float(np.interp(_CELLS * at / _HIGHEST, np.arange(_CELLS + 1), above))
 
@@ -182,12 +182,12 @@ def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
 
 
 def _range_of(incomes: Array) -> Array:
-    """Return in which range between `MANY` incomes are, from 0."""
+    """Return the range between `MANY` of each income, from 0."""
     return np.searchsorted(MANY, incomes).astype(np.float64)
 
 
 def _k_ary(call: Callable[[int], Any], local: LocalPrivacy) -> tuple[Draw, Share]:
-    """Return k-ary response on the ranges: the true one, or any other, each as often."""
+    """Return k-ary response on the ranges: the true one, or another with equal probabilities."""
     ranges, odds = len(MANY) + 1, math.exp(local.epsilon)
     other = 1 / (odds + ranges - 1)
 
@@ -200,7 +200,7 @@ def _k_ary(call: Callable[[int], Any], local: LocalPrivacy) -> tuple[Draw, Share
 
 
 def _unary(call: Callable[[int], Any], oracle: FrequencyOracle) -> tuple[Draw, Share]:
-    """Return unary encoding of the ranges: a bit for each; a report is the number they write."""
+    """Return unary encoding of the ranges, with a report's bits as one integer."""
     powers = 1 << np.arange(len(MANY) + 1)
 
     def share(reports: Array, at: float) -> float:
@@ -266,13 +266,14 @@ def _pure_ldp() -> Iterator[Peer]:
 PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
     {"opendp": _opendp, "diffprivlib": _diffprivlib, "pure-ldp": _pure_ldp}
 )
-"""Names on PyPI, which `pip install 'geoveil[peers]'` installs → what makes their contestants."""
+"""Package that `pip install 'geoveil[peers]'` installs → the function that makes its
+contestants."""
 
 
 def _of_incomes(
     package: Callable[..., Peer], name: str, perturbed: Callable[[float], Any]
 ) -> Iterator[Peer]:
-    """Yield a package's perturbed incomes, read as incomes, and read by geoveil's estimator."""
+    """Yield a package's perturbed incomes, counted directly, and by geoveil's estimator."""
 
     def counted(reports: Array, at: float) -> float:
         return float((reports > at).mean())
@@ -310,7 +311,7 @@ def _yes_or_no(
 
 
 def _response(local: LocalPrivacy) -> FrequencyOracle:
-    """Return randomised response, which tells the truth with probability p, else the contrary."""
+    """Return randomised response, true with probability p and otherwise false."""
     kept = 1 / (1 + math.exp(-local.epsilon))
     return FrequencyOracle(kept, 1 - kept)
 
@@ -320,24 +321,24 @@ def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
 
 
 def _named(randomise: Callable[[str], str], cell: int) -> int:
-    """Return the range that names of ranges are perturbed to."""
+    """Return the range of perturbed names."""
     return int(randomise(str(cell)))
 
 
 def _counted(privatise: Callable[[int], Any], cell: int) -> Any:
-    """Return what is sent of a range, where ranges are counted from 1."""
+    """Return the report of a range, with ranges counted from 1."""
     return privatise(cell + 1)
 
 
 def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
-    """Return a category from 0; or of two bits that of "yes", twice, and the other's."""
+    """Return a category from 0, or a number from the bits for "yes" and "no"."""
     reports = np.asarray(privatise(int(yes) + 1))
     return float(reports) if reports.ndim == 0 else float(reports @ (1, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRow:
-    """What came of a contestant."""
+    """The results of a contestant."""
 
     name: str
     version: str
@@ -347,17 +348,17 @@ class PeerRow:
     called: str
     """"one by one", or "array"."""
     rmse: float
-    """Root mean squared error of the share above one threshold, against the participants' own."""
+    """Root mean squared error of the share above one threshold, against the participants' share."""
     rmse_error: float
-    """The standard error of that, from the repetitions."""
+    """The standard error of `rmse`, from the repetitions."""
     bias: float
-    """The mean error, of which the standard error is at most rmse/√repetitions."""
+    """The mean error, with a standard error of at most rmse/√repetitions."""
     rmse_many: float
     """The root mean squared error over ten thresholds."""
     micros: float
-    """Microseconds of a processor for a report."""
+    """Microseconds of processor time for a report."""
     proven: float
-    """The part of the promised ε that outputs prove to be used; above 1 the promise is broken."""
+    """The used part of the promised ε that outputs prove; above 1 the promise is broken."""
 
 
 def compare_peers(
@@ -367,7 +368,7 @@ def compare_peers(
     seed: int = 1,
     own: Mapping[str, MakeMechanism] = MappingProxyType({}),
 ) -> Iterator[PeerRow]:
-    """Yield a row for each installed contestant; the seed repeats only those drawn by NumPy.
+    """Yield a row for each installed contestant; the seed makes only NumPy's draws repeatable.
 
     Args:
         n: participants, drawn once from the survey's households, at least 100.
@@ -424,7 +425,7 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
 
 
 def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
-    """Return the part of the promise between two incomes that outputs prove to be used."""
+    """Return the used part of the promise between two incomes that outputs prove."""
     near, far = (AT + step * PRIVACY.per for step in (low, high))
     draw = peer.draw_for(AT)
     here, there = (draw(np.full(samples, income)) for income in (near, far))
@@ -434,7 +435,7 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
 
 
 def peers_page(rows: Sequence[PeerRow], about: str) -> str:
-    """Return docs/peers.md, with a sentence about when, and with how much, rows were made."""
+    """Return docs/peers.md, with a sentence on the date and the size of the run."""
     lines = [
         (
             row.name,

@@ -1,4 +1,4 @@
-"""Columns of numbers from files. The rows may be real people: no error repeats their content.
+"""Read columns of numbers from files. Rows may be real people, so errors never show their content.
 
 Errors name columns only if each begins with a letter, as a file without a header has a row there,
 and are raised outside the handling of a parser's error, which quotes the text.
@@ -23,13 +23,13 @@ GEOPACKAGE = ".gpkg"
 FORMATS = (".csv", ".parquet", GEOPACKAGE)
 """Endings of files of people."""
 COORDINATES = ("longitude", "latitude")
-"""What the two numbers of a point are called, as columns of a file of points."""
+"""The names of a point's two columns in a file of points."""
 _FARTHEST = f"{validation.FARTHEST:g}"
 _NUMBER = f"a number from -{_FARTHEST} to {_FARTHEST} (what it holds is not shown)"
 _NAME = re.compile(r"[^\W\d]\w*(\W+[^\W\d]\w*)*\W*")
-"""What the header of a column looks like, "Rent ($)", and no number does, however it is written."""
+"""The pattern of a column's header, such as "Rent ($)", which no number matches."""
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
-"""What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
+"""Other separators of fields, used by spreadsheets in countries with decimal commas."""
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
@@ -62,7 +62,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
 
 
 def _once(header: Sequence[str], column: str) -> str:
-    """Return how a column is to be there, and why it may not be."""
+    """Return the requirement on a column, with the reason of a failure."""
     if not header:
         return "there, once; the file is empty"
     other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)

@@ -1,4 +1,4 @@
-"""Populations to draw simulated participants from: rows with weights, of a file or ours; a formula.
+"""Populations of simulated participants: weighted rows of a file or of geoveil, or a formula.
 
 Two ship inside the package; `NOTICE` has their sources and terms. Rows are drawn by weight in
 constant time, however many there are, by Walker's alias method.
@@ -24,10 +24,10 @@ Array = NDArray[np.float64]
 
 
 class ParticipantSource(ABC):
-    """A population that participants can be drawn from, with replacement."""
+    """A population from which participants are drawn, with replacement."""
 
     name: str
-    """What its members are, in the plural."""
+    """The name of its members, in the plural."""
     unit: str
     """The unit of the values; "degree" for places."""
     source: str
@@ -35,7 +35,7 @@ class ParticipantSource(ABC):
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """How many numbers each member holds."""
+        """The number of coordinates of each member."""
 
     @abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -47,11 +47,11 @@ class ParticipantSource(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash, in hexadecimal, that is the same for the same population only."""
+        """Return a hash in hexadecimal that identifies the population."""
 
 
 class AliasTable(NamedTuple):
-    """Two outcomes per cell: the cell's own number with probability `keep`, otherwise `other`."""
+    """Two outcomes for each cell: its own index with probability `keep`, otherwise `other`."""
 
     keep: NDArray[np.float64]
     other: NDArray[np.int64]
@@ -95,7 +95,7 @@ class AliasTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Population(ParticipantSource):
-    """Points that people hold, each standing for `weight` people.
+    """Points that people hold, each counted for `weight` people.
 
     Args:
         name, unit, source: see `ParticipantSource`.
@@ -188,7 +188,7 @@ class Population(ParticipantSource):
 
     @cached_property
     def _alias(self) -> AliasTable | None:
-        """How to draw by weight; None if all weigh the same."""
+        """The table for drawing by weight; None for equal weights."""
         if (self.weights == self.weights[0]).all():
             return None
         return AliasTable.of(self.weights)
@@ -202,7 +202,7 @@ class Population(ParticipantSource):
         return float(np.average(function(self.values), weights=self.weights))
 
     def mapped(self, function: Callable[[Array], Array], unit: str) -> "Population":
-        """Return the same people with function(values) in `unit` instead of their values."""
+        """Return the people with function(values) in `unit` instead of their values."""
         return replace(self, values=function(self.values), unit=unit)
 
     def fingerprint(self) -> str:

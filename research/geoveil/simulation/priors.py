@@ -1,4 +1,4 @@
-"""Priors by name: what ships, formulas, and files of public data."""
+"""Priors by name: shipped ones, formulas, and files of public data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ KNOWN = (
     ", FILE.parquet or FILE.gpkg"
 )
 _GROUP = "geoveil.priors"
-"""The group of entry points by which other packages add what is publicly known of people."""
+"""The group of entry points by which other packages add priors."""
 _TAKEN = frozenset({"incomes", "collisions", "lognormal", "histogram", "pilot"})
 
 
@@ -37,7 +37,7 @@ def public_prior(
     weights: str | None = None,
     heaps: Sequence[Heap] = (),
 ) -> PublicPrior:
-    """Return the prior that a text names.
+    """Return the prior of a name.
 
     Args:
         text: one of `KNOWN`, or an entry point in `geoveil.priors`, a function that returns a

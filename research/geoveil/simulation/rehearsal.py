@@ -29,7 +29,7 @@ _REQUEST_S = 60.0
 _BATCH = 1_000
 """Reports in a request."""
 MOST_PEOPLE = 1_000_000
-"""People who can take part: a million reports take some minutes to draw."""
+"""The most people, because a million reports take minutes to draw."""
 
 
 @overload

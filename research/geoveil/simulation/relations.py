@@ -1,4 +1,4 @@
-"""Forms beside ε-LDP at stated footings: joint questions about several answers of one person.
+"""Compare forms with ε-LDP at stated footings, for joint questions about several answers.
 
 Adult census answers get Californian incomes in the order of theirs, and collisions in New York at
 random. A contestant of ε-LDP sends each answer's cell by the better of randomised response and
@@ -136,7 +136,7 @@ def _cells(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _middles(name: str) -> list[float]:
-    """Return the mean of the people of each cell, which a contestant is given."""
+    """Return the mean of the people of each cell, for a contestant."""
     values = people()[name]
     cells = _cells(name, values)
     return [float(values[cells == k].mean()) for k in range(len(_CUTS[name]) + 1)]
@@ -162,7 +162,7 @@ def _value(result: Any, row: int = 0) -> float:
 
 @dataclass(frozen=True)
 class ComparedStatistic:
-    """What is asked: of a form, of cells, and of people in the clear."""
+    """A statistic as computed from a form, from cells, and without noise."""
 
     fields: tuple[str, ...]
     of_form: Callable[[FormReports], float]
@@ -242,28 +242,28 @@ QUESTIONS: Mapping[str, ComparedStatistic] = {
 
 @dataclass(frozen=True)
 class RelationRow:
-    """What came of a contestant at a question."""
+    """The results of a contestant at a question."""
 
     question: str
     contestant: str
     footing: float
-    """ε-LDP promises ε between any two answers, of this many times the form's ε at a distance."""
+    """The footing: ε-LDP's ε between any two answers, as a multiple of the form's ε."""
     n: int
     repetitions: int
     rmse: float
-    """Root mean squared error, against the population; NaN where no estimate was had."""
+    """Root mean squared error, against the population; NaN without an estimate."""
     bias: float
     clear: float
-    """The standard deviation of the answer in the clear."""
+    """The standard deviation of the answer without noise."""
 
     @property
     def times(self) -> float:
-        """The squared error in multiples of that in the clear."""
+        """The squared error as a multiple of that without noise."""
         return (self.rmse / self.clear) ** 2
 
 
 def drawn(question: str, epsilon: float, n: int, repetitions: int, seed: int) -> list[RelationRow]:
-    """Return a row for each contestant, whose people are the same."""
+    """Return a row for each contestant, on the same people."""
     of, population = QUESTIONS[question], people()
     truth = of.clear(population)
     rng = np.random.default_rng([seed, list(QUESTIONS).index(question)])

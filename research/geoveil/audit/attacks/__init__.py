@@ -1,4 +1,4 @@
-"""Attacks on the computer rather than on the mathematics: three that break naive float noise.
+"""Three attacks on computer arithmetic, which break naive float noise.
 
 Reachable outputs (Mironov 2012), their spacing (Haney et al. 2022), and the time of a report. The
 first two must succeed on `simulate` and fail on `release` [MATH §10].

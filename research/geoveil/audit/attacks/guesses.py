@@ -1,4 +1,4 @@
-"""What an adversary who guesses between two inputs proves, against what a guarantee permits."""
+"""Compare the success of an adversary who guesses between two inputs with a guarantee."""
 
 import math
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def binomial_bounds(successes: int, trials: int, failure_probability: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How often an adversary called an output the first input's, by its true input.
+    """Counts of an adversary's guesses for the first input, by true input.
 
     Args:
         first: outputs of the first input that were called its own.
@@ -52,7 +52,7 @@ class Guesses:
 
     @property
     def right(self) -> float:
-        """Share of right guesses, from a single output, where both inputs are equally likely."""
+        """Share of right guesses from a single output, for two equally likely inputs."""
         return (self.first + self.trials - self.second) / (2 * self.trials)
 
     @property

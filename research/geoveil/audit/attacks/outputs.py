@@ -1,4 +1,4 @@
-"""Attacks on outputs: which are reachable, and how finely they are spaced.
+"""Attacks on outputs: by reachability and by spacing.
 
 Noise on a computer is a function of a uniform number with finitely many bits. By bisection, since
 reports rise with the number, the adversary counts those that lead from an input to exactly this
@@ -30,22 +30,22 @@ _FLOAT_BITS = 53
 _GRID_BITS = 62
 """Leading bits that are searched. On the default grid an integer has up to 2^21 such numbers."""
 _WIDE = 1 << 24
-"""How far around the place where floats put an output its numbers are looked for first."""
+"""Half-width of the first search for an output's numbers, around the float estimate."""
 _NEAR = 64
-"""How far around the first number others are tried, as float noise does not rise strictly."""
+"""Half-width of the search around the first number, because float noise is not strictly rising."""
 
 
 class OutputPath(ABC):
-    """One way to make reports, as the adversary sees it."""
+    """A method of making reports, from the adversary's view."""
 
     name: str
     """The name of the method: simulate or release."""
     must_break: bool
-    """Whether attacks must succeed: on floats they do."""
+    """Whether attacks must succeed, as on floats."""
     bits: int
-    """Bits of the uniform numbers that are searched: j stands for j/2^bits."""
+    """Bits of the searched uniform numbers: j stands for j/2^bits."""
     count_error: int
-    """The most by which a count of preimages may differ from the measure of all uniform numbers."""
+    """The largest difference of a count of preimages from the measure of all uniform numbers."""
 
     def __init__(self, mechanism: AdditiveMechanism) -> None:
         self.mechanism = mechanism
@@ -56,11 +56,11 @@ class OutputPath(ABC):
 
     @abstractmethod
     def reach(self, x: float, numbers: Integers) -> NDArray[Any]:
-        """Return the outputs that uniform numbers lead to, in the shape of `numbers`."""
+        """Return the outputs for uniform numbers, in the shape of `numbers`."""
 
     @abstractmethod
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
-        """Return from how many uniform numbers x leads to exactly each output, (n,)."""
+        """Return the number of uniform numbers that lead from x to exactly each output, (n,)."""
 
     def first(
         self,
@@ -103,7 +103,7 @@ class FloatPath(OutputPath):
         return np.asarray(outputs.reshape(numbers.shape))
 
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
-        """Return the preimages among the numbers next to the first one."""
+        """Return the number of preimages next to the first one."""
         near = self.first(x, outputs)[:, None] + np.arange(-_NEAR, _NEAR + 1)
         inside = (near >= 1) & (near < 2**self.bits)
         same = self.reach(x, np.clip(near, 1, 2**self.bits - 1)) == outputs[:, None]
@@ -111,7 +111,7 @@ class FloatPath(OutputPath):
 
 
 class GridPath(OutputPath):
-    """`release`: an integer on a public grid, from as many random bits as it takes."""
+    """`release`: an integer on a public grid, from as many random bits as needed."""
 
     name = "release"
     must_break = False
@@ -139,7 +139,7 @@ class GridPath(OutputPath):
 
 
 class _Chosen(np.random.Generator):
-    """A generator that returns the uniform numbers that it was told to, in their order."""
+    """A generator that returns given uniform numbers, in order."""
 
     def __init__(self, uniform: Array) -> None:
         super().__init__(np.random.PCG64(0))
@@ -152,7 +152,7 @@ class _Chosen(np.random.Generator):
 
 
 class _Leading(RandomSource):
-    """Bits that begin with the number that was chosen, and go on with zeros."""
+    """Bits that begin with a chosen number and continue with zeros."""
 
     def __init__(self, number: int) -> None:
         self._next = number << (LazyUniform.FIRST - _GRID_BITS)
@@ -164,19 +164,19 @@ class _Leading(RandomSource):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What the attack found."""
+    """The result of the reachability attack."""
 
     guesses: Guesses
     unreachable: float
-    """Share of outputs that the other input can't have led to."""
+    """Share of outputs that are unreachable from the other input."""
     largest_loss: float
-    """The largest |log-ratio| of the two probabilities of an output that the counts prove."""
+    """The largest |log-ratio| of an output's two probabilities that the counts prove."""
 
 
 def reachable_attack(
     path: OutputPath, x: float, other: float, *, samples: int, seed: int, failure_probability: float
 ) -> Reached:
-    """Guess, from single outputs, which of two inputs they are from.
+    """Guess the input of single outputs, between two.
 
     The guess is the input from which more uniform numbers lead to exactly that output: the
     likelihood-ratio test, which no other guess beats. A coin decides a tie.
@@ -213,7 +213,7 @@ def _largest_ratio(first: NDArray[np.int64], second: NDArray[np.int64], error: i
 
 
 _NONE = 2000
-"""What stands for the lowest bit of 0, which has none: above the exponent of every double."""
+"""A placeholder for the lowest bit of 0, above the exponent of every double."""
 
 
 def lowest_bit(values: ArrayLike) -> NDArray[np.int64]:
@@ -232,7 +232,7 @@ def lowest_bit(values: ArrayLike) -> NDArray[np.int64]:
 def spacing_attack(
     path: OutputPath, x: float, other: float, *, samples: int, seed: int, failure_probability: float
 ) -> Guesses:
-    """Guess, from the lowest bit of single outputs, which of two inputs they are from.
+    """Guess the input of single outputs between two, from their lowest bit.
 
     `samples` outputs of each input choose which lowest bits are called the first input's. As many
     others, which the choice has not seen, are reported. Arguments as `reachable_attack`.

@@ -1,4 +1,4 @@
-"""The table of attacks: each attack on each path, and whether it ended as it must."""
+"""The table of attacks: each attack on each path, with its expected result."""
 
 import math
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ from geoveil.gp import LipschitzMechanism, SmoothMechanism
 
 @dataclass(frozen=True, slots=True)
 class OutputAttack:
-    """Two inputs, told apart by single outputs."""
+    """An attack that tells two inputs apart by single outputs."""
 
     attack: str
     mechanism: str
     path: str
     """simulate or release."""
     must_succeed: bool
-    """True for simulate, whose failure would be one of the attack; False for release."""
+    """True for simulate, where a failure would be a defect of the attack; False for release."""
     promised: float
     """ε·d of the two inputs, in nats."""
     guesses: Guesses
     unreachable: float | None = None
-    """Share of outputs that the other input can't have led to, where it was counted."""
+    """Share of outputs that are unreachable from the other input, if counted."""
     largest_loss: float | None = None
     """Largest |log-ratio| of probabilities that one output proves; infinite if one is 0."""
 
@@ -53,19 +53,19 @@ class OutputAttack:
 
     @property
     def succeeds(self) -> bool:
-        """Whether the guesses prove more than is promised."""
+        """Whether the guesses disprove the promise."""
         return self.guesses.epsilon > self.promised
 
     @property
     def as_it_must(self) -> bool:
-        """Whether it ended as it must; what one output proves counts as well as a confidence."""
+        """Whether the result is the expected one, by one output's proof or by confidence."""
         if self.must_succeed:
             return self.succeeds
         beyond = self.largest_loss is not None and self.largest_loss > self.promised
         return not (self.succeeds or beyond)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields and what they prove; None stands for an infinite loss."""
+        """Return the fields and their conclusions; None stands for an infinite loss."""
         row: dict[str, object] = asdict(self)
         if self.largest_loss == math.inf:
             row["largest_loss"] = None
@@ -81,7 +81,7 @@ class OutputAttack:
 
 @dataclass(frozen=True, slots=True)
 class TimingAttack:
-    """Places, told apart by the time that a release takes."""
+    """An attack that tells places apart by the time of a release."""
 
     mechanism: str
     samples: int
@@ -91,7 +91,7 @@ class TimingAttack:
     p_value: float
     """The least of all places and tests."""
     threshold: float
-    """The p-value below which a difference is found, shared by all tests of the table."""
+    """The p value below which a difference counts, shared by all tests of the table."""
     medians: Mapping[str, float]
     """The median time of a release, in seconds, by place."""
 
@@ -99,17 +99,17 @@ class TimingAttack:
 
     @property
     def path(self) -> str:
-        """What is timed: release, or release with a floor."""
+        """The timed path: release, or release with a floor."""
         return "release" if self.floor is None else "release, paced"
 
     @property
     def succeeds(self) -> bool:
-        """Whether a difference was found."""
+        """Whether the attack detects a difference."""
         return self.p_value < self.threshold
 
     @property
     def as_it_must(self) -> bool:
-        """Whether it ended as it must: a floor hides all; without one it is only measured."""
+        """Whether a floor hides all differences; always true without a floor."""
         return self.floor is None or not self.succeeds
 
     @property
@@ -118,7 +118,7 @@ class TimingAttack:
         return max(self.medians.values()) - min(self.medians.values())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields and what they prove; times in seconds."""
+        """Return the fields and their conclusions; times in seconds."""
         return asdict(self) | {
             "attack": self.attack,
             "path": self.path,
@@ -137,7 +137,7 @@ TIMING_SAMPLES = 400
 _EDGE = -1.0
 """Where the band of `RAMP` begins and f is 0, in `per` from its middle."""
 _CLOSE, _APART = 0.01, 0.1
-"""How far the other input is inside, in `per`, for the two attacks: ε·d is as much."""
+"""The distance of the other input inside, in `per`, for the two attacks; it equals ε·d."""
 _FLOOR = 3.0
 """A floor, in medians of the slowest place."""
 
@@ -172,7 +172,7 @@ def attack_times(
     seed: int = 1,
     subjects: tuple[TimedMechanism, ...] | None = None,
 ) -> tuple[TimingAttack, ...]:
-    """Time the releases of every family, and again with a floor where time tells the places apart.
+    """Time the releases of every family, and repeat with a floor if times differ between places.
 
     Results depend on the machine, and on its other work.
 
@@ -225,7 +225,7 @@ def _spacing(path: OutputPath, samples: int, seed: int, share: float) -> OutputA
 
 
 def _pair(distance: float) -> tuple[float, float]:
-    """Return the two inputs, so many `per` apart."""
+    """Return two inputs at a distance in `per`."""
     x, other = RAMP.points([_EDGE, _EDGE + distance]).tolist()
     return x, other
 

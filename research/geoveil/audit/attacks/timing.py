@@ -1,4 +1,4 @@
-"""The timing attack: does the time of a release tell where a point is, or how scores lie?
+"""The timing attack: test whether the time of a release reveals a point or scores.
 
 Releases at several places are timed in random order: if time does not depend on the point, the
 labels are exchangeable. Ranks are compared, which a few interruptions can't move.
@@ -36,7 +36,7 @@ from geoveil.selection import (
 Array = NDArray[np.float64]
 
 REFERENCE = "0.3"
-"""The place that all others are compared with: inside every band."""
+"""The reference place, inside every band."""
 _STEPS = {"0": 0.0, REFERENCE: 0.3, "1": 1.0, "1.5": 1.5, "10": 10.0, "10³": 1e3, "10⁶": 1e6}
 _FARTHEST = 1e15
 _WARM_UP = 200
@@ -45,7 +45,7 @@ _STUDENT_SHARE = 1 / 9
 
 
 class Releasing(Protocol):
-    """What is timed."""
+    """An object whose releases are timed."""
 
     def release(self, x: ArrayLike) -> Any:
         """Return one report."""
@@ -54,7 +54,7 @@ class Releasing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedMechanism:
-    """A mechanism, and places near to and far from where its query varies; or scores."""
+    """A mechanism, and places near to and far from the band of its query; or scores."""
 
     name: str
     mechanism: Releasing = field(repr=False)
@@ -89,7 +89,7 @@ def places(scene: Scene) -> dict[str, Array]:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedSelection:
-    """A selection, released for scores as other reports are for points."""
+    """A selection with the interface of releases: scores take the place of points."""
 
     mechanism: SelectionMechanism
 
@@ -99,13 +99,13 @@ class ReleasedSelection:
 
 
 def leads() -> dict[str, Array]:
-    """Return scores of 1,000 outcomes, one of which leads by as much as places lie apart."""
+    """Return scores of 1,000 outcomes, one of which leads by the distance of places."""
     ahead = {**_STEPS, "10¹⁵ units": _FARTHEST}
     return {name: lead * (np.arange(_OUTCOMES) == _OUTCOMES // 2) for name, lead in ahead.items()}
 
 
 def timed_mechanisms() -> tuple[TimedMechanism, ...]:
-    """Return one mechanism of every family with code of its own; polygons if Shapely is there."""
+    """Return one mechanism of every family with its own code; polygons if Shapely is installed."""
     student = partial(SmoothMechanism, noise=StudentT(3.0), beta=_STUDENT_SHARE * INCOME.rate)
     timed = [
         TimedMechanism(name, mechanism, places(scene))
@@ -183,7 +183,7 @@ def time_releases(
 
 
 def least_p_value(timed: ReleaseTimes) -> float:
-    """Return the least p-value over the places: each against the reference, by two rank tests.
+    """Return the least p value over the places, each compared with the reference by two rank tests.
 
     Mann and Whitney's sees a shift, Kolmogorov and Smirnov's any difference. The slowest 5 % of all
     times count as equal.

@@ -1,4 +1,4 @@
-"""Private selection put to use, each application a function that a trusted curator runs."""
+"""Applications of private selection, as functions for a trusted curator."""
 
 from geoveil.selection.contrib.classifier import NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.forest import LABEL_RECIPES, PrivateRandomForest

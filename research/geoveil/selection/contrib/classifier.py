@@ -1,4 +1,4 @@
-"""What the private classifiers share: scikit-learn's conventions, and checks that show no record.
+"""The base of private classifiers: scikit-learn's conventions, and checks that reveal no record.
 
 Classes and the values of attributes are public arguments, as the data would betray which ones
 occur.
@@ -23,7 +23,7 @@ class NotFittedError(GeoVeilError):
 
 
 class PrivateClassifier(ABC):
-    """A classifier whose fitted state may be published: it is as private as its guarantee says.
+    """A classifier whose fitted state may be published under its guarantee.
 
     Args:
         epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
@@ -44,7 +44,7 @@ class PrivateClassifier(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What `fit` keeps, as a whole."""
+        """The guarantee of `fit` as a whole."""
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803  # scikit-learn's name
@@ -64,7 +64,7 @@ class PrivateClassifier(ABC):
         return np.asarray(self.classes_[self._predicted(X)])
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803 - as scikit-learn
-        """Return the share of records whose label is predicted: as private as those records.
+        """Return the share of correctly predicted labels, which is as private as those records.
 
         Raises:
             NotFittedError: before `fit`.
@@ -77,11 +77,11 @@ class PrivateClassifier(ABC):
         return float(np.mean(predicted == labels))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments that this was made with, by name; `deep` changes nothing."""
+        """Return the constructor's arguments by name; `deep` changes nothing."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Make this anew with some arguments changed, and not fitted.
+        """Change arguments, and reset the classifier to its unfitted state.
 
         Raises:
             ParameterError: if an argument is unknown or out of range; nothing then has changed.

@@ -1,4 +1,4 @@
-"""How well an attribute splits a set of records: criteria with exact sensitivities.
+"""Criteria for splitting a set of records by an attribute, with exact sensitivities.
 
 A criterion is a multiple of 2^-24 (information gain) or 2^-16 (Gini) that is computed in integers,
 so that its sensitivity holds for the doubles that a mechanism is given, and not up to rounding.
@@ -29,12 +29,12 @@ CriterionName: TypeAlias = Literal["information_gain", "gini", "max_operator"]
 GAIN_STEP = 2.0**-24
 GINI_STEP = 2.0**-16
 MOST_RECORDS = 1 << 22
-"""Counts up to which products fit 64 bits and sums of steps 53."""
+"""Largest count for which products fit 64 bits, and sums of steps 53."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCounts:
-    """The contingency tables of some attributes with the class, at one node: private.
+    """The contingency tables of attributes with the class, at one node: private.
 
     Args:
         table: counts of records, shape (values, classes): the attributes' values one below another.
@@ -65,7 +65,7 @@ def entropy_step(count: ArrayLike) -> Array:
 
 
 def information_gain(counts: NodeCounts) -> Array:
-    """Return −τ H(C|A) in bits for each attribute, shape (attributes,): the gain less a constant.
+    """Return −τ H(C|A) in bits for each attribute, shape (attributes,): the gain minus a constant.
 
     Σ_j (Σ_c G(τ_jc) − G(τ_j)) with G(n) = n log2 n. From `most_records` records on, G continues in
     a straight line, so the sensitivity holds for every number of records.
@@ -99,7 +99,7 @@ def gini(counts: NodeCounts) -> Array:
 
 
 def max_operator(counts: NodeCounts) -> Array:
-    """Return Σ_j max_c τ_jc, the records that the majority label gets right [SNM Definition 6.1].
+    """Return Σ_j max_c τ_jc, the records with the majority label [SNM Definition 6.1].
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -170,7 +170,7 @@ _GINI_STEPS = int(1 / GINI_STEP)
 
 @lru_cache(maxsize=4)
 def _steps(most_records: int) -> tuple[Counts, Counts]:
-    """Return F(n), n ≤ N, never falling, and G(n), n ≤ N + 1, both in steps of 2^-24 bits."""
+    """Return nondecreasing F(n), n ≤ N, and G(n), n ≤ N + 1, both in steps of 2^-24 bits."""
     steps = np.floor(entropy_step(np.arange(most_records + 1)) / GAIN_STEP).astype(np.int64)
     steps = np.maximum.accumulate(steps)
     return steps, np.concatenate([[0], np.cumsum(steps)])
@@ -184,12 +184,12 @@ def _continued(sums: Counts, counts: Counts) -> Counts:
 
 
 _SLACK = 2 * GAIN_STEP
-"""Per change: more than the steps of the criterion and the rounding of F amount to."""
+"""Margin per change, above the steps of the criterion and the rounding of F."""
 _BLOCK = 512
 
 
 def entropy_change(total: ArrayLike, count: ArrayLike) -> Array:
-    """Return h(a, b) in bits: how far one record of a class can move a cell [LD Lemma 5.5].
+    """Return h(a, b) in bits, the largest change of a cell by one record of a class [LD Lemma 5.5].
 
     The cell has a records, b ≤ a of them of the class.
 
@@ -279,7 +279,7 @@ def _changes_between(table: Array, a: int, b: int, start: int, stop: int) -> Arr
 
 
 def _undominated(counts: NodeCounts) -> tuple[list[int], list[int], list[int]]:
-    """Return the cells (a, b), and their attributes' places, that can have the largest change.
+    """Return the cells (a, b) that can have the largest change, and their attributes' places.
 
     At one total the rarest class has it, at every distance; a cell is left out if another value of
     the attribute has a larger total and a rarer class.

@@ -28,7 +28,7 @@ from geoveil.selection.stability import (
 
 Counts = NDArray[np.int64]
 LabelRecipe: TypeAlias = SelectionRecipe[int, Counts]
-"""Built for a number of classes; scores the counts of the labels in a leaf."""
+"""A recipe for a number of classes that scores the counts of the labels in a leaf."""
 
 LabelName: TypeAlias = Literal[
     "distance_exponential",
@@ -66,7 +66,7 @@ class Labeller:
 
 
 def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
-    """Yield the numbers of the leaves that have the same counts: first those without a record."""
+    """Yield the numbers of leaves with equal counts, starting with the empty leaves."""
     held = counts.any(axis=1)
     empty, rest = np.flatnonzero(~held), np.flatnonzero(held)
     if len(empty):
@@ -78,7 +78,7 @@ def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
 
 
 def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
-    """Return how to choose the label of one leaf by one of `LABEL_RECIPES`.
+    """Return the labeller of one leaf by one of `LABEL_RECIPES`.
 
     Raises:
         ParameterError: if the mechanism is none of them, ε ≤ 0, or there are fewer than 2 classes.
@@ -93,14 +93,14 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
 
 
 def _by_counts(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
-    """Return a recipe by the counts: one record moves one of them by 1, all in one direction."""
+    """Return a recipe by the counts; one record moves one of them by 1, all in one direction."""
     return SelectionRecipe(
         lambda epsilon, _: make(epsilon, 1.0, monotone=True), lambda counts, _: counts
     )
 
 
 def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
-    """Return a recipe by the number of changes that the winner is ahead."""
+    """Return a recipe by the winner's lead in changes."""
     return SelectionRecipe(
         lambda epsilon, _: make(epsilon, 1.0),
         lambda counts, _: distance_utilities(count_margin(counts)),
@@ -130,7 +130,7 @@ MOST_DEPTH = 16
 
 
 class PrivateRandomForest(PrivateClassifier):
-    """Random trees, each with records of its own, whose leaves choose a label by private selection.
+    """Random trees on separate records, whose leaves choose labels by private selection.
 
     The trees depend on the domains alone. Each record goes to one random tree, and so to one leaf:
     every leaf may spend all of ε. Which tree holds which record is not kept.
@@ -221,13 +221,13 @@ class PrivateRandomForest(PrivateClassifier):
         return np.take_along_axis(self._order, places[:, :, None], axis=2)[:, :, 0]
 
     def by_label(self, values: Array) -> Array:
-        """Return values (trees, leaves, classes) in the labels' order, not that of each leaf."""
+        """Return values (trees, leaves, classes) in the order of labels, not of each leaf."""
         result = np.empty_like(values)
         np.put_along_axis(result, self._order, values, axis=2)
         return result
 
     def leaf_counts(self, records: Array, labels: Codes, tree: NDArray[np.intp]) -> Codes:
-        """Return how often labels are in each leaf, shape (trees, leaves, classes): private.
+        """Return the counts of labels in each leaf, shape (trees, leaves, classes): private.
 
         Each leaf has a random, public order of the labels; `labels_at` undoes it. `tree` gives each
         record's tree, shape (n,).
@@ -247,7 +247,7 @@ class PrivateRandomForest(PrivateClassifier):
         )
 
     def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803 - as scikit-learn
-        """Return the label that most trees choose, the first of those that tie."""
+        """Return the label that most trees choose, the first in a tie."""
         if self.labels_ is None:
             raise NotFittedError("fit the forest first")
         votes = np.take_along_axis(self.labels_, self.leaves(self._records(X)), axis=1)
@@ -255,7 +255,7 @@ class PrivateRandomForest(PrivateClassifier):
         return np.asarray(tally.argmax(axis=0), dtype=np.int64)
 
     def _assigned(self, records: int, bits: RandomSource) -> NDArray[np.intp]:
-        """Return a tree for each record, independently: adding one leaves the others' alone."""
+        """Return a tree for each record, independently of other records."""
         return (random_words(bits, records) % np.uint64(self.trees)).astype(np.intp)
 
     def _records(self, X: ArrayLike) -> Array:  # noqa: N803 - as scikit-learn

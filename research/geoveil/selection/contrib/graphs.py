@@ -20,11 +20,11 @@ _MOST_NODES = 2**31 - 1
 _PRODUCTS = 10_000_000
 """Multiplications in one group, and so a bound on its entries."""
 _EXPANDED = 20_000_000
-"""Candidate triangles that are looked up at a time."""
+"""Candidate triangles looked up at once."""
 
 
 class Graph:
-    """An undirected graph without loops. Which edges it has is private; the nodes are public.
+    """An undirected graph without loops. Its edges are private; its nodes are public.
 
     Args:
         nodes: n ≥ 1; they are numbered from 0.
@@ -65,7 +65,7 @@ class Graph:
 
     @property
     def degrees(self) -> Integers:
-        """How many neighbours each node has, shape (n,). Private."""
+        """The degree of each node, shape (n,). Private."""
         return np.bincount(self._low, minlength=self.nodes) + np.bincount(
             self._high, minlength=self.nodes
         )
@@ -159,7 +159,7 @@ def _saving(paths: Any) -> Array:
 
 
 def _groups(work: Integers, most: int) -> list[tuple[int, int]]:
-    """Return consecutive ranges whose work adds up to at most `most`, or that are of one row."""
+    """Return consecutive ranges of one row, or of work up to `most`."""
     total = np.cumsum(work)
     ranges, first, spent = [], 0, 0
     while first < len(work):

@@ -42,7 +42,7 @@ Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
 _ROUNDING = Fraction(1, 10**9)
-"""More, relative to Δ, than float64 loses in sums of up to 2^53 Δ/10^9."""
+"""A bound, relative to Δ, of float64's error in sums of up to 2^53 Δ/10^9."""
 _COVER = 1 + float(_ROUNDING)
 _MOST_BOUND = 200_000
 """Largest degree bound for which Σ_t Δ stays exact."""
@@ -76,7 +76,7 @@ def global_sensitivity(degree_bound: int) -> float:
 
 
 def safe_sensitivity(degree_bound: int) -> float:
-    """Return Δ and a little more, which covers the rounding of the scores."""
+    """Return slightly more than Δ, to cover the rounding of the scores."""
     return round_up(Fraction(global_sensitivity(degree_bound)) * (1 + _ROUNDING))
 
 
@@ -128,7 +128,7 @@ class Influence:
         return Utilities(self.shifted[among])
 
     def as_degrees(self, among: Integers) -> Utilities:
-        """Return the degrees of some nodes: an edge more raises two of them by one."""
+        """Return the degrees of some nodes; one more edge raises two of them by 1."""
         return Utilities(self.degrees[among])
 
     def as_local(self, among: Integers) -> LocalUtilities:
@@ -184,7 +184,7 @@ class NodeSetting:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The numbers of the nodes that have not been chosen yet, and the private scores of all."""
+    """The numbers of the nodes not yet chosen, and the private scores of all."""
 
     influence: Influence
     among: NDArray[np.int64]
@@ -239,12 +239,12 @@ NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → what it is. The last ranks degrees instead, which go along with the betweenness."""
+"""Name → recipe. The last ranks degrees instead, which correlate with the betweenness."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopNodes:
-    """Nodes that were chosen in private, in order; the guarantee is of all choices together."""
+    """Privately chosen nodes, in order, with the guarantee of all choices together."""
 
     nodes: tuple[int, ...]
     guarantee: Guarantee

@@ -1,4 +1,4 @@
-"""Private percentiles: which of a public list of values stands at position ⌊pn/100⌋ [SNM §5].
+"""Private percentiles: choose from a public list the value at position ⌊pn/100⌋ [SNM §5].
 
 Neighbouring databases differ in one record that one of them has and the other lacks. Let L records
 lie below candidate r, E at it, and let
@@ -41,7 +41,7 @@ _MOST_RECORDS = 10**9
 
 
 class Percentile:
-    """What selection may know of the p-th percentile of one database. All of it is private.
+    """The scores of the p-th percentile of one database, all of them private.
 
     The candidates, p and the fact that the database is asked are public; the number of records is
     not. Of an empty database the first candidate counts as the percentile.
@@ -90,14 +90,14 @@ class Percentile:
 
     @property
     def margin(self) -> int:
-        """j: how many changes it takes to make another candidate the percentile. Private."""
+        """j: the number of changes that make another candidate the percentile. Private."""
         if self.outcomes == 1:
             return 0
         return int(np.delete(self._distances, self._winner).min())
 
     @property
     def distances(self) -> Counts:
-        """How many changes it takes to make each candidate the percentile, shape (m,). Private."""
+        """The number of changes that make each candidate the percentile, shape (m,). Private."""
         return self._distances.copy()
 
     def as_margin(self) -> Margin:
@@ -105,11 +105,11 @@ class Percentile:
         return Margin(self.winner, self.margin, self.outcomes)
 
     def as_indicator(self) -> Utilities:
-        """Return u_r = 1 for the percentile, else 0 [SNM Definition 5.1]: sensitivity 1."""
+        """Return u_r = 1 for the percentile and 0 otherwise [SNM Definition 5.1]: sensitivity 1."""
         return Utilities(self._indicator())
 
     def as_nearness(self) -> Utilities:
-        """Return u_r = −(changes that make r the percentile): sensitivity 1, a distance's."""
+        """Return u_r = −(changes that make r the percentile), of sensitivity 1."""
         return Utilities(-self._distances.astype(np.float64))
 
     def as_local(self) -> LocalUtilities:
@@ -139,7 +139,7 @@ class Percentile:
 
 
 _DEEPEST = 200.0
-"""ln S is not below −this; a larger bound is still one, and still smooth."""
+"""ln S is clamped to at least minus this; a larger bound is still a smooth bound."""
 
 
 def percent(p: object) -> Fraction:
@@ -166,7 +166,7 @@ def checked_candidates(candidates: Sequence[float] | Array) -> Array:
 
 
 def _distances(counts: Counts, p: Fraction) -> Counts:
-    """Return how many records it takes, added or removed, to make each candidate the percentile.
+    """Return the number of records to add or remove to make each candidate the percentile.
 
     If A < 0, adding r raises A by p and removing a record below by 100 − p; if B ≤ 0, adding r
     raises B by 100 − p and removing one above by p. The larger step is taken throughout, but for
@@ -197,7 +197,7 @@ def _ceil_div(number: Counts, divisor: int) -> Counts:
 
 
 PercentileRecipe: TypeAlias = SelectionRecipe[int, Percentile]
-"""Set up by the number of candidates."""
+"""A mechanism's constructor, given the number of candidates."""
 
 _NOISE = ExponentialPareto(4.0)
 """The noise of smooth noisy max. Tails that heavy are the best of 1, 2 and 4 for thousands of
@@ -255,7 +255,7 @@ PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PercentileEstimate:
-    """A private percentile, for one record more or less; one changed record costs twice its ε."""
+    """A private percentile for adding or removing a record; changing a record costs twice its ε."""
 
     value: float
     guarantee: Guarantee

@@ -107,7 +107,7 @@ def random_trees(
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What is left of every attribute at each of some nodes, of all trees one after another."""
+    """The remaining range of every attribute at nodes of all trees, one tree after another."""
 
     low: Array
     high: Array
@@ -141,7 +141,7 @@ class _Range:
 
 
 def _random_part(there: NDArray[np.bool_], generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a random half of the categories that are there, neither none nor all of them."""
+    """Return a random half of the remaining categories, neither none nor all of them."""
     score = np.where(there, generator.random(there.shape), np.inf)
     rank = score.argsort(axis=1).argsort(axis=1)
     left = there.sum(axis=1)

@@ -1,4 +1,4 @@
-"""How an application uses a mechanism: what is public builds it, what is private scores it."""
+"""Recipes of applications: public facts build a mechanism, and private data score it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from geoveil.gp import validation
 from geoveil.selection.base import ScoresLike, SelectionMechanism
 
 Public = TypeVar("Public")
-"""What everybody may know: a number of outcomes, a bound."""
+"""Public facts, such as a number of outcomes or a bound."""
 Private = TypeVar("Private")
-"""What is known of the database."""
+"""Private facts of the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionRecipe(Generic[Public, Private]):
-    """One way to answer an application's question.
+    """A way to answer an application's question.
 
     Attributes:
         build: makes the mechanism for an ε (nats per changed record), from what is public.

@@ -36,7 +36,7 @@ SplitName: TypeAlias = Literal[
 REACH = 4096
 """Changes after which shifted local dampening takes the global sensitivity."""
 _ROUNDED = 1 + 2.0**-30
-"""More than summing that many sensitivities can be rounded by."""
+"""A bound of the rounding error in the sum of that many sensitivities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def splitter(
     attributes: int,
     most_records: int,
 ) -> Splitter:
-    """Return how to choose an attribute at one node.
+    """Return the splitter that chooses an attribute at a node.
 
     Args:
         mechanism: one of `SPLITTERS`.
@@ -164,4 +164,4 @@ SPLITTERS: Mapping[str, tuple[_Build, Sequence[str]]] = MappingProxyType(
         "stability": (_stability, ("max_operator",)),
     }
 )
-"""How each mechanism is set up, and the criteria that it can use, its default first."""
+"""Name → constructor of the mechanism, and its criteria, the default first."""

@@ -1,4 +1,4 @@
-"""The most significant variant of a transmission disequilibrium test, chosen in private [SPS §V].
+"""Privately choose the most significant variant of a transmission disequilibrium test [SPS §V].
 
 `Transmission` holds what selection may know of the tables of one database, `VARIANT_RECIPES` the
 mechanisms that can choose, and `most_significant` makes the choice.
@@ -84,7 +84,7 @@ class Transmission:
 
     @cached_property
     def distances(self) -> Integers:
-        """The number of families that must change to let each variant have the largest χ². Private.
+        """The number of families to change for each variant to have the largest χ². Private.
 
         Variant r can have it within t changes if its highest χ² reaches the lowest of every other,
         as a family's change may change all tables.
@@ -105,13 +105,13 @@ class Transmission:
 
     @property
     def margin(self) -> int:
-        """j: how many families it takes to let another variant draw level. Private."""
+        """j: the number of families to change for another variant to draw level. Private."""
         if self.outcomes == 1:
             return 0
         return int(np.delete(self.distances, self.winner).min())
 
     def profile(self, statistic: StatisticName) -> SensitivityProfile:
-        """Return the local sensitivities here and near by. Private."""
+        """The local sensitivities of this and nearby tables. Private."""
         if statistic not in self._profiles:
             self._profiles[statistic] = SensitivityProfile(
                 self._b, self._c, self.families, statistic
@@ -149,7 +149,7 @@ class Transmission:
         return Margin(self.winner, self.margin, self.outcomes)
 
     def as_nearness(self) -> Utilities:
-        """Return u_r = −(families that let r have the largest χ²): sensitivity 1, a distance's."""
+        """Return u_r = −(families to change for r to have the largest χ²), of sensitivity 1."""
         return Utilities(-self.distances.astype(np.float64))
 
     def _values(self, statistic: StatisticName) -> Array:
@@ -172,7 +172,7 @@ VariantRecipe: TypeAlias = SelectionRecipe[StudySetting, Transmission]
 _NOISE: Mapping[StatisticName, ExponentialPareto] = MappingProxyType(
     {"chi-square": ExponentialPareto(4.0), "root": ExponentialPareto(6.0)}
 )
-"""Best, or nearly, of tail indices from 1 to 12 for 5 to 1,000 variants and ε from 3 to 21."""
+"""The best tail index, or nearly, from 1 to 12, for 5 to 1,000 variants and ε from 3 to 21."""
 THRESHOLD = 6.0
 """T of [SPS Theorem 5], as in the paper."""
 _MOST_SHARE = 0.5
@@ -185,7 +185,7 @@ def largest(families: int) -> float:
 
 
 def _share(epsilon: float, price: float, families: int, threshold: float) -> float:
-    """Return the part of ε that pays for the largest β that the threshold permits."""
+    """Return the part of ε for the largest β that the threshold permits."""
     return min(_MOST_SHARE, threshold_beta(families, threshold) * price / epsilon)
 
 
@@ -226,7 +226,7 @@ def _at_threshold(
 
 @lru_cache(maxsize=64)
 def _planned_profile(setting: StudySetting, statistic: StatisticName) -> SensitivityProfile:
-    """Return the profile of a table that is public: the largest of m without any linkage.
+    """Return the profile of a public table: the largest of m without any linkage.
 
     Two parents in three are heterozygous; |b − c| is about √(2 (b + c) ln m).
     """
@@ -291,7 +291,7 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SignificantVariant:
-    """The index of a variant chosen in private; the guarantee is for one family changed."""
+    """The index of a privately chosen variant, with the guarantee for one changed family."""
 
     index: int
     guarantee: Guarantee

@@ -1,4 +1,4 @@
-"""The transmission disequilibrium test: how far one family can move its statistic [SPS §V].
+"""Sensitivities of the transmission disequilibrium test to one family [SPS §V].
 
 Of N families with two parents each, b heterozygous parents transmitted one allele and c the other:
 χ² = (b − c)²/(b + c). Neighbouring databases differ in one family, which may change the table
@@ -31,7 +31,7 @@ MOST_FAMILIES = 10_000
 MOVES = tuple(
     (i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i + j) <= 2 and (i, j) != (0, 0)
 )
-"""What one family can add to (b, c)."""
+"""The possible contributions of one family to (b, c)."""
 
 
 def chi_square(b: ArrayLike, c: ArrayLike) -> Array:
@@ -48,13 +48,13 @@ def chi_square(b: ArrayLike, c: ArrayLike) -> Array:
 STATISTICS: Mapping[StatisticName, Callable[[Array], Array]] = MappingProxyType(
     {"chi-square": lambda square: square, "root": np.sqrt}
 )
-"""Statistic → what it is of χ²."""
+"""Statistic → its function of χ²."""
 
 
 def transmission_distance(
     b: ArrayLike, c: ArrayLike, other_b: ArrayLike, other_c: ArrayLike
 ) -> Integers:
-    """Return in how many families tables must differ, broadcast over all arguments.
+    """Return the least number of families in which tables differ, broadcast over all arguments.
 
     Example:
         >>> int(transmission_distance(5, 3, 2, 6))
@@ -99,7 +99,7 @@ def checked_families(families: object) -> int:
 
 
 def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers, Integers]:
-    """Return tables as integers, shape (m,), m ≥ 1; PrivateValueError if none of N families."""
+    """Return tables as integers, shape (m,), m ≥ 1; PrivateValueError if invalid for N."""
     first, second = np.asarray(b), np.asarray(c)
     if not (
         first.ndim == 1
@@ -132,7 +132,7 @@ def global_sensitivity(families: int, statistic: StatisticName = "chi-square") -
 def local_sensitivity(
     b: Integers, c: Integers, families: int, statistic: StatisticName = "chi-square"
 ) -> Array:
-    """Return by how much one family of N can move the statistic of each table, shape (m,).
+    """Return how far one family of N can move the statistic of each table, shape (m,).
 
     Example:
         >>> local_sensitivity(np.array([300]), np.array([0]), 150).round(4).tolist()
@@ -178,7 +178,7 @@ def most_sensitive(
 def _candidates(
     high: Integers, low: Integers, reach: Integers, most: int, statistic: StatisticName
 ) -> tuple[Integers, Integers]:
-    """Return where the local sensitivity may be largest, shapes (candidates, m)."""
+    """Return tables that may have the largest local sensitivity, shapes (candidates, m)."""
     total = high + low
     xs, ys = [high], [low]
     for target in (0, 1, 2):
@@ -233,9 +233,9 @@ class SensitivityProfile:
 
 
 _BLOCK = 1 << 13
-"""Tables that are handled together."""
+"""Tables processed together."""
 _STRIDE = 64
-"""One table in so many gives a first β, which most others only have to be checked against."""
+"""One in this many tables gives a first β; most others then need only a check."""
 
 
 def threshold_distance(
@@ -245,7 +245,7 @@ def threshold_distance(
     threshold: float,
     statistic: StatisticName = "chi-square",
 ) -> Integers:
-    """Return ud: in how many families each table differs from one with LS > T, shape (m,).
+    """Return ud, each table's distance in families to one with LS > T, shape (m,).
 
     It bisects, as the largest local sensitivity within t changes grows with t; 0 ≤ T < Δ.
 

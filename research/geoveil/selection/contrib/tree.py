@@ -34,7 +34,7 @@ from geoveil.selection.stability import StabilityMechanism
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """What each node of a tree may spend, and when it is not split: public.
+    """The public budget of each node of a tree, and its condition for a split.
 
     A node above the greatest depth d spends one part ε' = ε/2(d + 1) on whether to split and one on
     the attribute; a leaf spends on its label all that its path has left. Nodes of one depth hold
@@ -61,7 +61,7 @@ class TreePlan:
 
     @property
     def fewest(self) -> int:
-        """Records below which a node should not be split.
+        """The fewest records of a node that should be split.
 
         t|C|√2/2 as in the template, or more: an empty node is split with probability ≤ 1/100t.
         """
@@ -69,11 +69,11 @@ class TreePlan:
         return ceil(min(least, 2.0**52))
 
     def left(self, level: int) -> float:
-        """Return what a leaf at a level, in [0, depth], may spend on its label."""
+        """Return the budget for the label of a leaf at a level in [0, depth]."""
         return _left(self, level)
 
     def split(self, records: int) -> Margin:
-        """Return the scores of whether to split (1) or not (0) a node of so many records."""
+        """Return the scores for splitting (1) or not (0) a node with this many records."""
         enough = records >= self.fewest
         missing = abs(records - self.fewest) + enough
         return Margin(int(enough), missing, 2)
@@ -124,7 +124,7 @@ class CodedRecords:
         return np.arange(len(self.labels))
 
     def label_counts(self, rows: Index) -> NDArray[np.int64]:
-        """Return how many of some records have each label, shape (classes,)."""
+        """Return the counts of labels among some records, shape (classes,)."""
         return np.bincount(self.labels[rows], minlength=self.classes)
 
     def counts(self, rows: Index, attributes: Index) -> NodeCounts:
@@ -142,7 +142,7 @@ class CodedRecords:
         )
 
     def parts(self, rows: Index, attribute: int) -> list[Index]:
-        """Return some records apart by the value of an attribute, one array per value."""
+        """Return some records grouped by the value of an attribute, one array per value."""
         values = self.codes[rows, attribute]
         order = np.argsort(values, kind="stable")
         ends = np.searchsorted(values[order], np.arange(self.values[attribute] + 1))
@@ -163,7 +163,7 @@ class Node:
 
 
 class PrivateDecisionTree(PrivateClassifier):
-    """ID3 with every decision about the data made by private selection.
+    """ID3 in which private selection makes every decision about the data.
 
     At each node: whether to split, by `StabilityMechanism` (the same as comparing a count plus
     geometric noise); by which attribute, by `mechanism`; at a leaf the label, by permute-and-flip

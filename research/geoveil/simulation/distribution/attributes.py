@@ -1,4 +1,4 @@
-"""Numbers whose distribution is asked for: incomes, how far north collisions were, a table's."""
+"""Numbers with a distribution to estimate: incomes, northings of collisions, a table's column."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.populations import Array, Population, collisions, household_incomes
 
 CELLS = 1024
-"""Cells in which distributions are found: 4⁵, for the tree's sake."""
+"""Cells of estimated distributions, 4⁵ because of the tree."""
 BARS = 32
 
 
 class Distribution(NamedTuple):
-    """What is told of a distribution: by a protocol, or by the truth."""
+    """A distribution, either estimated by a protocol or true."""
 
     mean: float
-    """The mean of the numbers, those beyond an end counted as that end."""
+    """The mean of the numbers, clamped to the range."""
     below: Array | None = None
-    """The share below each edge of the cells, (CELLS + 1,); None if only the mean is told."""
+    """The share below each edge of the cells, (CELLS + 1,); None if only the mean is estimated."""
 
 
 def proper(below: Array) -> Array:
-    """Return shares rearranged to increase from 0 to 1: never further from a distribution."""
+    """Return shares rearranged to increase from 0 to 1, which never increases their error."""
     return np.concatenate([[0.0], np.sort(np.clip(below[1:-1], 0.0, 1.0)), [1.0]])
 
 
@@ -61,7 +61,7 @@ class NumericAttribute:
         return self.of(self.people.values, self.people.weights)
 
     def of(self, values: Array, weights: Array) -> Distribution:
-        """Return the distribution of numbers in the clear."""
+        """Return the distribution of numbers without noise."""
         order = np.argsort(values)
         shares = np.append(0.0, np.cumsum(weights[order]))
         below = shares[np.searchsorted(values[order], self.cells.edges)] / shares[-1]
@@ -69,7 +69,7 @@ class NumericAttribute:
         return Distribution(float(np.average(capped, weights=weights)), proper(below))
 
     def errors(self, told: Distribution) -> dict[str, float]:
-        """Return how far from the truth each of `MEASURES` is, ≥ 0, in their order."""
+        """Return the error of each of `MEASURES`, ≥ 0, in their order."""
         mean = abs(told.mean - self.truth.mean)
         if told.below is None or self.truth.below is None:
             return {"mean": mean}
@@ -100,7 +100,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "histogram": f"what the shares of {BARS} bars differ by, added up and halved",
     }
 )
-"""What is measured → what its error is."""
+"""Measure → the unit of its error."""
 
 
 @lru_cache(maxsize=1)
@@ -123,7 +123,7 @@ north of the centre at which collisions happened in New York."""
 
 @lru_cache(maxsize=2)
 def attribute_of(name: str, given: OwnInput) -> NumericAttribute:
-    """Return one of `ATTRIBUTES`, or the column of a table, whose name it then is.
+    """Return one of `ATTRIBUTES`, or a table's column as an attribute with the column's name.
 
     Raises:
         ParameterError: if a table has no range, or no distance that ε is stated over.

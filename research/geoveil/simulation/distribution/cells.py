@@ -1,4 +1,4 @@
-"""Cells of equal width, and how likely noise takes somebody from one of them to another."""
+"""Cells of equal width, and the probabilities with which noise moves numbers between them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from geoveil.simulation.populations import Array
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The numbers from `low` to `high`, in so many cells of equal width."""
+    """The numbers from `low` to `high`, in `count` cells of equal width."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Cells:
         return np.linspace(self.low, self.high, self.count + 1)
 
     def counts(self, values: Array) -> NDArray[np.int64]:
-        """Return how many values are in each cell; what is beyond an end is in the last one."""
+        """Return the count of values in each cell; values beyond an end are in the last cell."""
         return np.histogram(
             np.clip(values, self.low, self.high), self.count, (self.low, self.high)
         )[0]

@@ -1,4 +1,4 @@
-"""geoveil simulate distribution: the errors of all protocols, drawn, at stated footings."""
+"""`geoveil simulate distribution`: the simulated errors of all protocols at stated footings."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def _generator(name: str, n: int, repetition: int, seed: int, draws: str) -> np.
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetting:
-    """All rows of one attribute, ε and n, as tables need them."""
+    """All rows of one attribute, ε and n, for tables."""
 
     rows: tuple[ErrorRow, ...]
 
@@ -82,7 +82,7 @@ class MeasuredSetting:
 
     @property
     def footings(self) -> list[float]:
-        """The distances at which ε-LDP was put on an equal footing, increasing."""
+        """The distances of equal footing with ε-LDP, increasing."""
         return sorted({row.footing for row in self.rows if row.footing is not None})
 
     def epsilon(self, footing: float) -> float:
@@ -90,16 +90,16 @@ class MeasuredSetting:
         return footing / self.rows[0].per
 
     def mechanisms(self, footing: float | None) -> list[str]:
-        """Return who told something at a footing; None for those that have none."""
+        """Return the mechanisms at a footing; None stands for no footing."""
         return list(dict.fromkeys(r.mechanism for r in self.rows if r.footing == footing))
 
     def row(self, mechanism: str, footing: float | None, measure: str) -> ErrorRow | None:
-        """Return a row; None where the mechanism does not tell the measure."""
+        """Return a row; None if the mechanism does not estimate the measure."""
         rows = {(r.mechanism, r.footing, r.measure): r for r in self.rows}
         return rows.get((mechanism, footing, measure))
 
     def ahead(self, mechanism: str, footing: float, measure: str) -> float:
-        """Return the error (root mean square) of the best ε-LDP protocol over a mechanism's."""
+        """Return the best ε-LDP protocol's root mean square error over a mechanism's."""
         best = min(r.error for r in self.rows if (r.footing, r.measure) == (footing, measure))
         ours = self.row(mechanism, None, measure)
         assert ours is not None
@@ -107,7 +107,7 @@ class MeasuredSetting:
 
     @property
     def uncertainty(self) -> float:
-        """The largest Monte Carlo standard error of a root mean square, as a share of it."""
+        """The largest relative Monte Carlo standard error of a root mean square."""
         return max(row.standard_error / (2 * row.error) for row in self.rows)
 
 
@@ -117,7 +117,7 @@ def settings(rows: Sequence[ErrorRow]) -> list[MeasuredSetting]:
 
 
 _SHORT = ("mean", "lower", "median", "upper", "gap", "area", "bars")
-"""How the table heads `MEASURES`, in their order."""
+"""Headings of `MEASURES` in the table, in their order."""
 
 
 def experiment(

@@ -1,4 +1,4 @@
-"""Protocols of ε-LDP: means, histograms in a tree, square waves, as their papers have them.
+"""Protocols of ε-LDP as published: means, histograms in a tree, square waves.
 
 Formulas and variances: [MATH §6]. In a tree of intervals every person answers at one random level
 by a frequency oracle [WBLJ17]; least squares makes the levels consistent [HRMS10; CKS19].
@@ -21,25 +21,25 @@ Counts = NDArray[np.int64]
 FAN = 4
 """Children of a node of the tree."""
 _TAYLOR = 1e-4
-"""Below this ε the width of a square wave is taken from the first terms of its expansion."""
+"""The ε below which a series gives the width of a square wave."""
 _ROOTS = ((6353 + sign * 405 * math.sqrt(241)) ** (1 / 3) for sign in (-1, 1))
 HYBRID_FROM = math.log((2 * sum(_ROOTS) - 5) / 27)
-"""ε* ≈ 0.61, above which two points are not better for every number [WXYZHSSY19]."""
+"""ε* ≈ 0.61, up to which two points are better for every number [WXYZHSSY19]."""
 
 
 def _capped(privacy: LocalPrivacy) -> float:
-    """Return ε, at most 300: more is answered as that, for which e^{2ε} is a double still."""
+    """Return ε, at most 300, so that e^{2ε} is a double."""
     return min(privacy.epsilon, 300.0)
 
 
 def two_points(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
-    """Return −C or C with the number as mean: randomised response for numbers [DJW18]."""
+    """Return −C or C with the number as its mean: randomised response for numbers [DJW18]."""
     t, most = np.asarray(values, dtype=np.float64), 1 / math.tanh(_capped(privacy) / 2)
     return np.where(rng.random(t.shape) < (1 + t / most) / 2, most, -most)
 
 
 def piecewise(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
-    """Return a number in [−C, C], likelier near the true one, its mean [WXYZHSSY19]."""
+    """Return a number in [−C, C], probably near the true one, which is its mean [WXYZHSSY19]."""
     t, epsilon = np.asarray(values, dtype=np.float64), _capped(privacy)
     most, near = 1 / math.tanh(epsilon / 4), 1 / (1 + math.exp(-epsilon / 2))
     low = ((most + 1) * t - (most - 1)) / 2
@@ -73,7 +73,7 @@ def hybrid(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -
 
 
 class FrequencyOracle(NamedTuple):
-    """How reports support candidates: the true one with probability p, any other with q < p.
+    """A protocol whose reports support the true candidate with probability p, others with q < p.
 
     Supports of two candidates are independent, so their numbers are sums of two binomials.
     """
@@ -82,7 +82,7 @@ class FrequencyOracle(NamedTuple):
     q: float
 
     def simulate(self, counts: Counts, rng: np.random.Generator) -> Array:
-        """Return the estimated share of each candidate; zeros if there is nobody."""
+        """Return the estimated share of each candidate; zeros without people."""
         n = int(counts.sum())
         if n == 0:
             return np.zeros(len(counts))
@@ -103,7 +103,7 @@ def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
 
 
 def bar_shares(counts: Counts, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
-    """Return the estimated share of each of k categories, of which some may be negative [WBLJ17].
+    """Return the estimated share of each of k categories, possibly negative [WBLJ17].
 
     Where k < 3e^ε + 2 it is by k-ary response, else by optimised unary encoding: the less variance.
     """
@@ -120,7 +120,7 @@ def bar_shares(counts: Counts, privacy: LocalPrivacy, rng: np.random.Generator) 
 def tree_shares(
     oracle: FrequencyOracle, counts: Counts, rng: np.random.Generator, fan: int = FAN
 ) -> Array:
-    """Return the estimated share of each cell, of which some may be negative; sum 1 [CKS19].
+    """Return the estimated share of each cell, possibly negative, with sum 1 [CKS19].
 
     `counts` are of the people in a power of `fan` of cells.
     """
@@ -133,7 +133,7 @@ def tree_shares(
 
 
 def consistent(shares: list[Array]) -> Array:
-    """Return the leaves' shares nearest in least squares whose sum is 1.
+    """Return the leaves' shares with sum 1 that are nearest in least squares.
 
     Shares have equal variances and are of each level below the root, from the top.
     """
@@ -187,12 +187,12 @@ class SquareWave(NamedTuple):
         return np.where(rng.random(v.shape) < 2 * b * self.near, inside, outside)
 
     def distribution(self, reports: Array, cells: int) -> Array:
-        """Return the share of people in each of so many cells of [0, 1], by EMS."""
+        """Return the share of people in each of a number of cells of [0, 1], by EMS."""
         outcomes = Cells(-self.reach, 1 + self.reach, cells)
         return expectation_maximisation(self.transition(cells), outcomes.counts(reports))
 
     def transition(self, cells: int) -> Array:
-        """Return the probability of each of as many equal parts of [−b, 1 + b], for each cell."""
+        """Return the probability of each equal part of [−b, 1 + b] for each cell, (m, m)."""
         b = self.reach
 
         def twice_integrated(z: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A distribution under geo-privacy: everybody's number plus Laplace noise, which is undone.
+"""Estimate a distribution under geo-privacy, from everybody's number plus Laplace noise.
 
 For experiments: drawn in floating point, which is NOT private on a computer [MATH §10].
 """
@@ -16,11 +16,11 @@ from geoveil.simulation.populations import Array
 _FINE, _MOST_NODES = 128, 64
 """The fewest nodes per noise scale, and the most per cell, on which reports are convolved."""
 _AROUND = 8
-"""Places about a node at which a debiased step is evaluated."""
+"""Places around a node at which a debiased step is evaluated."""
 _MARGIN = 8.0
-"""Noise scales beyond both ends for which expectation-maximisation has cells."""
+"""Noise scales beyond both ends that cells of expectation-maximisation cover."""
 _FINEST = 4
-"""Cells of expectation-maximisation in a noise scale, at most."""
+"""The most cells of expectation-maximisation per noise scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class PerturbedNumbers:
         return self._soft(reports, Smoothstep(Softness(self.scale).band()))[0]
 
     def _soft(self, reports: Array, step: SoftStep) -> tuple[Array, Array]:
-        """Return the share below each edge by a step without the noise's bias, and its variance."""
+        """Return the share below each edge by a debiased step, and its variance."""
         nodes, offsets = self._nodes(step)
         # A mean over the node's surroundings: where it jumps, one value would be of one side.
         around = self.cells.width / nodes * ((np.arange(_AROUND) + 0.5) / _AROUND - 0.5)
@@ -56,14 +56,14 @@ class PerturbedNumbers:
         return 1 - share, np.maximum(square - share**2, 0.0) / len(reports)
 
     def _nodes(self, step: SoftStep) -> tuple[int, Array]:
-        """Return the number of nodes per cell, and how far from an edge those near it are."""
+        """Return the number of nodes per cell, and the distances of nearby nodes from an edge."""
         cells = self.cells.width
         nodes = int(np.ceil(min(_FINE * cells / self.scale, _MOST_NODES)))
         beyond = int(np.ceil(step.width / 2 * nodes / cells)) + 1
         return nodes, np.arange(-beyond, beyond + 1, dtype=np.float64) * (cells / nodes)
 
     def _means(self, points: Array, weights: Array, nodes: int, steps: Array) -> Array:
-        """Return the weighted sum of a step at each edge, whose values at the nodes are given."""
+        """Return the weighted sum of a step at each edge, given its values at the nodes."""
         from scipy.signal import fftconvolve
 
         beyond = len(steps) // 2
@@ -76,7 +76,7 @@ class PerturbedNumbers:
         return np.asarray(part + steps[-1] * above[: len(part)])[::nodes]
 
     def smoothed(self, reports: Array) -> Array:
-        """Return the share below each edge of the cells, by EMS [LWLSS20]: smooth, and biased."""
+        """Return the share below each edge of the cells by EMS [LWLSS20], smooth but biased."""
         cells, b = self.cells, self.scale
         margin = int(np.ceil(_MARGIN * b / cells.width))
         width = cells.width * max(1, int(b / _FINEST / cells.width))

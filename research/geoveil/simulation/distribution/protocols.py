@@ -1,4 +1,4 @@
-"""Who tells a distribution: geoveil's reports, in three ways, and six protocols of ε-LDP."""
+"""Estimators of a distribution: three from geoveil's reports, and six protocols of ε-LDP."""
 
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -27,8 +27,8 @@ LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | flo
 CLEAR = "values in the clear"
 DEBIASED, SMOOTHED = "Laplace, debiased", "Laplace, EMS"
 WAVE_CELLS = 256
-"""Cells of the square wave; 1,024, as in [LWLSS20], take 10 to 30 times as long at much the same
-error, that of the histogram at ε = 1 apart."""
+"""Cells of the square wave. 1,024, as in [LWLSS20], take 10 to 30 times as long with nearly the
+same error, except for the histogram at ε = 1."""
 
 
 def told_by_all(
@@ -38,7 +38,7 @@ def told_by_all(
     values: Array,
     rng: Callable[[str], np.random.Generator],
 ) -> dict[tuple[str, float | None], Distribution]:
-    """Return the results of `PROTOCOLS` and of one's own, by name and footing (None without one).
+    """Return the results of `PROTOCOLS` and of a user's, by name and footing (None without one).
 
     Each has a generator of its own, by its name.
     """
@@ -58,7 +58,7 @@ def told_by_all(
 def _perturbed(
     attribute: NumericAttribute, privacy: GeoPrivacy, values: Array, rng: np.random.Generator
 ) -> dict[str, Distribution]:
-    """Return one perturbed number of each person by debiased thresholds and by smoothed EM."""
+    """Return estimates from each person's perturbed number, by thresholds and by smoothed EM."""
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
     shares_below = {DEBIASED: points.debiased(reports), SMOOTHED: points.smoothed(reports)}
@@ -100,7 +100,7 @@ def _told_locally(
     values: Array,
     rng: np.random.Generator,
 ) -> Distribution:
-    """Return what a protocol tells of numbers, those beyond the range moved to its ends."""
+    """Return a protocol's estimate from numbers, clamped to the range."""
     low, edges = attribute.cells.low, attribute.cells.edges
     answer = protocol(np.clip((values - low) / attribute.diameter, 0.0, 1.0), privacy, rng)
     if isinstance(answer, np.ndarray):

@@ -1,4 +1,4 @@
-"""Incomes that change, and what a fleet answers weekly if devices perturb them once an epoch."""
+"""Changing incomes, and the weekly answers of devices that perturb them once an epoch."""
 
 import math
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from geoveil.gp import Interval, Limits, PlanarLaplace, Query, Threshold, interv
 from geoveil.simulation.populations import Array, Population
 
 WEEKS = 52
-"""In a year."""
+"""Weeks in a year."""
 _SHOCK_SHARE, _SHOCK_FACTOR = 0.05, 0.5
-"""How many a shock hits, drawn at random, and what their incomes are multiplied by."""
+"""The fraction of people that a shock hits, and the factor on their incomes."""
 _NEVER = -(2**40)
-"""The week of a reading that was not made."""
+"""Stands for the week of a missing reading."""
 _NODES = 40
 _GRID = 40_001
-"""Points of a function of income, 0 to the largest income; between them it is linear."""
+"""Nodes of a piecewise linear function of income, from 0 to the largest income."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """A population whose incomes rise once a year, in a week of each person's own.
+    """A population whose incomes rise once a year, each person's in a different random week.
 
     A raise is a normal share with a mean and spread. In `shock_week` one person in twenty loses
     half.
@@ -39,7 +39,7 @@ class Drift:
     def weeks(
         self, n: int, count: int, rng: np.random.Generator
     ) -> Iterator[tuple[Array, NDArray[np.int64]]]:
-        """Yield each week's n incomes, in one array, and the numbers of those that changed."""
+        """Yield each week's n incomes, in one array, and the indices of those that changed."""
         incomes = self.people.sample(n, rng)
         by_week = grouped(rng.integers(WEEKS, size=n), WEEKS)
         for week in range(count):
@@ -78,13 +78,13 @@ def _mean_and_variance(numbers: Array) -> tuple[float, float]:
 
 
 def grouped(labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
-    """Return, for each label, where it stands."""
+    """Return the positions of each label."""
     return [np.flatnonzero(labels == label) for label in range(count)]
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Weekly estimates of one run, arrays by week, from that in which it opens.
+    """Weekly estimates of one run, as arrays from its first week on.
 
     At the age a of its reading a device answers `carried` with y, and `extrapolated` with
     y + (a/g)(y − y'), y' of the latest reading that was made at least a before y, and g the time
@@ -97,12 +97,12 @@ class Curves:
     n: int
     """People."""
     limits: tuple[float, float]
-    """The least and the greatest answer that is carried."""
+    """The least and the greatest carried answer."""
     week: Array
     truth: Array
     """The mean of the query over all n."""
     answered: Array
-    """How many extrapolated answers there are."""
+    """The number of extrapolated answers."""
     carried: Array
     extrapolated: Array
     variance: Array
@@ -111,7 +111,7 @@ class Curves:
     """The mean of the week's cohort alone."""
     cohort_size: Array
     change: Array
-    """The mean change of those of the cohort who read an epoch ago as well; NaN without such."""
+    """The mean change of the cohort's devices that also read an epoch ago; NaN without any."""
     change_variance: Array
     """The variance of one change."""
 
@@ -148,7 +148,7 @@ def follow(
     rng: np.random.Generator,
     skipped: float = 0.0,
 ) -> Curves:
-    """Draw one run, from the week in which the campaign opens.
+    """Simulate one run, from the week in which the campaign opens.
 
     A device draws when its epochs begin, and reads when it first answers in one: in the first week,
     and again as soon as an epoch of its own begins. There are at least 20 people for each week of

@@ -1,4 +1,4 @@
-"""The experiment: one number, asked every week for a year, by strategies of equal or less ε."""
+"""The experiment: one question every week for a year, by strategies with at most the same ε."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,20 +23,20 @@ THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
 PER = 8_000.0
 """Dollars: a reading of an income is ε = 1 per $8,000; a threshold's band is four times as wide."""
 PEOPLE, REPETITIONS, SHOCKED = 100_000, 1_000, 200
-"""SHOCKED: the most runs with a shock. Coverage is known to 0.7 %, of runs without one, whose weeks
-hang together: from 200 of them it would be known to 1.5 %."""
+"""SHOCKED: the most runs with a shock. Runs without one give coverage to 0.7 %, as their weeks are
+dependent; 200 of them would give 1.5 %."""
 EPOCHS = {1: WEEKS, 4: WEEKS // 4}
 """ε a year → the length of an epoch in weeks."""
 YEARS = 4
-"""The years of a run: the last is measured, and with it the shock comes."""
+"""The years of a run; the last, which is measured, has the shock."""
 SHOCK = (YEARS - 1) * WEEKS
 """The week of the shock, from 0."""
 AFTER = 8
-"""Weeks after the shock in which errors are measured."""
+"""Weeks after the shock over which errors are measured."""
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
 CARRIED, EXTRAPOLATED, COHORT = "carried", "extrapolated", "cohort alone"
 _CURVES = MappingProxyType({CARRIED: "carried", EXTRAPOLATED: "extrapolated", COHORT: "cohort"})
-"""Strategy → which of the `Curves` are its answers."""
+"""Strategy → the curve of `Curves` with its answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class EpochRow:
     epsilon: float
     """ε a year per $8,000."""
     repetitions: int
-    """Years of slow drift that were drawn; as many with a shock, but at most 200."""
+    """Simulated years of slow drift; as many with a shock, but at most 200."""
     error: float
     """The error of a weekly answer in a year of slow drift."""
     standard_error: float = 0.0
-    """The standard error of `error`; 0 where it was computed, not drawn."""
+    """The standard error of `error`; 0 if it was computed, not simulated."""
     coverage: float | None = None
     """Share of weeks whose 95 % interval holds the population's mean; None: no interval."""
     coverage_error: float | None = None
@@ -67,9 +67,9 @@ class EpochRow:
     delay: int | None = None
     """Weeks within which the shock is flagged with probability 0.9; None: not within an epoch."""
     flagged: float | None = None
-    """Share of runs in which it was flagged by then."""
+    """Share of runs that flagged it by then."""
     false_alarms: float | None = None
-    """Share of years without a shock in which something was flagged."""
+    """Share of years without a shock that had a flag."""
 
 
 def experiment(
@@ -149,12 +149,12 @@ def people_of(given: OwnInput) -> Population:
 
 
 def asked(threshold: float, given: OwnInput = AS_PUBLISHED) -> Threshold:
-    """Return the question about a threshold, as it is asked every week."""
+    """Return the weekly question about a threshold."""
     return Threshold(threshold, 4 * (given.per or PER), "smoothstep")
 
 
 def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLaplace:
-    """Return what a device does when it reads its value: one perturbed number."""
+    """Return the mechanism of a reading, one perturbed number."""
     return PlanarLaplace(GeoPrivacy(epsilon, per=given.per or PER, unit="dollar"), dimension=1)
 
 
@@ -176,7 +176,7 @@ def run(
 def computed(
     threshold: float, n: int, repetitions: int, given: OwnInput = AS_PUBLISHED
 ) -> list[EpochRow]:
-    """Return what needs no drawing: independent noise every week, and none."""
+    """Return the strategies with a formula: independent noise every week, and no noise."""
     query, people = asked(threshold, given), people_of(given)
     share = float(Drift(people).means(query, YEARS * WEEKS)[SHOCK:].mean())
 
@@ -204,7 +204,7 @@ def drawn(
     seed: int,
     given: OwnInput = AS_PUBLISHED,
 ) -> list[EpochRow]:
-    """Return what devices answer that read once an epoch."""
+    """Return the answers of devices that read once an epoch."""
     calm, struck = (
         [run(threshold, n, epoch, repetition, seed, shock, given) for repetition in range(runs)]
         for shock, runs in ((False, repetitions), (True, min(repetitions, SHOCKED)))

@@ -41,12 +41,12 @@ from geoveil.simulation.mercator import SphericalMercator
 from geoveil.simulation.populations import Array, Population, collisions
 
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))
-"""The part of the Mercator plane that the paper keeps: (x from, to), (y from, to)."""
+"""The paper's window of the Mercator plane: (x from, to), (y from, to)."""
 PLANE = SphericalMercator(Area(-73.95, 40.7, radius_m=80_000))
 """The paper's plane. A rate ε in its metres is κε in true ones, κ ≈ 1.33 (`PLANE.distortion`)."""
 GRID_SIZE = 61
 SUBGRID = 8
-"""Centres along each side at which reports are drawn, in monte-carlo mode."""
+"""Centres along each side with simulated reports, in monte-carlo mode."""
 IN_ALL = "ε in all"
 """Marks a panel in which ε pays for the whole grid, and not for each centre."""
 _REACH = 13.0
@@ -105,7 +105,7 @@ class KernelSetting(Panel):
 
     @property
     def places(self) -> Population:
-        """Where people are, in a plane."""
+        """The places of people, in a plane."""
         return places_of(self.given)[0]
 
     @property
@@ -118,7 +118,7 @@ class KernelSetting(Panel):
 
     @property
     def diagonal(self) -> float:
-        """The diagonal of the box, in metres: no place is farther from a centre."""
+        """The diagonal of the box, in metres, the largest distance of a place from a centre."""
         return float(np.hypot(*np.ptp(self.box, axis=0)))
 
     @property
@@ -128,13 +128,13 @@ class KernelSetting(Panel):
 
     @property
     def chosen(self) -> NDArray[np.intp]:
-        """The numbers of the centres that are asked about, row by row from the south-west."""
+        """The numbers of the selected centres, row by row from the south-west."""
         along = np.rint(np.linspace(0, self.size - 1, self.subgrid)).astype(np.intp)
         return (along[:, None] * self.size + along).ravel()
 
     @property
     def centres(self) -> Array:
-        """The centres that are asked about, shape (subgrid², 2)."""
+        """The selected centres, shape (subgrid², 2)."""
         low, high = self.box
         east, north = np.meshgrid(*np.linspace(low, high, self.size).T)
         return np.stack([east.ravel(), north.ravel()], axis=1)[self.chosen]
@@ -148,14 +148,14 @@ class KernelSetting(Panel):
         return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(lines)], source
 
     def question(self, kernel: GaussianKernel) -> Setting:
-        """Return the question of one kernel for everyone, in two dimensions or over distances.
+        """Return the setting of one kernel, in two dimensions or over distances.
 
         A mechanism that perturbs f or the distance does the same in either.
         """
         return self.asked(lambda _: kernel)
 
     def drawn_people(self, n: int, repetition: int, seed: int) -> Population:
-        """Return n people drawn with replacement: how many are at which place."""
+        """Return n people drawn with replacement, as counts at places."""
         places = self.places
         counts = seeded(seed, repetition).multinomial(n, places.weights / places.size)
         there = counts > 0
@@ -168,7 +168,7 @@ class KernelSetting(Panel):
         return radial_means(people, self.centres, f[:, None], nodes)[:, 0]
 
     def estimates(self, name: str, people: Population, repetition: int, seed: int) -> Array:
-        """Return what a contestant makes of people, every report drawn, per centre."""
+        """Return a contestant's estimate at each centre, with every report drawn."""
         contestant, bandwidth = self.contestants[name], self.bandwidth
         at = (0.0, 0.0) if contestant.answers_every_query else 0.0
         answer = contestant.build(self.question(GaussianKernel(at, bandwidth)))
@@ -200,7 +200,7 @@ SETTINGS = (
     *(KernelSetting(factor=factor) for factor in (0.8, 1.2)),
     *(KernelSetting(people=(n,)) for n in (100_000, 400_000)),
 )
-"""The paper's: one of ε, h and n is varied at a time [MATH §12]."""
+"""The paper's settings, which vary one of ε, h and n at a time [MATH §12]."""
 
 
 @lru_cache(maxsize=2)
@@ -230,7 +230,7 @@ class CentreErrors(NamedTuple):
     variance: Array
     """Var e_t."""
     noise: Array
-    """The part of `variance` that is the noise of the reports, mean v_t over the number of them."""
+    """The part of `variance` from the noise of reports: mean v_t over their number."""
 
     def ase(self) -> dict[str, float]:
         """Return the ASE, Σ_t E[e_t²], its squared bias and its noise."""
@@ -243,7 +243,7 @@ class CentreErrors(NamedTuple):
 
 
 class GridErrors(NamedTuple):
-    """The errors of one contestant in one setting, by what ε pays for."""
+    """The errors of one contestant in one setting, with ε for each centre and for the grid."""
 
     per_centre: CentreErrors
     whole_grid: CentreErrors
@@ -265,7 +265,7 @@ def _errors(means: Array, n: int, m: int) -> GridErrors:
 def centre_errors(
     settings: Sequence[KernelSetting], names: Sequence[str]
 ) -> list[dict[str, GridErrors]]:
-    """Return, for each setting, the error of contestants at the centres that are drawn.
+    """Return, for each setting, the error of contestants at the selected centres.
 
     The settings share people, size and sub-grid, and one pass over pairs of a place and a centre.
     Privacy is shared out over the whole grid.
@@ -293,7 +293,7 @@ def centre_errors(
 
 
 def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]:
-    """Return all exact errors of contestants, or of those named; see `centre_errors`."""
+    """Return exact errors of all contestants, or of the named ones; see `centre_errors`."""
     every = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
         setting.row(name, setting.n, panel=panel, **law.ase())
@@ -311,7 +311,7 @@ MAPPED = (
 MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
     {"none": (), "default": (DEFAULT,), "all": SETTINGS}
 )
-"""What to map → the settings."""
+"""Maps to draw → their settings."""
 FINE = 31
 """Centres along each side for mechanisms that answer one at a time: every second of the grid."""
 

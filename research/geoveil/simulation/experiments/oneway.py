@@ -30,16 +30,16 @@ from geoveil.simulation.figures.published import draw_errors
 from geoveil.simulation.populations import Array, household_incomes
 
 SURVEY_SIZE = 100_000
-"""Households in a public survey; the real one has 141,199."""
+"""Households in a simulated public survey; the real one has 141,199."""
 SURVEYS = 5
-"""Surveys that might have been made."""
+"""The number of simulated surveys."""
 AIMED_FOR = 1_600_000
 """Number of people for whom the width is best: the middle of the paper's."""
 WIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0)
-"""Widths that are tried, in widths of the paper's band."""
+"""Widths to try, in widths of the paper's band."""
 _HALVINGS = 40
 BLOCK = 1 << 17
-"""People who are drawn together, from a seed of their own."""
+"""People drawn together, from a separate seed."""
 PEOPLE = (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
 _PERS = {
     10_000.0: (800.0, 1_200.0, 2_000.0),
@@ -59,7 +59,7 @@ def incomes_in(survey: int) -> tuple[Array, Array]:
 
 
 _AIMED = {"seed": STUDENT_T, "soft": MECHANISMS["DebiasedLaplace"].build}
-"""Which of a setting's queries is aimed → the mechanism that answers it."""
+"""The name of a setting's aimed query → the mechanism that answers it."""
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +90,7 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
 
 
 def _expected(answer: ReportLaw, at: float, survey: int) -> float:
-    """Return the mean squared error to expect, up to the bias that the survey can see."""
+    """Return the expected mean squared error, with the bias as the survey estimates it."""
     x, shares = incomes_in(survey)
     misjudged = float(np.sum(shares * np.square(answer.mean(x) - (x > at))))
     noise = float(np.sum(shares * answer.variance(x)))
@@ -196,7 +196,7 @@ def moments(panel: OneWayPanel, answer: ReportLaw) -> tuple[float, float, float]
 
 
 def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
-    """Return one threshold on incomes (figures 3 and 8 of the paper), or a question of one's own.
+    """Return the experiment with one threshold on incomes (figures 3 and 8), or on a user's people.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.

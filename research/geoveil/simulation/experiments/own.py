@@ -1,4 +1,4 @@
-"""What somebody brings to an experiment: mechanisms in a file, people in a table, a question."""
+"""A user's input to an experiment: mechanisms in a file, people in a table, a question."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ MakeReports = Callable[[Query, GeoPrivacy], ReportLaw]
 
 @dataclass(frozen=True)
 class OwnInput:
-    """Files of one's own; without any, the experiment is the paper's.
+    """A user's files; without any, the experiment is the paper's.
 
     Args:
         module: a Python file of mechanisms, as `geoveil audit --module` takes it; it is run.
@@ -45,7 +45,7 @@ class OwnInput:
     per: float | None = None
     ends: tuple[float, float] | None = None
     mechanisms: tuple[str, ...] = ()
-    """Further ones, in the words in which campaigns are made of them."""
+    """Further mechanisms, by their names for campaigns."""
 
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
@@ -69,7 +69,7 @@ class OwnInput:
                 raise ParameterError("mechanism", words, "one that answers questions")
 
     def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
-        """Return thresholds and 1/ε; None if they are the experiment's own.
+        """Return thresholds and 1/ε; None for those of the experiment.
 
         Raises:
             ParameterError: if there is a table without both, or one of the two alone.
@@ -85,7 +85,7 @@ class OwnInput:
 
     @cached_property
     def key(self) -> str:
-        """Identifies the question and all files' content; "as published" without any."""
+        """The identity of the question and of all files' content; "as published" without any."""
         if self == OwnInput():
             return "as published"
         identity = (
@@ -119,7 +119,7 @@ class OwnInput:
 
 
 AS_PUBLISHED = OwnInput()
-"""Nothing of one's own."""
+"""No input of the user."""
 
 
 def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, MakeReports]:

@@ -1,4 +1,4 @@
-"""docs/results.md: the tables of all experiments, each with the command that makes it."""
+"""Write docs/results.md: the tables of all experiments, each with its command."""
 
 import shutil
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _TITLES = {
 
 
 def write_page(work: Path, directory: Path) -> Path:
-    """Put the experiments on one page with figures."""
+    """Write the page of all experiments, with figures."""
     images = directory / "images"
     images.mkdir(parents=True, exist_ok=True)
     sections = "\n".join(section(work, name, title, images) for name, title in _TITLES.items())
@@ -39,7 +39,7 @@ def write_page(work: Path, directory: Path) -> Path:
 
 
 def section(work: Path, name: str, title: str, images: Path) -> str:
-    """Return the section of an experiment as Markdown, and put its figures in `images`."""
+    """Return the section of an experiment as Markdown, and copy its figures to `images`."""
     maps = [file.name for file in sorted(work.glob(f"{name}-map-*.png"))]
     command = f"geoveil simulate {name}" + (" --maps default" if maps else "")
     lines = [f"## {title}", "", "```sh", command, "```", ""]

@@ -1,4 +1,4 @@
-"""What the experiments of the paper have in common: panels, modes, cells and a table."""
+"""The common parts of the paper's experiments: panels, modes, cells and a table."""
 
 import math
 from abc import ABC, abstractmethod
@@ -57,11 +57,11 @@ class Panel(ABC):
     measure: ClassVar[str] = "ASE"
     unit: ClassVar[str] = "dollar"
     of_papers: ClassVar[Mapping[str, Contestant]]
-    """Who takes part, but for mechanisms of a file."""
+    """The contestants, without those of a file."""
     repetitions: ClassVar[tuple[int, int]]
-    """In monte-carlo mode: the paper's, and those of a quick run."""
+    """Repetitions in monte-carlo mode: the paper's, and those of a quick run."""
     quick_people: ClassVar[int] = 20_000
-    """How many people a quick run has."""
+    """The number of people in a quick run."""
     per: float
     footing: float
     people: tuple[int, ...]
@@ -76,16 +76,16 @@ class Panel(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """Names the panel: the setting, but for n."""
+        """The name of the panel: the setting without n."""
 
     @property
     def questions(self) -> int:
-        """How many each person is asked."""
+        """The number of questions to each person."""
         return 1
 
     @property
     def key(self) -> str:
-        """Names the panel and the contents of its files."""
+        """The name of the panel, with the contents of its files."""
         return f"{self!r}, {self.given.key}"
 
     @property
@@ -94,12 +94,12 @@ class Panel(ABC):
         return GeoPrivacy(1.0, per=self.per, unit=self.unit)
 
     def asked(self, make: Callable[[str], Query]) -> Setting:
-        """Return the question with geoveil's profile and with the paper's, about the same band."""
+        """Return the setting with geoveil's profile and the paper's, for the same band."""
         return Setting(make("smoothstep"), make("linear"), self.privacy, self.footing)
 
     @property
     def contestants(self) -> Mapping[str, Contestant]:
-        """All contestants by name: a file's too, and no survey of other people.
+        """All contestants by name, including a file's; without surveys for other people.
 
         Raises:
             ParameterError: if the file can't be run, has no mechanism, or takes a name.
@@ -113,7 +113,7 @@ class Panel(ABC):
 
     @abstractmethod
     def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
-        """Return estimate less truth in one repetition, people and noise drawn, per question."""
+        """Return estimate minus truth per question in one simulated repetition."""
 
     def row(self, name: str, n: int, **found: Any) -> ErrorRow:
         """Return a row of the results."""
@@ -134,7 +134,7 @@ def _own(make: MakeReports, setting: Setting) -> ReportLaw:
 
 
 def _named(words: str, setting: Setting) -> ReportLaw:
-    """Return what a campaign would have: of the paper's query, or of ours if that is not served."""
+    """Return a campaign's mechanism for the paper's query, or for ours if that is unserved."""
     spec: MechanismSpec = MECHANISMS.parse(words)
     try:
         return spec.build(setting.seed, setting.privacy)
@@ -154,7 +154,7 @@ def drawn(panel: Panel, name: str, n: int, repetitions: int, seed: int) -> list[
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRun:
-    """How an experiment of the paper is run.
+    """Options of a run of the paper's experiments.
 
     Args:
         mode: one of `MODES`: from moments, or with people and noise drawn.
@@ -181,7 +181,7 @@ class PaperRun:
 
     @property
     def drawn(self) -> bool:
-        """Whether people and noise are."""
+        """Whether people and noise are drawn."""
         return self.mode != "exact"
 
 
@@ -192,7 +192,7 @@ def published(
     draw: Callable[[Sequence[ErrorRow], Path], None],
     more: Callable[[Path], Sequence[Path]] = lambda _: (),
 ) -> Experiment[ErrorRow]:
-    """Return an experiment of the paper in one mode, with the comparison of both sides.
+    """Return an experiment of the paper in one mode, with the comparison of the paper and geoveil.
 
     `exact` makes cells of panels and names in exact mode; `more` draws figures beside a file.
 
@@ -234,7 +234,7 @@ def published(
 
 
 def _note(rows: Sequence[ErrorRow]) -> str:
-    """Return what the columns of `ratio_table` are: those that it has."""
+    """Return a note on the columns of `ratio_table`."""
     comparisons = compare(rows)
     own = (
         ", the one after yours over that of the best of yours"

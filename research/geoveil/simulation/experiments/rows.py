@@ -1,4 +1,4 @@
-"""What experiments give: one row per setting, number of people and mechanism."""
+"""Rows of experiments: one for each setting, number of people and mechanism."""
 
 import math
 from collections import defaultdict
@@ -13,7 +13,7 @@ SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
 BASELINE = "local privacy"
 OWN = "yours"
 ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE, OWN)
-"""Where a mechanism, at its parameters, comes from."""
+"""Origins of mechanisms."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
 """Shown for reference, outside ratios: its guarantee equals the others' at one distance."""
@@ -29,7 +29,7 @@ class ErrorRow:
     experiment: str
     """"oneway", "twoway", "kde" or "distribution"."""
     panel: str
-    """The setting, but for n: for example "T=100000, 1/ε=8000"."""
+    """The setting without n, for example "T=100000, 1/ε=8000"."""
     n: int
     per: float
     """1/ε, in the unit of the values."""
@@ -37,15 +37,15 @@ class ErrorRow:
     origin: str
     """One of `ORIGINS`."""
     measure: str
-    """"MSE", of one query, or "ASE", of a grid; what of a distribution, in its experiment."""
+    """"MSE" of one query, or "ASE" of a grid; for distributions, the measure."""
     error: float
     """≥ 0; infinite where a variance is."""
     standard_error: float = 0.0
     """The standard error of `error`; 0 if nothing was drawn."""
     squared_bias: float | None = None
-    """The part of `error` that does not shrink with n; None where it was not computed."""
+    """The part of `error` that does not shrink with n; None if it was not computed."""
     noise: float | None = None
-    """The part of `error` that is noise: what privacy costs; None where it was not computed."""
+    """The part of `error` that is noise, the cost of privacy; None if it was not computed."""
     mode: str = "exact"
     """One of `MODES`."""
     seed: int = 0
@@ -70,23 +70,23 @@ class ErrorComparison:
     seed: ErrorRow
     ours: ErrorRow
     aided: tuple[ErrorRow, ErrorRow] | None
-    """The same when both may use a public prior, or leave it; None if geoveil has none."""
+    """The comparison if both may use a public prior; None if geoveil has none."""
     own: ErrorRow | None = None
-    """The best of mechanisms that were given, if any."""
+    """The best of a user's mechanisms, if any."""
 
     @property
     def ratio(self) -> float:
-        """Seed's error over geoveil's: above 1, geoveil is more accurate."""
+        """The seed paper's error over geoveil's: above 1, geoveil is more accurate."""
         return over(self.seed, self.ours)
 
     @property
     def ratio_with_prior(self) -> float:
-        """The same with a public prior for both sides; NaN if there is none."""
+        """The ratio with a public prior for both; NaN without one."""
         return math.nan if self.aided is None else over(*self.aided)
 
 
 def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
-    """Return, for each panel and n with both sides, the best of each; ε-LDP is left out."""
+    """Return the best mechanism of each side, for each panel and n with both; ε-LDP is left out."""
     settings: dict[tuple[str, int], dict[str, ErrorRow]] = defaultdict(dict)
     for row in rows:
         best = settings[row.panel, row.n]
@@ -104,7 +104,7 @@ def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
 
 
 def over(seed: ErrorRow, ours: ErrorRow) -> float:
-    """Return how many times the one error the other is; infinite if that is 0."""
+    """Return the ratio of two errors; infinite if the second is 0."""
     return seed.error / ours.error if ours.error > 0 else math.inf
 
 

@@ -19,16 +19,16 @@ from geoveil.simulation.populations import Array, Population
 
 Sampler = Callable[[np.random.Generator, int], Array]
 _CENTRES = 64
-"""Centres whose histograms are held at a time."""
+"""Centres whose histograms are in memory at once."""
 _NEGLIGIBLE = 1e-250
 _PER_NEAR = 400
 """Nodes per unit length near the centre."""
 _BEND = 10.0
-"""Unit lengths from the centre at which nodes are four times as far apart as next to it."""
+"""Unit lengths from the centre at which the spacing of nodes is four times that next to it."""
 
 
 def sampler(noise: Noise) -> Sampler:
-    """Return a function that draws n of the noise: the family's own, or a faster one.
+    """Return a function that draws n numbers of the noise: the family's, or a faster one.
 
     The magnitude of generalized Cauchy noise is (G/G')^{1/γ}, with G and G' of Gamma laws of shape
     1/γ and 1 − 1/γ: u^γ/(1 + u^γ) has the law Beta(1/γ, 1 − 1/γ) [MATH §10].
@@ -50,7 +50,7 @@ def sampler(noise: Noise) -> Sampler:
 
 
 def seeded(seed: int, *key: int | str) -> np.random.Generator:
-    """Return the random numbers of one part of the work: a function of the seed and its key."""
+    """Return the generator of one part of the work, a function of the seed and the part's key."""
     numbers = (zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(numbers)))
 
@@ -58,7 +58,7 @@ def seeded(seed: int, *key: int | str) -> np.random.Generator:
 def drawn_blocks(
     name: str, n: int, *, size: int, seed: int, repetition: int
 ) -> Iterator[tuple[int, np.random.Generator]]:
-    """Return a repetition's blocks: how many people, and random numbers of their own.
+    """Return a repetition's blocks, each with a number of people and a separate generator.
 
     They depend on the name (of experiment, panel and mechanism) alone. The last block has the rest.
     """
@@ -67,7 +67,7 @@ def drawn_blocks(
 
 
 def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return the fields of an `ErrorRow` that say what two repetitions or more gave."""
+    """Return the fields of an `ErrorRow` from two or more repetitions."""
     return {
         "error": float(np.mean(squares)),
         "standard_error": float(np.std(squares, ddof=1) / math.sqrt(len(squares))),
@@ -101,7 +101,7 @@ def summed(
 
 
 def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
-    """Return the weight at each node, every point shared by the two next to it.
+    """Return the weight at each node, with every point shared by its two neighbours.
 
     Places are numbers of nodes ≥ 0 with fractions; those beyond the last are put there. Weights are
     1 if None.
@@ -115,7 +115,7 @@ def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
 
 
 def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | None = None) -> Array:
-    """Return the weight at each node of points between `left` and the next, which gets `right`.
+    """Return each node's weight from points between `left` and the next, which gets `right`.
 
     `right` is in [0, 1], and is overwritten.
     """
@@ -128,12 +128,12 @@ def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | No
 
 
 def places_at(points: Array, counts: Array) -> Population:
-    """Return people at points of a plane, (n, 2) in metres, so many at each."""
+    """Return people at points of a plane, (n, 2) in metres, with a count at each."""
     return Population("places", "metre", points, counts, "experiment")
 
 
 def gathered(points: Array, weights: Array) -> Population:
-    """Return people at points of a plane, (n, 2) in metres, those at equal points together.
+    """Return people at points of a plane, (n, 2) in metres, with equal points merged.
 
     Collisions are reported at junctions: 200,000 of them at 76,663 places.
 
@@ -172,17 +172,17 @@ class DistanceNodes:
 
     @property
     def distances(self) -> Array:
-        """Where they are, in metres, from 0 to past the reach."""
+        """The distances of nodes, in metres, from 0 to beyond the reach."""
         u = np.arange(self.count) / (_BEND * _PER_NEAR)
         return np.asarray(_BEND * self.near * u / (1 - u))
 
     @property
     def ray(self) -> Array:
-        """Points so far from the centre of a plane, shape (count, 2)."""
+        """Points at these distances from the centre of a plane, shape (count, 2)."""
         return np.stack([self.distances, np.zeros(self.count)], axis=1)
 
     def positions(self, r: Array) -> Array:
-        """Return the number of the node at each distance, a fraction between nodes."""
+        """Return the node index of each distance, fractional between nodes."""
         bend = _BEND * self.near
         return np.asarray(r / (r + bend) * (_BEND * _PER_NEAR))
 
@@ -212,7 +212,7 @@ def radial_means(places: Population, centres: Array, table: Array, nodes: Distan
     counts = None if (places.weights == 1).all() else places.weights
 
     def weights(east: float, north: float) -> Array:
-        """Return how many people count for each node."""
+        """Return the weighted number of people at each node."""
         r = np.square(x - east)
         r += np.square(y - north)
         return at_nodes(nodes.positions(np.sqrt(r, out=r)), nodes.count, counts)

@@ -1,4 +1,4 @@
-"""The paper's mechanisms at their own best: noise and split of ε tuned on the experiment's people.
+"""Tune the paper's mechanisms: noise and split of ε, on the experiment's own people.
 
 That is more than anybody may know. Calibration, reach and band stay the paper's, but for "aimed
 Student-t". [MATH §12.4] has the variances.
@@ -19,14 +19,14 @@ from geoveil.simulation.experiments import kde, oneway, twoway
 from geoveil.simulation.experiments.rows import SEED
 
 FRACTIONS = tuple(np.geomspace(0.004, 0.25, 25).tolist())
-"""β/ε that are tried, beside the paper's 1/9: each 1.19 times the one before."""
+"""β/ε to try, in addition to the paper's 1/9; each is 1.19 times the one before."""
 _OURS, _PAIRS = "DebiasedLaplace", "deconvolved"
 STUDENT_T, CAUCHY = "Student-t", "generalized Cauchy"
 _PEOPLE = 1_600_000
 
 
 def best_freedom(fraction: float) -> float:
-    """Return the ν > 2 of the least variance at β = fraction · ε, 0 < fraction < 1/2.
+    """Return the ν > 2 with the least variance at β = fraction · ε, 0 < fraction < 1/2.
 
     The slope of the variance vanishes where bν² + (1 + 3b)ν = 5 + 4b, b the fraction.
 
@@ -52,7 +52,7 @@ def cauchy_variance(gamma: float, fraction: float) -> float:
 
 
 def best_gamma(fraction: float) -> float:
-    """Return the γ > 3 of the least variance at β = fraction · ε, 0 < fraction < 1/2.
+    """Return the γ > 3 with the least variance at β = fraction · ε, 0 < fraction < 1/2.
 
     Example:
         >>> round(best_gamma(1 / 15), 2)
@@ -70,11 +70,11 @@ def best_gamma(fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """A family of noise of the paper, and how it is tuned."""
+    """A family of noise of the paper, with functions that tune it."""
 
     make: Callable[[float], Noise]
     best: Callable[[float], float]
-    """β/ε → the parameter of the least variance."""
+    """β/ε → the parameter with the least variance."""
     usual: float
     """The β/ε of the paper."""
 
@@ -100,13 +100,13 @@ def _contestants(noise: str, *others: str, every: int = 1) -> MappingProxyType[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedSetting:
-    """How many times geoveil's error the paper's is, in one setting."""
+    """The ratio of the paper's error to geoveil's in one setting."""
 
     panel: str
     published: float
-    """With ν = 3 and β = ε/9, or γ = 4 and β = ε/15."""
+    """The ratio at ν = 3 and β = ε/9, or γ = 4 and β = ε/15."""
     tuned: float
-    """With the ν, or γ, and β of the least error."""
+    """The ratio at the ν, or γ, and β with the least error."""
     shape: float
     """That ν, or γ."""
     fraction: float
@@ -130,7 +130,7 @@ def _compared(
 def thresholds(
     panels: Sequence[oneway.OneWayPanel] = oneway.PANELS, noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return the noise of one threshold beside `DebiasedLaplace`: E[v], the bias left out."""
+    """Return ratios of the noise E[v] at one threshold to that of `DebiasedLaplace`."""
     names = _contestants(noise, _OURS)
     return [
         _compared(
@@ -145,7 +145,7 @@ def thresholds(
 def pairs(
     panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS, noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return the ASE of pairs of thresholds beside deconvolved points, at n = 1.6 million.
+    """Return ratios of the ASE of pairs to that of deconvolved points, at n = 1.6 million.
 
     The noise has ε for each pair, points have it once. β is tried at every third fraction.
     """
@@ -164,7 +164,7 @@ def pairs(
 def densities(
     settings: Sequence[kde.KernelSetting] = kde.SETTINGS[:5], noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return the ASE of densities beside `DebiasedLaplace`, ε for each centre, at any n."""
+    """Return ratios of the ASE of densities to that of `DebiasedLaplace`, ε for each centre."""
 
     class _TunedKernel(kde.KernelSetting):
         of_papers = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)

@@ -35,7 +35,7 @@ from geoveil.simulation.populations import Array, incomes_and_debts
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
 BLOCK = 1 << 14
-"""People who are drawn together, from a seed of their own."""
+"""People drawn together, from a separate seed."""
 PEOPLE = (400_000, 1_600_000, 6_400_000)
 AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 """Thresholds along each axis, in dollars."""
@@ -43,12 +43,12 @@ SHIFTS = 16
 POINTS = 1 << 13
 """Points of a lattice, for each shift."""
 _STEP = 1.1673039782614187 ** -np.arange(1.0, 5.0)
-"""Between points of it: powers of the root of g⁵ = g + 1, the golden ratio in four dimensions."""
+"""Steps of the lattice: powers of the root of g⁵ = g + 1, the golden ratio in four dimensions."""
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
 Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
 Lattices = Sequence[tuple[Array, Array]]
-"""For each shift, what people hold, and planar Laplace noise at ε = 1, both (n, 2)."""
+"""For each shift, people's values and planar Laplace noise at ε = 1, both (n, 2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class TwoWayPanel(Panel):
 
     @property
     def scalar(self) -> Mapping[str, Contestant]:
-        """Those whose report depends on the signed distance alone, as a file's are taken to."""
+        """The mechanisms whose report depends only on the signed distance, including a file's."""
         every = self.contestants.items()
         return {name: c for name, c in every if not (c.answers_every_query or name == LOCAL)}
 
@@ -122,7 +122,7 @@ PANELS = tuple(TwoWayPanel(per=per) for per in (8_000.0, 12_000.0, 20_000.0))
 
 @lru_cache(maxsize=2)
 def _sums(panel: TwoWayPanel, contestant: str) -> Sums:
-    """Return how the reports of a contestant are drawn and summed."""
+    """Return the function that draws and sums the reports of a contestant."""
     shape = tuple(map(len, panel.axes))
     if contestant == "GP_loc":
         points = PlanarLaplace(panel.privacy, dimension=2)
@@ -165,14 +165,14 @@ def _above(points: Array, panel: TwoWayPanel) -> Array:
 
 
 class Moments(NamedTuple):
-    """Moments over noise and people at each threshold, one estimate per shift: (shifts, m)."""
+    """Moments over noise and people at each threshold, estimated for each shift: (shifts, m)."""
 
     bias: Array
     """Estimates of E D."""
     square: Array
     """Estimates of E[(m − h)²], or of E D² where v is included in it."""
     noise: Array | None = None
-    """Estimates of E v; None if it is included in `square`."""
+    """Estimates of E v; None if `square` includes it."""
 
     def ase(self, n: int) -> dict[str, Any]:
         """Return the ASE, its jackknife standard error, squared bias and noise.
@@ -300,7 +300,7 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
 
 
 class _MomentTable:
-    """Moments of every mechanism at nodes of the signed distance, which is all that it knows of x.
+    """Moments of every mechanism at nodes of the signed distance, on which alone they depend.
 
     The nodes are even across the band, and in the logarithm beyond it.
     """
@@ -316,7 +316,7 @@ class _MomentTable:
         self.columns = {name: (a.mean(nodes), a.variance(nodes)) for name, a in answers.items()}
 
     def bins(self, s: Array, above: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """Return the weight of each node for all people, and for those above; sums to a share."""
+        """Return the weight of each node for all people and for those above, as shares."""
         count = len(self._nodes)
         # The cell is computed, not searched for, which would take most of the time of a panel.
         distance = np.abs(s)
@@ -334,7 +334,7 @@ _table = lru_cache(maxsize=64)(_MomentTable)
 
 
 def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
-    """Return pairs of thresholds (34 × 34, figure 4 of the paper), or a question of one's own.
+    """Return the experiment with pairs of thresholds (34 × 34, figure 4), or on a user's people.
 
     Drawing people and noise takes minutes per repetition and mechanism: 1156 reports of each
     person.

@@ -1,4 +1,4 @@
-"""Every figure that is drawn, with Matplotlib: of the demonstration, plans and experiments.
+"""The figures of the demonstration, plans and experiments, drawn with Matplotlib.
 
 The ending of a file says what is drawn into it: PNG, PDF or SVG.
 """

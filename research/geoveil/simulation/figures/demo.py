@@ -1,4 +1,4 @@
-"""The figure of the demonstration: what was asked, what came out, what others would need."""
+"""The figure of the demonstration: questions, results, and errors of other mechanisms."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_INCOME = 300
-"""Thousand dollars: incomes from there on are counted beside the histogram, not drawn."""
+"""Thousand dollars from which on incomes are counted beside the histogram, not drawn."""
 _LOCAL_DRAWN = 2
-"""Footings of ε-LDP that are drawn: the nearest ones."""
+"""How many footings of ε-LDP are drawn, nearest first."""
 
 
 def draw_demo(

@@ -1,4 +1,4 @@
-"""The figure of answers over time: a shock, what each strategy shows of it, and when it is seen."""
+"""The figure of answers over time: a shock, each strategy's answers, and its flag."""
 
 from collections.abc import Mapping
 from pathlib import Path

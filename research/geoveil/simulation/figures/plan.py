@@ -1,4 +1,4 @@
-"""Figures of plans: what is asked of whom, and the error against the number of people."""
+"""Figures of plans: the question over the prior, and the error against the number of people."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BOX: Any = MappingProxyType({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})
-"""What is behind letters."""
+"""The background of letters."""
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
@@ -42,7 +42,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
 
 
 def draw_comparison(found: Comparison, file: Path) -> None:
-    """Draw the error of every allocation against the number of people, and of questions."""
+    """Draw the error of every allocation against the numbers of people and of questions."""
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     curves = []
     for row in found.rows:
@@ -126,7 +126,7 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
 def _draw_errors(
     axes: "Axes", n: int, curves: Sequence[tuple[str, str, Callable[[float], float]]]
 ) -> None:
-    """Draw errors against the number of people: of each its name, kind of line and the error."""
+    """Draw named lines of errors against the number of people."""
     people = np.geomspace(max(n / 100, 1), n * 100, 61).tolist()
     for index, (name, line, error) in enumerate(curves):
         named = index < len(SERIES)
@@ -147,7 +147,7 @@ def _draw_errors(
 
 
 def _finish(axes: "Axes", mark: int, x_label: str, y_label: str, legend: Any) -> None:
-    """Mark the number that was asked for, on a panel of errors with two logarithmic axes."""
+    """Mark the requested number of people on a log-log panel of errors."""
     axes.axvline(mark, color=TRUTH, lw=0.8, ls=":")
     axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.25, which="both")
@@ -155,7 +155,7 @@ def _finish(axes: "Axes", mark: int, x_label: str, y_label: str, legend: Any) ->
 
 
 def _draw_crossover(axes: "Axes", found: Comparison) -> None:
-    """Draw the mean error against how many questions like these are asked."""
+    """Draw the mean error against the number of questions like these."""
     rows = {row.allocation: row for row in found.rows}
     most = min(max(10 * found.questions, 3 * (found.crossover or 1)), 1_000)
     counts = np.unique(np.geomspace(1, most, 40).astype(int)).tolist()
@@ -180,7 +180,7 @@ def _typical(row: Allocated, questions: int, n: float) -> float:
 
 
 def _window(found: Plan) -> tuple[float, float]:
-    """Return the range to show: the middle 97 %, the band, and where the truth is steep."""
+    """Return the range to show: the middle 97 %, the band, and the steep part of the truth."""
     order = np.argsort(found.problem.nodes.points)
     x, below = found.problem.nodes.points[order], np.cumsum(found.problem.nodes.weights[order])
     low, high = x[np.minimum(np.searchsorted(below, (0.01, 0.98)), len(x) - 1)]

@@ -1,4 +1,4 @@
-"""The figures of the paper's experiments: errors, the ratios that sum them up, and maps."""
+"""The figures of the paper's experiments: errors, their ratios, and maps."""
 
 import math
 import re
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"-?[0-9.]+(?:e[+-][0-9]+)?")
 
 
 def titled(panel: str, unit: str) -> str:
-    """Return the name of a panel as figures have it: amounts in a unit, "" if it is not known.
+    """Return the title of a panel in figures, with amounts in a unit, "" if unknown.
 
     Example:
         >>> titled("T=10000, 1/ε=800", "dollar")
@@ -51,7 +51,7 @@ def titled(panel: str, unit: str) -> str:
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Draw the error against n, a panel for each setting; of one n alone as dots."""
+    """Draw the error against n, a panel for each setting; a single n as dots."""
     measure = rows[0].measure
     title = f"{measure} against the hard threshold"
     if len({row.n for row in rows}) == 1:
@@ -73,7 +73,7 @@ def draw_settings(
     note: str = "",
     hollow: str | None = None,
 ) -> None:
-    """Draw errors as dots, a panel for each setting unlike the middle one in n or the rest.
+    """Draw errors as dots, a panel for each setting that differs from the middle one.
 
     A row whose panel ends with `hollow` is a hollow dot in the panel without that.
     """
@@ -102,7 +102,7 @@ def draw_settings(
 def draw_distributions(
     rows: Sequence[ErrorRow], file: Path, *, units: Mapping[str, str]
 ) -> list[Path]:
-    """Draw how far distributions are from the truth, a figure for each attribute in its units."""
+    """Draw the errors of distributions, a figure for each attribute in its units."""
     by_attribute = defaultdict[str, list[ErrorRow]](list)
     for row in rows:
         if row.measure == "area":
@@ -126,7 +126,7 @@ def draw_distributions(
 def draw_ratios(
     rows: Sequence[ErrorRow], comparisons: Sequence[ErrorComparison], file: Path
 ) -> None:
-    """Draw, for each setting, how many times the best seed mechanism's error is geoveil's."""
+    """Draw the ratio of the paper's best error to geoveil's for each setting."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     panels = grouped(comparisons, "panel")
@@ -166,7 +166,7 @@ def draw_ratios(
 
 
 def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
-    """Return the noise of Student-t over the least of geoveil's, if both have some; n cancels."""
+    """Return the noise of Student-t over the least of geoveil's, if both have noise; n cancels."""
     n = min(row.n for row in rows)
     measured = [(row, row.noise) for row in rows if row.n == n and row.noise is not None]
     seed = [noise for row, noise in measured if row.mechanism == "Student-t"]
@@ -177,7 +177,7 @@ def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
 def draw_density_maps(
     maps: Mapping[str, tuple[Array, Array]], file: Path, title: str, outlines: Sequence[Array] = ()
 ) -> None:
-    """Draw contour maps with the levels of the first one, the density in the clear.
+    """Draw contour maps with the levels of the first one, the density without noise.
 
     Each has centres of a square lattice, (k², 2) in metres, row by row, and heights (k²,). Outlines
     are lines (k, 2).

@@ -1,4 +1,4 @@
-"""The figure of relations: squared errors in multiples of those in the clear, a row a question."""
+"""The figure of relations: squared errors over those without noise, a row for each question."""
 
 from collections.abc import Sequence
 from pathlib import Path

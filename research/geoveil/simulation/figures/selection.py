@@ -1,4 +1,4 @@
-"""The figures of private selection: what mechanisms find, over ε."""
+"""The figures of private selection: the success of mechanisms over ε."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +65,7 @@ def _line(rows: Sequence[SelectionRow]) -> Line:
 
 
 def _kept(rows: Sequence[SelectionRow]) -> str:
-    """Return what is proved of a mechanism as printed: least and most of all its rows."""
+    """Return the least and the greatest proved ε of a mechanism as printed, over its rows."""
     ratios = [row.proved_epsilon / row.epsilon for row in rows]
     low, high = (f"{f(ratios):.3g}" for f in (min, max))
     most = max(row.delta for row in rows)

@@ -1,4 +1,4 @@
-"""How all figures look: one colour for each mechanism, lines that bear their names, rows of dots.
+"""The style of all figures: one colour for each mechanism, named lines, rows of dots.
 
 Colours are Paul Tol's nine "muted" ones, safe for the colour-blind: warm and dashed for the papers'
 mechanisms, cold for geoveil's. Markers and names tell more apart, also in grey.
@@ -22,7 +22,7 @@ OURS, TRUTH, OTHERS = GREEN, "#222222", "#b0b7bd"
 GREY = "#777777"
 ORANGE = "#ee7733"
 SERIES = OURS, INDIGO, ROSE, TEAL, WINE, OLIVE
-"""What is chosen, then its alternatives; those that follow are `OTHERS`."""
+"""Colours of the choice and its alternatives; later ones are `OTHERS`."""
 _COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "GP_loc": OLIVE,
@@ -60,16 +60,16 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "": ORANGE,
     }
 )
-"""Beginning of a mechanism's name → its colour, in the order of lists; others come last."""
+"""Beginning of a mechanism's name → its colour, in the order of lists; other names come last."""
 _PAPERS = (
     *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
     *("square wave", "hierarchy"),
 )
 _MARKERS = "osvD^P*X<>dh"
 _WIDEST = 3
-"""Panels in a row, at most."""
+"""The most panels in a row."""
 _FONT = 7.5
-"""Points: of the names of lines."""
+"""Size of the names of lines, in points."""
 
 
 def colour_of(mechanism: str) -> str:
@@ -86,12 +86,12 @@ def ordered(mechanisms: Iterable[str]) -> list[str]:
 
 
 def count(n: int) -> str:
-    """Return a number of people as figures and tables have it: "1.6M", "200k"."""
+    """Return a number of people for figures and tables: "1.6M", "200k"."""
     return f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n / 1e3:g}k"
 
 
 def _columns(panels: int) -> int:
-    """Return how many panels stand in a row: those that fill the fewest rows."""
+    """Return the number of panels in a row that gives the fewest rows."""
     return math.ceil(panels / math.ceil(panels / _WIDEST))
 
 
@@ -165,7 +165,7 @@ def draw_lines(
     people: bool = False,
     linear_below: float | None = None,
 ) -> None:
-    """Draw small multiples of lines, each of which has its name at its end.
+    """Draw small multiples of lines, each with its name at its end.
 
     With `people` both axes are logarithmic; else y is linear, or only below `linear_below`.
     """
@@ -214,7 +214,7 @@ def _draw(axes: "Axes", line: Line, place: int) -> None:
 
 
 def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
-    """Write each line's name beside its end, in its colour, none above another."""
+    """Write each line's name beside its end, in its colour, without overlaps."""
     # Where the ends are in the panel, from 0 to 1: the layout changes its size, but not that.
     right = axes.get_xlim()[1]
     inside = axes.transData - axes.transAxes
@@ -245,7 +245,7 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Return rising places, now from 0 to 1 and, where there is room, at least `gap` > 0 apart.
+    """Return rising places spread over 0 to 1, at least `gap` > 0 apart if there is room.
 
     Example:
         >>> [round(place, 2) for place in spread([0.5, 0.5, 0.9], 0.1)]

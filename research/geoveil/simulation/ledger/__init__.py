@@ -1,4 +1,4 @@
-"""The ledger of reproductions: each figure and table of five papers, beside what geoveil gets."""
+"""The ledger of reproductions: each figure and table of five papers, with geoveil's results."""
 
 import tomllib
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
 
 
 def reproduce(name: str, options: Options) -> Reproduction:
-    """Return a figure or table of the ledger, computed again: what a process is asked for."""
+    """Return a figure or table of the ledger, computed again, for use in a process."""
     return LEDGER[name].run(options)
 
 

@@ -145,4 +145,4 @@ NUMBERS: Mapping[str, Numbers] = {
     "sgp-figure-6": _kernels,
     "sgp-figure-8": partial(_thresholds, False),
 }
-"""Row of the ledger → what computes its numbers."""
+"""Row of the ledger → the function that computes its numbers."""

@@ -93,7 +93,7 @@ def _nodes(options: Options) -> Iterator[Told]:
 def _small_budgets(
     name: str, known: Influence, rng: np.random.Generator, runs: int
 ) -> Iterator[Told]:
-    """Yield what is said of Figures 5a and 5e, at their greatest budget."""
+    """Yield numbers for the statements on Figures 5a and 5e, at their greatest budget."""
     budget = _SMALL_BUDGETS[name]
 
     def accuracy(mechanism: str, k: int) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _half(known: Influence, rng: np.random.Generator, runs: int, mechanism: str) -> float:
-    """Return the budget at which half of the nodes are found."""
+    """Return the budget at which the mechanism finds half of the nodes."""
     shares = partial(_shares, known, rng, runs, _K, mechanism)
     return bisected(lambda budget: float(np.mean(shares(budget))) >= 0.5, 1e-3, 1e6, 12)
 
@@ -205,12 +205,12 @@ def _trees(options: Options) -> Iterator[Told]:
 
 
 def _gains(ours: list[SelectionRow], theirs: list[SelectionRow]) -> list[tuple[float, float]]:
-    """Return how much more accurate one is, by ε, and an upper bound of its standard error."""
+    """Return gains in accuracy by ε, and an upper bound of their standard error."""
     return [(a.value - b.value, a.standard_error) for a, b in zip(ours, theirs, strict=True)]
 
 
 def _ahead(gains: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the share of gains > 0, and the standard error that the gains' own leave it."""
+    """Return the share of gains > 0, and its standard error from those of the gains."""
     sure = [NormalDist().cdf(gain / error) if error else 0.5 for gain, error in gains]
     spread = math.sqrt(sum(p * (1 - p) for p in sure))
     return sum(gain > 0 for gain, _ in gains) / len(gains), spread / len(gains)
@@ -225,4 +225,4 @@ NUMBERS: Mapping[str, Numbers] = {
     "ld-table-2": _samples,
     "ld-figure-6": _trees,
 }
-"""Row of the ledger → what computes its numbers."""
+"""Row of the ledger → the function that computes its numbers."""

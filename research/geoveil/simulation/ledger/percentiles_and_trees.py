@@ -26,7 +26,7 @@ _ENTRIES = 4_096
 _FLOOR = 0.01
 """S is the greater of e^{−(2j+1)ε} and this in the authors' code."""
 _NEAR = 5.0
-"""Absolute expected errors that far apart are alike, as the paper puts it."""
+"""Difference of expected absolute errors that the paper calls alike."""
 _STORED = (
     0.1, 0.1269, 0.1610, 0.2043, 0.2593, 0.3290, 0.4175, 0.5298, 0.6723, 0.8532, 1.0826, 1.3738,
 )  # fmt: skip
@@ -36,7 +36,7 @@ _GLOBAL = {"EM": ExponentialMechanism, "PF": PermuteAndFlip}
 
 
 class _Percentile(NamedTuple):
-    """What the error depends on: the sum of the entries, the value, how often it occurs, and j."""
+    """The quantities behind the error: the entries' sum, the value, its frequency, and j."""
 
     total: int
     value: int
@@ -50,7 +50,7 @@ class _Percentile(NamedTuple):
         return (1 - hit) * abs(rest - self.value)
 
     def budget(self, mechanism: str) -> float:
-        """Return the ε from which on the error is small."""
+        """Return the least ε with a small error."""
         return bisected(lambda epsilon: self.error(mechanism, epsilon) <= _NEAR, 0.01, 200.0, 30)
 
 
@@ -156,7 +156,7 @@ def _published_trees(options: Options) -> Iterator[Told]:
 
 
 def _ahead(rows: Sequence[SelectionRow]) -> dict[float, tuple[float, float]]:
-    """Return how far SNM-T is ahead of the best competitor, by ε, and its standard error."""
+    """Return the lead of SNM-T over the best competitor, by ε, and its standard error."""
     gains = {}
     for epsilon, at in grouped(rows, "epsilon").items():
         ours = next(row for row in at if row.mechanism == "SNM-T")
@@ -191,7 +191,7 @@ _BESIDE_OPEN: Mapping[str, Sequence[tuple[str, float]]] = {
     "Wall-sensor": [("SNM-T", 0.01)],
     "Compas": [("SNM-T", 0.01)],
 }
-"""Dataset → mechanisms, with their ε, that are said to reach the forest without privacy or not."""
+"""Dataset → mechanisms, with ε, said to reach the forest without privacy or not."""
 
 
 NUMBERS: Mapping[str, Numbers] = {
@@ -199,4 +199,4 @@ NUMBERS: Mapping[str, Numbers] = {
     "snm-figure-4": _published_trees,
     "snm-figure-5": _forests,
 }
-"""Row of the ledger → what computes its numbers."""
+"""Row of the ledger → the function that computes its numbers."""

@@ -16,7 +16,7 @@ _EPSILON = 1.0
 
 
 def flipped(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Return the law of [PF Algorithm 2] by going through all orders, sensitivity 1."""
+    """Return the law of [PF Algorithm 2] by enumerating all orders, sensitivity 1."""
     heads = np.exp(epsilon / 2 * (scores - scores.max()))
     result = np.zeros(len(scores))
     orders = list(permutations(range(len(scores))))
@@ -73,4 +73,4 @@ def _compared(options: Options) -> Iterator[Told]:
 
 
 NUMBERS: Mapping[str, Numbers] = {"pf-theorem-5": _equal_laws, "pf-section-4": _compared}
-"""Row of the ledger → what computes its numbers."""
+"""Row of the ledger → the function that computes its numbers."""

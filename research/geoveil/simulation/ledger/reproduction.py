@@ -1,4 +1,4 @@
-"""A row of the ledger: published numbers, geoveil's, and why they differ.
+"""Rows of the ledger: published numbers, geoveil's, and reasons for differences.
 
 `data/published_numbers.csv` has one line per number, with its place and origin. A sentence that
 orders two things is a number too: their ratio is at most 1, or their difference at least 0.
@@ -28,20 +28,20 @@ authors' code; or given by that code in a new run."""
 AGREES, DIFFERS, CANT_TELL, UNTESTED = "agrees", "differs", "can't tell", "not tested"
 VERDICTS = (AGREES, DIFFERS, CANT_TELL, UNTESTED)
 ALLOWED = 2.0
-"""Standard errors, the published and geoveil's together, by which agreeing numbers may differ."""
+"""The largest difference of agreeing numbers, in joint standard errors."""
 EFFECT, POWER = 0.25, 0.8
-"""Finding no difference means nothing if a test has less than this power at this share."""
+"""Agreement means nothing if the test has less than this power at this relative difference."""
 _EFFECT_AT_ZERO = 0.05
 
 Told = tuple[str, str, float] | tuple[str, str, float, float]
-"""A setting, a quantity, geoveil's number of it, and its standard error if it is not exact."""
+"""A setting, a quantity, geoveil's number, and its standard error if it is not exact."""
 Numbers = Callable[[Options], Iterable[Told]]
 """Computes geoveil's numbers of a figure or table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedNumber:
-    """A published number, or a statement as a bound, beside geoveil's.
+    """A published number, or a statement as a bound, with geoveil's number.
 
     Attributes:
         relation: of geoveil's number to it; one of `RELATIONS`.
@@ -74,7 +74,7 @@ class PublishedNumber:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is of."""
+        """Its setting and quantity."""
         return self.setting, self.quantity
 
     @property
@@ -84,13 +84,13 @@ class PublishedNumber:
 
     @property
     def _spread(self) -> float:
-        """The standard error of the difference; of a bound only what geoveil's has."""
+        """The standard error of the difference; for a bound that of geoveil's number."""
         assert self.own is not None
         return math.hypot(self.error if self.relation == EQUAL else 0.0, self.own[1])
 
     @property
     def power(self) -> float:
-        """How probably a difference of `EFFECT` would be found; of 0, one of 0.05."""
+        """The probability of detecting a relative difference of `EFFECT`, or of 0.05 from 0."""
         if self.own is None or not self._spread:
             return 1.0
         effect = EFFECT * abs(self.value) or _EFFECT_AT_ZERO
@@ -149,11 +149,11 @@ class Reproduction:
 
     @property
     def kind(self) -> str:
-        """What it is: a figure, a table, or a part of the text."""
+        """Whether it is a figure, a table, or a part of the text."""
         return self.item.split()[0].lower()
 
     def run(self, options: Options) -> Self:
-        """Return it computed, all of its published numbers or with `quick` a part of them.
+        """Return the row with geoveil's numbers, with `quick` only a part of them.
 
         Raises:
             ParameterError: if a number is of nothing published, or can't be tested.
@@ -171,17 +171,17 @@ class Reproduction:
         return replace(self, compared=numbers, seconds=seconds)
 
     def count(self, verdict: str, *kinds: str) -> int:
-        """Return how many numbers, of these kinds or of all, have this verdict."""
+        """Return the count of numbers with a verdict, of these kinds or of all."""
         among = [c for c in self.compared if not kinds or c.kind in kinds]
         return sum(compared.verdict == verdict for compared in among)
 
     @property
     def untested(self) -> Sequence[str]:
-        """Why numbers can't be tested, each reason once."""
+        """Distinct reasons why numbers can't be tested."""
         return [*dict.fromkeys(c.why for c in self.compared if c.why and c.own is None)]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values; numbers that there are not are null."""
+        """Return JSON values; missing numbers are null."""
         numbers = []
         for c in self.compared:
             published = asdict(c)
@@ -196,18 +196,18 @@ class Reproduction:
 
 
 _LINES = 12
-"""Numbers of a row that the page shows; the command prints all."""
+"""The most numbers of a row on the page; the command prints all."""
 
 
 def summary_of(rows: Sequence[Reproduction]) -> Table:
-    """Return how many numbers of each kind have each verdict, printed ones first."""
+    """Return the counts of numbers by kind and verdict, printed ones first."""
     counts = [[sum(r.count(v, kind) for r in rows) for v in VERDICTS] for kind in KINDS]
     cells = [(k, *(str(n or "–") for n in c)) for k, c in zip(KINDS, counts, strict=True)]
     return Table(headers=("numbers", *VERDICTS), rows=cells, right=range(1, 5))
 
 
 def ledger_page(rows: Sequence[Reproduction], data: Sequence[str] = ()) -> str:
-    """Return the page of rows, with the names of the files that were given."""
+    """Return the page of rows, with the names of the given files."""
     others = KINDS[1:]
     lines = [
         (f"[{row.name}](#{row.name})", row.what, _counts(row, PRINTED), _counts(row, *others))
@@ -228,7 +228,7 @@ def ledger_page(rows: Sequence[Reproduction], data: Sequence[str] = ()) -> str:
 
 
 def _counts(row: Reproduction, *kinds: str) -> str:
-    """Return the verdicts that there are: "3 agrees, 1 differs"."""
+    """Return the counts of verdicts: "3 agrees, 1 differs"."""
     counts = ((row.count(verdict, *kinds), verdict) for verdict in VERDICTS)
     return ", ".join(f"{count} {verdict}" for count, verdict in counts if count) or "–"
 
@@ -257,7 +257,7 @@ HEADERS = ("setting: quantity", "kind", "published", "ours", "ratio", "verdict")
 
 
 def _table(compared: Sequence[PublishedNumber]) -> str:
-    """Return all of few numbers; of many some, evenly spaced, of those that were computed."""
+    """Return the table of all numbers or, if there are many, of evenly spaced computed ones."""
     shown = compared
     if len(compared) > _LINES:
         shown = evenly_spaced([c for c in compared if c.own is not None] or compared, _LINES)

@@ -75,7 +75,7 @@ def _chances(
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a mean and its standard error; of one value, 0."""
+    """Return a mean and its standard error, 0 for one value."""
     error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return float(values.mean()), error
 
@@ -90,7 +90,7 @@ _ORDERS: Sequence[tuple[str, Sequence[str]]] = (
     ("γ = 4", ("γ = 2", "γ = 6", "γ = 10")),
     ("γ = 6", ("γ = 10",)),
 )
-"""Who is said to be ahead of whom."""
+"""Statements that one mechanism is ahead of another."""
 
 
 def _real(options: Options) -> Iterator[Told]:
@@ -123,4 +123,4 @@ NUMBERS: Mapping[str, Numbers] = {
     "sps-table-1": _seconds,
     "sps-table-2": _real,
 }
-"""Row of the ledger → what computes its numbers."""
+"""Row of the ledger → the function that computes its numbers."""

@@ -1,4 +1,4 @@
-"""Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
+"""Campaigns of a billion devices and bulk estimates, with the same bits on Dask or without."""
 
 from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.exports import (

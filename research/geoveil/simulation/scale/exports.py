@@ -1,4 +1,4 @@
-"""Exports of reports: a folder of Parquet files, of one moment, read-only, and its bulk estimate.
+"""Exports of reports: a read-only folder of Parquet files from one moment, and its bulk estimate.
 
     FOLDER/_manifest.json                        written last: without it the export is no export
     FOLDER/campaign=DIGEST/part-00000.parquet    rows, as below
@@ -63,11 +63,11 @@ _ROWS = 1 << 20
 _GROUPS = 16
 """Row groups per file of a folder."""
 _CHUNK = 1 << 18
-"""Integers that `sums_of` takes at a time."""
+"""Integers that `sums_of` processes at once."""
 
 
 class ExportError(GeoVeilError):
-    """Reports can't be exported, or an export is not whole."""
+    """Reports can't be exported, or an export is incomplete."""
 
 
 def _require_pyarrow() -> None:
@@ -115,7 +115,7 @@ def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
 
 
 def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
-    """Write `Analyst.export`'s parts to one Parquet file, whole or not at all; return its rows.
+    """Write `Analyst.export`'s parts to a Parquet file, whole or not at all; return its rows.
 
     Raises:
         ParameterError: if the file is there already, or can't be written.
@@ -267,7 +267,7 @@ class ExportedReports(BlockedWork):
     folder: Path
     campaign: AttributeCampaign
     row_groups: tuple[tuple[str, int, int], ...]
-    """File, number of the row group in it, and its rows."""
+    """File, index of a row group in it, and the group's rows."""
     aggregator: tuple[Accumulator, ...]
     """The aggregator's own sums at the moment of the export."""
 
@@ -277,12 +277,12 @@ class ExportedReports(BlockedWork):
 
     @property
     def queries(self) -> int:
-        """How many sums a block has: one per column of the campaign, cohort and period."""
+        """The number of sums of a block: one for each column of the campaign, cohort and period."""
         return self.campaign.slots
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each sum; where the campaign recurs, with the number of the period."""
+        """The name of each sum; for a recurring campaign with the number of the period."""
         campaign, labels = self.campaign, self.campaign.labels
         if campaign.cohorts > 1:
             labels = tuple(f"{o}, cohort {of}" for of in range(campaign.cohorts) for o in labels)
@@ -291,7 +291,7 @@ class ExportedReports(BlockedWork):
         return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in labels)
 
     def block(self, number: int) -> Sums:
-        """Return the sums of one block; ExportError if its file is missing, damaged or another."""
+        """Return the sums of one block; ExportError if its file is missing, damaged or wrong."""
         from pyarrow import ArrowException, parquet
 
         name, group, rows = self.row_groups[number]

@@ -1,4 +1,4 @@
-"""A campaign answered by simulated devices, as blocks.
+"""A campaign that simulated devices answer, as blocks.
 
 Block i draws from the i-th child of one seed sequence, so its sums are a function of the campaign,
 population, seed, block size and i (and of NumPy's exp and log, to the last bit of a processor).
@@ -45,7 +45,7 @@ from geoveil.simulation.scale.work import BlockedWork, Sums
 BLOCK = 1 << 18
 """Devices per block, which takes tens of milliseconds."""
 _PIECE = 1 << 13
-"""Devices drawn together: their arrays of 64 KiB stay in the cache and below fresh pages."""
+"""Devices drawn together, so that their arrays of 64 KiB stay in the cache."""
 _METHOD = "1"
 """Raised by every change that changes a result."""
 
@@ -65,7 +65,7 @@ def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedCampaign(BlockedWork):
-    """Devices that each hold a random member's value, in the queries' coordinates, and answer.
+    """Devices that each answer with a random member's value, in the queries' coordinates.
 
     Reports are drawn in float64 and rounded to the grid, the same for one seed: not private.
     """
@@ -151,7 +151,7 @@ def simulated(
 
 _SHIPPED = ("incomes", "income-and-debt", "places")
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-"""A campaign's dates are part of what is simulated; today's would not let a run be resumed."""
+"""Fixed dates of a campaign, since today's would not let a run be resumed."""
 
 
 def threshold_asked(

@@ -1,4 +1,4 @@
-"""Work that is a sum over numbered blocks, and a file of the finished ones.
+"""Work as a sum over numbered blocks, with a file of finished blocks.
 
 Sums are exact, of n, Σk and Σk² of 64-bit integers, so blocks may be computed anywhere in any
 order. The file's first line of JSON names the work; each other one is a group of blocks, flushed as
@@ -24,7 +24,7 @@ from geoveil.simulation.computing import Computer, in_this_process
 
 _FORMAT = "geoveil blocks 1"
 GROUP = 32
-"""Blocks per group at most, by default: 0.65 s of work, against 2 or 3 ms to hand it out."""
+"""The default of the most blocks in a group: 0.65 s of work, and 2 or 3 ms to hand it out."""
 
 
 Sums = list[Accumulator]
@@ -37,7 +37,7 @@ def add(first: Iterable[Accumulator], second: Iterable[Accumulator]) -> Sums:
 
 
 def to_triples(sums: Sequence[Accumulator]) -> list[list[Any]]:
-    """Return sums as JSON holds them: what may be beyond 64 bits as text."""
+    """Return sums as JSON values, with integers that may exceed 64 bits as text."""
     return [[s.n, str(s.total), str(s.total_of_squares)] for s in sums]
 
 
@@ -47,12 +47,12 @@ def of_triples(triples: Sequence[Sequence[Any]]) -> Sums:
 
 
 class BlockedWork(ABC):
-    """Blocks, each with exact integer sums that depend on its number alone; pickled to workers."""
+    """Blocks with exact integer sums that depend only on their numbers; pickled to workers."""
 
     @property
     @abstractmethod
     def blocks(self) -> int:
-        """How many there are."""
+        """The number of blocks."""
 
     @property
     @abstractmethod
@@ -61,11 +61,11 @@ class BlockedWork(ABC):
 
     @abstractmethod
     def block(self, number: int) -> Sums:
-        """Return the sums of one block: the same, wherever and however often it is asked."""
+        """Return the sums of one block, always and everywhere the same."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash, in hexadecimal, that is the same for work with the same sums only."""
+        """Return a hash in hexadecimal that identifies work with these sums."""
 
     def of_blocks(self, blocks: range) -> Sums:
         """Return the sums of a group of blocks."""
@@ -73,7 +73,7 @@ class BlockedWork(ABC):
 
 
 class FinishedFileError(GeoVeilError):
-    """A file of finished blocks belongs to other work, or is damaged, or in use."""
+    """A file of finished blocks belongs to other work, is damaged, or is in use."""
 
 
 def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
@@ -137,7 +137,7 @@ def total(
     path: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, blocks: None,
 ) -> Sums:
-    """Return the exact sums of all blocks: the same bits, however they are computed.
+    """Return the exact sums of all blocks, with the same bits for every computation.
 
     Args:
         work: whose blocks to add.

@@ -1,4 +1,4 @@
-"""The experiments of the papers on private selection, at equal and actually satisfied ε.
+"""The papers' experiments on private selection, at equal ε that every mechanism keeps.
 
 Beside each mechanism at the ε that it keeps stand the papers' own, at the ε that they claim, with
 the ε that is proved of them. A further application is one import and one line in `EXPERIMENTS`.
@@ -22,7 +22,7 @@ from geoveil.simulation.selection.experiment import (
 )
 
 Parts = Callable[[Options], Mapping[str, Compute]]
-"""What is computed in one go, by name; `ParameterError` for data that can't be read or taken."""
+"""Parts of an experiment, by name; `ParameterError` for unreadable or unsuitable data."""
 
 EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -33,9 +33,9 @@ EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
         "tdt": (transmission.parts, {}),
     }
 )
-"""Name of the application → its parts, and how its figures are drawn."""
+"""Name of the application → its parts, and the options of its figures."""
 _NOTES: Mapping[str, str] = MappingProxyType({"percentile": percentile.NOTE})
-"""Name of the application → what its tables do not say of themselves."""
+"""Name of the application → a note on its tables."""
 
 
 def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
@@ -64,7 +64,7 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
 
 
 def _audited(options: Options) -> str:
-    """Return what an audit finds of mechanisms that were given."""
+    """Return the audit of a user's mechanisms."""
     worst = {name: own.audited() for name, own in options.own.items()}
     verdicts = [
         f"{name} {e:.4g} ({'keeps' if keeps(e) else 'exceeds'})" for name, e in worst.items()

@@ -39,25 +39,25 @@ from geoveil.selection.contrib.recipe import SelectionRecipe
 
 STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
 KEPT, NOMINAL, OPEN, OWN = STANDINGS
-"""A mechanism that provably keeps the ε of its row; as a paper prints it, at its nominal ε; without
-any ε; or one's own."""
+"""A mechanism provably keeps the ε of its row; or is a paper's, at its nominal ε; or has no
+privacy; or is a user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRow:
-    """How well one mechanism does in one setting; ParameterError if it provably exceeds its ε."""
+    """The result of one mechanism in one setting; ParameterError if it provably exceeds its ε."""
 
     application: str
     dataset: str
     setting: str
-    """What else is fixed: for example "p=50" or "k=5"."""
+    """Other fixed parameters, for example "p=50" or "k=5"."""
     mechanism: str
     standing: str
     """One of `STANDINGS`."""
     epsilon: float
     """The axis of comparison, in nats per changed record."""
     proved_epsilon: float
-    """What is proved of the mechanism; infinite if nothing is."""
+    """The proved ε of the mechanism; infinite without a proof."""
     delta: float = 0.0
     measure: str
     value: float
@@ -76,17 +76,17 @@ Item = TypeVar("Item")
 
 
 def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
-    """Return a few of the items, the first and the last among them; all if they are few."""
+    """Return evenly spaced items, with the first and the last; all if they are few."""
     places = np.linspace(0, len(items) - 1, min(most, len(items)))
     return [items[round(place)] for place in places.tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to run an experiment on; ParameterError if the seed is out of range."""
+    """The input of an experiment; ParameterError if the seed is out of range."""
 
     data: tuple[Path, ...] = ()
-    """Files of the application's own kind; what ships, or is generated, without any."""
+    """Files for the application; without any, shipped or generated data."""
     seed: int = 1
     quick: bool = False
     """Whether to run a small part of it."""
@@ -98,7 +98,7 @@ class Options:
 
     @property
     def key(self) -> str:
-        """Names all that rows depend on; of files their contents."""
+        """The identity of everything on which rows depend, with the contents of files."""
         given = (*self.data, *([] if self.module is None else source_files(self.module)))
         files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in given]
         return " ".join([f"seed={self.seed} quick={self.quick}", *files])
@@ -116,7 +116,7 @@ Compute = Callable[[], Iterable[SelectionRow]]
 """Makes the rows of a part of an experiment."""
 Array = NDArray[np.float64]
 Choice = Callable[[Any], Any]
-"""Probabilities of outcomes, or what is chosen, by what is known of a database."""
+"""Private data of a database → probabilities of outcomes, or choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,12 @@ class Made:
 
     choice: Choice
     epsilon: float
-    """What is proved of a choice, nats; infinite if nothing is."""
+    """The proved ε of a choice, in nats; infinite without a proof."""
     delta: float = 0.0
 
 
 Make = Callable[[float, Any], Made]
-"""A mechanism from ε and what is public, such as the number of outcomes."""
+"""ε and public facts, such as the number of outcomes → a mechanism."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[Selecti
 def brought(
     own: Mapping[str, OwnSelection], choice: Callable[[OwnSelection], Choice]
 ) -> list[SelectionContestant]:
-    """Return mechanisms that were given, of which nothing is proved here."""
+    """Return a user's mechanisms, without proofs."""
 
     def make(given: OwnSelection, epsilon: float, _: Any) -> Made:
         return Made(choice(given.at(epsilon)), math.inf)
@@ -169,7 +169,7 @@ def brought(
 
 
 def by_nearness(given: OwnSelection) -> Choice:
-    """Return a choice by how many changes let each outcome win."""
+    """Return a choice by the number of changes that make each outcome win."""
     return lambda known: given.probabilities(known.as_nearness())
 
 
@@ -212,7 +212,7 @@ Counts = NDArray[Any]
 PairLaw = Callable[[int, int], tuple[float, float]]
 """Probabilities of the winner and of each other outcome, by its lead and the number of outcomes."""
 Leads = Callable[[Counts], tuple[NDArray[np.intp], NDArray[np.int64]]]
-"""The winner of each row, and how far it is ahead."""
+"""The winner of each row, and its lead."""
 
 
 def by_rows(mechanism: Selects) -> Choice:
@@ -226,7 +226,7 @@ def directly(mechanism: type[ExponentialMechanism | PermuteAndFlip], *, monotone
 
 
 def openly(name: str) -> SelectionContestant:
-    """Return what there is without privacy: certainty of the first of the largest."""
+    """Return the choice without privacy: always the first of the largest."""
 
     def best(rows: Counts) -> Array:
         return np.asarray(np.eye(rows.shape[1])[rows.argmax(axis=1)])
@@ -251,7 +251,7 @@ def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> Pa
 
 
 def by_lead(law: PairLaw, leads: Leads = winners_and_margins) -> Choice:
-    """Return a choice by how far the winner is ahead: by its margin, if nothing else is said."""
+    """Return a choice by the winner's lead, by default its margin."""
 
     def probabilities(counts: Counts) -> Array:
         winners, ahead = leads(counts)
@@ -270,7 +270,7 @@ def to_the_second(counts: Counts) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
 
 
 def by_margin(name: LabelName) -> Make:
-    """Return one of `LABEL_RECIPES` that looks at the winner and its margin alone."""
+    """Return one of `LABEL_RECIPES` that uses only the winner and its margin."""
     recipe = LABEL_RECIPES[name]
 
     def make(epsilon: float, outcomes: int) -> Made:
@@ -291,7 +291,7 @@ PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
 
 
 def delta_of(noise: Noise) -> float:
-    """Return δ: 0 where the noise needs none. Of others the paper names none; here it is 1e-5."""
+    """Return δ: 0 if the noise needs none, otherwise 1e-5, since the paper states none."""
     return 0.0 if math.isfinite(noise.scale_cost) else 1e-5
 
 
@@ -304,7 +304,7 @@ def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNo
 
 
 def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
-    """Return the bound on who wins, in nats, with `delta_of` the noise.
+    """Return the privacy bound of the winner, in nats, with `delta_of` the noise.
 
     e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
     """
@@ -314,7 +314,7 @@ def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
 
 @cache
 def published_law(epsilon: float, noise: Noise) -> PairLaw:
-    """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k."""
+    """Return the winner's law under [SNM Algorithm 1], by [SNM Proposition 6.3]'s k."""
     mechanism = published_mechanism(epsilon, 2**20, noise)
 
     def scores(lead: int, outcomes: int) -> SmoothUtilities:
@@ -325,7 +325,7 @@ def published_law(epsilon: float, noise: Noise) -> PairLaw:
 
 
 def for_each_noise(make: Callable[[Noise, float, int], Made]) -> list[SelectionContestant]:
-    """Return the paper's mechanisms, as a function of each noise makes them."""
+    """Return the paper's mechanisms, made by a function of each noise."""
     return [
         SelectionContestant(name, partial(make, noise), NOMINAL)
         for name, noise in PUBLISHED_NOISE.items()
@@ -339,11 +339,11 @@ PUBLISHED = for_each_noise(
         delta_of(noise),
     )
 )
-"""The paper's mechanisms, with what is proved of them."""
+"""The paper's mechanisms, with their proved ε."""
 
 
 def _zero_one(mechanism: type[ExponentialMechanism | PermuteAndFlip]) -> Make:
-    """Return a mechanism that does not look at the margin, and what it costs at a switch."""
+    """Return a mechanism that ignores the margin, and its cost when the winner changes."""
 
     def make(epsilon: float, classes: int) -> Made:
         law = pair_law(mechanism(epsilon, 1.0), lambda _, outcomes: np.eye(outcomes)[0])
@@ -363,4 +363,4 @@ LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
     SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
     *PUBLISHED,
 )
-"""How leaves choose their labels, at real costs; local dampening of the 0/1 utility has D = j."""
+"""Mechanisms for labels of leaves, at real costs; local dampening of the 0/1 utility has D = j."""

@@ -1,4 +1,4 @@
-"""Random forests on five tables: Figure 5 of [SNM], at equal, really satisfied ε.
+"""Random forests on five tables: Figure 5 of [SNM], at equal ε that every mechanism keeps.
 
 32 trees of the paper's depths, 80 % of the records to learn from, ten executions. The margin is a
 leaf's, the paper's the database's, whose mechanisms run at their nominal ε with a utility of 0 or
@@ -39,7 +39,7 @@ Index = NDArray[np.intp]
 
 
 def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
-    """Return the expected share of records that a vote on two labels gets right, exactly.
+    """Return the exact expected share of correct labels by a vote on two labels.
 
     Votes for the second label are independent coins; a tie is a vote for the first. Shapes:
     probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
@@ -59,7 +59,7 @@ def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
 def drawn_votes(
     probabilities: Array, leaves: Index, labels: Index, draws: int, generator: np.random.Generator
 ) -> float:
-    """Return the mean share of records that drawn votes get right; shapes as `expected_votes`."""
+    """Return the mean share of correct labels by drawn votes; shapes as in `expected_votes`."""
     cumulative = probabilities.cumsum(axis=2)
     cumulative[:, :, -1] = 1.0  # against rounding: a uniform number is always below
     right = 0
@@ -77,18 +77,18 @@ _DEPTHS = {"adult": 9, "mushroom": 11, "wine": 10, "pen_digits": 12, "wall_senso
 """Name of one of `TABLES` → the depth of the paper's trees [SNM §7.3]."""
 _QUICK_DEPTHS = {"mushroom": 6, "wall_sensor": 4}
 DEPTH = 5
-"""The depth of trees where a table is given: the paper's for Compas."""
+"""The depth of trees for a given table: the paper's for Compas."""
 QUICK: Mapping[str, Any] = {"budgets": (0.1, 1.0), "executions": 2, "draws": 2}
 
 
 def shipped(quick: bool) -> list[tuple[Dataset, int]]:
-    """Return tables with the depth of their trees."""
+    """Return shipped tables, with the depths of their trees."""
     depths = _QUICK_DEPTHS if quick else _DEPTHS
     return [(table(name), depth) for name, depth in depths.items()]
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by table; `data` are tables, five that ship without any."""
+    """Return parts by table; `data` are tables, by default the five shipped ones."""
     tables = [(read_table(file), DEPTH) for file in options.data] or shipped(options.quick)
     everyone = (*LEAF_CONTESTANTS, *brought(options.own, by_rows))
     rows = partial(rows_of, seed=options.seed, contestants=everyone)
@@ -97,7 +97,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
-    """Return the paper's mechanisms with the table's margin, as its code: nothing is proved."""
+    """Return the paper's mechanisms with the table's margin, like its code, without a proof."""
     second, first = np.sort(np.bincount(data.labels))[-2:]
 
     def of_the_table(counts: Counts) -> tuple[Index, Index]:
@@ -139,7 +139,7 @@ def rows_of(
 def _execution(
     data: Dataset, depth: int, draws: int, seed: Sequence[int]
 ) -> Callable[[Choice], float]:
-    """Return the expected accuracy of a choice of labels, for what the seed draws."""
+    """Return the expected accuracy of a choice of labels, for trees drawn from the seed."""
     generator = np.random.default_rng(seed)
     forest = PrivateRandomForest(
         domains=data.domains,

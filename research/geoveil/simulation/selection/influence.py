@@ -1,4 +1,4 @@
-"""The most influential nodes: how many of the true k are found, over the budget [LD Figure 5].
+"""The most influential nodes: the share of the true k found, over the budget [LD Figure 5].
 
 Each of the k choices spends B/k. Noise is drawn: a hundred runs, a mean and its standard error. The
 degree bound is a round number above the graph's largest degree, taken as public. With the latter
@@ -52,7 +52,7 @@ Nodes = NDArray[np.int64]
 def chosen_nodes(
     name: str, known: Influence, rng: np.random.Generator, epsilon: float, k: int
 ) -> Made:
-    """Return k choices by one of `NODE_RECIPES`, as the argmax of scores with noise. Not private.
+    """Return k choices by one of `NODE_RECIPES`, by the argmax of noisy scores. Not private.
 
     One draw of Gumbel noise makes all k choices; exponential noise, for permute-and-flip
     [PF Theorem 5], is drawn for each. Single precision is enough, and thrice as fast.
@@ -95,7 +95,7 @@ def found(truth: Nodes, nodes: Nodes) -> float:
 SIZES = (5, 10, 20)
 BUDGETS = tuple(10.0**k for k in range(-3, 5))
 _PAPERS = ("exponential", "shifted local dampening")
-"""What the paper sets up with the graph's own largest degree."""
+"""Mechanisms that the paper calibrates by the graph's own largest degree."""
 
 
 def read_graph(file: Path) -> Graph:
@@ -144,7 +144,7 @@ def public_bound(graph: Graph) -> int:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by graph; `data` is graphs, and one is generated without any."""
+    """Return parts by graph; `data` are graphs, by default a generated one."""
     names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
     graphs = names or {"generated": None}
     return {name: partial(_rows, name, file, options) for name, file in graphs.items()}

@@ -1,4 +1,4 @@
-"""Percentiles of counts: the error over ε from 0.1 to 100 [SNM Figure 2].
+"""Percentiles of counts: errors for ε from 0.1 to 100 [SNM Figure 2].
 
 As in the paper, the records are the 4,096 counts of a histogram. The paper's measure is the
 absolute expected error |x_k − E[A]|, in which errors to both sides cancel; the expected absolute
@@ -53,16 +53,16 @@ DRAWN: Mapping[str, Any] = MappingProxyType(
         "linear_below": 1.0,
     }
 )
-"""How the figures are drawn."""
+"""Options of the figures."""
 PERCENTS = (50, 90, 99)
 EPSILONS = tuple(10.0**k for k in np.arange(-1.0, 2.01, 0.25))
 _QUICK = (0.1, 1.0, 10.0)
 _BOUNDS = {"HEPTH": (1_000, 1), "PATENT": (20_000, 1), "INCOME": (200_000, 10)}
-"""Dataset → the largest candidate, and the step between them: taken as public."""
+"""Dataset → the largest candidate, and the step between candidates, assumed public."""
 
 
 def repeats(records: Array, p: float) -> int:
-    """Return j: how often the percentile is repeated before or after its position, the fewer."""
+    """Return j: the lesser number of repeats of the percentile before and after its position."""
     ordered = np.sort(records)
     at = math.floor(p * len(ordered) / 100)
     before, after = (int((part == ordered[at]).sum()) for part in np.split(ordered, [at]))
@@ -136,7 +136,7 @@ def candidates_for(name: str, counts: Array) -> Array:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by dataset and percentile; `data` are files of counts."""
+    """Return parts by dataset and percentile; `data` are files of counts."""
     datasets = shipped_counts()
     for file in options.data:
         datasets |= read_counts(file)

@@ -38,7 +38,7 @@ class Dataset:
         return len(self.labels)
 
     def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Dataset":
-        """Return the table with intervals for measurements; edges belong to the one above."""
+        """Return the table with measurements in intervals, which contain their lower edge."""
         records, domains = self.records.copy(), [*self.domains]
         for number, name in enumerate(self.attributes):
             if not isinstance(domains[number], int):
@@ -90,7 +90,7 @@ def _columns(file: Path) -> dict[str, NDArray[Any]]:
 def _dataset(
     name: str, columns: Mapping[str, NDArray[Any]], target: str, ranges: Ranges
 ) -> Dataset:
-    """Return columns coded: measurements of those with a range, categories of the others."""
+    """Return coded columns: measurements for those with a range, categories for the others."""
     kinds = {
         column: np.unique(values.astype(str), return_inverse=True)
         for column, values in columns.items()
@@ -155,7 +155,7 @@ and 4,898 white wines (11 measurements: which of 7 grades?)."""
 
 @cache
 def table(name: str) -> Dataset:
-    """Return one of `TABLES`, read once; ParameterError if there is none of that name."""
+    """Return one of `TABLES`, read once; ParameterError for an unknown name."""
     title, file, target, ranges = TABLES[validation.choice("table", name, TABLES)]
     columns = _columns(Path(str(files("geoveil.simulation"))) / "data" / f"{file}.csv.gz")
     return _dataset(title, _persons(columns) if name == "adult" else columns, target, ranges)

@@ -46,7 +46,7 @@ FAMILIES = 150
 VARIANTS = (5, 10, 15, 20, 100, 1_000)
 EPSILONS = (3.0, 6.0, 9.0, 12.0, 15.0, 18.0, 21.0)
 STUDIES = 10
-"""Simulated for each number of variants."""
+"""The number of simulated studies for each number of variants."""
 METOPIC_FAMILIES = 215
 METOPIC_B = (139, 150, 36, 67, 67, 66)
 METOPIC_C = (57, 69, 105, 150, 148, 150)
@@ -103,7 +103,7 @@ def metopic() -> Transmission:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed: of the real study, and by number of variants. It takes no data."""
+    """Return parts for the real study and for each number of variants. It takes no data."""
     if options.data:
         raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
     epsilons = EPSILONS[::3] if options.quick else EPSILONS

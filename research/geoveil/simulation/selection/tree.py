@@ -1,4 +1,4 @@
-"""ID3 on Adult: Figure 6 of [LD] and Figure 4 of [SNM], at equal, really satisfied ε.
+"""ID3 on Adult: Figure 6 of [LD] and Figure 4 of [SNM], at equal ε that every mechanism keeps.
 
 Ten folds, depth 2 and 5. Only the choice of attributes differs, by the share ε' of ε that a paper
 claims, beside its real cost. A node's utilities, which no ε changes, are computed once for all ε.
@@ -53,7 +53,7 @@ Utilities = Callable[[NodeCounts], Array]
 
 
 def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
-    """Return what `LocalDampening.dampened` does, Σ_t clip((|u| − b(t))/δ_t, 0, 1), in one go."""
+    """Return Σ_t clip((|u| − b(t))/δ_t, 0, 1), as `LocalDampening.dampened`, in one go."""
     rows, sensitivity = gain_sensitivity_rows(node), gain_sensitivity(node.most_records)
     values = CRITERIA["information_gain"].values(node)
     far, reach = np.abs(values), 32  # changes to look at first; most nodes need no more
@@ -69,7 +69,7 @@ def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
 
 
 def shifted_dampened_gain(node: NodeCounts) -> Array:
-    """Return what shifted local dampening makes of information gain."""
+    """Return the shifted locally dampened information gain."""
     sensitivity = gain_sensitivity(node.most_records)
     return shifted_gain(node, sensitivity) / sensitivity
 
@@ -85,7 +85,7 @@ Index = NDArray[np.intp]
 
 @dataclass(eq=False)
 class CountedNode:
-    """A node of all trees on the same records, whose content is counted once.
+    """A node shared by all trees on the same records, counted once.
 
     It has `train` of the records `learnt`, and `test` of those `judged`; `nodes` are all, by path
     of attributes and values in any order.
@@ -103,7 +103,7 @@ class CountedNode:
 
     @cached_property
     def labels(self) -> tuple[int, Index]:
-        """How many more records it has of the first class, and its test records by class, (2,)."""
+        """Its excess of records of the first class, and its test records by class, (2,)."""
         first, second = self.learnt.label_counts(self.train).tolist()
         return first - second, self.judged.label_counts(self.test)
 
@@ -114,7 +114,7 @@ class CountedNode:
 
     @cached_property
     def cells(self) -> tuple[Index, Index]:
-        """The same as `labels` of each cell of these tables, shapes (cells,) and (cells, 2)."""
+        """The `labels` of each cell of these tables, shapes (cells,) and (cells, 2)."""
         first, second = self.counts.table.T
         return first - second, self.judged.counts(self.test, self.unused).table
 
@@ -156,9 +156,9 @@ def root(learnt: CodedRecords, judged: CodedRecords) -> CountedNode:
 
 
 _NEGLIGIBLE = 1e-9
-"""A branch less probable than this is left out."""
+"""The probability below which a branch is left out."""
 _RARE = 0.01
-"""The probability of a split below which it is drawn, as attributes are, and not summed over."""
+"""The probability of a split below which it is drawn, like attributes, not summed over."""
 
 
 def expected_accuracy(
@@ -167,14 +167,14 @@ def expected_accuracy(
     choice: Choice,
     generator: np.random.Generator | None = None,
 ) -> float:
-    """Return the expected share of the test records that a tree gets right.
+    """Return the expected share of correctly labelled test records.
 
     The generator draws the attributes of all levels but the last, and rare decisions to split;
     without it all are summed over.
     """
 
     def right(node: CountedNode, level: int) -> float:
-        """Return how many test records of a node are expected to be right."""
+        """Return the expected number of correctly labelled test records of a node."""
         stop = float(_right(*node.labels, plan.left(level)))
         split = _split_probability(plan, len(node.train))
         if generator is not None and split < _RARE:
@@ -214,13 +214,13 @@ def _split_probability(plan: TreePlan, records: int) -> float:
 
 
 def _right(lead: ArrayLike, judged: Index, epsilon: float) -> Array:
-    """Return how many of the judged records, counted by class, a private label gets right."""
+    """Return the expected count of judged records that a private label matches."""
     first = first_label(lead, epsilon)
     return np.asarray(first * judged[..., 0] + (1 - first) * judged[..., 1])
 
 
 def on(utilities: Utilities, known: SelectionContestant) -> SelectionContestant:
-    """Return a mechanism on utilities of a node's attributes, which it keeps for every ε."""
+    """Return a mechanism on utilities of a node's attributes, cached for every ε."""
 
     def make(epsilon: float, attributes: int) -> Made:
         plain = known.make(epsilon, attributes)
@@ -260,16 +260,16 @@ _NO_PRIVACY = (
 _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
 EXACT_DEPTH = 2
-"""Depth up to which all trees are summed over; deeper ones are drawn."""
+"""Depth up to which the experiment sums over all trees; deeper trees are drawn."""
 _CALM = 2.0
-"""The ε below which trees are drawn more often, in proportion: they differ more there."""
+"""The ε below which proportionally more trees are drawn, because they vary more."""
 
 
 QUICK: Mapping[str, Any] = {"depths": (2,), "budgets": (0.1, 1.0), "folds": 2}
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by table; `data` are tables of two classes, Adult without any."""
+    """Return parts by table; `data` are tables of two classes, by default Adult."""
     tables = []
     for file in options.data:
         tables.append(read_table(file).coded())
@@ -315,7 +315,7 @@ def rows_of(
 def _grown(
     data: Dataset, known: SelectionContestant, most_draws: int, epsilon: float, depth: int
 ) -> Made:
-    """Return the accuracy of trees of one mechanism, by seed and fold, with all that they spend."""
+    """Return the accuracy of trees of one mechanism, by seed and fold, and their total budget."""
     budget = _NOTHING_LEFT_TO_CHANCE if known.standing == OPEN else epsilon
     plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
     made = known.make(plan.part, len(data.domains))
