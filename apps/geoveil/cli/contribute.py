@@ -472,7 +472,7 @@ def _answer(field: Field, text: str) -> Any:
 
 
 def parse(text: str, count: int) -> list[float] | None:
-    """Return so many numbers; None if the text is ambiguous.
+    """Return a given count of numbers; None if the text is ambiguous.
 
     Example:
         >>> parse("100,000", 1), parse("-73.98, 40.75", 2), parse("1.000.000", 1)

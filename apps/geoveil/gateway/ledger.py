@@ -24,7 +24,7 @@ _BURST = 2e6
 _MOST_IDLE = 20_000
 """Addresses that are remembered without a connection."""
 _SITE = 8
-"""Bytes of an IPv6 address that say whose it is: a customer gets a /64."""
+"""Bytes of an IPv6 address that identify its owner, since a customer gets a /64."""
 
 
 @dataclass(eq=False, slots=True)

@@ -35,7 +35,7 @@ _UNSENT_BYTES = 128 << 10
 _TLS_BUFFER = 16 << 10
 """Bytes of asyncio's buffer of each connection with TLS: the longest record. It takes 256 KiB."""
 _RESET = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER with which a close drops what was not sent yet."""
+"""The value of SO_LINGER with which a close drops unsent data."""
 
 
 class Contexts:

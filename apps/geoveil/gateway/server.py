@@ -54,7 +54,7 @@ class Gateway:
         self.console: Any = None
         """The console, if it is served."""
         self.address = ""
-        """Where it listens, as "host:port"; empty before it is started."""
+        """Its address as "host:port"; empty before it is started."""
         self._trusts: tuple[float, bool] = (-_TRUST_S, True)
         self._listener: Listener | None = None
 

@@ -1,4 +1,4 @@
-"""What analyst, server and device agree on: the campaign, its bytes and their digest."""
+"""The shared definitions of analyst, server and device: the campaign, its bytes and digest."""
 
 from geoveil.campaign.admission import (
     MOST_REPORTS as MOST_REPORTS,

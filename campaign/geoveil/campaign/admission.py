@@ -35,11 +35,11 @@ class Reason(Enum):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a report."""
+    """A fault of a report."""
 
     reason: Reason
     detail: str
-    """The field, its value and what is permitted. For the sender only: it goes in no log."""
+    """The field, its value and the permitted range, for the sender only; no log has it."""
 
     def __repr__(self) -> str:
         return f"Fault({self.reason}, detail not shown)"

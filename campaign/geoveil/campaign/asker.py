@@ -24,9 +24,9 @@ class Asker:
     """
 
     organisation: str
-    """Who answers for the survey; one line of 1 to 200 visible characters."""
+    """The organisation responsible for the survey; one line of 1 to 200 visible characters."""
     purpose: str
-    """What the answers are for; one line of 1 to 500."""
+    """The purpose of the answers; one line of 1 to 500."""
     contact: str
     """Where questions and complaints go, such as an address of e-mail; one line of 1 to 200."""
     notice: str = ""
@@ -46,7 +46,7 @@ class Asker:
 
 
 def who_asks(campaign: "Campaign") -> list[str]:
-    """Return who asks, as lines for people who may answer.
+    """Return the asker as lines for people who may answer.
 
     Example:
         >>> from types import SimpleNamespace

@@ -37,7 +37,7 @@ class Attribute:
     whether it is meant. In a value campaign with both ends it then counts as the nearer end
     (`Campaign.clamped`), else as it is."""
     most: float | None = None
-    """The greatest, likewise."""
+    """The greatest expected number, treated likewise."""
 
     def __post_init__(self) -> None:
         require_printable("attribute.name", self.name, 64)

@@ -42,7 +42,7 @@ class AttributeCampaign(Campaign):
     step_exponent: int | None = None
     """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
     readings: Readings | None = None
-    """How often a value is read and perturbed; None: for each report, unless the policy differs."""
+    """The schedule of readings; None: each report is perturbed anew, unless the policy differs."""
 
     @lazy
     @abstractmethod
@@ -66,7 +66,7 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε of one report between any two values, however far apart; infinite where it has none."""
+        """ε of one report between any two values, however far apart; infinite without a bound."""
         return math.inf
 
     @lazy

@@ -22,7 +22,7 @@ RETRYABLE = frozenset(
 _DETAILS = "grpc-status-details-bin"
 _MOST_CHARACTERS = 300
 _SCHEMES = ("unix", "unix-abstract", "dns", "ipv4", "ipv6", "xds", "vsock")
-"""What a gRPC target may begin with that is no host."""
+"""Beginnings of gRPC targets other than hosts."""
 _NO_PROXY = (
     # http_proxy, https_proxy, grpc_proxy ...
     ("grpc.enable_http_proxy", 0),

@@ -50,9 +50,9 @@ _SURE = 0.99
 _HARDLY = 0.6
 _MOSTLY = 0.5
 _FAR = 10.0
-"""Times as far from 0 as what is asked about: a number beyond is likely a slip."""
+"""Multiple of the largest threshold beyond which a number is probably a slip."""
 _FAR_APART = 100.0
-"""The same in distances that the guarantee is stated for, where that is more."""
+"""The same limit in distances of the guarantee, if that is larger."""
 _Law: TypeAlias = tuple[float, float]
 
 
@@ -88,7 +88,7 @@ def likelihood(
 
 
 def of_any_two(campaign: AttributeCampaign) -> str:
-    """Return in short what a campaign promises for values far apart."""
+    """Return a campaign's promise for values far apart, in short."""
     return of_far_values(campaign.largest_epsilon)
 
 
@@ -124,7 +124,7 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
 
 
 def away(privacy: GeoPrivacy, apart: float) -> str:
-    """Return in words how another value differs: by a distance, or by a factor."""
+    """Return the difference of another value in words: a distance or a factor."""
     if privacy.value_unit is None:
         return say("away", x=digits(apart), unit=privacy.unit)
     factor = ratio(apart)
@@ -132,7 +132,7 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
 
 
 def who_learns(campaign: Campaign) -> list[str]:
-    """Return who learns that somebody takes part, as sentences; none if only the server does.
+    """Return sentences on who learns that somebody takes part; none if only the server does.
 
     Example:
         >>> from types import SimpleNamespace
@@ -258,7 +258,7 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
 
 
 def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
-    """Return what to ask somebody whose value is likely a slip, before anything leaves; else "".
+    """Return a question about a value that is probably a slip, to ask first; otherwise "".
 
     A slip is a place outside the campaign's area, or a number beyond the campaign's range. Without
     a range: a number below 0 where no threshold is, and one beyond ten times the largest threshold,
@@ -351,7 +351,7 @@ def _(query: Range) -> tuple[float, ...]:
 
 
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
-    """Return how well near values are told apart; `most` is ε between any two values."""
+    """Return how well near values can be told apart; `most` is ε between any two values."""
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
     if campaign.dimension == 1:
@@ -397,7 +397,7 @@ def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None
 
 
 def _of_point(query: Range, x: float, privacy: GeoPrivacy) -> _Law:
-    """Return the same where the value itself is perturbed, and noise can cross a whole range."""
+    """Return these shares if the value itself is perturbed, so that noise can cross a range."""
     noise, half = Laplace(1 / privacy.rate), query.width / 2
 
     def between(low: float, high: float) -> float:

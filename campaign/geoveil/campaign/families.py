@@ -87,7 +87,7 @@ class MechanismSpec(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a family costs a device, in microseconds of one processor of about 3 GHz."""
+    """The cost of a family on a device, in microseconds of a processor of about 3 GHz."""
 
     read: int
     """Time to read and check a query, apart from 1 for every 2 bytes of it."""
@@ -127,17 +127,17 @@ class Family:
     name: str
     """What campaigns and commands call it: lower-case letters, digits and "-"."""
     made: type
-    """The class of what is asked or declared; it takes the family's parameters by name."""
+    """The class of the query or declaration; it takes the family's parameters by name."""
     summary: str
-    """What it is for, in half a sentence; stands in the table of the documents."""
+    """Its purpose in half a sentence, for the table of the documents."""
     wire: Wire | None = None
     """None: by name with the fields of a dataclass: numbers, texts or tuples of numbers."""
     work: Work = Work(read=700, drawn=1200)
-    """What it costs a device; by default as much as the dearest of the library."""
+    """Its cost on a device, by default that of the most expensive in the library."""
     holds: Callable[[Any], bool] | None = None
     """Tells whether a value is of the family, if its class does not say so."""
     examples: Callable[[], Sequence[Example]] = tuple
-    """What the family is tried with and audited at; made when it is asked for."""
+    """A function that makes the family's example for tests and audits."""
 
     def is_of(self, value: object) -> bool:
         """Return whether a value belongs to this family: by its exact class, or by `holds`."""
@@ -192,7 +192,7 @@ class QueryFamily(Family):
     """A family of queries."""
 
     of_points: bool = False
-    """Whether it is asked of perturbed points only, and not of devices."""
+    """Whether only perturbed points answer it, not devices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ class Planned:
     name: str
     options: tuple[Mapping[str, float], ...] = (MappingProxyType({}),)
     serves: Callable[[Query], bool] = _any
-    """Tells whether the row is about a query; what the mechanism refuses it need not."""
+    """Whether the row applies to a query; it may ignore queries that the mechanism refuses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +210,11 @@ class MechanismFamily(Family):
     """A family of mechanisms; makes the mechanism that a campaign declares."""
 
     default: Any = None
-    """What the bare name means; None if it needs parameters."""
+    """The meaning of the bare name; None if it needs parameters."""
     planned: tuple[Planned, ...] = ()
     work: Work = Work(read=0, drawn=300)
     dearer: Callable[[Any], int] | None = None
-    """Returns what a message of its own adds to the time of an answer; None: nothing."""
+    """Returns the additional time of an answer for the family's message; None for no addition."""
 
     def drawn(self, mechanism: pb.Mechanism) -> int:
         """Return the time to draw an answer, in microseconds; see `Work`."""
@@ -337,7 +337,7 @@ class Registry(Generic[F]):
 
 
 def missing(family: Family) -> list[str]:
-    """Return what is missing in a family's record, in sentences.
+    """Return sentences on missing parts of a family's record.
 
     Each of its examples is written and read, and must build a mechanism with the stated guarantee.
     """

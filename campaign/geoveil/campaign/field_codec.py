@@ -25,7 +25,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 CATEGORIES: Mapping[str, type[CategoryField]] = MappingProxyType(
     {"choice": ChoiceField, "ordinal": OrdinalField, "multiple": MultipleField}
 )
-"""What each kind of category is called on the wire and in files."""
+"""Names of the kinds of categories on the wire and in files."""
 
 
 def kind_of_category(field: CategoryField) -> str:

@@ -52,7 +52,7 @@ class Wording:
     text: str = ""
     """The question; "": the name of the field stands for it."""
     options: tuple[str, ...] = ()
-    """What they read for each option, in order; (): the options themselves."""
+    """The text for each option, in order; () for the options themselves."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.language, str) or not _LANGUAGE.fullmatch(self.language):
@@ -66,7 +66,7 @@ class Wording:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A field applies to those who gave one of these answers to an earlier field.
+    """A field applies to people who gave one of these answers to an earlier field.
 
     The others send a perturbed "does not apply", so that the report does not reveal the earlier
     answer.
@@ -89,11 +89,11 @@ class Field(ABC):
     name: str
     """The attribute's name: the field's key wherever a form is answered or asked."""
     attribute: Attribute
-    """What is answered about, as policies and ledgers name it."""
+    """The attribute's name in policies and ledgers."""
     privacy: GeoPrivacy | None
-    """The guarantee between two answers, over `unit`; None: the answer is sent as it is."""
+    """The guarantee between two answers, over `unit`; None: the answer is sent unperturbed."""
     wordings: tuple[Wording, ...] = ()
-    """What people read, in one language or several; the first is the default."""
+    """The text for people, in one language or several; the first is the default."""
     applies: Condition | None = None
     """To whom it applies; None: everybody."""
 
@@ -172,7 +172,7 @@ class PointField(Field):
 
     name: str = field(init=False, repr=False, compare=False)
     attribute: Attribute
-    """What is answered about, with the unit of distances and the range of numbers."""
+    """The attribute, with the unit of distances and the range of numbers."""
     privacy: GeoPrivacy
     """The guarantee, in the unit of the attribute; pure."""
     step_exponent: int | None = None
@@ -269,8 +269,8 @@ class NumberField(PointField):
     """
 
     otherwise: float | None = None
-    """What counts of those to whom it does not apply, in the unit of values: best near the mean of
-    the others; None: the middle of the range."""
+    """The value for people to whom it does not apply, in the unit of values, best near the mean of
+    the others; None for the middle of the range."""
     dimension = 1
 
     def __post_init__(self) -> None:
@@ -325,7 +325,7 @@ class CategoryField(Field):
     options: tuple[str, ...]
     """Distinct, of 1 to 64 visible characters."""
     epsilon: float | None = None
-    """Above 0 and at most 16; None: open, sent as it is."""
+    """Above 0 and at most 16; None: open, sent unperturbed."""
     _unit: ClassVar[str] = OPTION
     _most: ClassVar[int] = MOST_OPTIONS
 

@@ -1,4 +1,4 @@
-"""Forms: several values of one person, each perturbed by itself, sent as one tuple."""
+"""Forms: several values of one person, perturbed separately, sent as one tuple."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _MEAN_LOGARITHM = (
 
 
 def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
-    """Return what a campaign's estimates are unbiased for; `later`: questions asked of points."""
+    """Return the quantity that a campaign's estimates target; `later` for questions to points."""
     bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."
@@ -62,6 +62,6 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
 
 
 def _within(bias: float) -> str:
-    """Return the words for a bias that is known to be small, rounded up."""
+    """Return the words for a small bias, rounded up."""
     shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
     return f", but for a bias of at most {shown:g},"

@@ -22,7 +22,7 @@ from geoveil.campaign.tokens import check_token_key
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy
 
 MOST_SLOTS = 100_000
-"""The most columns times periods: as many sums does a server keep for one campaign."""
+"""The most columns times periods, the number of sums that a server keeps for a campaign."""
 _LEAST = timedelta(minutes=1)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -48,7 +48,7 @@ class State(Enum):
 
 
 class Charge(NamedTuple):
-    """What a report costs one attribute."""
+    """The cost of a report for one attribute."""
 
     attribute: str
     """Its name."""
@@ -82,7 +82,7 @@ class Campaign(ABC):
     """The length of a period of a recurring campaign, whose first begins when it opens: each
     participant answers once in every period, and spends `report_privacy` each time. None: once."""
     minimum_participants: int = 0
-    """No estimate is shown before it rests on so many answers; a promise by the server."""
+    """The least number of answers of a disclosed estimate; a promise by the server."""
     relay_operator: PublicKey | None = None
     """Reports come only through a relay, sealed for a gateway whose keys this one signs. None: by
     any way."""
@@ -94,7 +94,7 @@ class Campaign(ABC):
     """The last part of each period, or of the campaign, in which a report leaves at a uniform time;
     answers are taken before. None: reports leave at once."""
     asker: Asker | None = None
-    """Who asks, which people are shown before they answer. None: that is unknown."""
+    """The asker, whom people see before they answer. None if unknown."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -137,7 +137,7 @@ class Campaign(ABC):
         """The name of each column."""
 
     def words_for(self, label: str) -> str:
-        """Return the text that people read for a column, or for a question asked later."""
+        """Return the text for people about a column or a later question."""
         return label
 
     @lazy
@@ -161,7 +161,7 @@ class Campaign(ABC):
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        """All integers that can be reported in each column; None where the whole range can."""
+        """All possible integers of each column; None for the whole range."""
         return (None,) * self.columns
 
     @lazy
@@ -181,7 +181,7 @@ class Campaign(ABC):
 
     @lazy
     def clamps(self) -> tuple[bool, ...]:
-        """Whether a report outside the range of a column counts as its end; else it is refused."""
+        """Whether a report outside a column's range counts as its end; otherwise it is refused."""
         return tuple(
             of_one != counts for of_one, counts in zip(self.releasable, self.ranges, strict=True)
         )
@@ -212,7 +212,7 @@ class Campaign(ABC):
         return min(max((now - self.opens) // self.period, 0), self.periods - 1)
 
     def answered_until(self, period: int) -> datetime:
-        """Return when a period's answers end: where its window begins, or else with the period."""
+        """Return the end of a period's answers: the start of its window, or the period's end."""
         end = self.closes
         if self.period is not None and period + 1 < self.periods:
             end = self.opens + (period + 1) * self.period

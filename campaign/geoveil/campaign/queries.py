@@ -37,7 +37,7 @@ class Question:
     label: str
     query: Query
     softness: Difference | None = None
-    """How far a plan expects the mean to be from the hard share that was asked for, if it is."""
+    """The difference of the mean from the hard share that a plan expects, if any."""
 
     def __post_init__(self) -> None:
         require_printable("query.label", self.label, 100)

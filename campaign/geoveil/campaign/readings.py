@@ -9,7 +9,7 @@ from geoveil.campaign.words import digits, say
 from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, validation
 
 MOST_COHORTS = 16
-"""The most parts of an epoch: each halving of the parts halves who a device may be."""
+"""The most parts of an epoch: doubling the parts halves the anonymity of a device."""
 _SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=3660)
 """The longest epoch."""
@@ -34,13 +34,14 @@ class Readings:
     """
 
     every: timedelta
-    """How long an epoch is."""
+    """The length of an epoch."""
     extrapolated: bool = False
     """Whether an answer extrapolates two readings, at most as long as lay between them: right for
     means that drift, at up to five times the variance of the noise (8/3 on average). A device
     without two such readings answers only when it reads: most do not in the first two epochs."""
     cohorts: int = 0
-    """2 to 16: a device reports which of so many parts of an epoch its own begin in; 0: none."""
+    """2 to 16: a device reports the part of an epoch, out of this many, in which its own begin; 0:
+    none."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
@@ -57,7 +58,7 @@ class Readings:
 
     @property
     def telling(self) -> str:
-        """The sentence for people whose device tells in which part of an epoch it begins."""
+        """The sentence for people whose device reveals its part of an epoch."""
         days, others = days_in(self.every), digits(self.cohorts - 1)
         return say("readings.cohorts", days=days, cohorts=digits(self.cohorts), others=others)
 

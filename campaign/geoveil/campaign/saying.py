@@ -17,13 +17,13 @@ _MOST_FAR = 10.0
 """ε between any two values above which nothing that matters is promised of them."""
 _ALMOST_SURE = 0.999
 FARTHEST = 700.0
-"""A logarithm of which the number is still a double."""
+"""The largest logarithm of a double."""
 _ROUNDING = 1e-9
-"""What doubles may be off, in the last digit that is shown; so much of a risk can be left out."""
+"""Error of doubles in the last shown digit, which a stated risk may omit."""
 
 
 def between(least: float | None, most: float | None) -> str:
-    """Return a range in words; "" where it has no ends.
+    """Return a range in words; "" without ends.
 
     Example:
         >>> between(0, 10_000_000), between(None, 5.5), between(None, None)

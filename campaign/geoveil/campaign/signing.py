@@ -178,7 +178,7 @@ class SigningKey:
 
 
 def seal(campaign: bytes, key: SigningKey | None = None) -> bytes:
-    """Return the envelope in which a campaign is published, signed if there is a key.
+    """Return the envelope of a campaign, signed if there is a key.
 
     Args:
         campaign: what `encode` returned.

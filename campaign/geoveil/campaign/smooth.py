@@ -47,7 +47,7 @@ _GROWTHS = MappingProxyType({EXPONENTIAL: pb.GROWTH_EXPONENTIAL, LINEAR: pb.GROW
 _CALIBRATIONS = MappingProxyType({"exact": pb.CALIBRATION_EXACT, "paper": pb.CALIBRATION_PAPER})
 BROWSER_NU = range(3, 31)
 BROWSER_GAMMA = range(4, 13, 2)
-"""Noises whose distribution functions are finite formulas, which the TypeScript device has."""
+"""Noises with finite formulas of distribution functions, which the TypeScript device supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class SmoothSpec(MechanismSpec):
 
     @property
     def _stated_share(self) -> Fraction | None:
-        """β in parts of the rate where that depends on no query; None where it does."""
+        """β as a fraction of the rate if it depends on no query; otherwise None."""
         if self.beta_fraction is not None:
             return Fraction(self.beta_fraction)
         if self.nu is not None:
@@ -219,7 +219,7 @@ def has_closed_bound(query: Query, reach: float) -> bool:
 
 
 def dearer(message: pb.Smooth) -> int:
-    """Return how many microseconds an answer takes beyond one with closed-form noise."""
+    """Return the microseconds of an answer beyond one with closed-form noise."""
     inverted = message.WhichOneof("noise") in ("student_t", "generalized_cauchy")
     far = message.HasField("reach") or message.growth == pb.GROWTH_LINEAR
     return 300 * inverted + 200 * far

@@ -36,7 +36,7 @@ from geoveil.gp import (
 
 MOST_QUESTIONS = 10_000
 MOST_TOGETHER = 100
-"""Questions of a vector: a device looks at which of them vary at one place."""
+"""The most questions of a vector, since a device computes which of them vary together."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -78,7 +78,7 @@ class Allocation(Enum):
         return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
 
     def times(self, queries: int) -> int:
-        """Return how many times the campaign's ε one report spends."""
+        """Return the multiple of the campaign's ε that one report spends."""
         return queries if self is Allocation.REPEAT else 1
 
 
@@ -95,7 +95,7 @@ class StatisticCampaign(AttributeCampaign):
     mechanism: MechanismSpec = field(default_factory=DebiasedLaplaceSpec)
     """What perturbs an answer."""
     allocation: Allocation = Allocation.PARTITION
-    """How the privacy is spent over the questions."""
+    """The allocation of the privacy to the questions."""
     cap: Cap | None = None
     """Up to where distances count, in noise scales of one answer; None: everywhere."""
     _all_built_in: bool = field(init=False, repr=False, compare=False)

@@ -14,7 +14,7 @@ _MOST_MARKS = 4
 """Accents on one letter [UTS #39 §5.4]: towers of them hide the lines around."""
 _MARKS = ("Mn", "Me")
 _JOINING = frozenset(map(chr, (*range(0x1161, 0x1200), *range(0xD7B0, 0xD800))))
-"""Vowels and finals of Hangul, drawn within the syllable before; if there is none, as nothing."""
+"""Vowels and finals of Hangul, drawn within the syllable before, or invisible without one."""
 _EMOJI_STYLE = "\ufe0e\ufe0f"
 """Whether the symbol before is drawn as text or as a picture."""
 _UNSEEN = frozenset(
@@ -68,7 +68,7 @@ def visible(text: str) -> str:
 
 
 def _characters(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield every character, and whether it is visible where it stands."""
+    """Yield every character, and whether it is visible in its place."""
     marks = 0
     for before, c in pairwise(" " + text):
         if c.isascii() or (category(c) not in _MARKS and c not in _JOINING):

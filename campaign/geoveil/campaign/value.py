@@ -33,10 +33,10 @@ _ABOVE_RADIUS = 1 + Fraction(1, 10**9)
 
 @dataclass(frozen=True, kw_only=True)
 class PointRelease:
-    """How the point of an attribute is perturbed, and which reports are possible."""
+    """The perturbation of an attribute's point, and the possible reports."""
 
     attribute: Attribute
-    """What the point is of."""
+    """The attribute of the point."""
     privacy: GeoPrivacy
     """The guarantee, in the coordinates of queries."""
     dimension: int

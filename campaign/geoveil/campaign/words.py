@@ -1,4 +1,4 @@
-"""The language in which people read what a campaign asks and tells.
+"""The language of texts for people.
 
 All words stand in data/LANGUAGE.json, from which client/typescript has its own files:
 `python -m tools.messages` writes them.
@@ -28,7 +28,7 @@ _LANGUAGE = ContextVar("language", default="en")
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Have all that is said within be in a language: "en", "de", "es" or "fr".
+    """Produce all texts within the block in a language: "en", "de", "es" or "fr".
 
     Of a tag such as "de-AT", or "de_AT.UTF-8", the language counts.
 

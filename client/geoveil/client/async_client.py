@@ -94,17 +94,17 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
             sending.release()
 
     async def history(self) -> tuple[Receipt, ...]:
-        """Return what was drawn for this person, sent or not: all that ever leaves the device."""
+        """Return the reports drawn for this person, sent or not: nothing else leaves the device."""
         self._check_open()
         return await self._local(self._session.history, self._slow)
 
     async def budgets(self) -> tuple[Budget, ...]:
-        """Return the policy's limits over all campaigns, and what is spent of each."""
+        """Return the policy's limits over all campaigns, and the spent part of each."""
         self._check_open()
         return await self._local(self._session.budgets, self._slow)
 
     async def counts(self) -> ReportCounts:
-        """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
+        """Return the numbers of waiting, acknowledged, rejected, given up, and refused reports."""
         self._check_open()
         return await self._local(self._session.counts, self._slow)
 

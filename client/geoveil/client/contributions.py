@@ -1,4 +1,4 @@
-"""What a device keeps of an answer: its status, receipt, reading, point and report."""
+"""The stored parts of an answer: its status, receipt, reading, point and report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Rejection:
     reason: str
     """Name of the rejection reason, for example "NOT_OPEN"."""
     detail: str
-    """What the server says about it."""
+    """The server's message about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +83,20 @@ class Receipt:
     """When the value was perturbed."""
     status: DeliveryStatus
     sent: datetime | None = None
-    """When it left the device first, or was about to; None: it has not."""
+    """The time when it first left the device, or was about to; None if it has not."""
     settled: datetime | None = None
     """When it was acknowledged, rejected or given up."""
     rejection: Rejection | None = None
     failure: str | None = None
     """Why it could not be sent the last time, if it is still pending."""
     epoch: datetime | None = None
-    """When the epoch began whose one perturbed value answered: its answers cost `privacy` together.
-    None: the report has noise of its own."""
+    """The start of the epoch of the reading that answered; all answers from the reading cost
+    `privacy` together. None if the report has its own noise."""
     departs: datetime | None = None
     """When it leaves at the earliest, uniform in its campaign's window; None: at once."""
     fresh: bool = field(default=False, compare=False)
-    """Whether this call of `contribute` drew it; else the period had been answered, and the
-    given value has no effect. Receipts of one report are equal either way."""
+    """Whether this call of `contribute` drew it; otherwise the period had been answered, and the
+    given value has no effect. Receipts of a report are equal either way."""
 
     def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
@@ -176,12 +176,13 @@ class Reading:
 
     attribute: str
     space: str
-    """What the coordinates are, so that no point is taken for one of another plane."""
+    """The plane or scale of the coordinates, so that points of different planes are not
+    confused."""
     begins: datetime
     """When its epoch began, with a time zone."""
     ends: datetime
     privacy: GeoPrivacy
-    """What all answers that are made from it cost together."""
+    """The joint cost of all answers made from it."""
     point: tuple[int, ...]
     """Integers on the grid of the mechanism of that guarantee."""
     drawn: datetime
@@ -226,9 +227,9 @@ class Contribution:
     period: int = 0
     """The period of a recurring campaign, counted from 0; else 0."""
     epoch: datetime | None = None
-    """When the epoch of its reading began, paid once; None: it has noise of its own."""
+    """The start of the epoch of its reading, paid once; None if it has its own noise."""
     before: datetime | None = None
-    """When the epoch began from whose reading it goes on; None: it does not."""
+    """The start of the epoch of the earlier reading, if it is extrapolated; None otherwise."""
     departs: datetime | None = None
     """Before when it must not be sent: uniform in the campaign's window; None: it may at once."""
 
@@ -254,7 +255,7 @@ class Entry:
     """Whether it was drawn just now, not found."""
 
     def receipt(self) -> Receipt:
-        """Return what the person may see of it."""
+        """Return the receipt for the person."""
         made = self.contribution
         try:
             report = report_pb2.Report.FromString(made.report)

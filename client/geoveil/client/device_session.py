@@ -50,7 +50,7 @@ MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
 RELEASE_FLOOR_S = 0.002
-"""More than eight times what any single answer takes, Student-t noise included."""
+"""More than eight times the time of any single answer, including Student-t noise."""
 _MOST_CAMPAIGN_BYTES = 1 << 20
 """Bytes, all together, of the campaigns that are kept ready for use: some 30 MiB of memory."""
 _LONGEST_TIMEOUT_S = 86_400.0
@@ -81,7 +81,7 @@ class Timing:
     jitter: Callable[[], float] = _jitter
     """Uniform numbers in [0, 1), to spread the tries of many devices."""
     sleep: Callable[[float], None] = time.sleep
-    """Waits for so many seconds."""
+    """Waits for a number of seconds."""
     sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
     """The same, for asyncio."""
 
@@ -164,7 +164,7 @@ class DeviceSession:
         """Campaigns to be fetched, each with why that failed last."""
 
     def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
-        """Draw and keep the one report to a campaign and period, or return what is kept."""
+        """Draw and store the one report to a campaign and period, or return the stored one."""
         check_id(campaign_id)
         accepted = self.campaign(campaign_id)
         if accepted is None:
@@ -313,7 +313,7 @@ class DeviceSession:
         return tuple(entry.receipt() for entry in self.journal.history())
 
     def budgets(self) -> tuple[ledger.Budget, ...]:
-        """Return the limits over all campaigns, and how much of each is spent."""
+        """Return the limits over all campaigns, and the spent part of each."""
         every: list[ledger.Budget] = []
         policy = self.builder.policy
         now = self.timing.now()
@@ -325,7 +325,7 @@ class DeviceSession:
         return tuple(every)
 
     def counts(self) -> ReportCounts:
-        """Return how many reports there are of each kind."""
+        """Return the number of reports of each kind."""
         of_status, size = self.journal.counts()
         return ReportCounts(
             pending=of_status[DeliveryStatus.PENDING],
@@ -370,7 +370,7 @@ def _check_limits(
 
 
 def check_id(campaign_id: str) -> None:
-    """Refuse what can't be the id of a campaign."""
+    """Refuse a text that can't be the id of a campaign."""
     if not isinstance(campaign_id, str) or not 1 <= len(campaign_id) <= 64:
         raise ParameterError("campaign_id", campaign_id, "1 to 64 characters")
 

@@ -61,7 +61,7 @@ class JournalError(ClientError):
     path: str
     """Path of the state directory or of the file in it."""
     reason: str
-    """What the operating system or SQLite says."""
+    """The message of the operating system or SQLite."""
 
     def __str__(self) -> str:
         return f"the journal at {self.path!r} can't be used: {self.reason}"
@@ -73,11 +73,11 @@ class PolicyRefused(ClientError):
 
     campaign_id: str
     aspect: str
-    """What is refused, for example "signature" or "closing date"."""
+    """The refused part, for example "signature" or "closing date"."""
     stated: str
-    """What the campaign says."""
+    """The campaign's value."""
     permitted: str
-    """What the policy permits."""
+    """The policy's permitted value."""
 
     def __str__(self) -> str:
         return (
@@ -96,14 +96,14 @@ class BudgetExceeded(ClientError):
     scope: str
     """Which limit: "this campaign", "lifetime", or "any ..." of a window."""
     spent: float
-    """How much of that limit is spent so far: ε over the same distance as the limit."""
+    """The part of that limit spent so far: ε over the same distance as the limit."""
     cost: GeoPrivacy
-    """What the answer would cost."""
+    """The cost of the answer."""
     limit: GeoPrivacy
     frees: datetime | None
-    """When there is room for it again; None if never."""
+    """The time when there will be room for it; None if never."""
     spent_delta: float = 0.0
-    """How much δ is spent of that limit so far."""
+    """The δ of that limit spent so far."""
 
     def __str__(self) -> str:
         slack = f" and δ = {self.spent_delta!r}" if self.cost.delta or self.limit.delta else ""
@@ -160,7 +160,7 @@ class CampaignNotFetched(CampaignError):
     """This device does not have the campaign yet, and contribute() never waits for the network."""
 
     cause: ClientError | None = None
-    """Why fetching it in the background failed last; None if that was not tried yet."""
+    """The reason why the last background fetch failed; None before any attempt."""
 
     def __str__(self) -> str:
         why = "" if self.cause is None else f" (it was tried: {self.cause})"
@@ -201,7 +201,7 @@ class AnswerNotYet(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class CampaignInvalid(CampaignError):
-    """What the server sent is not a sound campaign of that id."""
+    """The server did not send a sound campaign of that id."""
 
     reason: str
     """The first thing found wrong."""
@@ -227,7 +227,7 @@ class CampaignChanged(CampaignError):
     pinned: str
     """SHA-256 of the campaign as this device saw it first, in hexadecimal."""
     current: str
-    """SHA-256 of what the server shows now, in hexadecimal."""
+    """SHA-256 of the campaign that the server shows now, in hexadecimal."""
 
     def __str__(self) -> str:
         return (

@@ -87,12 +87,12 @@ class Drawn:
 
 
 NOTHING = Drawn()
-"""What is drawn for a report that has noise of its own."""
+"""The random draws of a report with its own noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much may wait to be sent. More is refused before anything is drawn."""
+    """Limits on waiting reports. Beyond them a report is refused before anything is drawn."""
 
     most_reports: int
     most_bytes: int
@@ -117,7 +117,7 @@ class Journal:
         self.durable = self._file.durable
         self._seen: SeenReports | None = None
         self._room: tuple[int, tuple[object, ...]] | None = None
-        """What was admitted last, and how many commits there were: no other may have come since."""
+        """The last admitted report and the number of commits, to detect later commits."""
 
     def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
         """Keep a campaign unless one of that id is kept; return the digest of the kept one."""
@@ -171,7 +171,7 @@ class Journal:
         bounds: Bounds,
         new: Drawn = NOTHING,
     ) -> Entry | None:
-        """Keep a report, unless there is one; return the entry that is kept.
+        """Store a report, unless there is one; return the stored entry.
 
         A report that is not kept must never be sent. It is drawn before the call, which holds the
         file: `admit` says whether to.
@@ -245,7 +245,7 @@ class Journal:
         return self._every(HISTORY, CHARGED)
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
-        """Return how many entries have each status, and the bytes of those that wait."""
+        """Return the number of entries of each status, and the bytes of waiting ones."""
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute("SELECT status, count(*) FROM report GROUP BY status")
             of_status = dict(rows.fetchall())

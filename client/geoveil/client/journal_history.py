@@ -28,14 +28,14 @@ class SeenReports:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.reports = 0
-        """How many there are, whether sent or not."""
+        """The number of reports, sent or not."""
         self.size = 0
         """Their bytes."""
         self._last = self._last_charge = self._last_reading = self._last_point = 0
         self._used: set[tuple[str, int]] = set()
         """Campaigns, each with the epochs whose readings it has been answered from."""
         self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
-        """How many were drawn, by attribute, unit and campaign (None: all), and by price."""
+        """The number of draws, by attribute, unit and campaign (None: all), and by price."""
 
     def read(self) -> None:
         """Read the new rows, in an open transaction that has added none."""

@@ -1,4 +1,4 @@
-"""The rows of the journal's tables: what they hold, with checksums."""
+"""The rows of the journal's tables: their content, with checksums."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -25,12 +25,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(when: datetime | None) -> int | None:
-    """Return a time as it is stored."""
+    """Return a time in stored form."""
     return None if when is None else (when - _EPOCH) // _MICROSECOND
 
 
 def end_of(when: datetime | None) -> int:
-    """Return a time as it is stored; None comes before all times."""
+    """Return a time in stored form; None sorts before all times."""
     return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
 
 

@@ -128,7 +128,7 @@ HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
 PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 14)})"
 WRITTEN_ONCE = 7
-"""Columns that never change, from the first: what was drawn."""
+"""Columns that never change, from the first on: the draw."""
 CHANGE = """
 UPDATE report
 SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?

@@ -22,19 +22,19 @@ class Spending:
     """Answers of one price."""
 
     privacy: GeoPrivacy
-    """What each cost."""
+    """The price of each draw."""
     count: int = 1
-    """How many there were."""
+    """The number of draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """What one draw told the server: a report with its own noise, or all answers of a reading."""
+    """The disclosure of one draw: a report with its own noise, or all answers of a reading."""
 
     privacy: GeoPrivacy
-    """What it costs."""
+    """Its cost."""
     last: datetime | None
-    """When the last report of it was settled; None: one waits, and may leave at any time."""
+    """The time when its last report was settled; None while one waits and may leave at any time."""
     reading: ReadingKey | None = None
     """Which reading; None: the report has noise of its own."""
 
@@ -61,7 +61,7 @@ HistoryOf: TypeAlias = Callable[[str, str], SpendingHistory]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One of the limits of an attribute, and how much of it is spent."""
+    """One of the limits of an attribute, and its spent part."""
 
     attribute: str
     scope: str
@@ -131,7 +131,7 @@ def check(
 
 
 def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetime) -> list[Budget]:
-    """Return the limits over all campaigns, each with what is spent of it."""
+    """Return the limits over all campaigns, each with its spent part."""
     every = []
     for scope in _scopes(limit, None, now):
         spent = _spent(scope, history)
@@ -149,7 +149,7 @@ def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetim
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What answers cost together, as exact fractions: sequential composition [MATH §1]."""
+    """The joint cost of answers, as exact fractions, by sequential composition [MATH §1]."""
 
     rate: Fraction
     """The sum of rates, ε per unit of distance."""
@@ -168,7 +168,7 @@ class Spent:
 
 
 def total(spendings: Iterable[Spending]) -> Spent:
-    """Return what answers cost together."""
+    """Return the joint cost of answers."""
     counted = [(spending.count, spending.privacy) for spending in spendings]
     return Spent(
         _sum([count * privacy.exact_rate for count, privacy in counted]),
@@ -205,7 +205,7 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
 
 
 def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
-    """Return the cost that counts against a limit: of all draws, or of those sent in a window."""
+    """Return the cost that counts against a limit, of all draws or of those sent in a window."""
     if scope.length is None:
         return total(history.spendings(campaign_id=scope.campaign_id))
     tellings = history.tellings(after=scope.after)

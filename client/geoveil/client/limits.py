@@ -37,7 +37,7 @@ class Window:
     limit: GeoPrivacy
     """The largest privacy loss, in the attribute's unit."""
     length: timedelta
-    """How long a stretch is; it slides: the limit holds from any moment to that much later."""
+    """The length of the sliding window: the limit applies from any moment to that much later."""
 
     def __post_init__(self) -> None:
         check_limit("limit", self.limit)
@@ -66,9 +66,9 @@ class Epoch:
     """
 
     privacy: GeoPrivacy
-    """What one reading costs."""
+    """The cost of one reading."""
     length: timedelta
-    """How long it is answered from."""
+    """How long a reading answers campaigns."""
     finest: GeoPrivacy | None = None
     """The largest rate that a campaign may have; None: that of `privacy`. A smaller one gives every
     campaign a coarser point, so that two seldom see the same: at half the rate one time in 16 on a
@@ -96,7 +96,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much privacy one attribute may cost.
+    """Limits on the privacy that one attribute may cost.
 
     Raises:
         ParameterError: if a limit has no unit, the units differ, those of a place are not metres,
@@ -123,8 +123,8 @@ class Limit:
     """`Number()`, `Point(2)`, `Place(area)`; for forms also `Choice()`, `Ordinal()`, `Multiple()`.
     A campaign for another kind is refused, so no server decides how a value is read."""
     epoch: Epoch | None = None
-    """How long one perturbed value answers campaigns. None: every report is drawn anew, unless the
-    campaign has `Campaign.readings`."""
+    """The epoch in which one perturbed value answers campaigns. None: every report is drawn anew,
+    unless the campaign has `Campaign.readings`."""
     cohorts: int = 0
     """2 to 16: campaigns with equal epochs may learn in which of so many parts of an epoch, or of a
     divisor, this device's begin. It links a person's reports for years. 0: no campaign may."""

@@ -1,4 +1,4 @@
-"""What the app permits, whatever a server requests."""
+"""The app's permissions, whatever a server requests."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class CampaignCost:
-    """What a campaign asks of a device."""
+    """The cost of a campaign for a device."""
 
     queries: int
     """Questions, or fields of a form; 0 of a value campaign."""
@@ -165,7 +165,7 @@ class Policy(ReprByArguments):
 
     @classmethod
     def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
-        """Return the policy of somebody who was shown a campaign: that one, in all its periods.
+        """Return the policy of a person who saw a campaign: it permits all periods of that one.
 
         An app's policy must not come from a server like this. `epoch` says how long one perturbed
         value answers it and others; None: the campaign's own. Answers of a form are always drawn

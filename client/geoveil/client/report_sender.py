@@ -38,7 +38,7 @@ KEPT_AFTER_CLOSE = timedelta(days=30)
 # Up to here, reading a campaign takes a few milliseconds.
 _QUICK_BYTES = 4096
 _MOST_TOGETHER = 16
-"""Reports whose departure is noted, and flushed to the disk, at once; each leaves by itself."""
+"""Reports whose departure is recorded and flushed to the disk together; each leaves separately."""
 QUIET_S = 0.1
 """Seconds without a call of the app before the background loads gRPC, which holds up threads."""
 MOST_UNQUIET = 100
@@ -47,7 +47,7 @@ _LOOK_S = 60.0
 """Seconds after which the clock is looked at again, which may be set, while a report waits for its
 time."""
 FAILED_WAIT_S = 30.0
-"""Seconds until the background looks again after something failed that is not the network."""
+"""Seconds until the background tries again after a failure other than the network."""
 
 
 class Local(NamedTuple):
@@ -155,7 +155,7 @@ def concerns(error: ClientError, campaign_id: str) -> str:
 
 @dataclass(slots=True)
 class Backoff:
-    """Remembers what is delayed, and until when."""
+    """Remembers delayed work, and the end of each delay."""
 
     clock: Callable[[], float]
     """Seconds, never set back."""
@@ -166,7 +166,7 @@ class Backoff:
     longest_s: float = LONGEST_S
     """The longest that any pause may be, in seconds."""
     hopeless_s: float = LONGEST_S
-    """Seconds to wait after what another try can't mend."""
+    """Seconds to wait after a failure that another try can't mend."""
     _until: dict[str, float] = field(default_factory=dict)
     _pauses: dict[str, Iterator[float]] = field(default_factory=dict)
 
@@ -307,7 +307,7 @@ class ReportSender:
         return again_s if look_s is None else min(again_s, look_s)
 
     def _to_departure_s(self, later: Collection[datetime]) -> float | None:
-        """Return the seconds from now until the first of them; None if there is none."""
+        """Return the seconds from now until the first departure; None without one."""
         if not later:
             return None
         return max((min(later) - self._timing.now()).total_seconds(), 0.0)
@@ -374,7 +374,7 @@ class ReportSender:
         return done, later
 
     def _fetch_tokens(self, held: list[Contribution], deadline: Deadline | None) -> Steps[None]:
-        """Get tokens of reports long before these leave, so that their times show no issuer whose.
+        """Get tokens long before reports leave, so that the times do not link them for an issuer.
 
         What fails is tried again later, and when its report leaves.
         """
@@ -418,7 +418,7 @@ class ReportSender:
         return accepted.campaign
 
     def _failed(self, error: ClientError, campaign_id: str, backoff: Backoff) -> str:
-        """Delay what an error concerns, and return its key."""
+        """Delay the work that an error concerns, and return its key."""
         key = concerns(error, campaign_id)
         if self._backoff.failed(key, error):
             _LOG.warning("campaign %r: %s", campaign_id, error)

@@ -1,4 +1,4 @@
-"""How a report is made from a private value, without any I/O."""
+"""Make a report from a private value, without any I/O."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ class AcceptedCampaign:
     digest: bytes
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
-    """The key whose valid signature it has; None: it is not signed."""
+    """The key of its valid signature; None if it is not signed."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
     """What permitted it."""
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
-    """How much privacy the attribute of each of its charges may cost by that policy."""
+    """The policy's limit for the attribute of each of its charges."""
     work: int = field(default=0, repr=False, compare=False)
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
     epoch: Epoch | None = field(init=False, repr=False, compare=False)
-    """What its answers are made from once an epoch; None: it is answered with new noise, as each
-    answer to a form is."""
+    """The reading from which it is answered once an epoch; None: it is answered with new noise,
+    like each answer to a form."""
 
     def __post_init__(self) -> None:
         campaign, epoch = self.campaign, None

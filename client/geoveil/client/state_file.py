@@ -46,7 +46,7 @@ class Mark:
         self._flushed = 0
 
     def least(self) -> int:
-        """Return how many commits the file has at least; 0 if nothing is known."""
+        """Return the least number of commits of the file; 0 if unknown."""
         try:
             text = self.path.read_bytes()[:_BYTES].decode()
             commits, flushed, boot, checksum = text.split()
@@ -58,7 +58,7 @@ class Mark:
         return int(commits) if boot == _boot() else self._flushed
 
     def note(self, commits: int, *, flushed: bool = False) -> None:
-        """Record how many commits the file has, flushed to disk or not; OSError if that fails."""
+        """Record the file's number of commits, flushed to disk or not; OSError if that fails."""
         if flushed:
             self._flushed = commits
         text = f"{commits} {self._flushed} {_boot()}"
@@ -159,7 +159,7 @@ class StateFile:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Its place, for messages."""
         return "memory" if self._path is None else str(self._path)
 
     @contextmanager
@@ -382,7 +382,7 @@ def _sync(path: str | Path) -> None:
 
 
 def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int:
-    """Return how many commits were ever made; 0 if damage has destroyed the number."""
+    """Return the number of commits ever made; 0 if damage has destroyed the number."""
     rows = connection.execute(statement).fetchall()
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 

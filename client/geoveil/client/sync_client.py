@@ -145,7 +145,7 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
         """Make the parts that belong to one process."""
 
     def _forked(self) -> None:
-        """Continue in a forked child: all but the journal is the parent's."""
+        """Continue in a forked child, which shares only the journal with its parent."""
         self._renew()
         if self._own is not None:
             self._own.forget()
@@ -248,17 +248,17 @@ class Client(ClientBase[Transport, GrpcTransport]):
             self._sending.release()
 
     def history(self) -> tuple[Receipt, ...]:
-        """Return what was drawn for this person, sent or not: all that ever leaves the device."""
+        """Return the reports drawn for this person, sent or not: nothing else leaves the device."""
         self._check_open()
         return self._session.history()
 
     def budgets(self) -> tuple[Budget, ...]:
-        """Return the policy's limits over all campaigns, and what is spent of each."""
+        """Return the policy's limits over all campaigns, and the spent part of each."""
         self._check_open()
         return self._session.budgets()
 
     def counts(self) -> ReportCounts:
-        """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
+        """Return the numbers of waiting, acknowledged, rejected, given up, and refused reports."""
         self._check_open()
         return self._session.counts()
 

@@ -69,7 +69,7 @@ Handler: TypeAlias = Callable[[Any], Any]
 TransportError."""
 
 _CLOCK_SKEW = timedelta(minutes=1)
-"""How much the clocks of devices and server may differ, by the default of the real server."""
+"""The permitted difference of device and server clocks, by the default of the real server."""
 _Response = TypeVar("_Response")
 _STATES = {
     State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -160,7 +160,7 @@ class InMemoryCollector:
             self._held[campaign.campaign_id] = _HeldCampaign(campaign, envelope)
 
     def close(self, campaign_id: str) -> None:
-        """Take no more reports to a campaign; KeyError if there is none."""
+        """Take no more reports to a campaign; KeyError if it does not exist."""
         with self._lock:
             self._held[campaign_id].closed = True
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Carries requests to one collector. Shared by threads; whoever made it closes it.
+    """Carries requests to one collector. Threads share it, and its maker closes it.
 
     Both methods return or raise TransportError within `timeout_s` seconds, and try only once.
     """
@@ -35,7 +35,7 @@ class Transport(Protocol):
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """Return the campaign as it was published."""
+        """Return the published campaign."""
         ...
 
     def submit_reports(
@@ -51,7 +51,7 @@ class AsyncTransport(Protocol):
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """Return the campaign as it was published."""
+        """Return the published campaign."""
         ...
 
     async def submit_reports(
@@ -112,7 +112,7 @@ class ForkBarrier:
             self._changed.wait_for(self._is_empty, grace_s)
 
     def open(self) -> None:
-        """Let requests pass again, once it was opened as often as it was shut."""
+        """Let requests pass again, after it is opened as often as it was shut."""
         with self._changed:
             self._shut = max(0, self._shut - 1)  # it may have been made in between
             self._changed.notify_all()
@@ -315,7 +315,7 @@ class GrpcTransport(_Grpc, Transport):
 
 
 class GrpcAioTransport(_Grpc, AsyncTransport):
-    """gRPC for asyncio, in any number of event loops; in all else as `GrpcTransport`.
+    """gRPC for asyncio, in any number of event loops; otherwise like `GrpcTransport`.
 
     It waits for futures of the blocking channel, as fast as grpc.aio, whose engine serves one event
     loop and does not survive a fork. Its calls end on threads of gRPC's, so that a fork can wait

@@ -92,7 +92,7 @@ class Point:
         return asked == self
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Refuse nothing: a point of so many coordinates may be anywhere."""
+        """Refuse nothing, because a point may be anywhere."""
 
     def __str__(self) -> str:
         return f"a point of {self.dimension} coordinates"
@@ -150,7 +150,7 @@ class Place(ReprByArguments):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Choice(ReprByArguments):
-    """One of some options, with limits per option: any two of them are 1 apart.
+    """One of several options, with limits per option: any two of them are 1 apart.
 
     Args:
         options: a form may offer these, or fewer; None: any.
@@ -229,7 +229,7 @@ class Multiple(Choice):
 
 
 ValueKind: TypeAlias = Number | Point | Place | Choice
-"""What a value is taken for."""
+"""The kind of a value."""
 
 
 def kind_of(asked: AttributeCampaign | PointField | CategoryField) -> ValueKind:

@@ -1,4 +1,4 @@
-"""Expectations under Laplace noise of functions that are smooth on panels, however wide the noise.
+"""Expectations under Laplace noise, however wide, of functions that are smooth on panels.
 
 The two one-sided integrals obey a stable recursion over the panels, and Gauss-Legendre quadrature
 computes each point's own panel. Accurate to about 1e-13 relative to sup |G|.
@@ -17,12 +17,12 @@ _BLOCK = 8192
 _GRADES = (3.0, 9.0, 27.0, 81.0)
 """Distances in noise scales at which an integral over the noise is cut."""
 _FADED = 40.0
-"""Noise scales beyond the last panel up to where a variance is more than nothing."""
+"""Noise scales beyond the last panel at which the variance becomes negligible."""
 
 
 @lru_cache(maxsize=16)
 def gauss_legendre(count: int) -> tuple[Array, Array]:
-    """Return nodes in [−1, 1] and weights that sum to 2; devices never need them."""
+    """Return nodes in [−1, 1] and weights with sum 2; devices never need them."""
     return np.polynomial.legendre.leggauss(count)
 
 
@@ -59,7 +59,7 @@ def laplace_expectation(
 
 
 def laplace_variance(profile: Profile, s: ArrayLike, scale: float, undone: float) -> Array:
-    """Return the variance of a profile of s + scale·Z, its noise undone or not.
+    """Return the variance of a profile of s + scale·Z, debiased or not.
 
     It is E[V − b²V''], a sum of squares, so that nothing cancels: 2b²φ'² + b⁴φ''² for φ − b²φ'',
     and (φ − m)² + 2b²m'² for φ itself, of mean m. `undone` is b, or 0 for φ itself.
@@ -142,7 +142,7 @@ def _outwards(
 
 
 def _near(panels: Array, nodes: Array, scale: float) -> Array:
-    """Return the first and the last edge, and the edges within reach of the noise at some node."""
+    """Return the first and the last edge, and the edges within reach of the noise at any node."""
     after = np.minimum(np.searchsorted(nodes, panels), len(nodes) - 1)
     away = np.minimum(np.abs(nodes[after] - panels), np.abs(panels - nodes[after - 1]))
     kept = away <= scale * _GRADES[-1]

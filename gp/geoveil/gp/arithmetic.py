@@ -15,20 +15,20 @@ from geoveil.gp.arrays import np
 from geoveil.gp.errors import UnsupportedError
 
 Real: TypeAlias = Any
-"""A float64 array (or scalar), or a ball: what the arithmetic at hand computes with."""
+"""The numbers of an arithmetic: a float64 array (or scalar), or a ball."""
 Exact: TypeAlias = float | int | Fraction
 """A number that a double or a fraction holds exactly."""
 
 
 TINY = 2.3e-308
-"""The number that stands for positive ones that float64 cannot tell from 0."""
+"""Stands for positive numbers that float64 can't tell from 0."""
 
 
 class Arithmetic(ABC):
     """The operations that formulas use beyond + − × ÷ and unary minus."""
 
     rounded: ClassVar[bool] = False
-    """Whether numbers are float64, which nothing encloses."""
+    """Whether numbers are float64, without enclosures."""
 
     @property
     def precision(self) -> int:
@@ -100,7 +100,7 @@ class Arithmetic(ABC):
         return abs(x)
 
     def positive(self, x: Real) -> Real:
-        """Return x, which is known to be > 0: a float of 0 has underflowed."""
+        """Return x, which is > 0: a float of 0 has underflowed."""
         return x
 
     def norm(self, components: Sequence[Real]) -> Real:
@@ -134,7 +134,7 @@ class OneVariable(Arithmetic):
 
 
 class FloatArithmetic(Arithmetic):
-    """Vectorised float64. Rounded: never for what leaves a device."""
+    """Vectorised float64. It rounds, so reports of devices never use it."""
 
     rounded: ClassVar[bool] = True
 
@@ -188,7 +188,7 @@ class FloatArithmetic(Arithmetic):
 
 
 class _NumberArithmetic(FloatArithmetic):
-    """Float64 for one number: a formula without exponentials takes no array, nor NumPy."""
+    """Float64 for one number, so that a formula without exponentials needs no NumPy."""
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]

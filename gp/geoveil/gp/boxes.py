@@ -1,4 +1,4 @@
-"""Bounds of the least and the greatest number in parts of a box, refined where they are loose."""
+"""Bound the least and the greatest number in parts of a box, with refinement of loose bounds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from geoveil.gp.arrays import Array, NDArray, np
 
 _MOST_BOXES, _ROUNDS = 2**15, 200
-"""Boxes, and halvings, at which a search ends, and bounds are as loose as they are then."""
+"""The most boxes and halvings of a search."""
 _LITTLE = 1e-3
-"""What is less, relative to the greatest of all, may be as loose as this is."""
+"""Relative size, to the greatest number, below which any bound is tight enough."""
 
 
 def greatest_in(

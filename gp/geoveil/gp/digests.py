@@ -1,4 +1,4 @@
-"""SHA-256 and BLAKE2b from CPython itself, without OpenSSL; from `hashlib` where it has none.
+"""SHA-256 and BLAKE2b from CPython itself, without OpenSSL, or from `hashlib` if it has none.
 
 `hashlib` loads OpenSSL, 3.6 MiB that a device needs for nothing else. So modules that a device
 imports take digests from here, and random bits from `random.SystemRandom` instead of `secrets`.

@@ -42,7 +42,7 @@ class ParameterError(GeoVeilError, ValueError):
 
 
 class PrivateValueError(GeoVeilError, ValueError):
-    """A private value can't be used: says what is `expected`, and never repeats the value.
+    """A private value can't be used; the message says what is `expected`, never the value.
 
     Example:
         >>> str(PrivateValueError("a finite number of dollars"))
@@ -58,7 +58,7 @@ class PrivateValueError(GeoVeilError, ValueError):
 
 
 class TableFileError(GeoVeilError, ValueError):
-    """A file at `path` does not hold at `where` what is `expected`.
+    """A file at `path` does not have the `expected` content at `where`.
 
     `where` is a row and column, never their content: the rows may be real people.
 
@@ -78,7 +78,7 @@ class TableFileError(GeoVeilError, ValueError):
 
 
 class UnsupportedError(GeoVeilError):
-    """The requested combination has no proof or no finite answer; the message says what has."""
+    """The requested combination has no proof or no finite answer; the message names others."""
 
 
 class ContradictionError(GeoVeilError):
@@ -86,7 +86,7 @@ class ContradictionError(GeoVeilError):
 
 
 class NotPrivateWarning(UserWarning):
-    """Warns that an operation for experiments ran where people's values may be.
+    """An operation for experiments ran in a process that may hold people's values.
 
     `simulate` ran in a process that holds the device's SDK, or a release took predictable bits.
     """

@@ -17,7 +17,7 @@ __all__ = ["Accumulator", "Estimate", "estimate", "sums_of"]
 
 _LIMB_BITS = 22
 _SMALL = 1 << 43
-"""Integers below it in size are two limbs of 22 bits, others three."""
+"""Integers below this in absolute value have two limbs of 22 bits, others three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Estimate:
 
     @property
     def possible(self) -> float | None:
-        """The number in the interval that is nearest to the value; the value if there is none."""
+        """The number in the interval nearest to the value; the value itself without an interval."""
         if self.value is None or self.ci_low is None or self.ci_high is None:
             return self.value
         return min(max(self.value, self.ci_low), self.ci_high)

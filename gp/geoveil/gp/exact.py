@@ -30,13 +30,13 @@ from geoveil.gp.randomness import LazyUniform
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _GUARD_BITS = 32
 _SURE_BITS = 1152
-"""The exponents of points, grids and scales differ by less: random bits, not the arithmetic, decide
-what these many bits leave open."""
+"""More than the differences between exponents of points, grids and scales: with this much
+precision, only random bits leave a result open."""
 _MOST_BITS = 1 << 16
 _Released = TypeVar("_Released")
 
 _SPIN_S = 5e-4
-"""The end of a wait, in seconds, that is spent looking at the clock: a sleep may end so late."""
+"""The last seconds of a wait, spent polling the clock because a sleep may end this late."""
 _LONGEST_S = 3600.0
 
 
@@ -80,7 +80,7 @@ class BallArithmetic(Arithmetic):
         return int(ctx.prec)
 
     def constant(self, value: Exact) -> arb:
-        """Return a public parameter as a ball. For public parameters: it remembers them."""
+        """Return a public parameter as a ball, and cache it."""
         if type(value) is float:
             return arb(value)
         if isinstance(value, int):
@@ -90,7 +90,7 @@ class BallArithmetic(Arithmetic):
         return _constant(exact.numerator, exact.denominator, ctx.prec)
 
     def private(self, value: float) -> arb:
-        """Return a double, exactly, and remember nothing."""
+        """Return a private double as an exact ball, without caching it."""
         return arb(value)
 
     def uniform(self, numerator: int, count: int) -> Real:
@@ -114,7 +114,7 @@ class BallArithmetic(Arithmetic):
         return x.log1p()
 
     def sqrt(self, x: Real) -> Real:
-        """Return the square root: of the part of the ball that is not negative; NaN if none is."""
+        """Return the square root of the part of the ball that is not negative; NaN without one."""
         return (x if x < 0 else x.nonnegative_part()).sqrt()
 
     def power(self, base: Real, exponent: Real) -> Real:
@@ -137,7 +137,7 @@ class BallArithmetic(Arithmetic):
         return x.max(y)
 
     def sign(self, x: Real) -> Real:
-        """Return the sign: all of [−1, 1] where the ball meets 0."""
+        """Return the sign, which is all of [−1, 1] if the ball meets 0."""
         return x.sgn()
 
     def coordinate(self, x: Real, axis: int) -> Real:
@@ -172,7 +172,7 @@ def _first_of(count: int, precision: int) -> arb:
 
 
 def round_to_grid(value: arb, step_exponent: int) -> int | None:
-    """Return the integer k that every number y in the ball rounds to, y/step = k ± 1/2, if one."""
+    """Return the integer k to which every number y in the ball rounds, y/step = k ± 1/2."""
     shifted = value * _power_of_two(-step_exponent, ctx.prec) + _HALF
     integer = shifted.floor().unique_fmpz()
     return None if integer is None else int(integer)
@@ -205,7 +205,7 @@ def round_down(number: Fraction) -> float:
 
 
 def as_given(value: object, checked: float) -> Fraction:
-    """Return a number in full precision; `checked` is the double that its validation returned."""
+    """Return a number in full precision; `checked` is its validated double."""
     if type(value) is float:
         return Fraction(checked)
     if isinstance(value, Rational):
@@ -227,7 +227,7 @@ def lower(ball: Real) -> Fraction:
 
 
 _CLEAR = 1 - Fraction(1, 2**80)
-"""Factor that moves numbers which are doubles themselves to where balls tell how they round."""
+"""Factor that moves exact doubles far enough for balls to decide their rounding."""
 
 
 def settled_down(ball: Real) -> float:
@@ -244,7 +244,7 @@ def settled_up(ball: Real) -> float:
 
 
 def log_up(number: Fraction) -> float:
-    """Return the least double that is known to be at least the logarithm of a number > 1."""
+    """Return the least double provably at least the logarithm of a number > 1."""
     with working_precision(BITS):
         return round_up(upper(BALL.constant(number).log()))
 
@@ -292,7 +292,7 @@ def release_integers(
     step_exponent: int,
     coarse_bits: int | None = None,
 ) -> tuple[int, ...]:
-    """Return the grid indices of the numbers in evaluate(U₁, U₂, …), which share their randomness.
+    """Return the grid indices of the numbers in evaluate(U₁, U₂, …), which share random bits.
 
     They saturate at the ends of int64, as part of the mechanism: that costs no privacy.
 

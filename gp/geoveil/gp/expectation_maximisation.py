@@ -1,4 +1,4 @@
-"""The distribution behind noisy reports: expectation-maximisation, with smoothing [LWLSS20].
+"""Estimate the distribution behind noisy reports by smoothed expectation-maximisation [LWLSS20].
 
 The maximum-likelihood shares are full of spikes. Smoothing after each step removes them, and blurs
 true heaps and jumps as well: the result is biased, and has no interval.
@@ -17,7 +17,7 @@ BINOMIAL = (0.25, 0.5, 0.25)
 _TOLERANCE = 1e-3
 _ITERATIONS = 10_000
 _SUM = 1e-6
-"""By how much the probabilities of a cell may miss 1."""
+"""Largest difference of a cell's total probability from 1."""
 
 
 def expectation_maximisation(
@@ -92,7 +92,7 @@ def _kernel(smoothing: Sequence[float]) -> tuple[float, ...]:
 
 
 def _smoothed(shares: Array, kernel: Sequence[float], space: tuple[int, ...]) -> Array:
-    """Return shares after each has given a part to its neighbours; at the ends none is lost."""
+    """Return smoothed shares: each gives a part to its neighbours, without loss at the ends."""
     from scipy.ndimage import correlate1d
 
     spread = shares.reshape(space)

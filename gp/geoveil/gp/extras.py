@@ -1,4 +1,4 @@
-"""Libraries that only an extra installs, and the error that names the extra."""
+"""Optional libraries of extras, and the error that names the extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ EXTRAS = MappingProxyType(
         "uvicorn": "server",
     }
 )
-"""What is imported → the smallest extra that has it."""
+"""Imported library → the smallest extra that installs it."""
 
 
 class MissingExtraError(UnsupportedError, ImportError):

@@ -1,4 +1,4 @@
-"""A lower bound for the share of forged reports, from counts of where reports lie [MATH §8].
+"""A lower bound for the share of forged reports, from counts of reports in bins [MATH §8].
 
 With w the largest P(E | x)/P(A | x) of any x, of N honest reports in disjoint sets E or A at most
 Binomial(N, w/(1 + w)) are in E, whatever the people are like. The excess is forged.
@@ -29,12 +29,12 @@ _HALVINGS = 24
 _CELL = 1 / 64
 """Distance between the values at which laws are evaluated, in noise scales."""
 _MOST_CELLS = 20_000
-"""Where the question is so wide that there would be more, they lie further apart."""
+"""The most such values; for wider questions they lie farther apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgedShare:
-    """A share of forged reports, proved by the reports themselves.
+    """A lower bound of the share of forged reports, with its confidence.
 
     Attributes:
         at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
@@ -47,13 +47,13 @@ class ForgedShare:
 
     @property
     def shows(self) -> bool:
-        """Whether some reports can't come from honest devices."""
+        """Whether the bound is above 0."""
         return self.at_least > 0
 
 
 @lru_cache(maxsize=256)
 def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
-    """Return the last integer of each bin but the last, at most 63; None if reports have no range.
+    """Return the last integer of each bin except the last, at most 63; None without a range.
 
     Bins are narrow at the ends of the range, where a forger moves a mean most. The answers of
     people far from the question have bins of their own.
@@ -73,7 +73,7 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
 def forged_share(
     mechanism: QueryMechanism, counts: ArrayLike, confidence: float = 0.99
 ) -> ForgedShare | None:
-    """Return the share of forgers that the counts prove; None if they can't be tested.
+    """Return the share of forged reports that the counts prove; None if they can't be tested.
 
     It sees many equal or extreme reports. It does not see forgers who draw from one of the
     mechanism's own laws, nor few forgers among many honest extremes.
@@ -117,7 +117,7 @@ def forged_share(
 
 
 def _least_share(successes: NDArray[np.int64], trials: NDArray[np.int64], failure: float) -> Array:
-    """Return the lower limit of Clopper and Pearson for each of some proportions."""
+    """Return the lower limit of Clopper and Pearson for each proportion."""
     from scipy.special import betaincinv
 
     any_success = successes > 0
@@ -163,7 +163,7 @@ def _tests(
 def _crossings(
     profile: Profile, undone: Fraction, step: float, ends: Sequence[int]
 ) -> tuple[Array, NDArray[np.intp]]:
-    """Return the noisy distances at which a report passes to another bin, and the bins between."""
+    """Return the noisy distances at which a report changes its bin, and the bins between them."""
     heights = (np.asarray(ends) + 0.5) * step
     v, _ = profile.debiased_preimages(heights, float(undone))
     at = np.unique(np.concatenate([v[np.isfinite(v)], profile.breakpoints]))
@@ -174,7 +174,7 @@ def _crossings(
 
 
 def _chances(at: Array, bins: NDArray[np.intp], size: int, scale: float) -> tuple[Array, float]:
-    """Return the chance of each bin at each of many distances, (size, n), and their spacing.
+    """Return the probability of each bin at each of many distances, (size, n), and their spacing.
 
     By geo-privacy a chance between two distances differs by at most e^(spacing/2) from the nearer,
     the spacing in noise scales. Beyond the outermost, ratios stay but for far bins.

@@ -88,7 +88,7 @@ class NearbyPeople:
 
 
 def difference(query: Query, boundaries: Sequence[float], people: NearbyPeople) -> Difference:
-    """Return soft minus hard share, as far as the assumptions determine it.
+    """Return the difference of soft and hard share, as far as the assumptions determine it.
 
     Args:
         query: a `Threshold` or a `Range`: the band or bands, wherever they lie.
@@ -125,9 +125,9 @@ class HardShare:
     """The estimate of a hard share."""
 
     value: float
-    """The estimate of the soft one, less the difference that is expected; within the interval."""
+    """The estimate of the soft share minus the expected difference, clamped to the interval."""
     ci_low: float
-    """Lower end of an interval that counts the difference that is not known, in [0, 1]."""
+    """Lower end of an interval that allows for the unknown difference, in [0, 1]."""
     ci_high: float
     """Its upper end."""
 
@@ -166,7 +166,7 @@ def hard_share(
 
 
 def reach(error: float, bound: float, confidence: float = 0.95) -> float:
-    """Return how far a bias-aware interval reaches to either side: cv(B/s)·s [AK20].
+    """Return the half-width of a bias-aware interval, cv(B/s)·s [AK20].
 
     Args:
         error: the standard error s ≥ 0; ∞ if there is none.
@@ -182,7 +182,7 @@ def reach(error: float, bound: float, confidence: float = 0.95) -> float:
 
 
 def critical_value(ratio: float, confidence: float = 0.95) -> float:
-    """Return the quantile of |N(t, 1)|: how many standard errors an interval reaches.
+    """Return the quantile of |N(t, 1)|, the half-width of an interval in standard errors.
 
     Args:
         ratio: t ≥ 0, the largest bias in standard errors.
@@ -219,7 +219,7 @@ def _bands(query: Query, boundaries: Sequence[float]) -> Iterator[tuple[float, f
 
 
 def _leverage(query: SoftIndicator, moved: float) -> float:
-    """Return the largest difference per slope of the density, that at the boundary left out.
+    """Return the largest difference per slope of the density, without the term at the boundary.
 
     With Ψ(s) the integral of φ − 1{s > 0} from the far side up to s, on either side of 0, the
     difference is the sum of what the density at 0 makes and −∫Ψq': at most sup|q'|·∫|Ψ|.

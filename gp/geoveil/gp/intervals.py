@@ -1,4 +1,4 @@
-"""Confidence intervals of a mean that do not collapse where few reports differ [MATH §8].
+"""Confidence intervals of a mean that do not collapse if few reports differ [MATH §8].
 
 Where hardly anybody is near a question, nearly all reports are equal: their standard error is next
 to 0, and says nothing of the few who were not met. A report lies between two public ends, so that
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 _LIGHT, _FULL = 0.2, 0.5
-"""Standard errors by which one person moves the mean: up to the first no report is imagined, from
+"""Effects of one person on the mean in standard errors: up to the first no report is imagined, from
 the second on one of weight `_HALF`."""
 _HALF = 0.5
 _SHARPEST_AT = 2_000
 """Reports at which `SEQUENCE` is sharpest, 1.55 times as wide as an interval of one look at 95 %: a
 number that must not depend on the reports."""
 _TOLERATED = 1.5
-"""How much more often than stated a limit may be missed because the skewness is not known."""
+"""Factor by which an unknown skewness may raise the probability of missing a limit."""
 _MANY = 400.0
-"""Degrees of freedom in multiples of 1 + z² from which on a quantile is found without SciPy."""
+"""Degrees of freedom, over 1 + z², from which on a quantile needs no SciPy."""
 _NEARLY_NORMAL = 1e-5
-"""Skewness below which a gamma quantile is computed as a normal one."""
+"""Skewness below which the normal quantile replaces a gamma quantile."""
 
 
 class IntervalMethod(StrEnum):
@@ -59,13 +59,14 @@ class IntervalMethod(StrEnum):
     __repr__ = enum_repr
 
     WEIGHTED_ENDS = "weighted-ends"
-    """Student's, moved by the skewness, and widened where one person not met would move it far."""
+    """Student's, moved by the skewness, and widened if one person outside the sample could move it
+    far."""
     FULL_ENDS = "full-ends"
     """One imagined report at each end, always with the weight of a report."""
     STUDENT = "student"
-    """Student's interval: for reports without ends."""
+    """Student's interval, for reports without ends."""
     SEQUENCE = "sequence"
-    """Holds at all looks at once while reports come in, with a person imagined at each end."""
+    """Holds at all looks while reports come in, with a person imagined at each end."""
 
     @property
     def promise(self) -> str:
@@ -86,11 +87,11 @@ _PROMISES = {
 
 
 FindsMoments = Callable[[], ReportMoments | None]
-"""Finds the moments of a report, which takes milliseconds; None where they are not known."""
+"""A function that computes a report's moments in milliseconds; it returns None if unknown."""
 
 
 def _unknown() -> None:
-    """Return None: the moments of a report are not known."""
+    """Return None for unknown moments of a report."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,7 +104,7 @@ class Limits(ReprByArguments):
     """The least and the greatest mean of the query over any people."""
 
     moments: FindsMoments = field(default=_unknown, compare=False)
-    """The law of the mechanism, which is only asked for where there are so few reports."""
+    """The law of the mechanism, used only for few reports."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in (("reports", self.reports), ("means", self.means)):
@@ -119,7 +120,7 @@ class Limits(ReprByArguments):
         return all(map(math.isfinite, self.reports))
 
     def jumps(self, mean: float) -> tuple[float, float]:
-        """Return how far below and above a mean one person whom nobody met would be.
+        """Return the largest distances of a person outside the sample, below and above the mean.
 
         By the law of the mechanism (`ReportMoments.jumps`). Where it is not known, halfway between
         what a mean and what a report can be: a person has a mean, and noise, of which the reports
@@ -152,7 +153,7 @@ class Limits(ReprByArguments):
         return low, high
 
     def _within_ends(self, mean: float, variance: float) -> tuple[float, float]:
-        """Return what the ends of reports, or else of a mean, say of the third central moment."""
+        """Return bounds of the third central moment from the ends of reports, or else of a mean."""
         ends = self.reports if self.bounded else self.means
         if not -math.inf < ends[0] < mean < ends[1] < math.inf:
             return 0.0, 0.0
@@ -166,12 +167,12 @@ class Limits(ReprByArguments):
 
 
 def _third_moment(variance: float, distance: float) -> float:
-    """Return the greatest third moment of a law that ends at a distance from its mean."""
+    """Return the greatest third moment of a law with an end at a distance from its mean."""
     return variance * (distance - variance / distance)
 
 
 UNLIMITED = Limits()
-"""The ends of reports of which nothing is known."""
+"""Infinite limits, for unknown reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ def margins_of_mean(
     limits: Limits = UNLIMITED,
     method: IntervalMethod | None = None,
 ) -> tuple[float, float]:
-    """Return how far the ends of `interval_of_mean` are below and above it, before clipping.
+    """Return the lower and upper margins of `interval_of_mean`, before clipping.
 
     Sums and differences of means use this: noise can move an estimate of a share beyond [0, 1].
     """
@@ -278,7 +279,7 @@ def interval_of_weighted_mean(
 
 
 def kept_within(low: float, high: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the possible values; if none of it is possible, move it to the nearest.
+    """Clip an interval to the possible values, or move it to the nearest one.
 
     The number in it that is nearest to an unbiased estimate is then the nearest possible one.
 
@@ -302,7 +303,7 @@ def kept_within(low: float, high: float, ends: tuple[float, float]) -> tuple[flo
 def _student(
     n: float, mean: float, variance: float, probability: float, limits: Limits
 ) -> tuple[float, float]:
-    """Return how far the limits of Student's interval are below and above the mean."""
+    """Return the lower and upper margins of Student's interval."""
     margin = _student_quantile(n - 1, probability) * math.sqrt(variance / (n - 1))
     return margin, margin
 
@@ -310,7 +311,7 @@ def _student(
 def _full_ends(
     n: float, mean: float, variance: float, probability: float, limits: Limits
 ) -> tuple[float, float]:
-    """Return how far the limits with a whole report at each end are below and above the mean."""
+    """Return the lower and upper margins with a whole report imagined at each end."""
     if not limits.bounded:
         raise ParameterError(
             "method", IntervalMethod.FULL_ENDS.value, "one for noise without bound"
@@ -332,7 +333,7 @@ def _full_ends(
 
 
 def reach_at_all_looks(n: float, confidence: float) -> float:
-    """Return the standard errors that an interval for all looks reaches, at n reports.
+    """Return the half-width of an interval for all looks at n reports, in standard errors.
 
     The asymptotic confidence sequence of a normal mixture [WASKR21].
 
@@ -352,7 +353,7 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
 
 
 def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
-    """Return how far one more report at a distance moves the mean, and its new standard error."""
+    """Return the shift of the mean by one more report at a distance, and the new standard error."""
     shift = distance / (n + 1)
     spread = max((n * variance + distance**2) / (n + 1) - shift**2, 0.0)
     return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights
@@ -361,7 +362,7 @@ def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, f
 def _sequence(
     n: float, mean: float, variance: float, probability: float, limits: Limits
 ) -> tuple[float, float]:
-    """Return how far the limits that hold at all looks are below and above the mean."""
+    """Return the lower and upper margins that hold at all looks."""
     reach = reach_at_all_looks(n, 2 * probability - 1)
     farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
     light = farthest <= _LIGHT * math.sqrt(variance * n)
@@ -375,7 +376,7 @@ def _sequence(
 def _weighted_ends(
     n: float, mean: float, variance: float, probability: float, limits: Limits
 ) -> tuple[float, float]:
-    """Return how far the limits of the sharper interval are below and above the mean."""
+    """Return the lower and upper margins of the sharper interval."""
     student, normal = _student_quantile(n - 1, probability), _normal_quantile(probability)
     tolerated = _tolerated(normal)
     farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
@@ -405,7 +406,7 @@ _MARGINS = {
 def _margin(
     n: float, variance: float, skewness: float, jump: float, student: float, normal: float
 ) -> float:
-    """Return how far a limit is from the mean.
+    """Return the distance of a limit from the mean.
 
     Args:
         skewness: of their mean, towards the limit.
@@ -430,7 +431,7 @@ def _margin(
 
 
 def _share(jump: float) -> float:
-    """Return the weight of one person who moves the mean by so many standard errors."""
+    """Return the weight of one person, given the effect on the mean in standard errors."""
     return min(max((jump - _LIGHT) / (_FULL - _LIGHT), 0.0), 1.0)
 
 
@@ -442,7 +443,7 @@ def _tolerated(normal: float) -> float:
 
 
 def _moved_quantile(skewness: float, quantile: float) -> float:
-    """Return the quantile of a studentised mean with Hall's correction, as a gamma law has it.
+    """Return the quantile of a studentised mean by Hall's correction, from a gamma law.
 
     To first order it is z + skewness·(1 + 2z²)/6: of a multiple of a count of 1/skewness² the limit
     by the mid-p value. Where one person matters, little is made of skewness away from the limit.
@@ -458,7 +459,7 @@ def _moved_quantile(skewness: float, quantile: float) -> float:
 
 
 def _count(skewness: float, quantile: float, more: float) -> float:
-    """Return the quantile of a gamma law of shape 1/skewness² + more, less its first term."""
+    """Return the quantile of a gamma law of shape 1/skewness² + more, minus its first term."""
     if skewness < _NEARLY_NORMAL:
         return quantile
     count = 1 / skewness**2
@@ -469,14 +470,14 @@ def _count(skewness: float, quantile: float, more: float) -> float:
 
 
 def _gamma_quantile(skewness: float, normal: float) -> float:
-    """Return the gamma law's quantile where a normal law has that, after Wilson and Hilferty."""
+    """Return the gamma law's quantile for a normal quantile, by Wilson and Hilferty."""
     if skewness < _NEARLY_NORMAL:
         return normal
     return 2 / skewness * ((1 + skewness * normal / 6 - skewness**2 / 36) ** 3 - 1)
 
 
 def _student_quantile(freedom: float, probability: float) -> float:
-    """Return a quantile of Student's law: of many degrees of freedom by its expansion.
+    """Return a quantile of Student's law, by an expansion for many degrees of freedom.
 
     That expansion is 26.7.5 of [AS64], which is then exact to the last digits.
     """

@@ -9,7 +9,7 @@ _Value = TypeVar("_Value")
 
 
 class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like its base)
-    """A `functools.cached_property` without the lock of Python 3.11, which a fork may leave locked.
+    """A `functools.cached_property` without Python 3.11's lock, which a fork may leave locked.
 
     Two threads may both compute the same value.
     """

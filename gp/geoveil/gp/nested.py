@@ -1,4 +1,4 @@
-"""Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
+"""Nested noise: make the point of a coarser guarantee from that of a finer one [MATH §13].
 
 Coarser noise is finer noise plus an independent rest, which `Coarsening` draws: one point answers
 every coarser campaign at no further cost.
@@ -25,7 +25,7 @@ from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 
 @dataclass(frozen=True)
 class Coarsening:
-    """Noise added to a point of a finer guarantee, so that it has the noise of a coarser one.
+    """Noise that turns a point of a finer guarantee into one of a coarser guarantee.
 
     All answers made from one released point, in any order, together cost the rate of the finer
     guarantee [MATH §13].
@@ -171,4 +171,4 @@ def _rest_in_space(u: Sequence[Real], share: Real) -> list[Real]:
 _RESTS: Mapping[int, tuple[int, Callable[[Sequence[Real], Real], list[Real]]]] = MappingProxyType(
     {1: (2, _rest_on_line), 2: (5, _rest_in_plane), 3: (5, _rest_in_space)}
 )
-"""Number of coordinates → how many uniform numbers make E/b₁, and how, for ρ < 1."""
+"""Number of coordinates → number of uniform numbers for E/b₁ with ρ < 1, and its function."""

@@ -1,4 +1,4 @@
-"""The warning that an operation for experiments runs where people's values may be.
+"""The warning about an operation for experiments in a process that may hold people's values.
 
 Packages declare that they hold people's values, or that they experiment on purpose.
 """
@@ -13,7 +13,7 @@ from geoveil.gp.arrays import Array
 from geoveil.gp.errors import NotPrivateWarning
 
 Simulated = NewType("Simulated", Array)
-"""Float64 reports or points for experiments: an array, whose type says that it is NOT private."""
+"""Float64 reports or points for experiments; the array's type says that they are NOT private."""
 
 _holders: set[str] = set()
 _experiments: set[str] = {__name__.removesuffix("not_private")}
@@ -31,7 +31,7 @@ def declare_experiments(package: str) -> None:
 
 
 def warn_beside_holder() -> None:
-    """Warn the caller of `simulate`, once per process, if people's values are held in it."""
+    """Warn the caller of `simulate`, once per process, if the process holds people's values."""
     if _holders:
         warn_caller(
             "simulate is not private on a computer: it is for experiments [MATH §10]. What leaves a"

@@ -19,13 +19,13 @@ from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.reprs import enum_repr
 
 _INFEASIBLE = 2
-"""What the solver says of a programme that nothing meets."""
+"""The solver's status for an infeasible programme."""
 _CONSTANT = 1e-9
-"""What counts for nothing, relative to the greatest variance."""
+"""Negligible variance, relative to the greatest."""
 
 
 class Basis(StrEnum):
-    """How a noise variance is known."""
+    """The basis of a noise variance."""
 
     __repr__ = enum_repr
 
@@ -34,9 +34,9 @@ class Basis(StrEnum):
     ESTIMATED = "estimated"
     """From the perturbed points, without bias; the ends are those of a confidence interval."""
     BOUNDED = "bounded"
-    """Between two ends, which people of every kind keep."""
+    """Between two ends that are valid for all people."""
     CONTRADICTED = "contradicted"
-    """Less than answers vary: no people give such ones, unless by chance or by forging."""
+    """A contradiction: no people give such answers, except by chance or by forging."""
 
     @property
     def words(self) -> str:
@@ -57,7 +57,7 @@ class NoiseVariance:
     """The mean of Var(y | x) over those who answered, in the unit of the query squared."""
 
     value: float | None
-    """None if it is bounded only."""
+    """None if there are only bounds."""
     low: float
     """≥ 0."""
     high: float
@@ -87,10 +87,10 @@ class NoiseVariance:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The variance of answers, in multiples of that of the same people's answers in the clear."""
+    """The variance of answers as a multiple of that of the same people's answers without noise."""
 
     value: float | None
-    """None if it is bounded only; infinite if all of the variance may be noise."""
+    """None if there are only bounds; infinite if all of the variance may be noise."""
     low: float
     high: float
     basis: Basis
@@ -185,7 +185,7 @@ def bounded_noise_variance(
 
 
 def _least(goal: Array, rows: Array, ends: Array) -> float:
-    """Return a lower bound of the mean of a goal over laws with means of rows below their ends.
+    """Return a lower bound of a goal's mean over all laws whose means of rows stay below ends.
 
     Any weights w >= 0 prove the least of goal + w·(rows − ends) over all people.
     """

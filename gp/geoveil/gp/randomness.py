@@ -1,4 +1,4 @@
-"""Random bits: from the system, or from a seed for experiments; uniforms read bit by bit."""
+"""Random bits from the system, or from a seed for experiments, and lazily read uniforms."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SeededSource(RandomSource):
 
 
 class LazyUniform:
-    """A number U uniform in (0, 1) of which the leading bits are known.
+    """A uniform number U in (0, 1) with its leading bits drawn.
 
     U lies in [numerator, numerator + 1] / 2^count. The first 128 bits are `first`, or are drawn at
     once, before the holder reads a private value.
@@ -106,7 +106,7 @@ class LazyUniform:
         self.numerator = source.bits(self.FIRST) if first is None else first
 
     def refine(self) -> None:
-        """Draw more bits; those known stay as they are."""
+        """Draw more bits, and keep the earlier ones."""
         self.numerator = (self.numerator << self.MORE) | self._source.bits(self.MORE)
         self.count += self.MORE
 

@@ -1,4 +1,4 @@
-"""What a report is, for people at every distance, between points that enclose it [MATH §8].
+"""Enclose the law of a report, for people at every distance, by points [MATH §8].
 
 Laplace noise is where Brownian motion is after an exponential time. So a noisy distance that starts
 in a cell [l, r] leaves it, and goes on as if it had started at l or at r; or it ends inside, with a
@@ -24,20 +24,20 @@ from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.report_moments import ReportMoments
 
 _MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
-"""Cells and rounds at most, and how many cells are few."""
+"""The most cells and rounds, and the number of cells that counts as few."""
 _TIGHT = 1.00005
-"""Factor between a bound and what is attained at which a search ends."""
+"""Ratio of a bound to the attained value at which a search ends."""
 _STRIP, _BLOCK = 16, 2**15
-"""Boxes that are taken together at first, and numbers that are computed at a time."""
+"""Boxes merged at first, and numbers computed at once."""
 _FARTHER, _LEAST = 1.1, 1e-6
-"""How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
+"""Outward move of corners, in multiples of half a box, and relative to the largest moment."""
 _OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 2.5, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
-"""How far cells may stick out, relative to how far people are apart in a way; how many times less
-those of a profile may. A way counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
-moments; and the ways, in multiples of axes of all people."""
+"""How far cells may stick out, relative to the spread of people in a direction, and the stricter
+factor for profiles. A direction counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
+moments; then the directions, in multiples of the axes of all people."""
 _SLACK = 0.002
-"""What half a box is made larger by, relative to its distance from moments that are 0 or 1."""
+"""Enlargement of half a box, relative to its distance from moments that are 0 or 1."""
 
 Indices: TypeAlias = "NDArray[np.intp]"
 _Seen = TypeVar("_Seen")
@@ -50,7 +50,7 @@ def law_of_profile(
     undone: float,
     limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> ReportMoments:
-    """Return points around the moments of g(s + Laplace(scale)), for all s.
+    """Return points whose hull contains the moments of g(s + Laplace(scale)), for all s.
 
     Args:
         scale: b > 0, in the unit of s.
@@ -99,7 +99,7 @@ def law_of_profile(
 
 @dataclass(frozen=True)
 class _Between:
-    """A range of points: two steps at its ends, less 1. Where one varies the other is 1."""
+    """A range on the line, as two steps at its ends minus 1; where one varies the other is 1."""
 
     profile: Profile
     length: float
@@ -126,13 +126,13 @@ class _Between:
 
 
 def law_of_range(profile: Profile, length: float, scale: float, undone: float) -> ReportMoments:
-    """Return the same for a range, of which `profile` is a step and `length` the way across."""
+    """Return such points for a range with the step `profile` and the width `length`."""
     return law_of_profile(_Between(profile, length), scale, undone)
 
 
 @lru_cache(maxsize=64)
 def greatest_estimated_variance(profile: Profile, scale: float) -> float:
-    """Return an upper bound of h, by 5e-5 more than is attained where enclosures allow."""
+    """Return an upper bound of h, at most 5e-5 above the attained value if enclosures allow."""
 
     def look(edges: Array) -> tuple[float, Array]:
         least, most = profile.ranges(edges, scale)[1]
@@ -143,7 +143,7 @@ def greatest_estimated_variance(profile: Profile, scale: float) -> float:
 
 
 def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
-    """Return points around the moments of f + noise, the noise symmetric, on each of many cells.
+    """Return points whose hull contains the moments of f + symmetric noise on each of many cells.
 
     Args:
         value: the least and the greatest f on each cell, shape (2, n).
@@ -154,7 +154,7 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
 
 
 def beyond_others(value: Array, noise: Array) -> Array:
-    """Return how far each cell sticks out beyond what is attained anywhere, shape (n,).
+    """Return how far each cell sticks out beyond all attained values, shape (n,).
 
     1 is `_OUT` of how far people are apart, in the way in which it is farthest out.
     """
@@ -168,7 +168,7 @@ def beyond_others(value: Array, noise: Array) -> Array:
 
 
 def _ways(points: Array) -> Array:
-    """Return ways, (81, 4), along the axes of points, in multiples of how long those are."""
+    """Return directions, (81, 4), along the axes of points, scaled by their lengths."""
     # 0 for an answer, and a noise, that nobody has.
     least = np.maximum(_LEVEL * np.abs(points).max(axis=0), 1e-300)
     unit = np.maximum(np.ptp(points, axis=0), least)
@@ -179,7 +179,7 @@ def _ways(points: Array) -> Array:
 
 
 def _above(high: Array, attained: Array) -> Array:
-    """Return the most of how far each cell's heights, (n, 81), are above those attained."""
+    """Return the largest excess of each cell's heights, (n, 81), over the attained ones."""
     apart = np.maximum(attained + attained[::-1], _APART)  # the ways are there and back
     return np.asarray(((high - attained) / (apart * _OUT)).max(axis=1))
 
@@ -197,7 +197,7 @@ def _lifted(value: Array, noise: Array) -> list[Array]:
 
 
 def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
-    """Return points whose hull holds many boxes, in which the moments of all people are.
+    """Return points whose hull contains many boxes, which contain the moments of all people.
 
     Corners that stick out of the hull farthest are added to it, a little farther out, until none
     does. How far one person moves a mean is taken from the middles of their boxes alone.
@@ -242,12 +242,12 @@ def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
 
 
 def _corners_of(boxes: Array, ways: Array) -> Array:
-    """Return what is a little farther in some directions than the corners of boxes there."""
+    """Return points slightly farther in several directions than the corners of boxes."""
     return np.asarray(boxes[:, :3] + np.sign(ways) * (_FARTHER * boxes[:, 3:] + _LEAST))
 
 
 def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
-    """Return how far each box is beyond any plane, and for each plane which is farthest, and how.
+    """Return each box's excess over all planes, and for each plane the farthest box and its corner.
 
     Args:
         boxes: shape (n, 6).
@@ -270,7 +270,7 @@ def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
 def cut_while_loose(
     edges: Array, look: Callable[[Array], tuple[_Seen, Array]], most: int = _MOST_CELLS
 ) -> tuple[Array, _Seen]:
-    """Return edges of cells, cut until none is loose or there are enough, and what is seen of them.
+    """Return edges of cells, cut until none is loose or there are too many, and their enclosures.
 
     Args:
         edges: increasing, shape (n + 1,).
@@ -288,7 +288,7 @@ def cut_while_loose(
 
 
 def _cut(edges: Array, loose: Array, most: int) -> Array:
-    """Return edges with cells cut into more, the loosest first, until there are enough of them.
+    """Return edges with more cells, cutting the loosest first, up to the permitted number.
 
     While they are few half of what may be added is left: which are the loosest is known better
     once others are shorter.
@@ -332,7 +332,7 @@ def _beyond(nodes: Array) -> Array:
 
 
 def _corners(low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
-    """Return four points each, (n, 3), that the curve (g, g², g³), low <= g <= high, is between."""
+    """Return four points each, (n, 3), whose hull holds the curve (g, g², g³), low <= g <= high."""
     blossoms = [(low, low, low), (low, low, high), (low, high, high), (high, high, high)]
     first, second, third, fourth = (
         np.stack([(a + b + c) / 3, (a * b + b * c + a * c) / 3, a * b * c], axis=1)

@@ -1,4 +1,4 @@
-"""What the law of a mechanism says of the skewness of reports, whoever gives them [MATH §8].
+"""Bound the skewness of reports by the law of a mechanism, whoever the people are [MATH §8].
 
 The moments (E y, E y², E y³) of a population's reports lie in the convex hull of those of all
 values x. So mean and variance leave little room for the third moment.
@@ -14,11 +14,11 @@ from geoveil.gp.lazy import lazy
 __all__ = ["MomentsAskedOnce", "ReportMoments"]
 
 _SIMPLEX = 4
-"""Points that a hull takes at least; fewer are repeated."""
+"""The fewest points of a hull; if there are fewer, they are repeated."""
 _STEEP = 1e-9
 """Height, of a facet's unit normal, below which it stands upright and bounds no third moment."""
 _RESOLVED = 1e-9
-"""Variance, relative to the largest, below which a ratio of moments is all rounding."""
+"""Variance, relative to the largest, below which a ratio of moments is only rounding error."""
 _ROUNDING = 1e-12
 _MOST_CORNERS = 200
 """Height below a plane, share of a corner and number of corners at which a search ends."""
@@ -37,14 +37,14 @@ class ReportMoments:
     """
 
     points: Array
-    """E y, E y² and E y³, shape (m, 3): everybody's lie in the convex hull of these."""
+    """E y, E y² and E y³, shape (m, 3), whose convex hull contains everybody's moments."""
     laws: int | None = None
-    """How many, from the first, are moments of laws that everybody's law mixes; None: all."""
+    """How many of the first are moments of laws that everybody's law mixes; None for all."""
     noise: Array | None = None
     """The least and greatest variance of each, (2, m); (E y, E y², E y³, Var y) is in a hull."""
 
     def joined(self, other: ReportMoments) -> ReportMoments:
-        """Return what is between the points of either."""
+        """Return the moments in the hull of both sets of points."""
         both = (self, other)
         laws = [moments.points[: moments.laws] for moments in both]
         rest = [moments.points[len(own) :] for moments, own in zip(both, laws, strict=True)]
@@ -108,7 +108,7 @@ class ReportMoments:
 
 
 class MomentsAskedOnce(ReportMoments):
-    """The same for those who ask about one population: its own facets, and no import of SciPy."""
+    """The moments for a single population, with facets of its own and without SciPy."""
 
     def _raw_third(self, mean: float, second: float) -> tuple[float, float]:
         x, z, t = (self.points / self._scales).T

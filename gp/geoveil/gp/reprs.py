@@ -1,4 +1,4 @@
-"""Objects that show their arguments: eval(repr(x)) == x, if the arguments can be written.
+"""Objects that show their arguments: eval(repr(x)) == x, if the arguments have a repr.
 
 Python's own `repr` fails for infinite floats, enumerations and long arrays.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def repr_of(value: object) -> str:
-    """Return Python that makes a value.
+    """Return a Python expression for a value.
 
     Example:
         >>> repr_of((1, math.inf, {"a": -math.inf}))
@@ -36,7 +36,7 @@ def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
 
 
 class ReprByArguments:
-    """A value that shows its constructor's arguments (a dataclass its fields), but for defaults."""
+    """A value that shows its constructor's arguments (a dataclass its fields) except defaults."""
 
     __slots__ = ()
 
@@ -60,12 +60,12 @@ class ReprByArguments:
 
 
 def enum_repr(self: Enum) -> str:
-    """Return how a member of an enumeration is written; to be its class's `__repr__`."""
+    """Return the Python expression of an enumeration's member, for its class's `__repr__`."""
     return f"{type(self).__name__}.{self.name}"
 
 
 class ValueObject(ReprByArguments):
-    """A class that is no dataclass, and equal to what the same arguments make.
+    """A class, not a dataclass, whose objects are equal if their arguments are.
 
     `_arguments` names them, by default the attributes of the same names.
     """

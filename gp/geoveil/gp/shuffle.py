@@ -1,4 +1,4 @@
-"""ε of many reports together, if they arrive in uniformly random order with no sender [MATH §18].
+"""ε of many reports together, if they arrive in random order without senders [MATH §18].
 
 Users of such an ε promise the order (see the window of a campaign) and the number of honest
 reports.
@@ -14,17 +14,17 @@ from geoveil.gp.arrays import Array, np
 _MOST_HONEST, _MOST_EPSILON = 10**8, 500.0
 _DELTA, _EXPECTED_FAILURES = 1e-6, 0.01
 _ROUNDING = 2e-6
-"""More than the relative error of binomials of up to 10⁸ in float64: bounds are as much wider."""
+"""A bound of the relative error of binomials up to 10⁸ in float64, by which bounds are widened."""
 _CUT = 1e-6
-"""The share of δ that is left for numbers of clones that are not looked at."""
+"""The share of δ for numbers of clones outside the sum."""
 _RUNS = 512
-"""Runs into which numbers of clones are put; each counts as its least number."""
+"""The most runs of numbers of clones; each run counts as its least number."""
 _HALVINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class CentralPrivacy:
-    """What all reports together tell of a person, if no report shows who sent it.
+    """The guarantee of all reports together, if no report shows its sender.
 
     Attributes:
         epsilon: nats.
@@ -44,7 +44,7 @@ def central_privacy(
     pair_epsilon: float | None = None,
     delta: float | None = None,
 ) -> CentralPrivacy:
-    """Return what reports promise together that reach the analyst in uniformly random order.
+    """Return the joint guarantee of reports that reach the analyst in uniformly random order.
 
     It holds for all ways to make reports under a cap, even if honest people's differ, and against
     somebody who knows every other value. It never exceeds the ε of a report alone.
@@ -98,7 +98,7 @@ def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tu
 
 
 def _excess(epsilon: float, near: float, clones: Array) -> Array:
-    """Return the probability beyond e^epsilon times the other's, given numbers of clones."""
+    """Return the excess probability over e^epsilon times the other's, given numbers of clones."""
     from scipy.special import betainc
 
     # Of the clones and the person, `least` answer like the first value where that is told at last.

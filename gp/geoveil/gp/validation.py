@@ -16,14 +16,14 @@ _Item = TypeVar("_Item")
 
 
 def _is_no_number(value: object) -> bool:
-    """Return whether float() would take for a number what is none, or has another part."""
+    """Return whether float() would accept a value that is not a real number."""
     if isinstance(value, (bool, str, bytes)):
         return True
     return is_array(value) and isinstance(value, (np.bool_, np.complexfloating, np.ndarray))
 
 
 def real(name: str, value: object, expected: str = "a finite number") -> float:
-    """Return `value` as a float; refuse NaN, infinities, booleans and what is no number.
+    """Return `value` as a float; refuse NaN, infinities, booleans and everything but numbers.
 
     A fraction or decimal becomes the nearest double. An integer that no double holds is refused.
     """
@@ -34,7 +34,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
 
 
 def require_ends(of: str, least: float | None, most: float | None) -> None:
-    """Refuse ends of a range that are not finite or not in order; None is no end.
+    """Refuse ends of a range that are not finite or not in order; None stands for no end.
 
     `of` is what an error names before `least` and `most`.
     """
@@ -58,17 +58,17 @@ def _nearest(name: str, value: object, expected: str) -> float:
 
 
 HELD = "that a double holds exactly (float() rounds to one)"
-"""Says which numbers are taken as they are, and what makes one of any other."""
+"""The requirement that a double holds a number exactly, for errors."""
 LEAST, MOST = 1e-50, 1e50
 """Range of positive parameters."""
 FARTHEST = 1e90
 """Largest coordinate of a point. Squares of quotients of such numbers are still numbers."""
 PRIVATE_NUMBERS = f"made of numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
-"""Says what private numbers are to be, where they are refused unseen."""
+"""The requirement on private numbers, for errors that do not show them."""
 
 
 def require_count(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Return `value` if it is an integer from `least` to `most`; a truth value is none."""
+    """Return `value` if it is an integer from `least` to `most`, and not a truth value."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int)
@@ -162,7 +162,7 @@ def choice(name: str, value: _Choice, permitted: Collection[str]) -> _Choice:
 
 
 def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
-    """Return x as float64, or None if it is no array of numbers (an error would quote it)."""
+    """Return x as float64, or None if it is not an array of numbers; an error would quote it."""
     try:
         array = np.asarray(x)
         # Neither text that looks like numbers, nor truth values, nor complex numbers less a part.
@@ -172,11 +172,11 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
 
 
 _EXACT = 2**53
-"""Up to here every integer is a double."""
+"""The largest integer up to which every integer is a double."""
 
 
 def is_plain(x: object) -> TypeGuard[float]:
-    """Return whether x is one of Python's own numbers, finite or not, that a double holds."""
+    """Return whether x is a number of Python, finite or not, that a double holds exactly."""
     return type(x) is float or (type(x) is int and abs(x) <= _EXACT)
 
 
@@ -219,7 +219,7 @@ def _exact_elements(given: NDArray[np.object_]) -> NDArray[np.float64] | None:
 
 
 def _number(element: Any) -> Any:
-    """Return an element as a number that Python compares exactly; None if it is none."""
+    """Return an element as a number that Python compares exactly, or None."""
     if isinstance(element, (np.generic, np.ndarray)):
         return element.item() if element.dtype.kind in "iuf" else None
     return None if isinstance(element, (bool, str, bytes)) else element

@@ -1,1 +1,1 @@
-"""What the server does, apart from how it is asked and where it keeps things."""
+"""The server's logic, independent of transport and storage."""

@@ -1,4 +1,4 @@
-"""Campaigns a page at a time, for devices and analysts."""
+"""List campaigns in pages, for devices and analysts."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ class Page:
 
     statuses: Sequence[CampaignStatus]
     next_token: str
-    """Empty if there are no more."""
+    """Empty on the last page."""
 
 
 async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool) -> Page:

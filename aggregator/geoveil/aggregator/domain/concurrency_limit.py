@@ -1,4 +1,4 @@
-"""Work off the event loop, a little at a time."""
+"""Run work off the event loop, in small pieces."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,6 +22,6 @@ class ConcurrencyLimit(asyncio.Semaphore):
         *arguments: _Arguments.args,
         **more: _Arguments.kwargs,
     ) -> _Result:
-        """Return what a function returns, or raise what it raises; it runs on a thread."""
+        """Run a function on a thread, and return its result or raise its error."""
         async with self:
             return await asyncio.to_thread(function, *arguments, **more)

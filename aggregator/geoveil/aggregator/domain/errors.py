@@ -51,7 +51,7 @@ class StatusOfCode(NamedTuple):
     text: str
     """Public."""
     retry_after_s: float | None = None
-    """When the same request may be sent again, in seconds; None: not by itself."""
+    """Seconds until the same request may be sent again; None: not without a change."""
 
 
 CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
@@ -141,7 +141,7 @@ class Violation(NamedTuple):
 
 
 class PublicError(NamedTuple):
-    """What a caller may learn of an error."""
+    """The public part of an error, for the caller."""
 
     code: Code
     text: str
@@ -155,7 +155,7 @@ class PublicError(NamedTuple):
 
 
 def public(error: Exception) -> PublicError:
-    """Return what a caller may learn of an error.
+    """Return the public part of an error, for the caller.
 
     Example:
         >>> public(ValueError("anything")).text

@@ -1,4 +1,4 @@
-"""From sums to estimates, and which of them may be disclosed yet."""
+"""Compute estimates from sums, and decide which may be disclosed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,13 +36,13 @@ class QueryEstimate:
     sums: Accumulator
     estimate: Estimate
     limits: Limits
-    """What answers, and their mean, can be."""
+    """The ranges of answers and of their mean."""
     median_of_means: MedianOfMeans | None
-    """None where the noise has no heavy tail, or there is too little for it."""
+    """None if the noise has no heavy tail, or if there are too few answers."""
     noise_variance: NoiseVariance | None = None
-    """Which part of the variance of an answer is noise; None unless points were asked."""
+    """The part of an answer's variance that is noise; for points only."""
     cohort: int | None = None
-    """Whose mean it is, from 0; None: of all people."""
+    """The cohort, from 0; None for all people."""
     forged: ForgedShare | None = None
     """Which share of the reports is forged, at least; None where that can't be tested."""
 
@@ -56,11 +56,11 @@ class DisclosedEstimates:
     unbiased_for: str
     """What every value estimates without bias."""
     privacy: GeoPrivacy
-    """What a participant spent, all answers together, in each period in which they answered."""
+    """A participant's privacy for all answers together, in each period in which they answered."""
     privacy_at_most: GeoPrivacy
-    """What a participant spent who answered in every period that has begun."""
+    """The privacy of a participant who answered in every period that has begun."""
     covariances: Mapping[int, NDArray[np.float64]]
-    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
+    """Period → covariance of its estimates, shape (m, m), if requested."""
 
 
 def disclose(

@@ -57,7 +57,7 @@ def heavy_tailed(mechanism: QueryMechanism) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The sums of one campaign, and which of them a report adds to.
+    """The sums of one campaign, and the mapping from reports to sums.
 
     `blocks` sums per column and period (1 to 256, a power of two) follow a `key` of 16 bytes; None:
     the last byte of an id is its block, as in campaigns older than keys.
@@ -71,7 +71,7 @@ class Layout:
     )
     """The ranges of the query indices; None if no report is outside of them."""
     bins: Bins | None = field(init=False, repr=False, compare=False)
-    """What shows forged reports; None where that can't be tested, or there are too many sums."""
+    """The test for forged reports; None if impossible, or with too many sums."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):

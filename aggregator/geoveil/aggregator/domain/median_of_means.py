@@ -17,7 +17,7 @@ from geoveil.gp import Accumulator, validation
 
 @dataclass(frozen=True, slots=True)
 class MedianOfMeans:
-    """The median of the means of blocks, and the interval for what they estimate."""
+    """The median of the means of blocks, and its interval."""
 
     value: float
     ci_low: float
@@ -29,7 +29,7 @@ class MedianOfMeans:
 def median_of_means(
     blocks: Sequence[Accumulator], step_exponent: int, confidence: float = 0.95
 ) -> MedianOfMeans | None:
-    """Return the median of means and its interval; None if there is too little for one.
+    """Return the median of means and its interval; None with too few answers.
 
     Skewness moves the median of a block mean by at most about skewness·K/(6√n) of the standard
     error of the whole, so n ≥ K² is required, and as many blocks as the confidence needs. `blocks`

@@ -19,7 +19,7 @@ from geoveil.campaign import Admission, Reason
 NOT_BEGUN = "period must be one that has begun"
 """Why a report of a later period is rejected."""
 _FEW, _FEW_WITH_TOKENS, _MODERATE = 200, 20, 2_500
-"""Reports that are read one by one, those whose tokens are checked, and those that NumPy reads."""
+"""Counts of reports read one by one, with checked tokens, and read by NumPy."""
 _RESULTS = MappingProxyType(
     {
         Outcome.ACCEPTED: ReportResult(Status.ACCEPTED),
@@ -43,11 +43,11 @@ class Prepared(NamedTuple):
     """The part of a request that goes to the store."""
 
     faults: Sequence[ReportResult | None]
-    """What is wrong with each report of the request; None of those that are sound."""
+    """The fault of each report of the request; None for sound ones."""
     early: Sequence[bool]
     """For each sound report, whether its period has not begun; empty if none is early."""
     packed: tuple[Sequence[PackedReport], Sequence[PackedReport]]
-    """The sound reports whose period has begun, and those whose period has not."""
+    """The sound reports of periods that have begun, and those of later periods."""
 
     def __repr__(self) -> str:
         return "Prepared(not shown)"

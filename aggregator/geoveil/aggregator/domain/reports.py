@@ -28,7 +28,7 @@ _BLOCK = 1 << 18
 
 
 class Report(NamedTuple):
-    """What one participant sent."""
+    """The report of one participant."""
 
     report_id: bytes
     answers: Sequence[tuple[int, int]]
@@ -36,7 +36,7 @@ class Report(NamedTuple):
     period: int = 0
     """The period of a recurring campaign, from 0."""
     token: bytes = b""
-    """The proof of one report a person; empty where the campaign asks for none."""
+    """The proof of one report per person; empty if the campaign requires none."""
 
     def __repr__(self) -> str:
         return "Report(not shown)"
@@ -170,7 +170,7 @@ class ReportResult(NamedTuple):
     status: Status
     reason: Reason | None = None
     detail: str = ""
-    """Names the field, its value and what is permitted. For the sender only: it goes in no log."""
+    """Names the field, its value and the permitted range, for the sender only; no log has it."""
 
     def __repr__(self) -> str:
         return f"ReportResult({self.status}, {self.reason}, detail not shown)"
@@ -190,7 +190,7 @@ unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
 @final
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Where a campaign counts how many answers lie where: rows beside those of its sums.
+    """Rows in which a campaign counts answers by bin, next to those of its sums.
 
     A row of counts is an `Accumulator` with n alone. `first` is the row after the last sum; `ends`
     has for each column the last integer of each bin but the last, at most 63.
@@ -211,7 +211,7 @@ class Bins:
         return self.row(sum_index, bisect_left(self.ends[sum_index % len(self.ends)], value))
 
     def rows_of(self, sum_index: int, values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Yield the rows that count answers to one sum, each with how many of them."""
+        """Yield the rows that count answers to one sum, each with its count."""
         ends = self.ends[sum_index % len(self.ends)]
         counts = np.bincount(np.searchsorted(ends, values))
         for at in np.flatnonzero(counts).tolist():

@@ -1,4 +1,4 @@
-"""Stored answers as arrays, a block at a time, so that memory use stays small."""
+"""Stored answers as arrays, in blocks, so that memory use stays small."""
 
 from collections.abc import AsyncIterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""What the aggregator does, whatever carries the requests to it."""
+"""The aggregator's service, independent of the transport."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -51,16 +51,16 @@ __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _WIDTH = 2
 _REPORT_BYTES = 32
-"""What an ordinary report of one answer takes on the wire."""
+"""Bytes of an ordinary report of one answer on the wire."""
 _REJECTED_COSTS = 10
-"""A report that can never be counted is charged as so many: its fault is put into words."""
+"""A report that can never be counted is charged as this many, since its fault is described."""
 _MUCH = 16 << 10
 """Bytes of campaigns that are sent for no more than the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A campaign, and the estimates of it that are shown."""
+    """A campaign, with its disclosed estimates."""
 
     status: CampaignStatus
     disclosure: DisclosedEstimates
@@ -108,7 +108,7 @@ class Service:
         self.batches = ConcurrencyLimit(1)
         """For large requests of devices: two at once take as long and block the loop twice."""
         self.analyses = ConcurrencyLimit(_WIDTH)
-        """For what is done for analysts."""
+        """Runs the work for analysts."""
         self._pages = ConcurrencyLimit(_WIDTH)
         self._scan = SharedScan(reader, ConcurrencyLimit(_WIDTH))
 
@@ -159,12 +159,12 @@ class Service:
         return await page(read, self._clock(), size, token, closed=True)
 
     async def note_day(self) -> None:
-        """Record how many reports each campaign has so far today."""
+        """Record each campaign's number of reports so far today."""
         today = self._clock().astimezone(UTC).date().toordinal() - _FIRST_DAY
         await self._writer.call(lambda store: store.note_day(today))
 
     async def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Store how many participants the analyst of a campaign expects; None: unknown."""
+        """Store the number of participants that a campaign's analyst expects; None if unknown."""
         await self._writer.call(lambda store: store.plan_participants(campaign_id, participants))
 
     async def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
@@ -172,11 +172,11 @@ class Service:
         return await self._reader.call(lambda store: store.progress(campaign_ids))
 
     async def extent(self) -> Extent | None:
-        """Return how large the database is, and how many servers write to it, if that is known."""
+        """Return the size of the database, and the number of servers that write to it, if known."""
         return await self._reader.call(lambda store: store.extent())
 
     async def count_open_campaigns(self) -> int:
-        """Return how many campaigns take reports."""
+        """Return the number of campaigns that take reports."""
         count = 0
         async for page_read in pages(self._read_page, self._clock):
             count += sum(status.state is State.OPEN for status in page_read.statuses)
@@ -250,7 +250,7 @@ class Service:
         return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
-        """Return how many reports a request of `size` bytes counts as, before it is read.
+        """Return the number of reports that a request of `size` bytes counts as, before it is read.
 
         Raises:
             ServiceError: RATE_LIMITED if its peer has sent too much.
@@ -404,7 +404,7 @@ class Service:
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
-        """Return a campaign with its state, its `periods_shown`, and how many periods began."""
+        """Return a campaign with its state, its `periods_shown`, and the count of begun periods."""
         async with self.analyses:
             status, layout, sums, begun = await self._sums(campaign_id)
             periods = await asyncio.to_thread(periods_shown, layout, sums.totals, begun, period)
@@ -417,7 +417,7 @@ class Service:
             self._limits.peers.charge(peer, size // _REPORT_BYTES)
 
     def _looked_from(self, status: CampaignStatus, campaign: Campaign) -> int:
-        """Return the first period whose reports were not ended by a date: see `interval_method`."""
+        """Return the first period that no date has ended: see `interval_method`."""
         if status.record.closed:  # when, and after how many looks, is not known
             return 0
         return (

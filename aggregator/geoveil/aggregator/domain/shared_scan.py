@@ -28,7 +28,7 @@ from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate
 MOST_TOGETHER = 4
 """The most requests of a pass: each holds sums of its own."""
 _AT_ONCE = 2
-"""Requests whose sums are added to at once."""
+"""The most requests computed together."""
 
 
 class PointAnswers(NamedTuple):
@@ -37,7 +37,7 @@ class PointAnswers(NamedTuple):
     estimates: list[QueryEstimate]
     """Query after query, period after period."""
     covariances: dict[int, NDArray[np.float64]]
-    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
+    """Period → covariance of its estimates, shape (m, m), if requested."""
 
 
 class AnswerCache:
@@ -93,7 +93,7 @@ def _size(answers: PointAnswers) -> int:
 
 @dataclass(eq=False)
 class _Request:
-    """A question to the points of a campaign, and who waits for the answer."""
+    """A question to the points of a campaign, with the waiting callers."""
 
     key: bytes
     lay_out: Callable[[], PointSums]

@@ -35,7 +35,7 @@ from geoveil.gp import (
 
 MOST_QUESTIONS = 4_096
 MOST_JOINT = 900
-"""The most queries that are asked for their covariances, which one message is to hold."""
+"""The most queries with covariances, which must fit into one message."""
 _MOST_CELLS = 1 << 23
 """The most cells of the rasters of all regions together, at some 50 bytes each."""
 MOST_SECONDS = 60.0
@@ -104,7 +104,7 @@ class PointSums:
         )
         chosen = ways(by_label, step, *expected)
         self.seconds = sum(way.seconds for way in chosen)
-        """About how long a processor takes for all points."""
+        """The approximate processor time for all points."""
         self._ways = [way.totals for way in chosen]
         self._joint: BandTotals | Products | None = None
         if joint:
@@ -225,7 +225,7 @@ def _check(campaign: ValueCampaign, questions: Sequence[PointQuestion]) -> None:
 
 
 def _cells(campaign: ValueCampaign, question: PointQuestion) -> int:
-    """Return how many cells the raster of a region has; 0 for queries that need none."""
+    """Return the number of cells of a region's raster; 0 for queries that need none."""
     if not isinstance(question.query, SmoothedRegion):
         return 0
     with _named(question):

@@ -14,7 +14,7 @@ import grpc.aio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # no stubs
 
 OTHERS = ("", "")
-"""Service and method under which calls of paths that are not registered come."""
+"""Service and method that receive calls of unregistered paths."""
 _PATH_OF_OTHERS = b"//"
 
 

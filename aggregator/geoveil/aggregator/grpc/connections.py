@@ -24,20 +24,20 @@ Endpoint: TypeAlias = tuple[bytes, int]
 """The address and the port of the other side."""
 _DESCRIPTORS = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER with which a close drops what was not sent yet."""
+"""The value of SO_LINGER with which a close drops unsent data."""
 _ATTACH_FILTER = 26
 """The number of SO_ATTACH_FILTER, of Linux's <asm-generic/socket.h>."""
 _BYTE, _WORD, _MASK, _SKIP_UNLESS, _KEEP = 0x30, 0x20, 0x54, 0x15, 0x06
-"""Instructions of classic BPF: load, load, and, jump if not equal, and return how much is kept."""
+"""Instructions of classic BPF: load, load, and, jump if not equal, and return the kept length."""
 _NETWORK_HEADER = 0xFFF00000
 """Where a program finds the header of IP: SKF_NET_OFF of <linux/filter.h>."""
 _SOURCES = {4: (0x40, 12), 8: (0x60, 8)}
-"""By the bytes that are compared of an address: the version in the header, and where it is."""
+"""Compared bytes of an address → the version in the header, and the address's offset."""
 _DISCARDED = 1 << 20
 _RECEIVED = slice(128, 136)
 """Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
 MARGIN = 3
-"""Connections that are taken are so many times those that stay: some come before others go."""
+"""Ratio of accepted to lasting connections, because new ones come before old ones close."""
 _SPARE = 128
 """Descriptors for the database, its threads and files."""
 
@@ -57,7 +57,7 @@ def endpoint(peer: str) -> Endpoint | None:
 
 
 def count_descriptors() -> int:
-    """Return how many descriptors are open, or 0 where that is not shown."""
+    """Return the number of open descriptors, or 0 if the system does not show it."""
     with suppress(OSError):
         return len(os.listdir(_DESCRIPTORS))
     return 0
@@ -69,12 +69,12 @@ def connections(ports: Collection[int]) -> list[Endpoint]:
 
 
 def close(ports: Collection[int], others: Collection[Endpoint]) -> int:
-    """Close connections that came in at some ports, whatever waits in them; return how many."""
+    """Close connections at the given ports, dropping waiting data, and return their number."""
     return _each(ports, others, _close)
 
 
 def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
-    """Silence connections that came in at these ports; return how many.
+    """Silence connections at the given ports, and return their number.
 
     The other side is not told, so it waits and does not reconnect. Where the kernel can't do that,
     connections are closed.
@@ -83,7 +83,7 @@ def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
 
 
 def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
-    """Refuse new connections from these addresses (`peer_address`); return at how many sockets.
+    """Refuse new connections from these addresses (`peer_address`); return the number of sockets.
 
     The kernel drops them (Linux only), so the other side waits. This replaces an earlier list.
     """
@@ -122,13 +122,13 @@ def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpo
 
 
 def allowed(wanted: int) -> int:
-    """Return how many connections may stay: fewer than wanted if descriptors are few."""
+    """Return the number of connections that may stay, fewer than wanted if descriptors are few."""
     soft, _ = getrlimit(RLIMIT_NOFILE)
     return wanted if soft == RLIM_INFINITY else min(wanted, max(1, (soft - _SPARE) // MARGIN))
 
 
 def allow(wanted: int) -> None:
-    """Raise the process's own limit of descriptors for so many connections, as far as it may."""
+    """Raise the process's limit of descriptors for a number of connections, as far as permitted."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
     needed = MARGIN * wanted + _SPARE
     if soft != RLIM_INFINITY and soft < needed:
@@ -138,7 +138,7 @@ def allow(wanted: int) -> None:
 
 
 def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
-    """Return at most `many` connections to close so that there is room for others.
+    """Return at most `many` connections to close, to make room for others.
 
     They belong to the address with the most connections (IPv6 by /64): first those without a call,
     the oldest first. `found` says whether each has a call, and since when it is known.
@@ -191,7 +191,7 @@ def _silence(channel: socket.socket) -> None:
 
 
 def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
-    """Let the kernel filter what a socket, and those it accepts, receive by a program.
+    """Let the kernel filter data for a socket, and for sockets it accepts, by a program.
 
     Each instruction has a code, how many to skip, and an operand.
     """

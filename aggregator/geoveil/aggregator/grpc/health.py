@@ -15,7 +15,7 @@ from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.store.writer import Writer
 
 WHOLE_SERVER = ""
-"""How the protocol names it."""
+"""Its name in the protocol."""
 pb: Any = health_pb2
 _STATUS = pb.HealthCheckResponse
 _PATIENCE_S = 5.0

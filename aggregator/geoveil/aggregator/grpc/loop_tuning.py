@@ -18,7 +18,7 @@ _MMAP_THRESHOLD = -3
 _LARGE = 1 << 20
 """Bytes of a piece of memory that goes back to the operating system when it is given back."""
 _PATIENCE_S = 0.002
-"""Between two looks for events while there is other work: what a call may have to wait for it."""
+"""Seconds between polls for events during other work, the longest wait of a call."""
 
 
 @contextmanager

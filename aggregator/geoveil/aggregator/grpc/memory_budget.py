@@ -15,16 +15,16 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.ops.rates import Monotonic
 
 CALL_BYTES = 32 << 10
-"""The least that a call holds: gRPC's and Python's objects, and a message up to this size."""
+"""The least memory of a call: objects of gRPC and Python, and a message up to this size."""
 _COPIES = 2
 """The number of copies of a message in memory: one of gRPC's and one of Python's."""
 _PATIENCE_S = 0.1
-"""After which a request that is not complete is looked at."""
+"""Seconds after which an incomplete request is examined."""
 
 
 @dataclass(eq=False, slots=True)
 class _Address:
-    """What the connections of one address hold."""
+    """The memory held by the connections of one address."""
 
     name: bytes
     held: int = 0
@@ -33,7 +33,7 @@ class _Address:
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """What the calls of one connection hold."""
+    """The memory held by the calls of one connection."""
 
     peer: str
     address: _Address
@@ -44,7 +44,7 @@ class _Connection:
 
 @dataclass(eq=False, slots=True)
 class HeldCall:
-    """What one call holds."""
+    """The memory held by one call."""
 
     connection: _Connection
     held: int = 0

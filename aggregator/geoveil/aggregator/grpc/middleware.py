@@ -65,23 +65,23 @@ silent."""
 _IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
 _ONCE = Rate(per_second=0.01, burst=1.0)
 _AT_ONCE_S = 0.5
-"""After which a call that is taken back is one whose caller had waited."""
+"""Seconds after which a cancelled call counts as one whose caller waited."""
 
 
 class _Method(NamedTuple):
-    """A method of a service, as it is called."""
+    """A method of a service, with its names and limits."""
 
     path: str
-    """ "/package.Service/Method"; empty of all that there are not."""
+    """ "/package.Service/Method"; empty for unknown methods."""
     public: bool
     """Whether anyone may call it."""
     several: bool
     """Whether a call may have more than one request, or none."""
     behaviour: Callable[[Any, Context], Any]
     deserialize: Callable[[bytes], Any] | None
-    """None if the servicer takes requests as bytes, and bounds what they hold."""
+    """None if the servicer takes requests as bytes, and bounds their memory."""
     longest: int
-    """The most bytes of a request that is parsed, also of what a compressed one unpacks to."""
+    """The most bytes of a parsed request, also after decompression."""
     serialize: Callable[[Any], bytes]
     level: int
     """The level of the line in the log: devices make many calls, analysts few."""

@@ -64,7 +64,7 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 _COUNT_CAMPAIGNS_S = 60.0
 """Between two counts of the open campaigns, which read all of them."""
 _NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
-"""Until it is noted how many reports there are, and between two times of that."""
+"""Seconds before and between records of the number of reports."""
 
 
 class Aggregator:
@@ -135,12 +135,12 @@ class Aggregator:
 
     @property
     def address(self) -> str:
-        """Where it listens, as "host:port"; empty before it is started."""
+        """Its address as "host:port"; empty before it is started."""
         return self._address
 
     @property
     def local_address(self) -> str:
-        """This user's own socket for a gateway on this machine; empty if there is none."""
+        """This user's socket for a gateway on this machine; empty without one."""
         return "" if self._folder is None else f"unix:{self._folder.name}/{_SOCKET}"
 
     @property
@@ -420,6 +420,6 @@ def run(
     started: Callable[[str], object] | None = None,
     beside: Callable[[Aggregator], AbstractAsyncContextManager[object]] | None = None,
 ) -> None:
-    """Do what `serve` does, from code that is not asynchronous."""
+    """Run `serve` from synchronous code."""
     with asyncio.Runner(loop_factory=serving_loop) as runner:
         runner.run(serve(settings, started=started, beside=beside))

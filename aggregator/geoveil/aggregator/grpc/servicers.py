@@ -208,7 +208,7 @@ class AnalystServicer(WireAnalystServicer):
 def _asked(
     request: pb.GetEstimateRequest | pb.WatchEstimateRequest | pb.EstimateQueriesRequest,
 ) -> tuple[float, int | None]:
-    """Return confidence and period, with defaults where they are absent."""
+    """Return confidence and period, with defaults for absent ones."""
     return (
         request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
         request.period if request.HasField("period") else None,
@@ -292,7 +292,7 @@ def add_collector(servicer: CollectorServicer, server: Any) -> None:
 
 
 def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
-    """Return a campaign as it was published."""
+    """Return the published envelope of a campaign."""
     return campaign_pb2.CampaignEnvelope.FromString(record.published)
 
 

@@ -31,13 +31,13 @@ _WITH_HEADER = 31
 _MODERATE_BYTES = 64 << 10
 """The most bytes that NumPy reads within a millisecond."""
 _MOST_OTHERS = 100
-"""Fields of a request apart from reports: ids that are given twice, and what is not known."""
+"""Fields of a request other than reports: repeated ids and unknown fields."""
 _REPORTS = SubmitReportsRequest.DESCRIPTOR.fields_by_name["reports"].number
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_VARINT = 10
 _REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
-"""A report of n answers has at most so many bytes, and so many times n."""
+"""The most bytes of a report: a constant, and a number for each answer."""
 
 
 def unpacked(message: bytes, longest: int) -> bytes:
@@ -94,7 +94,7 @@ class UnreadReports:
 
 
 class SubmittedReports(NamedTuple):
-    """What a message says."""
+    """The content of a message."""
 
     campaign_id: str
     campaign_digest: bytes
@@ -115,7 +115,7 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
 
 
 def read_batch(message: bytes) -> SubmittedReports:
-    """Return the reports of a request that is not read at once.
+    """Return the reports of a request, read one by one.
 
     Raises:
         ParameterError: if it is none, or has more fields than a request may have.
@@ -152,7 +152,7 @@ def _count(message: bytes) -> None:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a position, and where it ends."""
+    """Return the number at a position, and its end."""
     value = shift = 0
     for end in range(at + 1, min(at + _LONGEST_VARINT, len(message)) + 1):
         byte = message[end - 1]

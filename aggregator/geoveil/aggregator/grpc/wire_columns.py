@@ -25,14 +25,14 @@ _INDEX, _VALUE = 0x08, 0x10
 _DIGEST_BYTES = 32
 _UINT64 = np.uint64
 _MOST_BYTES = (MOST_REPORTS + 2) * (2 + _MOST_SHORT)
-"""The most bytes of as many reports as there may be, and of what stands before them."""
+"""The most bytes of the permitted number of reports, and of the fields before them."""
 
 _Bytes = NDArray[np.uint8]
 _Places = NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """What a message says."""
+    """The content of a message."""
 
     campaign_id: str
     campaign_digest: bytes
@@ -58,7 +58,7 @@ def read_columns(message: bytes) -> Columns | None:
 
 
 def _first_report(message: bytes) -> int | None:
-    """Return where the reports begin, if only the campaign's id and digest precede them."""
+    """Return the start of the reports, if only the campaign's id and digest precede them."""
     if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
         return None
     if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
@@ -99,7 +99,7 @@ def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
 
 
 def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
-    """Return where reports begin and end if they cover all bytes, else nothing."""
+    """Return starts and ends of reports if they cover all bytes, otherwise nothing."""
     body = data[first:end]
     begin = (body == _REPORT) & (data[first + 2 : end + 2] == _REPORT_ID)
     begin &= data[first + 3 : end + 3] == REPORT_ID_BYTES
@@ -114,7 +114,7 @@ def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
 
 
 def _periods(data: _Bytes, at: _Places, ends: _Places) -> NDArray[np.uint32] | None:
-    """Return the periods that follow the answers, 0 where there is none."""
+    """Return the periods after the answers, 0 if absent."""
     has_period = at < ends
     if ((at != ends) & (at + 2 != ends)).any():
         return None

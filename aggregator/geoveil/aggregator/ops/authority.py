@@ -26,7 +26,7 @@ from geoveil.gp import ParameterError
 _MOST_NAME = 64
 """Characters of a common name [RFC 5280, ub-common-name]."""
 _SKEW = timedelta(hours=1)
-"""By which clocks of those who check a certificate may be behind."""
+"""How far clocks that check a certificate may be behind."""
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.)?({_LABEL}\.)*{_LABEL}", re.IGNORECASE)
 _MOST_HOST = 253

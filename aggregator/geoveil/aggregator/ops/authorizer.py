@@ -1,4 +1,4 @@
-"""Who may call which method for which campaigns: one row per method; others are refused."""
+"""Permissions: the callers and campaigns of each method; other methods are refused."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -64,7 +64,7 @@ RULES: Mapping[str, Scope | Public | AnyToken] = MappingProxyType(
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Public.ANYONE,
     }
 )
-"""Method → who may call it."""
+"""Method → the callers that it permits."""
 
 
 def _named(request: Any) -> Iterable[str]:
@@ -97,8 +97,8 @@ CAMPAIGNS_OF: Mapping[str, Callable[[Any], Iterable[str]] | None] = MappingProxy
         _CONSOLE + "PlanParticipants": _named,
     }
 )
-"""Method → the campaigns that a request is about; None: it shows those of the token and no others.
-A method that is not here refuses every token that is limited."""
+"""Method → the campaigns of a request; None: it shows only those of the token. A method that is not
+listed refuses every limited token."""
 
 
 class Refusal(NamedTuple):
@@ -166,7 +166,7 @@ class Authorizer:
 
     @property
     def analysts(self) -> str:
-        """Who may call the Analyst service, for the log."""
+        """The permitted callers of the Analyst service, for the log."""
         if self._tokens is not None:
             return "with a token"
         return "anyone" if self._open else "nobody"

@@ -1,4 +1,4 @@
-"""What the log says of an unexpected exception: where it happened, never its values."""
+"""The log entry of an unexpected exception: its place, never its values."""
 
 import traceback
 

@@ -37,7 +37,7 @@ _ADDRESS = re.compile(
     r"|\[?[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.:]+(%\w+)?\]?(:\d+)?"
 )
 _OF_ONE_PLACE = Rate(per_second=0.2, burst=20.0)
-"""How often one place of the code may complain: outsiders can provoke it by connecting."""
+"""The most complaints of one place in the code, because outsiders can provoke them."""
 _PIPE_BYTES = 1 << 20
 _STDERR = 2
 # For example "E0000 00:00:1763.42 71 ssl_transport.cc:1884] Handshake failed".
@@ -152,7 +152,7 @@ def _with_request_id(logger: WrappedLogger, method: str, event: EventDict) -> Ev
 
 
 def _without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Show where an exception came from, not its message, which may quote a report."""
+    """Show an exception's origin without its message, which may quote a report."""
     info = event.pop("exc_info", None)
     error = info[1] if isinstance(info, tuple) else info
     if isinstance(error, BaseException):

@@ -126,7 +126,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self._server.server_port)
 
     def close(self) -> None:

@@ -22,16 +22,16 @@ Monotonic = Callable[[], float]
 """Seconds from some moment on, never backwards."""
 
 _PARTS = 1000
-"""A connection may do this part of what its address may, whatever the others do."""
+"""The guaranteed fraction of an address's limit for each of its connections."""
 _CALLS_PER_GIVEN_UP = 200
-"""Calls that an address may make for each connection of it that may give up a call."""
+"""Calls that permit an address one cancelled call per connection."""
 IPV6_SITE = 8
-"""Bytes of an IPv6 address that say whose it is."""
+"""Bytes of an IPv6 address that identify its owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A limit on events per second, and on how many may come at once after a pause."""
+    """A limit on events per second, and on a burst after a pause."""
 
     per_second: float
     """Reports per second, > 0."""
@@ -64,7 +64,7 @@ class TokenBuckets:
         self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
-        """Take tokens and return 0; or take none and return how long to wait, in seconds.
+        """Take tokens and return 0; or take none and return the seconds to wait.
 
         With `owe` they are taken in any case, and missing ones become a debt.
         """
@@ -106,7 +106,7 @@ class RateLimits:
     ) -> None:
         self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
         self.peers = PeerLimit(per_peer, clock)
-        """Counts reports, and what a peer got as so many."""
+        """Counts reports, and a peer's answers as equivalent reports."""
         self.calls = PeerLimit(calls, clock)
         self._given_up = None
         if calls is not None:
@@ -159,7 +159,7 @@ class PeerLimit:
             raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
 
     def charge(self, peer: str, tokens: float) -> None:
-        """Take tokens whether or not there are enough."""
+        """Take tokens even if there are too few."""
         if self._addresses is None:
             return
         self._addresses.take(peer_address(peer), tokens, owe=True)

@@ -1,4 +1,4 @@
-"""A file whose content is read again when it changes."""
+"""A file that is read again when it changes."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ class ReloadingFile(Generic[_Content]):
         self._content: _Content = read()
 
     def get(self) -> _Content:
-        """Return the content as it is now."""
+        """Return the current content."""
         with self._lock:
             stamp = self._look()
             if stamp != self._stamp:

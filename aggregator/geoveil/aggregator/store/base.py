@@ -197,7 +197,7 @@ class Store(ABC):
         return {campaign_id: Progress(None, ()) for campaign_id in campaign_ids}
 
     def extent(self) -> Extent | None:
-        """Return how large the database is, and how many servers write to it, if that is known."""
+        """Return the size of the database, and the number of servers that write to it, if known."""
         return None
 
     def free_bytes(self) -> int | None:

@@ -1,4 +1,4 @@
-"""From places on the Earth to a plane in which mechanisms work [MATH §11].
+"""Project places on the Earth to a plane in which mechanisms work [MATH §11].
 
 With plane distances at most κ times true ones, an ε-GP mechanism is κε-GP in true metres.
 """

@@ -1,4 +1,4 @@
-"""The contract of a projection: how much it stretches, and how ε changes through it."""
+"""The contract of a projection: its largest stretch, and the change of ε."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Projection(ABC):
         """
 
     def privacy(self, true: GeoPrivacy) -> GeoPrivacy:
-        """Return the guarantee to calibrate with in the plane, so that `true` holds on the Earth.
+        """Return the guarantee in the plane for which `true` holds on the Earth.
 
         Places d apart have points at most κd apart: the rate is ε/κ and the reach κΛ, rounded in
         the safe direction.
@@ -63,7 +63,7 @@ class Projection(ABC):
         return replace(true.scaled(1 / kappa), reach=reach)
 
     def true_privacy(self, plane: GeoPrivacy) -> GeoPrivacy:
-        """Return the guarantee over true distances that one in the plane implies, rounded safely.
+        """Return the guarantee over true distances for one in the plane, rounded safely.
 
         The inverse of `privacy`: rate κε within Λ/κ.
         """

@@ -18,7 +18,7 @@ EQUATORIAL_RADIUS_M = 6_378_137.0
 POLAR_RADIUS_M = 6_356_752.3
 """Semi-minor axis b, rounded down. The Gaussian curvature is at most 1/b², as on the equator."""
 LARGEST_RADIUS_M = 6_399_593.7
-"""a²/b, rounded up, the radius of curvature at the poles. None is larger anywhere."""
+"""a²/b, rounded up, the radius of curvature at the poles, which is the largest."""
 ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
 """e² = f(2 − f) with the flattening f of WGS 84."""
 

@@ -20,7 +20,7 @@ Ring: TypeAlias = "NDArray[np.float64]"
 
 _TOO_WIDE = "less than 180° of longitude wide (around a pole, give a centre and a radius instead)"
 _FINENESS = 1e-3
-"""Spacing of the places tried on an outline, in parts of the diagonal."""
+"""Spacing of the tested places on an outline, as a fraction of the diagonal."""
 
 
 def box(west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> Ring:

@@ -1,4 +1,4 @@
-"""The azimuthal equidistant projection, all but free of distortion over a city."""
+"""The azimuthal equidistant projection, almost without distortion over a city."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unbiased estimates from points that were perturbed before the question was known [MATH §5.2].
+"""Unbiased estimates from points perturbed before the question was known [MATH §5.2].
 
 Importing this package registers every family's estimator with `point_estimator`.
 """

@@ -1,4 +1,4 @@
-"""Totals of many thresholds and ranges on the line: points are sorted once for all of them.
+"""Totals of many thresholds and ranges on the line, from points sorted once.
 
 A debiased smoothstep threshold is a cubic inside its band. Each cell between the edges of all bands
 keeps the number of its points and Σv … Σv⁶, v ∈ [0, 1) the place in it, in integers of 2⁻⁴⁴, so
@@ -36,15 +36,15 @@ _BITS = 44
 """Powers are rounded to 2⁻⁴⁴: the sums of 2¹⁷ stay below 2⁶¹."""
 _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _CELLS_AT_ONCE = 1 << 8
-"""Cells whose cubics are held at once for all queries."""
+"""The most cells whose cubics are in memory at once for all queries."""
 _PAIRS_AT_ONCE = 1 << 15
-"""Cells of bands that are computed at once, about: more than one band may share a cell."""
+"""Approximate number of cells of bands computed at once; several bands may share a cell."""
 _ONE = 1 << -GRID_EXPONENT
 
 
 @dataclass(frozen=True)
 class DebiasedBand:
-    """Where a debiased threshold varies: from the integer `low` of the grid to before `high`."""
+    """The band of a debiased threshold: from the grid integer `low` up to, but not at, `high`."""
 
     step: ProfileEstimator
     low: int
@@ -76,7 +76,7 @@ def _band(estimator: PointEstimator, step: float) -> DebiasedBand | None:
     sign = estimator.sign
 
     def reached(edge: float) -> Callable[[int], bool]:
-        """Return whether the signed distance of a point has passed the edge."""
+        """Return whether the signed distance of a point is beyond the edge."""
         return lambda k: bool((sign * (float(k) * step) - estimator.offset < edge) == (sign < 0))
 
     edges = (-half, half) if sign > 0 else (half, -half)
@@ -85,7 +85,7 @@ def _band(estimator: PointEstimator, step: float) -> DebiasedBand | None:
 
 
 def _first(reached: Callable[[int], bool], guess: float) -> int:
-    """Return the first integer of 64 bits for which a monotone property holds; else 2⁶³."""
+    """Return the first 64-bit integer with a monotone property, or 2⁶³ if none has it."""
     low, high = INT64_MIN, INT64_MAX + 1
     if low / 2 < guess < high / 2:
         near, far = int(guess) - 4, int(guess) + 4
@@ -123,7 +123,8 @@ class BandTotals(Totals):
         self._counts: dict[int, Integers] = {}
         """Points before the first cut, between cuts, beyond the last."""
         self._sums: dict[int, NDArray[np.int64]] = {}
-        """Whole units, and the rest in units of 2⁻⁴⁴, of each power in each cell between cuts."""
+        """Sums of each power in each cell between cuts: whole units, and the rest in units of
+        2⁻⁴⁴."""
 
     @staticmethod
     def cells(bands: Mapping[str, tuple[DebiasedBand, ...]]) -> int:
@@ -268,7 +269,7 @@ class BandTotals(Totals):
     def _places(
         self, bands: Sequence[DebiasedBand], sizes: Integers, cells: Integers
     ) -> tuple[Array, Array, Array]:
-        """Return where in its band each cell begins, its length in parts of the band, and 6c².
+        """Return the start of each cell in its band, its relative length, and 6c².
 
         c = b/w; `sizes` counts the cells of each band, one after the other.
         """
@@ -286,7 +287,7 @@ class BandTotals(Totals):
 
 
 def _cubic(t: Array, across: Array, lift: Array) -> Array:
-    """Return the coefficients of v⁰ … v³ of a debiased threshold in each of some cells."""
+    """Return the coefficients of v⁰ … v³ of a debiased threshold in each cell."""
     return np.array(
         [
             t * t * (3 - 2 * t) - lift * (1 - 2 * t),

@@ -100,7 +100,7 @@ class PointEstimator(ValueObject, ABC):
 
 
 class PlugIn(PointEstimator):
-    """Any query, fed with the perturbed point: biased."""
+    """Any query, applied to the perturbed point: biased."""
 
     def __init__(self, query: Query, scale: float) -> None:
         super().__init__(query.dimension, scale, debias=False)

@@ -31,21 +31,21 @@ _PRODUCT_S = 35e-12
 _MOST_BAND_CELLS = 1 << 18
 """The most cells of all groups together, at 112 bytes each."""
 _MOST_NODES = 1 << 23
-"""The most nodes of all lattices and groups, at 16 bytes each, and 50 while one is transformed."""
+"""The most nodes of all lattices and groups, at 16 bytes each, or 50 during a transform."""
 
 
 class Way(NamedTuple):
-    """How some estimators are summed."""
+    """A way to sum estimators."""
 
     totals: Totals
     seconds: float
-    """About the time of one processor for all points."""
+    """The approximate processor time for all points, in seconds."""
 
 
 def ways(
     estimators: Mapping[str, PointEstimator], step: float, points: int = 0, groups: int = 1
 ) -> list[Way]:
-    """Return the cheapest ways to sum estimators of one perturbation; each label is in one.
+    """Return the cheapest ways to sum estimators of one perturbation, with each label in one way.
 
     Args:
         estimators: by label.
@@ -77,7 +77,7 @@ def ways(
 
 
 class JointWay(NamedTuple):
-    """How some estimators are summed together with the products of every two."""
+    """A way to sum estimators and their pairwise products."""
 
     totals: BandTotals | Products
     seconds: float
@@ -90,7 +90,7 @@ def joint_way(
     points: int = 0,
     groups: int = 1,
 ) -> JointWay:
-    """Return the cheapest way to get the covariances of estimators; arguments as `ways`.
+    """Return the cheapest way to compute covariances of estimators; arguments as in `ways`.
 
     An earlier choice that gives all covariances is returned.
 
@@ -110,7 +110,7 @@ def _each_s(estimator: PointEstimator) -> float:
 
 
 def _bands_s(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> float:
-    """Return the seconds per point, with its share of the cost of a block."""
+    """Return the seconds per point, including its share of a block's cost."""
     of_block = groups * (_BANDS_BLOCK_S + BandTotals.cells(bands) * _BANDS_CELL_S)
     return _BANDS_S + of_block / MOST_AT_ONCE
 

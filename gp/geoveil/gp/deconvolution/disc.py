@@ -1,4 +1,4 @@
-"""Discs and balls fed with perturbed points: the law of the plugged-in estimate.
+"""Discs and balls applied to perturbed points: the law of the plug-in estimate.
 
 With P_a(x) the probability that x + N lands within a of the centre and F(ρ) = φ(R − ρ) the disc's
 value at the distance ρ, E[F^p] = ∫ p φ^{p−1} φ'(R − a) P_a(x) da over the band.
@@ -20,7 +20,7 @@ _BLOCK = 64
 
 
 class DiscEstimator(PlugIn):
-    """A disc in two dimensions or a ball in three, fed with the perturbed point: biased.
+    """A disc in two dimensions or a ball in three, applied to the perturbed point: biased.
 
     Mean and variance over the noise are quadratures, accurate to about 1e-8.
     """

@@ -25,7 +25,7 @@ from geoveil.gp.report_moments import ReportMoments
 
 _GHOSTS = 2
 _BLOCK = 2**15
-"""Points interpolated at a time: what stays in the cache."""
+"""Points interpolated at once, few enough for the cache."""
 
 
 class InterpolationTable:
@@ -234,16 +234,16 @@ _FARTHEST = 100.0
 _STEP = 1 / 80
 _MEANS = 0.0, 1.0
 _NARROW = 3.0
-"""Noise scale in bandwidths up to which moments about a bell are taken on a raster."""
+"""Noise scale in bandwidths up to which moments for a bell are computed on a raster."""
 _SURE, _ROUNDING = 1.25, 1e-7
-"""Bound of second differences, in multiples of those at distances around; the part of the largest
-below which moments count as 0."""
+"""Bound of second differences, as a multiple of those at nearby distances; fraction of the largest
+moment below which moments count as 0."""
 _DISTANCES = 161
-"""Distances at which moments of reports are taken, equidistant in the inverse of sinh."""
+"""Number of distances for moments of reports, equidistant in the inverse of sinh."""
 
 
 class KernelEstimator(PointEstimator):
-    """A Gaussian kernel in k ≥ 2 dimensions, the noise undone or not.
+    """A Gaussian kernel in k ≥ 2 dimensions, debiased or not.
 
     The variance is a quadrature, tabulated at its first use (about a second). For b from 10⁻⁵
     bandwidths it is accurate to 1e-6 of itself within 100 noise scales of the centre; beyond, where
@@ -307,7 +307,7 @@ class KernelEstimator(PointEstimator):
 
 @lru_cache(maxsize=32)
 def _ends(c: float, dimension: int) -> tuple[float, float]:
-    """Return the least and the greatest of g, to 1e-6: it is greatest at the centre."""
+    """Return the least and the greatest g, to 1e-6; it is greatest at the centre."""
     g = debiased_bell(_everywhere(c), c, dimension)
     return float(g.min()), float(g.max())
 
@@ -320,12 +320,12 @@ def _variance_ends(c: float, dimension: int) -> tuple[float, float]:
 
 
 def _everywhere(c: float) -> Array:
-    """Return distances that are dense where g varies, however far it reaches."""
+    """Return distances that are dense where g varies, for any extent of g."""
     return np.asarray(np.sinh(np.linspace(0.0, math.asinh(reach(c)), 1 << 14)))
 
 
 def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
-    """Return g² less the debiased form of f², which is a bell of h/√2."""
+    """Return g² minus the debiased form of f², which is a bell of bandwidth h/√2."""
     root = math.sqrt(2)
     square = debiased_bell(root * r, root * c, dimension)
     return np.asarray(np.square(debiased_bell(r, c, dimension)) - square)
@@ -333,7 +333,7 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
 
 @lru_cache(maxsize=32)
 def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
-    """Return points around the moments of the values of people at any distance.
+    """Return points whose hull contains the moments of values of people at any distance.
 
     In the plane, but for wide noise, a raster with proved bounds between its nodes; else distances
     between which the moments are measured.

@@ -1,4 +1,4 @@
-"""Totals of many Gaussian kernels of one bandwidth: convolutions with one even function g.
+"""Totals of many Gaussian kernels of one bandwidth, by convolution with one even function g.
 
 Points are spread over a lattice of h/16 by Lagrange's interpolation of order 10, in integers of
 2⁻⁴³, so that their order does not matter. Fourier transforms convolve them with g, g² and the
@@ -37,14 +37,14 @@ ORDER = 10
 """Nodes of the interpolation in each coordinate."""
 _PER_BANDWIDTH = 16
 _BITS = 43
-"""Weights are rounded to 2⁻⁴³: what 2¹⁸ points add at a node stays below 2⁶²."""
+"""Weights are rounded to 2⁻⁴³, so 2¹⁸ points add less than 2⁶² at a node."""
 _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _CARRIED_BITS = 20
 _CARRY_AFTER = 1 << 18
 _BLOCK = 1 << 12
-"""Points spread at a time: what stays in the cache."""
+"""Points spread at once, few enough for the cache."""
 _FARTHEST = 2.0**40
-"""The farthest place, in cells: places are then known to 2⁻¹² of a cell."""
+"""The farthest place, in cells, for which places are precise to 2⁻¹² of a cell."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Lattice:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Nodes along each coordinate: around the end no point is within reach of a centre."""
+        """Nodes along each coordinate, enough that no point reaches a centre around the end."""
         from scipy.fft import next_fast_len
 
         sizes: list[Any] = [
@@ -116,7 +116,7 @@ class Lattice:
 
     @property
     def cells(self) -> int:
-        """The number of nodes; 2⁶² if doubles can't tell them apart."""
+        """The number of nodes; 2⁶² if doubles can't distinguish them."""
         if not self._known or not (self._lengths < _FARTHEST).all():
             return 1 << 62
         return prod(self.shape)

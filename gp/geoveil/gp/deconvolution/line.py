@@ -21,7 +21,7 @@ from geoveil.gp.report_moments import ReportMoments
 
 
 class ProfileEstimator(PointEstimator):
-    """A profile φ of s = ±x − offset, its noise undone or not.
+    """A profile φ of s = ±x − offset, debiased or not.
 
     `sign` is 1 or −1, that of x in s. Lengths are in the unit of x.
 
@@ -87,7 +87,7 @@ class ProfileEstimator(PointEstimator):
 
 
 class RangeEstimator(PointEstimator):
-    """Two thresholds: above the low end and not above the high end; see `ProfileEstimator`."""
+    """A range as two thresholds: above the low end and not above the high end."""
 
     def __init__(self, query: Range, scale: float, debias: bool) -> None:
         super().__init__(1, scale, debias)
@@ -148,7 +148,7 @@ def _(query: Linear, scale: float, debias: bool) -> PointEstimator:
 
 
 def radial_on_the_line(query: Radial, scale: float, debias: bool) -> PointEstimator:
-    """Return the estimator of φ(|x − c|) for k = 1; undoing noise needs φ(|s|) without a corner."""
+    """Return the estimator of φ(|x − c|) for k = 1; debiasing needs φ(|s|) without a corner."""
     if _is_even(query.profile, scale if debias else 0.0):
         return ProfileEstimator(query.profile, query.center[0], scale, debias)
     if debias:
@@ -160,7 +160,7 @@ def radial_on_the_line(query: Radial, scale: float, debias: bool) -> PointEstima
 
 
 def _is_even(profile: Profile, b: float) -> bool:
-    """Return whether φ(−s) = φ(s) and, for b > 0, φ' is continuous at 0: then g is even too."""
+    """Return whether φ(−s) = φ(s) and, for b > 0, φ' is continuous at 0, so that g is even too."""
     profile.debiased_range(b)  # refuses where there is no form
     s = profile.length_scale * np.array([1e-4, 1e-2, 0.2, 1.0])
     return all(

@@ -23,7 +23,7 @@ _CARRY_AFTER = 1 << 10
 
 
 class Products(Totals):
-    """The products of every two of several estimators, at every point.
+    """Sums of pairwise products of several estimators over points.
 
     Raises:
         UnsupportedError: if an estimator has no bound.
@@ -101,7 +101,7 @@ def covariance_of(n: int, totals: Array, products: Array) -> Array:
 
 
 def _exponent(label: str, estimator: PointEstimator) -> int:
-    """Return the least e such that no value is beyond 2^e, with a bit to spare for roundings."""
+    """Return the least e with all values below 2^e, with a spare bit for rounding."""
     most = max(map(abs, estimator.limits.reports))
     if not isfinite(most):
         raise UnsupportedError(

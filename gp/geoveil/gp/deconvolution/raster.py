@@ -25,7 +25,7 @@ _MOST_CELLS = 2**24
 _BLOCK = 2**18
 _FLAT = 1e-6
 _FINELY = 2**18
-"""Nodes up to which moments of reports are taken halfway between them, too."""
+"""The most nodes for which moments of reports are also computed halfway between them."""
 _WEIGHTS = (*(1 / 8,) * 2, *(5 / 192,) * 2, 1 / 32, *(137 / 23_040,) * 2, *(13 / 1_536,) * 2)
 """Weights of second, fourth and sixth differences in the error of interpolation from corners."""
 
@@ -92,7 +92,7 @@ class RasterGrid:
         return np.asarray(values)
 
     def off_nodes(self, values: Array, spectrum: Spectrum) -> Array:
-        """Bound how far values in the cells around a node are from bilinear interpolation.
+        """Bound the error of bilinear interpolation in the cells around a node.
 
         It is proved [MATH §8]: by second to sixth differences at the corners, and a bound of all
         higher ones that holds everywhere.
@@ -127,7 +127,7 @@ class RasterGrid:
         return np.asarray(bound + twice / values.size)
 
     def law(self, spectrum: Spectrum, noise: Array) -> ReportMoments:
-        """Return points around the moments of a point's contribution, for people everywhere.
+        """Return points whose hull contains the moments of a point's value, for people everywhere.
 
         Args:
             spectrum: the transform of a point's contribution.

@@ -22,8 +22,8 @@ Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8
 _LEAST_AREA = 0.008
-"""Area of a region in multiples of h², of a disc of radius h/20: what `SmoothedRegion` misjudges
-weighs up to a fortieth of the most that people count for it, and more in smaller ones."""
+"""The least area of a region, in multiples of h², that of a disc of radius h/20: there the error of
+`SmoothedRegion` is up to a fortieth of its greatest value; in smaller ones it is larger."""
 _REGION = (
     "a soft indicator in two dimensions, what Polygon takes, or a callable that returns the signed"
     " distances of points (n, 2) to its boundary, shape (n,), positive inside"
@@ -137,7 +137,7 @@ class SmoothedRegion:
 
 
 class RegionEstimator(PointEstimator):
-    """A smoothed region, the noise undone or not.
+    """A smoothed region, debiased or not.
 
     The variance is E[g²] − mean², all by the fast Fourier transform: g² times the transform of the
     noise. Its absolute error is about 1e-5 of its largest value.
@@ -196,7 +196,7 @@ class RegionEstimator(PointEstimator):
         return self._ends(self._variance_spectrum)
 
     def _ends(self, spectrum: Spectrum) -> tuple[float, float]:
-        """Return the ends of a function at and between the nodes; it is 0 beyond the grid."""
+        """Return the range of a function at and between the nodes; it is 0 beyond the grid."""
         values = self._grid.inverse(spectrum)
         off = self._grid.off_nodes(values, spectrum)
         return min(float((values - off).min()), 0.0), max(float((values + off).max()), 0.0)
@@ -221,7 +221,7 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _variance_spectrum(self) -> Spectrum:
-        """The transform of g² less the debiased form of f²."""
+        """The transform of g² minus the debiased form of f²."""
         grid = self._grid
         squares = grid.transform(grid.inverse(self._spectrum) ** 2)
         return np.asarray(squares - grid.transform(grid.inverse(self._smooth) ** 2) / self._noise)

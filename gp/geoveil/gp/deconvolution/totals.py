@@ -1,4 +1,4 @@
-"""Sums of the values of many estimators over points that come block after block.
+"""Sums of the values of many estimators over blocks of points.
 
 Values are added up as integers of 2⁻³⁰, so that any order and blocks of points give the same bits.
 `BandTotals` and `LatticeTotals` are faster for many estimators of one shape; `ways` chooses.
@@ -19,20 +19,20 @@ from geoveil.gp.estimation import Accumulator, sums_of
 
 Integers: TypeAlias = "NDArray[np.int64]"
 Groups = Sequence[tuple[int, slice]]
-"""Numbers of groups, and where their points stand in a block: one after the other, none empty."""
+"""Group numbers with the slices of their points in a block, consecutive and not empty."""
 
 GRID_EXPONENT = -30
 """The power of 2 to which values are rounded: it moves an estimate by less than 10⁻⁹."""
 LARGEST = ldexp(1.0, 62 + GRID_EXPONENT)
-"""What the value at a point stays below."""
+"""An upper bound of a value at a point."""
 MOST_AT_ONCE = 1 << 17
 """The most points of a block: sums of so many stay within 64 bits."""
 
 
 _IN_CACHE = 1 << 16
-"""Points that are read together: what is computed of them stays in the cache of a processor."""
+"""Points processed together, few enough for the processor's cache."""
 _ENOUGH = 1 << 13
-"""Points from which a mean of estimated variances is told well enough."""
+"""The fewest points for a precise mean of estimated variances."""
 _VARIANCE_BITS = 42
 """Estimated variances are rounded to 2⁻⁴² of the greatest: the sums of 2¹⁷ stay below 2⁶⁰."""
 
@@ -52,10 +52,10 @@ def rounder(bits: int) -> tuple[float, int]:
 
 
 class VarianceSum(NamedTuple):
-    """The estimated variances of some points."""
+    """The sum of estimated variances over points."""
 
     n: int
-    """How many points: all, or some that stand for them."""
+    """The number of points, all or a sample."""
     total: float
 
 
@@ -107,11 +107,11 @@ class EachTotals(Totals):
         self._estimator = estimator
         self._sums: dict[int, Accumulator] = {}
         self._others = (1 << max(0, (points // _ENOUGH).bit_length() - 1)) - 1
-        """The bits that are 0 where variances are estimated."""
+        """Mask of the bits that are 0 in the points of the sample for variances."""
         self._variances: dict[int, tuple[int, int]] = {}
         """Points, and the sum in units of `_unit`."""
         self._waiting: list[tuple[int, Array]] = []
-        """Groups, and points whose variances are still to be estimated: many are at once."""
+        """Groups, with points that wait for a joint estimate of their variances."""
         limits = estimator.variance_limits
         greatest = 0.0 if limits is None else max(limits[1], -limits[0])
         self._estimates_variance = limits is not None
@@ -177,7 +177,7 @@ class EachTotals(Totals):
 
 
 def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
-    """Return which integers are multiples of a power of two."""
+    """Return whether each integer is a multiple of a power of two."""
     # Most fail by their last byte, and bytes are compared many at a time.
     byte = integers.astype(np.uint8)
     (multiples,) = np.nonzero(byte & np.uint8(others & 0xFF) == 0)
@@ -185,6 +185,6 @@ def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
 
 
 def sums_of_parts(n: int, total: int, total_of_squares: int) -> Accumulator:
-    """Return sums up to a rounding; squares satisfy the Cauchy-Schwarz inequality."""
+    """Return rounded sums, whose squares satisfy the Cauchy-Schwarz inequality."""
     least = -(-total * total // n) if n else 0
     return Accumulator(n, total, max(total_of_squares, least))

@@ -1,4 +1,4 @@
-"""Mechanisms: how a value is perturbed, and with which guarantee."""
+"""Mechanisms, which perturb a value with a guarantee."""
 
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace

@@ -1,4 +1,4 @@
-"""Noise added to the answer: f(x) + scale(x)·Z; here the scale of the steepest slope for everyone.
+"""Noise added to the answer: f(x) + scale(x)·Z, here with a constant scale by the steepest slope.
 
 [SGP Lemma 2.3; MATH §6]
 """
@@ -34,10 +34,10 @@ _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
 
 _NOISES, _LARGE = 32, 1000
-"""Parts of a variance, and of the largest, that a cell of a law may be wide."""
+"""Largest width of a law's cell, relative to its variance and to the largest variance."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
-"""Factor above the rounding of a few float operations on a public parameter."""
+"""Factor that covers the rounding of a few float operations on a public parameter."""
 
 
 class AdditiveMechanism(QueryMechanism):
@@ -61,7 +61,7 @@ class AdditiveMechanism(QueryMechanism):
         """Supremum of scale(x)."""
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
-        """Return integers that reports exceed, on either side, with half of the probability."""
+        """Return integers that reports exceed on either side with half of the given probability."""
         tail = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True) / 2
         with working_precision(_RANGE_BITS):
             reach = self.noise.isf(BALL.constant(tail), BALL)
@@ -105,7 +105,7 @@ class AdditiveMechanism(QueryMechanism):
         )
 
     def _turns(self) -> Array:
-        """Return where the scale may turn, in the unit of the distance."""
+        """Return possible turning points of the scale, in the unit of the distance."""
         return np.array([])
 
     def _scale_range(self, edges: Array, beyond: bool = False) -> Array:

@@ -18,7 +18,7 @@ from geoveil.gp.smooth.hockey_stick import largest_eta
 _SHARES = tuple(Fraction(part, 16) for part in (4, 6, 8, 10, 12, 13, 14, 15))
 """Choices of β, in units of the rate over max(1, log(1/δ))."""
 _KEPT = Fraction(19, 20)
-"""Part of the η at the first of them that a larger β must leave; the paper's η it leaves anyway."""
+"""Fraction of the first choice's η that a larger β must leave; it always leaves the paper's η."""
 
 
 class ApproximateLaplace(BoundedMechanism):

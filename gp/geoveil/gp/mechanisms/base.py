@@ -33,11 +33,11 @@ Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
 """Encloses ideal outputs, given balls that enclose uniform numbers."""
 
 _BLOCK = 1 << 14
-"""Points that are simulated together: what they need stays in the processor's cache."""
+"""Points simulated together, few enough for the processor's cache."""
 
 
 class PrivatePoint:
-    """A person's point as balls at the working precision of the moment; shows nothing of it."""
+    """A person's point as balls at the current working precision; its repr hides the point."""
 
     def __init__(self, coordinates: Sequence[float]) -> None:
         self.balls = [BALL.private(c) for c in coordinates]
@@ -105,7 +105,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         return self._report(self._integers(PrivatePoint(point), uniforms))
 
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return one exact, private report for each of many points: `release` on each in turn.
+        """Return one exact, private report for each of many points, by `release` in turn.
 
         For holders of many people's data. The time that it takes depends a little on the values:
         where somebody may measure it, pace each release (docs/guarantees.md).
@@ -173,7 +173,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
     @property
     def _coarse_bits(self) -> int | None:
-        """Precision of a first attempt at a release; None: an attempt would not be faster."""
+        """Precision of a first attempt at a release; None if an attempt would not be faster."""
         return None
 
     @property
@@ -239,7 +239,7 @@ class QueryMechanism(Mechanism[int]):
         )
 
     def _levels(self) -> set[float]:
-        """Return the values of reports where there is almost no noise."""
+        """Return the values of f at which reports have almost no noise."""
         return levels_of(self.query.profile)
 
     @lazy
@@ -248,7 +248,7 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def bias_bound(self) -> float:
-        """Bound on |mean − f| over all points, f unclipped; infinite if none is known."""
+        """Bound on |mean − f| over all points, f unclipped; infinite if unknown."""
         return self.query.clipping_bias if self.unbiased else math.inf
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
@@ -300,7 +300,7 @@ class QueryMechanism(Mechanism[int]):
         return value if self.unbiased else np.full_like(value, np.nan), self._variance(distances)
 
     def report_moments(self) -> ReportMoments | None:
-        """Return the first three moments of a report, for people everywhere; None if unknown.
+        """Return the first three moments of a report, for all possible people; None if unknown.
 
         They improve intervals from few reports. Privacy does not rest on them.
         """
@@ -308,7 +308,7 @@ class QueryMechanism(Mechanism[int]):
 
     @abstractmethod
     def law(self) -> ReportMoments | None:
-        """Return points around the moments of a report at every distance; None without a variance.
+        """Return points whose hull contains a report's moments; None without a variance.
 
         Unlike `report_moments` it has the variances.
         """
@@ -378,7 +378,7 @@ class QueryMechanism(Mechanism[int]):
         return ()
 
     def own_side(self, x: ArrayLike) -> Array | None:
-        """Return the probability that a report is on f(x)'s side of 1/2, (n,); None if unknown.
+        """Return the probability that a report lies on f(x)'s side of 1/2, (n,); None if unknown.
 
         For a soft indicator: how often "at least 1/2 means inside" is right. Of the ideal
         mechanism: rounding moves it by at most a step's probability.
@@ -405,7 +405,7 @@ class QueryMechanism(Mechanism[int]):
 
 
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
-    """Refuse a noise scale that is out of proportion to the query."""
+    """Refuse a noise scale out of proportion to the query."""
     unit = privacy.epsilon * query.profile.length_scale
     if not unit / MOST_RATIO <= privacy.per <= unit * MOST_RATIO:
         raise ParameterError(

@@ -22,7 +22,7 @@ from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.randomness import RandomSource, chosen_source
 
 MOST_EPSILON = 16.0
-"""Beyond, fewer than one in a million answers is a lie: that is no protection."""
+"""The largest ε of categories: beyond it fewer than one answer in a million is a lie."""
 ONE = 1 << 32
 """M: the weight of a lie."""
 BITS_A_COLUMN = 62
@@ -30,7 +30,7 @@ BITS_A_COLUMN = 62
 _BITS = 128
 _WORD = 32
 _BLOCK = 1 << 22
-"""Bits that are simulated together."""
+"""Bits simulated together."""
 Estimator: TypeAlias = "Callable[[NDArray[np.int64]], Array]"
 """Returns one number for each row of reports."""
 
@@ -103,7 +103,7 @@ class CategoryMechanism(ABC):
 
     @abstractmethod
     def estimator(self, scores: ArrayLike) -> Estimator:
-        """Return h, which turns reports (n, columns) into numbers whose mean is a person's score.
+        """Return h, which maps reports (n, columns) to numbers with a person's score as mean.
 
         Args:
             scores: K finite numbers, one for each option; those of a set add up.
@@ -154,7 +154,7 @@ class CategoryMechanism(ABC):
 
 
 class _IndexMechanism(CategoryMechanism):
-    """A report is the index of an option; h is a table."""
+    """A mechanism whose report is the index of an option, with a table as h."""
 
     @abstractmethod
     def _table(self, scores: Array) -> Array:
@@ -171,7 +171,7 @@ class _IndexMechanism(CategoryMechanism):
 
 @dataclass(frozen=True)
 class KaryResponse(_IndexMechanism):
-    """k-ary randomised response, Warner's of K options: ε between any two options [MATH §15].
+    """k-ary randomised response, Warner's for K options: ε between any two options [MATH §15].
 
     One of T + (K − 1)·M integers is drawn: T of them give the true option, and M each other option.
 
@@ -210,7 +210,7 @@ class KaryResponse(_IndexMechanism):
 
 @dataclass(frozen=True)
 class OrdinalResponse(_IndexMechanism):
-    """The index plus two-sided geometric noise, moved to the nearer end if outside: ε per step.
+    """The index plus two-sided geometric noise, clamped to the scale: ε per step.
 
     With a = M/T the noise N has P(N = ±n) = aⁿ(1 − a)/(1 + a), exactly [MATH §15]. For small ε the
     variance grows as 1/ε², and as 1/ε⁴ for scores that are not linear in the index.
@@ -268,13 +268,13 @@ class OrdinalResponse(_IndexMechanism):
 
 
 class _MaskMechanism(CategoryMechanism):
-    """A report is one bit for each option, 62 in a column, the first the least.
+    """A mechanism whose report has one bit for each option, 62 in a column, the first the least.
 
     h adds s·(slope·bit − offset) over the options.
     """
 
     _factor: ClassVar[int]
-    """What the slope is in units of (T + M)/(T − M), and the offset of M/(T − M)."""
+    """The slope in units of (T + M)/(T − M), and the offset in units of M/(T − M)."""
 
     @property
     def columns(self) -> int:
@@ -308,7 +308,7 @@ class _MaskMechanism(CategoryMechanism):
 
     @abstractmethod
     def _block(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return reports for a few values."""
+        """Return reports for a block of values."""
 
     def _drawn(self, people: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Return bits (people, K) that are on with probability M/(T + M), for experiments."""
@@ -395,7 +395,7 @@ class UnaryEncoding(_MaskMechanism):
 
 @dataclass(frozen=True)
 class SubsetResponse(_MaskMechanism):
-    """A set of options: a yes or no about each, ε for each option that two sets differ in.
+    """A set of options, with a yes or no about each: ε for each option in which two sets differ.
 
     A value is a mask: bit j is on where option j is in the set. Each bit is inverted with
     probability M/(T + M) [MATH §15].
@@ -468,7 +468,7 @@ def _weight(epsilon: float) -> int:
 
 
 def _events(source: RandomSource, many: int, part: int, total: int) -> list[bool]:
-    """Return whether each of some independent events of probability part/total happens.
+    """Return whether each of several independent events of probability part/total happens.
 
     Random binary digits are compared with those of the probability, 32 at a time until all events
     are decided: exact.

@@ -183,7 +183,7 @@ class DebiasedLaplace(QueryMechanism):
         return np.asarray(1 - _STANDARD.survival(np.abs(s) / self.scale))
 
     def _mass(self, atom: float, s: Array) -> Array:
-        """Return the probability of an atom: that the noise ends on a plateau of its height."""
+        """Return the probability of an atom, for noise that ends on a plateau of its height."""
         noise, total = Laplace(self.scale), np.zeros(s.shape)
         for low, high, level in self._plateaus:
             if level == atom:

@@ -10,13 +10,13 @@ from geoveil.gp.exact import step_exponent_of
 from geoveil.gp.queries.profiles import Profile
 
 MOST_RATIO = 1e8
-"""Largest ratio of the noise scale and the length over which a query varies, either way."""
+"""Largest ratio between the noise scale and the length over which a query varies."""
 _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 _FINER = 64
-"""Bits by which the default may become finer, so that no level lies between two points."""
+"""Bits by which the default grid may become finer, so that no level is a tie."""
 _TIE = 2.0**-20
-"""Distance from the middle between two grid points that noise of any size gets away from."""
+"""Distance from the middle between two grid points beyond which any noise avoids a tie."""
 
 
 def grid_exponent(
@@ -64,7 +64,7 @@ def exponent_below(scale: float, bits: int) -> int:
 
 
 def levels_of(profile: Profile) -> set[float]:
-    """Return the values that φ has on whole intervals, or tends to."""
+    """Return the values of φ on whole intervals, and its limits."""
     return {*profile.limits, *(level for _, _, level in profile.plateaus)}
 
 

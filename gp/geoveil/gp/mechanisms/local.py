@@ -50,7 +50,7 @@ class LocalLaplace(AdditiveMechanism):
 
 
 _MEANS = 129
-"""Means for which the law of a response is tabulated: between two the variance is enclosed."""
+"""Number of means in the table of a response's law; between two the variance is enclosed."""
 _STEP_BITS = 24
 """Rounding c up by less than 2^-24 of itself adds less than 0.00002 % to the variance."""
 
@@ -114,7 +114,7 @@ class RandomizedResponse(QueryMechanism):
 
     @lazy
     def _law(self) -> ReportMoments:
-        """One mean decides: with two outputs all moments are linear in it."""
+        """The law by the mean alone, since with two outputs all moments are linear in it."""
         low, high = self.atoms
         limits, profile = self.query.attained_range, self.query.profile
         cells = profile.cells(0.0)
@@ -169,7 +169,7 @@ class RandomizedResponse(QueryMechanism):
 
 
 def _excess(epsilon: float) -> Fraction:
-    """Return c = 1/(e^ε − 1), rounded up; never below 2^-200, a grid that nothing is put on."""
+    """Return c = 1/(e^ε − 1), rounded up, and at least 2^-200, far below any grid."""
     with working_precision(BITS):
         # Larger ε have a smaller c; e^139 is above 2^200.
         return max(upper(1 / BALL.constant(min(epsilon, 140.0)).expm1()), Fraction(1, 2**200))

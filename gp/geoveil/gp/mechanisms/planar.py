@@ -29,11 +29,11 @@ _STEP_BITS = 20
 """Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
 ends 2^43 scales from the origin."""
 _OFF = 2.0**-40
-"""What doubles may be off, as a share of what went into them."""
+"""Relative error of doubles."""
 _EDGE = 2.0**-20
-"""Uniform numbers so near to 0 and 1 are left to balls: there errors grow."""
+"""Distance from 0 and 1 within which balls handle uniform numbers, because errors grow there."""
 _TOGETHER = 1 << 12
-"""Points that are released at a time."""
+"""Points released at once."""
 _REACH_BITS = 128
 """Working precision for a radius at a public probability."""
 
@@ -59,10 +59,10 @@ def _height_and_angle(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
 DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], Arithmetic], list[Real]]]] = (
     MappingProxyType({1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)})
 )
-"""Number of coordinates → how many uniform numbers make a uniform direction, and how."""
+"""Number of coordinates → number of uniform numbers for a uniform direction, and its function."""
 
 DIMENSIONS = tuple(DIRECTIONS)
-"""The k for which noise can be released."""
+"""The dimensions k with an exact release."""
 
 
 def uniforms_needed(dimension: int) -> int:
@@ -150,7 +150,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return integers
 
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return one exact, private report for each of many points: what `release` returns.
+        """Return one exact, private report for each of many points, equal to those of `release`.
 
         Doubles find most of them, from the same bits: where what is rounded lies farther from a
         boundary of the grid than 2^-40 of all that went into it, 4,000 times what logarithms and

@@ -18,7 +18,7 @@ from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
 _FAR = 700.0
-"""Logarithm of a ratio of scales that is as good as infinite."""
+"""Logarithm of a ratio of scales that counts as infinite."""
 
 
 class SmoothlyScaled:

@@ -36,8 +36,8 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 _DEFAULT_SHARES = {Frontier.CROSS: 0.3, Frontier.RECTANGLE: 0.1}
 """mβ in units of the rate."""
 _WORTH_THE_CROSS = Fraction(3, 2)
-"""The cross is taken at up to so many times the scale of the noise: as much as the rectangle's η
-loses."""
+"""Largest factor on the noise scale at which the cross is used, about the loss of the rectangle's
+η."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
@@ -167,7 +167,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def largest_bound(self) -> float:
-        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `vector_bounds`."""
+        """An upper bound of B(x) for all x, nearly tight, in 1/(unit of x): see `vector_bounds`."""
         return largest_bound(self)
 
     @property
@@ -176,7 +176,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def answers(self) -> tuple[VectorAnswer, ...]:
-        """The law of each report by itself, without the cost of all together."""
+        """The law of each separate report, without the joint guarantee."""
         return tuple(VectorAnswer(self, index) for index in range(self.size))
 
     def smooth_bound(self, x: ArrayLike) -> Array:
@@ -271,7 +271,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
 
 class VectorAnswer(AdditiveMechanism):
-    """One report of a vector by itself: f_j(x) + (B(x)/η)·Z_j.
+    """One report of a vector: f_j(x) + (B(x)/η)·Z_j.
 
     `privacy` is what all reports of the vector promise together, so this one promises no less.
     How much noise it has depends on all queries of the vector.
@@ -298,7 +298,7 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_scale(self) -> float:
-        """The vector's."""
+        """The largest scale of the vector."""
         return self.vector.largest_scale
 
     @property
@@ -308,11 +308,11 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_epsilon(self) -> float:
-        """This report's part of the vector's ε, for each band that two points may pass."""
+        """This report's part of the vector's ε, for bands between any two points."""
         return super().largest_epsilon * len(self.query.varies_within or ((),))
 
     def moments(self, s: ArrayLike) -> tuple[Array, Array]:
-        """Refuse: at one distance to its query people differ in those to the others."""
+        """Refuse, because people at one distance to this query differ in those to the others."""
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")
 
     def law(self) -> ReportMoments | None:
@@ -372,7 +372,7 @@ def best_vector_noise(
 
 
 def _active_sets(queries: Sequence[Query]) -> set[tuple[int, ...]]:
-    """Return all sets of queries that vary at one place, almost everywhere."""
+    """Return the sets of queries that vary together, for almost every place."""
     places = [query.varies_within for query in queries]
     ends = sorted({end for place in places for interval in place or () for end in interval})
     if any(place is None for place in places) or not ends:
@@ -399,7 +399,7 @@ def _heaviest(active: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
 def _together(
     queries: Sequence[Query], reach: float
 ) -> tuple[tuple[tuple[int, ...], ...], Frontier]:
-    """Return the active sets whose heaviest sum is B, and what f and B then attain together."""
+    """Return the active sets whose heaviest sum is B, and the frontier of f and B."""
     sets = _active_sets(queries)
     heaviest = _heaviest(sets)
     if any(q.profile.frontier(EXPONENTIAL, reach) is not Frontier.CROSS for q in queries):

@@ -1,4 +1,4 @@
-"""Bounds of the noise of a vector of answers, over all points and by an answer's value."""
+"""Bound the noise of a vector of answers, over all points and by an answer's value."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
 _PARTS, _CELLS = 256, 384
-"""Parts of all values, shorter at both ends, and cells that each of a profile is cut into."""
+"""Number of intervals of values, shorter at both ends, and of cells for each of a profile's."""
 _LOOSE = 0.002
-"""How much wider a bound may be than what is attained, relative to the greatest of a part."""
+"""Largest relative gap between a bound and the attained value in an interval."""
 _FAINT, _FAR, _AWAY = 1e-300, 700.0, 1e9
-"""A share that is next to 0, the logarithm of a ratio that is next to infinite, and a distance, in
-units of 1/β, from which on chords are level."""
+"""A negligible share, the logarithm of a practically infinite ratio, and the distance, in units of
+1/β, from which on chords are flat."""
 
 
 class _Search:
-    """The search for the largest B, in a box outside of which it is not larger.
+    """The search for the largest B, in a box that contains its maximum.
 
     Args:
         vector: the mechanism.
@@ -67,7 +67,7 @@ class _Search:
 
 
 def largest_bound(vector: VectorSmoothMechanism) -> float:
-    """Return at least B(x) for all x, in 1/(unit of x).
+    """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
     At most 0.2 % above what it attains, where 32,768 boxes at a time tell; as if all queries were
     steepest at one place where one is linear in the plane, or of a kind of one's own.
@@ -84,7 +84,7 @@ def largest_bound(vector: VectorSmoothMechanism) -> float:
 
 
 def bounds_by_value(vector: VectorSmoothMechanism, index: int) -> tuple[Array, Array]:
-    """Enclose B, in 1/(unit of x), over the points whose answer lies in each of many intervals.
+    """Enclose B, in 1/(unit of x), over the points with an answer in each of many intervals.
 
     As close as `largest_bound` is, relative to the greatest of each part.
 
@@ -153,7 +153,7 @@ def _values_between(query: Query) -> tuple[Array, Array]:
 
 
 def _around(query: Query, beyond: float) -> list[Array]:
-    """Return two corners of a box, the shortest way into which never makes B less; [] if none is.
+    """Return two corners of a box into which the shortest way never lowers B; [] without one.
 
     Farther than `beyond` from its place f varies less and less, if at all.
     """

@@ -1,4 +1,4 @@
-"""Noise families under one contract and one registry: add a file and a line here for a new one."""
+"""Noise families with one contract and one registry; a new family is a file and a line here."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -26,13 +26,14 @@ from geoveil.gp.noise.inversion import InvertedNoise
 
 _NORMAL = NormalDist()
 _NEAR = 1e-3
-"""Probability between the median and a quantile up to which that is next to it over h(0)."""
+"""Largest probability between median and quantile for which the quantile is nearly that over
+h(0)."""
 _LEVEL = 1e-20
 """The u^γ below which float64 can't tell the density from h(0)."""
 
 
 class AlgebraicNoise(InvertedNoise):
-    """A family with such a score, which is released by inverting its distribution function."""
+    """A family with such a score, released by inverting its distribution function."""
 
     in_the_paper: ClassVar[bool] = True
 
@@ -84,7 +85,7 @@ def _guessing(noise: AlgebraicNoise) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class StudentT(AlgebraicNoise):
-    """The noise that the seed paper runs, with ν = 3 [SGP Lemma 3.5].
+    """The noise of the seed paper's experiments, with ν = 3 [SGP Lemma 3.5].
 
     With w = u²/(ν+u²) the score is (ν+1)·√(w(1−w)/ν), and uψ = (ν+1)w.
 

@@ -75,7 +75,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def max_score(self) -> float:
-        """Supremum of ψ(u), rounded up: what a shift costs, in 1/(unit of Z)."""
+        """Supremum of ψ(u), rounded up, the cost of a shift, in 1/(unit of Z)."""
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down.
@@ -89,11 +89,11 @@ class Noise(ABC):
 
     @property
     def coarse_bits(self) -> int | None:
-        """Precision of a first try to release with it; None: that would be no faster."""
+        """Precision of a first attempt at a release; None if an attempt would not be faster."""
         return None
 
     in_the_paper: ClassVar[bool] = False
-    """Whether the seed paper calibrates the family, by two suprema taken apart."""
+    """Whether the seed paper calibrates the family, by two separate suprema."""
 
     @abstractmethod
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:

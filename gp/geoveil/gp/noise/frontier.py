@@ -45,7 +45,7 @@ class FrontierNoise(Noise):
 
     @property
     def exact_scale_cost(self) -> Fraction:
-        """The cost of a change of scale: what the tail reaches, ε/β."""
+        """The cost of a change of scale, ε/β, reached in the tail."""
         return Fraction(self.epsilon) / Fraction(self.beta)
 
     @property

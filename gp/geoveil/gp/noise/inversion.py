@@ -1,4 +1,4 @@
-"""Quantiles without a closed form, enclosed: the root of a distribution function in balls.
+"""Enclose quantiles without a closed form, as the root of a distribution function in balls.
 
 Steps of fourth order approach the root; the interval form of Newton's method encloses it
 [Moore 1966]. A bad guess makes the result slow, never wrong.
@@ -15,21 +15,21 @@ from geoveil.gp.exact import working_precision
 from geoveil.gp.noise.base import Noise
 
 _COARSE = 64
-"""Bits in which the root is looked for before it is enclosed."""
+"""Bits of the search for a root before its enclosure."""
 _NEWTON = 0.25
-"""Size of Newton's step, relative to u, below which the terms after it make it better."""
+"""Relative size of Newton's step below which higher terms improve it."""
 _CLOSE = 0.025
 """Size of a step after which the root is mostly within its fourth power."""
 _FINEST = 2.0**-48
 _MOST_STEPS = 200
 _SPARE_BITS = 14
-"""By which a ball as narrow as the precision may be wider than that."""
+"""Factor by which a practically exact ball may be wider than the precision."""
 
 _Increasing: TypeAlias = Callable[[arb], arb]
 
 
 class InvertedNoise(Noise):
-    """A family that is released by inverting its distribution function.
+    """A family released by inverting its distribution function.
 
     It inverts the tail P[Z > u] for p ≤ 1/4, and the centre P[0 < Z < u] above, where 1/2 − S loses
     digits.
@@ -57,7 +57,7 @@ class InvertedNoise(Noise):
 
     @property
     def coarse_bits(self) -> int | None:
-        """More bits make a distribution function dearer, and few nearly always decide."""
+        """A few bits: more make a distribution function slower, and few nearly always decide."""
         return _COARSE
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:

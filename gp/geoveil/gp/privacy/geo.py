@@ -1,4 +1,4 @@
-"""Geo-privacy: how distinguishable two values are by their distance, and its composition."""
+"""Geo-privacy: a bound on how distinguishable values are by distance, and its composition."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from geoveil.gp.privacy.local import LocalPrivacy
 from geoveil.gp.reprs import ReprByArguments
 
 LOG = "log "
-"""What units of distances begin with that are logarithms of ratios, as in "log dollar"."""
+"""Beginning of units whose distances are logarithms of ratios, as in "log dollar"."""
 _FARTHEST_FACTOR = 700.0
 
 
@@ -83,7 +83,7 @@ class GeoPrivacy(ReprByArguments):
 
     @property
     def value_unit(self) -> str | None:
-        """The unit of values that are compared by ratio; None if distances are differences."""
+        """The unit of values compared by ratio; None if distances are differences."""
         return self.unit.removeprefix(LOG) if self.unit.startswith(LOG) else None
 
     @property
@@ -108,7 +108,7 @@ class GeoPrivacy(ReprByArguments):
         return exact.round_up(self.exact_rate * exact.as_given(distance, number))
 
     def delta_at(self, distance: float | Fraction) -> float:
-        """Return the slack that goes with `at(distance)`, rounded up; 1 where nothing is promised.
+        """Return the slack δ for `at(distance)`, rounded up; 1 without a promise.
 
         It is δ up to the reach Λ. At a distance d beyond it, with m = ⌈d/Λ⌉, group privacy gives
         δ·(1 + Σ_{k=1}^{m−1} e^{ε(d−kΛ)}) [MATH §1].
@@ -140,7 +140,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, self.per, self.unit, self.delta, self.reach)
 
     def split(self, parts: int) -> "GeoPrivacy":
-        """Return the guarantee that `parts` releases may each have: together at most this one.
+        """Return the guarantee of each of `parts` releases that together keep this one.
 
         Rate and slack are divided, and rounded down.
 
@@ -157,7 +157,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, self.per, self.unit, delta, self.reach)
 
     def repeated(self, times: int) -> "GeoPrivacy":
-        """Return the joint guarantee of `times` releases with this one; errors as `compose`.
+        """Return the joint guarantee of `times` releases with this one; errors as in `compose`.
 
         Example:
             >>> print(GeoPrivacy(epsilon=0.25, per=8000, unit="dollar").repeated(12))

@@ -42,7 +42,7 @@ class LocalPrivacy:
         return self._together((self,), times)
 
     def split(self, parts: int) -> "LocalPrivacy":
-        """Return the guarantee that `parts` releases may each have: together at most this one.
+        """Return the guarantee of each of `parts` releases that together keep this one.
 
         Example:
             >>> print(LocalPrivacy(1.0).split(4))

@@ -1,4 +1,4 @@
-"""Values that people compare by ratio: "twice the income" [SGP footnote 3; MATH §1]."""
+"""Values compared by ratio, as in "twice the income" [SGP footnote 3; MATH §1]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from geoveil.gp.errors import ParameterError
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Turns values > 0 into their logarithms, in which a ratio is a distance.
+    """Turns values > 0 into their logarithms, where a ratio is a distance.
 
     With `GeoPrivacy.per_factor(epsilon, factor)` on the logarithms, two values a factor r apart are
     at most ε·ln r/ln factor distinguishable, be they small or large.

@@ -35,23 +35,23 @@ class Query(ABC):
 
     @property
     def signed_range(self) -> tuple[Fraction | float, Fraction | float]:
-        """Two numbers that s never leaves, an exact one where it is finite."""
+        """Two numbers that bound s; a finite one is exact."""
         return -math.inf, math.inf
 
     @property
     def attained_range(self) -> tuple[float, float]:
-        """The same for laws of reports, hardly wider than what people have; no promise uses it."""
+        """A nearly tight range for laws of reports; no promise uses it."""
         least, most = map(float, self.signed_range)
         return least, most
 
     @property
     def unclipped(self) -> Query:
-        """The query of the distance itself, where a `Cap` clips it; else this one."""
+        """The query of the unclipped distance if a `Cap` clips it; otherwise this one."""
         return self
 
     @property
     def clipping_bias(self) -> float:
-        """The most that clipping distances changes f by: 0 where nothing is clipped."""
+        """The largest change of f by clipping distances; 0 without clipping."""
         return 0.0
 
     @property
@@ -65,7 +65,7 @@ class Query(ABC):
         return self.profile.lipschitz
 
     def clearance(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how far each point is, at least, from all places where f varies; 0 at them.
+        """Return a lower bound of each point's distance to places where f varies; 0 at them.
 
         f is constant within the clearance, since s is 1-Lipschitz and φ settles at its outermost
         breakpoints. Checked points (n,) or (n, dimension) give distances (n,) in the unit of x.
@@ -80,7 +80,7 @@ class Query(ABC):
 
     @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...] | None:
-        """Exact intervals outside of which f is constant, for one dimension; None if unknown.
+        """Exact intervals outside of which f is constant, in one dimension; None if unknown.
 
         Questions that vary in different places need less noise together.
 
@@ -117,7 +117,7 @@ class Query(ABC):
     def smooth_bound(
         self, x: ArrayLike, beta: Exact, growth: str = "exponential", reach: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return B(x): at least the slope of f within `reach`, and smooth at rate `beta`.
+        """Return B(x), at least the slope of f within `reach`, and smooth at rate `beta`.
 
         B(x) = sup_y L_Λ(y)/g(β|x−y|) with L_Λ the largest slope of a chord of length ≤ Λ from y
         [SGP Def. 9, Lemmas 3.1, 3.2]. Λ = 0 is the local slope and suffices for a pure

@@ -1,4 +1,4 @@
-"""A cap on the odds: distances beyond it count as the cap [MATH §14].
+"""A cap on the odds, which clips distances [MATH §14].
 
 f = φ(s) is constant beyond its band. Clipping s there is 1-Lipschitz and changes neither f nor its
 estimates: the guarantee stays, and s now has a bounded range.
@@ -18,7 +18,7 @@ from geoveil.gp.queries.profiles import Profile
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """How far from its boundary a query tells distances apart, in noise scales 1/ε.
+    """The distances from a query's boundary at which a cap clips, in noise scales 1/ε.
 
     Any two values, however far apart, are then at most e^(below + above) distinguishable. Both
     sides are > 0.
@@ -33,7 +33,7 @@ class Cap:
     """
 
     below: float
-    """Where the query's region is not."""
+    """Outside of the query's region."""
     above: float
     """Within the region; of a kernel, the largest distance to its centre."""
 
@@ -55,7 +55,7 @@ class Cap:
 
 
 def varies_to(query: Query) -> tuple[Fraction, Fraction]:
-    """Return how far outside and inside a query varies, in the unit of the points."""
+    """Return how far outside and inside its boundary a query varies, in the unit of the points."""
     first, last = query.profile.settled
     outside = 0 if query.signed_range[0] == 0 else -first  # no distance to a centre is below 0
     return Fraction(outside), Fraction(last)
@@ -63,7 +63,7 @@ def varies_to(query: Query) -> tuple[Fraction, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Capped(Query):
-    """A query of the clipped signed distance, as `Cap.on` makes it.
+    """A query of the clipped signed distance, made by `Cap.on`.
 
     `below` and `above` are the lengths ≥ 0, in the unit of the points, at which distances outside
     and inside are clipped.

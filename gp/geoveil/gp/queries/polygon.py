@@ -44,7 +44,7 @@ _VALID = (
 
 
 def read_parts(region: object) -> Parts:
-    """Return a region as plain tuples; what is a polygon at all is for `geometry` to check.
+    """Return a region as plain tuples; `geometry` checks that it is a polygon.
 
     Raises:
         ParameterError: if the nesting is wrong, a coordinate is no finite number, or a ring has
@@ -124,7 +124,7 @@ def _items(name: str, node: Any) -> list[Any]:
 
 
 def _depth(node: Any) -> int:
-    """Return how many sequences are nested in one another, along their first items; at most 5."""
+    """Return the depth of nested sequences, along their first items, at most 5."""
     depth = 0
     while depth < 5 and _is_sequence(node):
         depth += 1
@@ -141,15 +141,15 @@ Dyadic: TypeAlias = tuple[int, int]
 """(m, e) for m·2^e."""
 
 _BLOCK = 1 << 18
-"""Pairs of a point and a run per step: what fits into a processor's cache."""
+"""Pairs of a point and a run per step, few enough for a processor's cache."""
 _RUNS, _ALIKE = 2, 1 + 1e-9
 """Runs in roots of the number of edges, and a factor far above the rounding of a few floats."""
 _MANY, _STEP = 1 << 13, 1 << 14
-"""Points from which on a raster is used, as it takes as long as 10,000; points taken at once."""
+"""The fewest points for a raster, which costs as much as 10,000 points; points taken at once."""
 _MOST_EDGES, _SIDE = 256, 64
-"""Edges up to which a region has a raster, and its cells in a row."""
+"""The most edges of a region with a raster, and the raster's cells in a row."""
 _SLACK = 1e-3
-"""Part of a cell that rounding may move a point by."""
+"""Largest move of a point by rounding, as a fraction of a cell."""
 
 
 def signed_distances(parts: Parts, points: Array) -> Array:
@@ -290,7 +290,7 @@ def _distances(points: Array, start: Array, vector: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Runs:
-    """Edges that follow one another: starts and vectors, and circles that hold them."""
+    """Runs of consecutive edges: starts, vectors, and enclosing circles."""
 
     start: list[Array]
     vector: list[Array]
@@ -301,7 +301,7 @@ class _Runs:
 
 @lru_cache(maxsize=64)
 def _runs(parts: Parts) -> _Runs:
-    """Return the edges in about 2√edges runs, so that circles and edges are few to compare with."""
+    """Return the edges in about 2√edges runs, which keeps comparisons few."""
     rings = [np.array(ring) for part in parts for ring in part]
     edges = sum(map(len, rings))
     length = max(math.isqrt(edges) // _RUNS, 1)
@@ -321,22 +321,22 @@ def _runs(parts: Parts) -> _Runs:
 
 @dataclass(frozen=True, eq=False)
 class _Raster:
-    """Cells around a polygon, each with the edges that may be nearest to a point in it."""
+    """Cells around a polygon, each with the possibly nearest edges of its points."""
 
     origin: Array
     step: Array
     """Size of a cell, (2,)."""
     first: NDArray[np.intp]
-    """Where the candidates of each cell begin in the columns of `edges`."""
+    """The first column in `edges` of each cell's candidates."""
     count: NDArray[np.uint16]
     edges: Array
     """Start, vector and its squared length of all cells' candidates, (5, pairs)."""
     inside: NDArray[np.bool_]
-    """Whether the middle of a cell is, and with it all of a cell that is clear of the boundary."""
+    """Whether the middle of each cell is inside, and with it any cell clear of the boundary."""
     unclear: NDArray[np.bool_]
 
     def squares(self, pairs: NDArray[np.intp], x: Array, y: Array) -> Array:
-        """Return squared distances: those of `_distances`, to the bit."""
+        """Return squared distances, equal to those of `_distances` to the bit."""
         start_x, start_y, along_x, along_y, length2 = self.edges
         dx, dy = x - start_x[pairs], y - start_y[pairs]
         vx, vy = along_x[pairs], along_y[pairs]
@@ -399,7 +399,7 @@ def _raster(parts: Parts) -> _Raster | None:
 
 
 def _grid(lines: Array) -> Array:
-    """Return the points where lines across either axis meet, (n, 2) for n² of them."""
+    """Return the grid points with coordinates on either axis, (n, 2)."""
     return np.stack(np.meshgrid(*lines.T, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
@@ -455,7 +455,7 @@ class Polygon(SoftIndicator):
     """
 
     region: Parts
-    """One tuple of rings per part, its exterior and its holes, whatever was given."""
+    """One tuple of rings per part, its exterior and its holes, for any form of input."""
     width: float
     profile: SoftStep
 
@@ -493,7 +493,7 @@ class Polygon(SoftIndicator):
 
 @lru_cache(maxsize=64)
 def _deepest(parts: Parts) -> float:
-    """Return how far inside anybody is at most: 1 % more than somebody is."""
+    """Return an upper bound of the largest distance inside, at most 1 % too large."""
     points = np.array([point for part in parts for point in part[0]])
     corners = np.stack([points.min(axis=0), points.max(axis=0)])
     return greatest_in(corners, lambda at, r: ((s := signed_distances(parts, at)), s + r), 0.01)

@@ -1,4 +1,4 @@
-"""Queries of one number that a point gives: its distance to a place, or its part in a direction.
+"""Queries of one number of a point: its distance to a place, or its component in a direction.
 
 Both reduce any dimension to one [SGP Lemma 4.8], for every profile.
 """
@@ -47,7 +47,7 @@ class Radial(Query):
         return len(self.center)
 
     def tabulated(self, tolerance: float = 1e-4) -> Radial:
-        """Return the same query with a table for its profile, so that a campaign can carry it.
+        """Return the query with a table as its profile, for campaigns.
 
         Tolerance and errors as `TabulatedProfile.of`.
         """
@@ -101,7 +101,7 @@ class Linear(Query):
         return len(self.direction)
 
     def tabulated(self, tolerance: float = 1e-4) -> Linear:
-        """Return the same query with a table for its profile, as `Radial.tabulated`."""
+        """Return the query with a table as its profile; see `Radial.tabulated`."""
         return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:

@@ -1,1 +1,1 @@
-"""Smooth sensitivity: how fast a bound may change, and what that costs in privacy."""
+"""Smooth sensitivity: the rate of change of a bound, and its privacy cost."""

@@ -1,4 +1,4 @@
-"""What a formula does on each cell of the line, enclosed: the ground of every certified bound.
+"""Enclose a formula on each cell of the line, the basis of every certified bound.
 
 Cells are finer where the slope changes and where pieces meet. Balls enclose value, slope and
 curvature for all numbers in a cell.
@@ -31,14 +31,14 @@ steepest slope around them."""
 _LOOSE = 1.02
 """The same ratio for cells that are no candidate for the steepest of all."""
 _MOST = 1_000_000
-"""Operations that are worth while: a few seconds."""
+"""The most operations, a few seconds."""
 _OVERHEAD = 4
-"""Work of an enclosure besides its formula, in operations."""
+"""Overhead of an enclosure, in operations."""
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
 CORNER = 1e-6
-"""Largest change of slope, relative to the largest slope, that is no jump where pieces meet.
-It leaves what is debiased, with noise of scale b, a bias of at most this fraction of L·b/2."""
+"""Largest change of slope where pieces meet, relative to the largest slope, that is no jump. It
+leaves a debiased profile, with noise of scale b, a bias of at most this fraction of L·b/2."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class SlopeCells:
     limits: tuple[float, float]
     """φ at the two ends."""
     ray: bool
-    """Whether the first edge is 0 and nothing is before it; else φ is constant there, too."""
+    """Whether the line starts at the first edge, 0; otherwise φ is constant before it."""
     steepest: Array = field(init=False, repr=False)
     """(n,): upper bounds of |φ'|."""
 
@@ -93,7 +93,7 @@ def enclosed_on(tape: Tape, low: float, high: float) -> tuple[tuple[float, float
 
 @lru_cache(maxsize=1 << 14)
 def exactly(tape: Tape, u: float) -> tuple[float, float, float]:
-    """Return φ, φ' and φ'' at u; NaN where there is none."""
+    """Return φ, φ' and φ'' at u; NaN if one does not exist."""
     with working_precision(_PRECISION):
         value, slope, curvature = _parts(enclosure(tape, arb(u))[0])
         return float(value.mid()), float(slope.mid()), float(curvature.mid())
@@ -143,13 +143,13 @@ class _Search:
         return j, ways > 1
 
     def _attained(self, points: list[float]) -> float:
-        """Return a slope that φ attains at one of the points; what is less may stay uncertain."""
+        """Return a slope that φ attains at one of the points; smaller ones may stay uncertain."""
         slope = max(_gentlest(self._on(u, u)[0]) for u in points)
         self._steepest = max(self._steepest, slope)
         return slope
 
     def _enough(self, j: Jet, around: float = 0.0) -> bool:
-        """Return whether the largest slope of a short cell is known well enough."""
+        """Return whether the largest slope of a short cell is tight enough."""
         most, attained = _steepest(j), max(_gentlest(j), around)
         tight = most <= _NEGLIGIBLE * self._steepest or most <= _TIGHT * _gentlest(j)
         return tight or most <= min(_LOOSE * attained, _TIGHT * self._steepest)
@@ -157,7 +157,7 @@ class _Search:
     def _coarse(
         self, low: float, high: float, j: Jet, undecided: bool, around: float | None
     ) -> bool:
-        """Return whether the cell has to be cut."""
+        """Return whether the cell must be cut."""
         short = high - low <= _FINEST * _unit(low, high)
         cuttable = high - low > _KNOT * _unit(low, high)
         if undecided:
@@ -223,7 +223,7 @@ def _parts(j: Jet) -> tuple[Real, Real, Real]:
 
 
 def _steepest(j: Jet) -> float:
-    """Return an upper bound of |φ'|, infinite if there is none of φ either."""
+    """Return an upper bound of |φ'|, infinite if φ has no bound."""
     finite = j.slope.is_finite() and j.value.is_finite()
     return float(j.slope.abs_upper()) * (1 + 1e-15) if finite else math.inf
 
@@ -245,7 +245,7 @@ def _bounds(ball: arb) -> tuple[float, float]:
 
 
 def _spread(bounds: Array) -> float:
-    """Return how far apart numbers within the bounds, (2, n), can be."""
+    """Return the widths of bounds, (2, n)."""
     return float(bounds[1].max() - bounds[0].min())
 
 

@@ -1,4 +1,4 @@
-"""Smooth bounds certified from cells, where there is no closed form [SGP Lemma 4.8; MATH §2.2].
+"""Smooth bounds certified from cells, without a closed form [SGP Lemma 4.8; MATH §2.2].
 
 With M_j an upper bound of L_Λ on cell j, B(u) = max_j M_j/g(β·dist(u, cell j)) is at least L_Λ and
 smooth, as every term is: a distance is 1-Lipschitz and g(s+t) ≤ g(s)g(t). All rounding is upwards.
@@ -38,11 +38,11 @@ class CertifiedBound(ABC):
     """
 
     tightness: ClassVar[float]
-    """Largest ratio of the slopes at the two ends of a cell, where there is a choice."""
+    """Largest ratio of the slopes at the two ends of a cell, if there is a choice."""
     negligible: ClassVar[float]
     """Slopes below this fraction of the largest count only very far out."""
     everywhere: ClassVar[bool]
-    """Whether the cells must cover the line, beyond where φ is constant too."""
+    """Whether the cells must cover the line, including where φ is constant."""
 
     def __init__(self, edges: Array, steepest: Array, beta: float) -> None:
         self.edges, self.steepest, self.beta = edges, steepest, beta
@@ -137,7 +137,7 @@ def _logs_up(numbers: bytes) -> bytes:
 
 
 def _fallen(node: list[float], fall: list[float]) -> list[float]:
-    """Return numbers none of which is below the one before less its fall, rounded up."""
+    """Return numbers raised so that none is below the one before minus its fall, rounded up."""
     kept, before = node[:1], node[0]
     for own, by in zip(node[1:], fall, strict=True):
         if before > own:  # else it is no more once it has fallen
@@ -189,7 +189,7 @@ class LinearBound(CertifiedBound):
         return best, winner
 
     def _bends(self, at: Array, v: Array, winner: NDArray[np.intp]) -> Array:
-        """Return where the lines that are least at the two ends of an interval meet inside it."""
+        """Return the intersection of the lines that are least at the two ends of an interval."""
         low, high = self.edges[:-1], self.edges[1:]
         first, last = at[:-1], at[1:]
         length = last - first
@@ -216,7 +216,7 @@ class LinearBound(CertifiedBound):
         return self._ball(u, ops)
 
     def _ball(self, u: Real, ops: Arithmetic) -> Real:
-        """Return the largest of the terms that may be it somewhere on the ball."""
+        """Return the largest of the terms that may be largest somewhere on the ball."""
         low, high = self.edges[:-1], self.edges[1:]
         at = float(u.mid())
         spread = float(u.rad()) + math.ulp(at)
@@ -240,7 +240,7 @@ BOUNDS: Mapping[str, type[CertifiedBound]] = MappingProxyType(
 
 
 _LEAST = 1e-300
-"""Slope that stands for all smaller ones, relative to the largest: they must not count as 0."""
+"""Least slope, relative to the largest; smaller ones count as this, never as 0."""
 _ROUND_UP = 1 + 1e-12
 """Factor above the rounding of a slope in float64."""
 _FARTHEST = 1e95

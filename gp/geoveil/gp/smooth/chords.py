@@ -8,13 +8,13 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.smooth.cells import SlopeCells
 
 _MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
-"""Neighbours are joined while their slopes together spread by no more than this."""
+"""Largest spread of slopes in joined neighbours."""
 _LONGEST = 1 / 32
 """Length of the longest cells near 0."""
 _FAR = 1e145
 """A distance from 0 greater than that of any point of a campaign, in any unit."""
 _BLOCK = 8
-"""Cells compared with all others at a time: few enough for the cache of a processor."""
+"""Cells compared with all others at once, few enough for a processor's cache."""
 
 
 def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:
@@ -29,7 +29,7 @@ def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array
 
 
 def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
-    """Return the edges (m + 1,) and slopes (2, m) of fewer cells, and of more beyond the ends.
+    """Return the edges (m + 1,) and slopes (2, m) of merged cells, plus cells beyond the ends.
 
     The reach of chords says how far out cells are needed; ∞ for all the line.
     """
@@ -111,7 +111,7 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
 
 
 def _outwards(size: float, reach: float) -> Array:
-    """Return growing distances from an end, up to where no chord reaches."""
+    """Return growing distances from an end, up to the reach of chords."""
     near = size * 2.0**-12 * 1.02 ** np.arange(640)
     far = near[-1] * 1.2 ** np.arange(1, 30)
     distances = np.concatenate([near, far, far[-1] * 2.0 ** np.arange(1, 480)])

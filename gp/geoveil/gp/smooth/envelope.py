@@ -53,7 +53,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def _elsewhere(self, z: Array) -> Array:
-        """Return the largest value that a maximizer gives at z."""
+        """Return the largest value at z over the maximizers."""
 
     def _log_slope(self, y: Array) -> Array:
         return np.log(np.maximum(self.slope(y), _ZERO))

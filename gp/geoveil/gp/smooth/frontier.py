@@ -17,11 +17,11 @@ from geoveil.gp.exact import round_down
 from geoveil.gp.reprs import enum_repr
 
 _LEAST = Fraction(1, 10**6)
-"""Least η, relative to 1/max_score: a smaller one is a rounding error."""
+"""Least η, relative to 1/max_score, since a smaller one is a rounding error."""
 _KEPT = Fraction(3, 4)
-"""Part of the largest η, 1/max_score, that is left by the β of a noise that somebody chose."""
+"""Fraction of the largest η, 1/max_score, that the default β of a chosen noise leaves."""
 _PARTS = 1024
-"""Number of parts of the largest β, one of which that β is."""
+"""Number of equal steps to the largest β; the default β is one of them."""
 
 
 class Frontier(Enum):
@@ -36,12 +36,12 @@ class Frontier(Enum):
 
     @property
     def default_beta_fraction(self) -> float:
-        """β/ε that serves most priors well [MATH §4]."""
+        """The default β/ε, which suits most priors [MATH §4]."""
         return {Frontier.CROSS: 0.3, Frontier.RECTANGLE: 0.15}[self]
 
 
 class Scored(Protocol):
-    """The members of `Noise` that calibration uses."""
+    """The interface of `Noise` for calibration."""
 
     in_the_paper: ClassVar[bool]
 
@@ -74,7 +74,7 @@ def exact_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 
 
 
 def paper_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 1) -> Fraction:
-    """Return η of ε = m·scale_cost·β + max_score·η, the suprema taken apart [SGP 3.2, 3.3, 3.5].
+    """Return η of ε = m·scale_cost·β + max_score·η, by separate suprema [SGP 3.2, 3.3, 3.5].
 
     It suffices for both frontiers. Arguments and errors as `exact_eta`.
     """
@@ -93,7 +93,7 @@ CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({"exact": exact_eta, 
 def default_fraction(
     noise: Scored, frontier: Frontier, calibration: str, reports: int = 1
 ) -> float:
-    """Return the largest β/ε that leaves three quarters of η: for a noise that a user chose.
+    """Return the largest β/ε that leaves three quarters of η, for a user's choice of noise.
 
     More β lets the bound fall off faster and leaves less for η. The noise is nowhere more than 4/3
     times as wide as it could be. Averaged over bands, bells and populations, the variance is within
@@ -116,7 +116,7 @@ def default_fraction(
 
 
 def _affordable(noise: Scored, beta: Fraction, reports: int) -> Fraction:
-    """Return the scale cost of a noise that some η makes private at this β; refuse any other."""
+    """Return the scale cost of a noise, and refuse a noise that no η makes private at this β."""
     scale_cost = noise.exact_scale_cost
     if scale_cost is None:
         raise UnsupportedError(
@@ -129,7 +129,7 @@ def _affordable(noise: Scored, beta: Fraction, reports: int) -> Fraction:
 
 
 def _enough(eta: Fraction, noise: Scored, beta: Fraction, price: Fraction) -> Fraction:
-    """Return η; refuse one that is next to nothing."""
+    """Return η, or refuse a negligible one."""
     if eta <= _LEAST * noise.least_quotient(Fraction(1), Fraction(0)):
         raise _too_large(noise, beta, price, ")")
     return eta

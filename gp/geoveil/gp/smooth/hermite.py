@@ -1,4 +1,4 @@
-"""Cubics in pieces, given by values and slopes at the ends of each: evaluated, and enclosed.
+"""Piecewise cubics given by values and slopes at their ends, evaluated and enclosed.
 
 On [a, b] with h = b − a, t = (u − a)/h and d = (y_b − y_a)/h, φ = (1−t)y_a + ty_b +
 ht(1−t)((1−t)(m_a − d) − t(m_b − d)): continuous, its slope a parabola on each piece.
@@ -16,9 +16,9 @@ from geoveil.gp.smooth.jet import Jet
 _ROUNDING = 1e-14
 """Bound on the rounding of a dozen float operations, relative to the largest number among them."""
 _TIGHT = 0.005
-"""A cell is no longer than it takes for the slope to change by this part of the largest."""
+"""Largest change of slope over a cell, relative to the largest slope."""
 _CELLS = 1024
-"""Cells in all, about; a piece has at least `_FEW`, if its slope changes so much."""
+"""Approximate total number of cells; a piece has at least `_FEW` if its slope changes enough."""
 _FEW = 4
 
 
@@ -62,17 +62,17 @@ class Hermite:
 
     @property
     def _controls(self) -> Array:
-        """The slope of each piece as a Bernstein polynomial, (3, n): it stays in their hull."""
+        """Bernstein coefficients of each piece's slope, (3, n); their hull contains the slope."""
         a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
         return np.stack([ma, 3 * (yb - ya) / (b - a) - ma - mb, mb])
 
     @property
     def steepest(self) -> float:
-        """Upper bound of the largest slope, but for rounding, and at most a few times that."""
+        """Upper bound of the largest slope, up to rounding, and at most a few times the slope."""
         return float(np.abs(self._controls).max())
 
     def turns(self, b: float) -> Array:
-        """Return the knots and where φ − b²φ'' or 2b²φ'² + b⁴φ''² turns between them, increasing.
+        """Return the knots and the turning points of φ − b²φ'' or 2b²φ'² + b⁴φ''², increasing.
 
         φ' is a parabola with a constant second derivative D: the former turns where φ' = b²D, the
         latter where φ'' is 0 or 2φ' = −b²D.

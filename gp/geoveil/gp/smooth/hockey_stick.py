@@ -1,4 +1,4 @@
-"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ.
+"""The least Laplace noise, scaled to a linearly growing bound, that keeps ε and δ.
 
 With d, c, t, D and h of [MATH §3] two points keep to δ if η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t)), and
 the other way round if η ≤ (c − log(1 + t))·b/|f(x) − f(x')|. `largest_eta` encloses the least of
@@ -20,21 +20,21 @@ from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import LINEAR
 
 _NEAR = 2.0**-8
-"""Pairs so many length scales apart are bounded all at once."""
+"""Distance in length scales beyond which pairs are bounded all at once."""
 _FAR = 2.0**10
-"""What counts as far, in lengths over which f varies and over which B halves."""
+"""The distance that counts as far, in lengths over which f varies and over which B halves."""
 _TOLERANCE = 1 / 80
 _MOST_CELLS = 1 << 20
-"""Where so many are not enough, what is known of all pairs at once is returned."""
+"""The most cells; if they are not enough, the bound for all pairs at once is returned."""
 _MOST_ABOVE = 1.02
-"""B is nowhere more than this times L: `ClosedFormProfile.noise_bound`, certified bounds."""
+"""Largest ratio of B to L, for `ClosedFormProfile.noise_bound` and certified bounds."""
 _ROUNDING = 2.0**-36
 """Far above the relative error of float64 formulas of this length."""
 
 
 @lru_cache(maxsize=512)
 def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta: Fraction) -> float:
-    """Return an η that keeps every pair of points within ε and δ; 0 where none is known.
+    """Return an η that keeps every pair of points within ε and δ, or 0.
 
     `rate` (ε) and `beta` > 0 are in 1/(unit of s), the reach Λ > 0 in the unit of s.
     """
@@ -63,7 +63,7 @@ def _log_h(t: Array) -> Array:
 
 
 def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
-    """Return τ·arccosh(δe^{ε/τ}/h(t)), the limit of ηD/d; 0 where even D = 0 is too much."""
+    """Return τ·arccosh(δe^{ε/τ}/h(t)), the limit of ηD/d; 0 if even D = 0 is too much."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log = math.log(delta) + rate / ratio - _log_h(t)
         limit = ratio * (log + np.log1p(np.sqrt(-np.expm1(-2 * np.maximum(log, 0)))))
@@ -71,7 +71,7 @@ def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
 
 
 def _within(distance: float, rate: float, delta: float, beta: float) -> float | None:
-    """Return an η for pairs up to a distance apart, whatever the query; None for too large β."""
+    """Return an η for pairs up to a distance apart, for any query; None for too large β."""
     log_h = 0.0 if distance == math.inf else float(_log_h(np.asarray(beta * distance)))
     log = math.log(delta) + rate / beta - log_h
     if log < 0 or beta >= rate:
@@ -85,7 +85,7 @@ def _within(distance: float, rate: float, delta: float, beta: float) -> float | 
 def _is_level(
     profile: Profile, near: float, rate: float, delta: float, reach: float, beta: float
 ) -> bool:
-    """Return whether η = ε serves for pairs up to `near` apart, as B is level where f varies.
+    """Return whether η = ε suffices for pairs up to `near` apart, B being level where f varies.
 
     With one point at depth i in the band, the other o outside, D ≤ i(1 + βo) and t ≤ βo, so that
     (c − ηD)/t ≥ ε/β − εi. The other way round, ηi + log(1 + βo) ≤ ε(i + o).
@@ -99,7 +99,7 @@ def _is_level(
 def _beyond(
     far: float, profile: Profile, rate: float, delta: float, reach: float, beta: Fraction
 ) -> float:
-    """Return an η for pairs further than `far` apart, not both on one side of where f varies.
+    """Return an η for pairs farther than `far` apart, on different sides of where f varies.
 
     They are g apart, and x' at most g + W from each place where f varies: b' is at least what
     smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides.
@@ -134,7 +134,7 @@ class _Pairs:
         self._beta = beta
 
     def least(self, near: float, far: float, lowest: float) -> float | None:
-        """Return a lower bound of the limits of pairs from `near` to `far` apart, and of `known`.
+        """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `known`.
 
         Pairs on one side of all breakpoints have D = 0, and t ≤ βΛ. Others meet the cells.
         """

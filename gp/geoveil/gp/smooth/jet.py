@@ -23,7 +23,7 @@ from geoveil.gp.smooth.tape import Formula, recorded
 _ONE, _ZERO = arb(1), arb(0)
 _MOST_PATHS = 256
 _HUGE = 1e200
-"""Square of a slope from which float64 is not trusted with a curvature."""
+"""Square of a slope above which curvatures in float64 are not trusted."""
 FORMULA = (
     "a formula that is continuous, with a bounded slope; what a root, a logarithm or a power that"
     " is no integer is taken of must not fall below 0: see to it with ops.maximum(x, 0)"
@@ -82,12 +82,12 @@ class Jet:
 
 
 def jet(x: Any) -> Jet:
-    """Return x as a jet: what is not one is a constant."""
+    """Return x as a jet, a constant one if it is none."""
     return x if isinstance(x, Jet) else Jet(x, 0, 0)
 
 
 def _square(x: Real) -> Real:
-    """Return x², which no ball may forget is ≥ 0."""
+    """Return x² as a ball that is ≥ 0."""
     return (x * x).nonnegative_part() if isinstance(x, arb) else x * x
 
 
@@ -124,7 +124,7 @@ class JetArithmetic(OneVariable):
         return _applied(self.base.sqrt, x, lambda _, r: (1 / (2 * r), -1 / (4 * r * r * r)))
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """Return a power; one with a constant exponent ≥ 1 has a slope where the base is 0 too."""
+        """Return a power, whose slope at base 0 exists for a constant exponent ≥ 1."""
         if isinstance(exponent, Jet):
             return self.exp(exponent * self.log(base))
 
@@ -201,7 +201,7 @@ def _where(mask: Any, x: Jet, y: Jet) -> Jet:
 
 
 class BallJets(JetArithmetic):
-    """Balls. Where a ball meets several pieces, one of them is taken; `enclosure` takes all.
+    """Balls. If a ball meets several pieces, it takes one of them; `enclosure` takes all.
 
     `decisions` says which piece to take at each such place, in turn; after the last, the first.
     """
@@ -236,14 +236,14 @@ class BallJets(JetArithmetic):
         return arb.nan() if undefined else super()._power(base, exponent)
 
     def _second(self) -> bool:
-        """Return which of two pieces to take, and take note of it."""
+        """Return which of two pieces to take, and record the choice."""
         index = len(self.taken)
         self.taken.append(index < len(self._given) and self._given[index])
         return self.taken[-1]
 
 
 def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
-    """Return balls around all that a formula does on a ball, and the number of ways through it.
+    """Return balls around all values of a formula on a ball, and the number of its paths.
 
     Each way takes one of the pieces that meet in the ball: put together earlier, they would forget
     which value belongs to which slope.

@@ -1,4 +1,4 @@
-"""Tapes: formulas as data, each the list of the operations that it consists of.
+"""Tapes: formulas as data, each a list of its operations.
 
 A Python function could do something else at its next call. So an `Expression` records one call;
 bounds, simulation and release use this record. Where pieces meet, the jump must be provably below
@@ -25,7 +25,7 @@ Formula: TypeAlias = Callable[[Real, Arithmetic], Real]
 """φ(u), written against an `Arithmetic`."""
 
 _PRECISIONS = (256, 4096, 16384)
-"""Bits with which the pieces of a formula are compared, one after the other."""
+"""Precisions at which the pieces of a formula are compared, in turn."""
 _NO_JUMP = arb(2) ** -3000
 """Largest difference of two pieces where they meet."""
 
@@ -41,7 +41,7 @@ _OPERATORS: Mapping[str, Callable[..., Real]] = MappingProxyType(
 
 
 class Expression:
-    """One operation on earlier expressions: the number that a formula sees when it is recorded.
+    """One operation on earlier expressions; recorded formulas compute with these.
 
     Args:
         name: a method of `Arithmetic`, or an operator.
@@ -111,7 +111,7 @@ def expression(x: Any) -> Expression:
 
 
 class Recorder(OneVariable):
-    """The arithmetic of expressions: computes nothing, and takes everything down."""
+    """The arithmetic of expressions, which records operations instead of computing."""
 
     def constant(self, value: Exact) -> Expression:
         return expression(value)
@@ -132,7 +132,7 @@ class Recorder(OneVariable):
         return Expression("sqrt", x)
 
     def power(self, base: Real, exponent: Real) -> Expression:
-        """Return a power; an integer exponent stays one, however it is written."""
+        """Return a power; an integer exponent stays an integer in any notation."""
         p = expression(exponent)
         if p.name == "constant" and p.details[0] == math.floor(p.details[0]):
             n = int(p.details[0])
@@ -154,7 +154,7 @@ class Recorder(OneVariable):
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Expression:
-        """Take down a choice between pieces, which must meet."""
+        """Record a choice between pieces, which must meet."""
         x = expression(x)
         if len(branches) != len(edges) + 1:
             raise ValueError(f"piecewise with {len(edges)} edges and {len(branches)} pieces")
@@ -223,7 +223,7 @@ class Pieces:
     """One more than edges."""
 
     def at(self, x: Real, ops: Arithmetic) -> Real:
-        """Return the value of the piece in which x is."""
+        """Return the value of the piece that contains x."""
         edges = self.edges_in(ops)
         if not isinstance(edges[0], arb):  # floats are rounded anyway
             return ops.piecewise(x, edges, [partial(b, ops=ops) for b in self.branches])
@@ -255,7 +255,7 @@ class Pieces:
         raise ParameterError("formula", doubt, "one whose edges increase, and whose pieces meet")
 
     def _doubt(self) -> str:
-        """Return what speaks against continuity at the working precision."""
+        """Return the reason for a doubt of continuity at the working precision."""
         edges = self.edges_in(BALL)
         for low, high in pairwise(edges):
             if not low < high:
@@ -270,7 +270,7 @@ class Pieces:
 
 @lru_cache(maxsize=1024)
 def _raises(pieces: Pieces, precision: int) -> list[arb]:
-    """Return what is added to each piece; `precision` keys the cache."""
+    """Return the offsets of the pieces; `precision` keys the cache."""
     raises = [BALL.constant(0)]
     for jump in pieces.jumps():
         raises.append(raises[-1] + jump)
@@ -286,7 +286,7 @@ def _shown(x: arb) -> str:
 
 
 def recorded(formula: Formula) -> Tape:
-    """Return what a formula does, from one call of it.
+    """Return the tape of a formula, from one call of it.
 
     Raises:
         ParameterError: if its pieces do not meet, or its edges do not increase.
@@ -300,7 +300,7 @@ def recorded(formula: Formula) -> Tape:
 
 
 def _tape(result: Expression, variable: Expression | None, what: str) -> Tape:
-    """Return the operations that lead from a variable to a result, each of them once."""
+    """Return the operations from a variable to a result, each once."""
     number = {} if variable is None else {variable: 0}
     steps: dict[Any, int] = {}
     pending = [result]

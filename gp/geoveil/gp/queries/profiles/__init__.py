@@ -1,4 +1,4 @@
-"""One-dimensional profiles φ: their slope, smooth bounds and debiased form."""
+"""One-dimensional profiles φ, with slopes, smooth bounds and debiased forms."""
 
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.formula import FormulaProfile

@@ -1,4 +1,4 @@
-"""The contract of a profile φ: R → R, what becomes of the signed distance of a query."""
+"""The contract of a profile φ: R → R, the function of a query's signed distance."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _BESIDE = 1e-6
-"""How far from its end a cell is asked what is inside, relative to its length."""
+"""Distance from a cell's end, relative to its length, of the test point inside."""
 _STEEPEST = 32
-"""Slope of a polynomial of degree 4, in multiples of its range over the length, and more."""
+"""Bound of a degree-4 polynomial's slope, relative to its range over the length."""
 
 
 class Profile(ABC):
@@ -37,7 +37,7 @@ class Profile(ABC):
 
     @property
     def settled(self) -> tuple[float, float]:
-        """Between which ends distances must count for a `Cap` to leave the answer as it is."""
+        """The distances that a `Cap` must leave unclipped, so that answers do not change."""
         return self.breakpoints[0], self.breakpoints[-1]
 
     @property
@@ -47,7 +47,7 @@ class Profile(ABC):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Numbers that φ never leaves."""
+        """Bounds of φ."""
         return (0.0, 1.0)
 
     @property
@@ -56,7 +56,7 @@ class Profile(ABC):
         return ()
 
     def on_ray(self) -> Profile:
-        """Return the profile for distances that are never negative, as those to a centre."""
+        """Return the profile for distances that are never negative, such as those to a centre."""
         return self
 
     @abstractmethod
@@ -64,7 +64,7 @@ class Profile(ABC):
         """Return φ(s)."""
 
     def frontier(self, growth: str, reach: float) -> Frontier:
-        """Return which rates of change f and B attain together; the rectangle holds for all."""
+        """Return the frontier of rates of f and B; the rectangle is valid for all profiles."""
         return Frontier.RECTANGLE
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Profile(ABC):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """Return the B that scales noise, the same in every arithmetic and ≥ `smooth_bound`."""
+        """Return the B that scales noise, equal in every arithmetic and ≥ `smooth_bound`."""
         return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
 
     # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
@@ -133,7 +133,7 @@ class Profile(ABC):
         return g, h
 
     def bounds_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
-        """Return bounds of B on cells, (2, n), which hold where its values at both ends do not.
+        """Return bounds of B on cells, (2, n), beyond those from its values at both ends.
 
         `turns` are among the edges: where there are no others, the ends do. Arguments as
         `smooth_bound`.
@@ -141,12 +141,12 @@ class Profile(ABC):
         return np.repeat([[math.inf], [0.0]], len(edges) - 1, axis=1)
 
     def turns(self, reach: float) -> tuple[float, ...]:
-        """Return where B may turn, unless `bounds_within` says it."""
+        """Return possible turning points of B, unless `bounds_within` covers them."""
         return ()
 
     @abstractmethod
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """Return all v with g(v) = y where g is not constant, and |g'(v)| there: (m, *y.shape).
+        """Return all v with g(v) = y at which g is not constant, and |g'(v)|: (m, *y.shape).
 
         v is NaN where there are fewer than m solutions; b ≥ 0.
         """

@@ -1,4 +1,4 @@
-"""Steepest chords of the bell e^{−u²/2}, of any length: upper bounds on cells [SGP Lemmas 4.5–4.7].
+"""Upper bounds, on cells, of the steepest chords of the bell e^{−u²/2} [SGP Lemmas 4.5–4.7].
 
 The chord's slope L(u) rises up to u = 1 and then falls; it is tabulated up to u = 4. Beyond,
 e^{−w²/2}/(u − w) with w(u − w) = 1 bounds it. IEEE 754 rounds all steps, so languages agree.
@@ -14,7 +14,7 @@ from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 
 _PER_UNIT = 64
 _FAR_GROWTH = 1 + 2.0**-7
-"""Ratio of the ends of cells beyond 4, up to `_LOOSE`; from there on they double."""
+"""Ratio of the ends of cells between 4 and `_LOOSE`; beyond that they double."""
 _LOOSE = 2.0**24
 _FARTHEST = 2.0**320
 _ROUND_UP = 1 + 2.0**-40

@@ -1,4 +1,4 @@
-"""Profiles whose smooth bound has a closed form, or nearly [SGP Lemmas 4.1, 4.3, 4.7, App. C.3].
+"""Profiles with a smooth bound in closed form, or nearly [SGP Lemmas 4.1, 4.3, 4.7, App. C.3].
 
 With z = |s| and L_Λ the steepest chord of length ≤ Λ the bound is
 
@@ -23,7 +23,7 @@ from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
 _PLAUSIBLE = 1.01
-"""Largest factor of the bound by cells over that by maximizers, if these were found."""
+"""Largest ratio of the bound by cells to that by exact maximizers."""
 
 
 class ClosedFormProfile(Profile):
@@ -37,11 +37,11 @@ class ClosedFormProfile(Profile):
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if none is known."""
+        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if unknown."""
 
     @abstractmethod
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
-        """Return the points ≥ 0 where L_Λ changes its behaviour, its peak among them."""
+        """Return the points ≥ 0 where L_Λ changes its form, including its peak."""
 
     @abstractmethod
     def has_maximizer(self, growth: str, reach: float) -> bool:

@@ -1,4 +1,4 @@
-"""Profiles that are certified by enclosures on cells: formulas and tables [MATH §2.2, §5.1].
+"""Profiles certified by enclosures on cells: formulas and tables [MATH §2.2, §5.1].
 
 Slope, smooth bound and debiased form follow from what φ does on each cell of the line.
 """
@@ -23,11 +23,11 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.smooth.jet import Jet
 
 _FEW = 25
-"""Cells that an analysis of a profile begins with."""
+"""Number of cells at the start of an analysis of a profile."""
 _BLOCK = 256
-"""Values that are looked for at a time."""
+"""Values sought at once."""
 _SETTLED = 1e-9
-"""A profile that differs from its limit by less counts as having reached it, in moments."""
+"""Difference from its limit below which a profile counts as constant in moments."""
 
 
 class EnclosedProfile(Profile):
@@ -153,13 +153,13 @@ class EnclosedProfile(Profile):
         return ops.piecewise(u, ends, (lambda u: first, inside, lambda u: last))
 
     def _inside(self, u: Real, ops: Arithmetic) -> Real:
-        """Return the point between the ends whose value φ has at u."""
+        """Return the point between the ends at which φ has its value at u."""
         low, high = map(ops.constant, self._ends)
         return ops.minimum(ops.absolute(u), high) if self.ray else ops.clip(u, low, high)
 
     @property
     def _odd(self) -> bool:
-        """Whether a ray has a slope at 0, and needs the odd extension."""
+        """Whether the profile on a ray has a slope at 0, and so needs the odd extension."""
         slope = float(self._jet(1e-9, FLOAT).slope)  # beyond a meeting of pieces at 0
         return self.ray and abs(slope) > CORNER * self._cells.lipschitz
 
@@ -277,7 +277,7 @@ def squares(bounds: Array) -> Array:
 
 
 def settled(cells: SlopeCells) -> tuple[float, float]:
-    """Return the ends of the interval beyond which φ is as good as its limits, and smooth."""
+    """Return the ends of the interval beyond which φ nearly equals its limits, and is smooth."""
     span = float(cells.value[1].max() - cells.value[0].min())
     moving = [
         np.flatnonzero(np.abs(cells.value - limit).max(axis=0) > _SETTLED * span)
@@ -315,7 +315,7 @@ def _searched(profile: EnclosedProfile, b: float) -> tuple[Callable[[Array], Arr
 def preimages(
     function: Callable[[Array], Array], mesh: Array, y: Array, step: float
 ) -> tuple[Array, Array]:
-    """Return where the function takes the values y, and its slope there: (m, *y.shape).
+    """Return the points where the function equals y, and its slopes there: (m, *y.shape).
 
     NaN where there are fewer than m solutions.
 
@@ -355,7 +355,7 @@ def preimages(
 
 
 def _turns(function: Callable[[Array], Array], mesh: Array) -> Array:
-    """Return where the function turns between the points of the mesh, at most once in three."""
+    """Return the turning points of the function between mesh points, at most one in three."""
     step = np.sign(np.diff(function(mesh)))
     at = np.flatnonzero(step[1:] * step[:-1] < 0)
     low, high, rising = mesh[at], mesh[at + 2], step[at]

@@ -1,4 +1,4 @@
-"""A user's profile: any formula, its bounds certified [SGP Lemma 4.8; MATH §2.2, §5.1].
+"""A user's profile: any formula, with certified bounds [SGP Lemma 4.8; MATH §2.2, §5.1].
 
 The formula is recorded once (`smooth.tape`). Slope and curvature follow by the chain rule, the
 smooth bound from enclosures on intervals, and exact release from the same operations in balls.
@@ -22,13 +22,13 @@ from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
 _FLOAT_ERROR = 1e-6
-"""Error of float64 that is no reason to refuse a formula, relative to its range."""
+"""Permitted error of a formula in float64, relative to its range."""
 _PRECISION = 256
-"""Bits with which float64 is compared."""
+"""Bits of the arithmetic that checks float64."""
 _LEVEL = 1e-15
-"""Slope and curvature that count as 0 where float64 has none, relative to the largest slope."""
+"""Slope and curvature that count as 0 if float64 gives none, relative to the largest slope."""
 _WITHIN = 0.618
-"""Where in a cell float64 is tried, besides its ends."""
+"""Places in a cell at which float64 is checked, besides its ends."""
 _WRITTEN = "a function of (u, ops), made of + - * / ** and the functions of ops"
 
 
@@ -85,7 +85,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
             raise ParameterError("formula", f"one that fails: {error}", _WRITTEN) from error
 
     def _require_floats(self, cells: SlopeCells) -> None:
-        """Check that float64 finds the same numbers as ball arithmetic."""
+        """Check that float64 gives the same numbers as ball arithmetic."""
         inside = cells.edges[:-1] + np.diff(cells.edges) * _WITHIN
         u = np.concatenate([cells.edges, inside])
         value = np.broadcast_to(np.asarray(self._at(u, FLOAT), dtype=np.float64), u.shape)

@@ -21,11 +21,11 @@ from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
-"""Factor above the error of the touching points, so that the bound stays a bound."""
+"""Factor that covers the error of the touching points, so that the bound remains valid."""
 _FAINT = 3.7169221888498383
 """√(2 log 1000), the nearest double."""
 _FLAT = 2e-4
-"""The βh below which the maximizers are closer to h than the rate of change can be told from 0."""
+"""The βh below which maximizers are too close to h for the rate of change to differ from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Gaussian(ClosedFormProfile):
 
     @property
     def settled(self) -> tuple[float, float]:
-        """Where the bell is 0.001: a tenth of 1 %, the smallest mean of interest."""
+        """The distance at which the bell is 0.001, a tenth of the smallest mean of interest."""
         return (-_FAINT * self.bandwidth, _FAINT * self.bandwidth)
 
     @property
@@ -115,13 +115,13 @@ class Gaussian(ClosedFormProfile):
         return bell_bound(rate, growth)(ops.absolute(s) / h, ops) / h
 
     def has_maximizer(self, growth: str, reach: float) -> bool:
-        """Return whether the reach is finite: at ∞ the maximizers are found in float64 only."""
+        """Return whether the reach is finite; at ∞ the maximizers exist in float64 only."""
         return growth == EXPONENTIAL and reach == 0
 
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the point that the bound is reached from: z clipped to [c₋, c₊].
+        """Return the point that attains the bound: z clipped to [c₋, c₊].
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
@@ -141,14 +141,14 @@ class Gaussian(ClosedFormProfile):
         return ops.exp(-u2 / 2) * (1 + c * c * (1 - u2))
 
     def debiased_range(self, b: float) -> tuple[float, float]:
-        """Return the range of g: the least is at u² = 3 + 1/c², the greatest at 0."""
+        """Return the range of g, with its minimum at u² = 3 + 1/c² and its maximum at 0."""
         if b == 0:
             return self.bounds
         c2 = (b / self.bandwidth) ** 2
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
 
     def cells(self, b: float) -> Array:
-        """Return places a bandwidth apart, and where g or h turns: u² = 1, 3 + 1/c², 3 − 2/c²."""
+        """Return places a bandwidth apart, and turns of g or h: u² = 1, 3 + 1/c², 3 − 2/c²."""
         c2 = (b / self.bandwidth) ** 2
         turns = [3 + 1 / c2, 3 - 2 / c2] if c2 else []
         u = np.concatenate([np.arange(11.0), [math.sqrt(t) for t in turns if 0 < t < 100]])
@@ -243,7 +243,7 @@ def _chord_rate(z: float) -> float:
 
 @lru_cache(maxsize=1)
 def _steepest_fall() -> tuple[float, float]:
-    """Return where above h the chord's slope falls fastest, and that rate."""
+    """Return the place above h where the chord's slope falls fastest, and that rate."""
     low, high = 1.0, 6.0
     for _ in range(40):
         grid = np.linspace(low, high, 9)[1:-1]
@@ -254,7 +254,7 @@ def _steepest_fall() -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _chord_maximizers(beta: float) -> tuple[float, float]:
-    """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞).
+    """Return places where L∞ changes at the relative rate β: below h (or 0), above it (or ∞).
 
     Near h the rate is a difference of nearly equal numbers; 1 ∓ 2β is off by O(β²), and misses the
     supremum by O(β⁴).

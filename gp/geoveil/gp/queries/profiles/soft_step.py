@@ -1,4 +1,4 @@
-"""The soft steps: a band of width w, 0 before it and 1 after it [SGP §4.1; MATH §2.1, §5.1].
+"""Soft steps: 0 before a band of width w and 1 after it [SGP §4.1; MATH §2.1, §5.1].
 
 With t = clip(1/2 + s/w, 0, 1) the ramp is t and the smoothstep 3t² − 2t³. Only the latter has a
 Lipschitz slope, so that noise before it can be undone.
@@ -27,7 +27,7 @@ class SoftStep(Profile):
     width: float
 
     name: ClassVar[str]
-    """The name by which the profile of a band is chosen."""
+    """The name of the profile of a band."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", validation.positive("width", self.width))
@@ -179,7 +179,7 @@ class Smoothstep(ClosedFormStep):
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the point that the bound is reached from.
+        """Return the point that attains the bound.
 
         The slope is proportional to q² − z², q = w/2 at reach 0, w at ∞. Exponential growth:
         c = (√(1 + β²q²) − 1)/β. Linear: c = ((1 + βz) − √((1 + βz)² − β²q²))/β, or z if not real.
@@ -225,7 +225,7 @@ class Smoothstep(ClosedFormStep):
         return np.where(y2 < 0.25, variance, 0.0)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """Return the one v with g(v) = y, if any, as g increases inside the band.
+        """Return the only v with g(v) = y, if any, since g increases inside the band.
 
         With τ = 2t − 1 ∈ [−1, 1] and l = 6b²/w²: g = 1/2 + (3τ − τ³)/4 + lτ.
         """

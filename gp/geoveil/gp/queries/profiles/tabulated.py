@@ -23,15 +23,15 @@ from geoveil.gp.smooth.hermite import Hermite
 from geoveil.gp.smooth.jet import Jet
 
 MOST_PIECES = 256
-"""Largest number of pieces that a device may be asked to check; a formula takes ten to fifty."""
+"""The most pieces for a device to check; a formula needs ten to fifty."""
 _CLOSEST = 2.0**-30
-"""Length of a piece, relative to that of all."""
+"""Least length of a piece, relative to the total."""
 _FARTHEST = 2.0**10
-"""Distance of a knot from 0, in the length of all pieces."""
+"""Largest distance of a knot from 0, relative to the total length."""
 _BESIDE = 1e-7
-"""Distance from the end of a piece at which its slope there is taken, relative to its length."""
+"""Distance from a piece's end at which its end slope is taken, relative to its length."""
 _TRIED = 129
-"""Points of a piece at which it is compared."""
+"""Points of a piece at which table and profile are compared."""
 _STEPS = 16
 """Parts of an enclosure in which a profile and its table are compared."""
 
@@ -173,7 +173,7 @@ class TabulatedProfile(EnclosedProfile):
 
 
 def require_pieces(at: int, values: int, slopes: int) -> None:
-    """Refuse a table with too many numbers to be checked, or with some too few or too many."""
+    """Refuse a table with too many numbers to check, or with missing or extra numbers."""
     for name, size, expected in (("values", values, at), ("slopes", slopes, 2 * (at - 1))):
         if not 2 <= at <= MOST_PIECES + 1:
             raise ParameterError("number of at", at, f"2 to {MOST_PIECES + 1}")
@@ -197,7 +197,7 @@ def _require_apart(at: Array) -> None:
 
 
 def _enclosed(profile: Profile, ray: bool) -> EnclosedProfile:
-    """Return a profile with enclosures: the library's own, written as a formula, has them too."""
+    """Return a profile with enclosures, also for the library's own, written as a formula."""
     if isinstance(profile, EnclosedProfile):
         return profile.on_ray() if ray else profile
 
@@ -209,7 +209,7 @@ def _enclosed(profile: Profile, ray: bool) -> EnclosedProfile:
 
 
 def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...]]:
-    """Yield the numbers of a table: pieces are halved until they seem to be as close as asked."""
+    """Yield the numbers of a table, halving pieces until they seem close enough."""
     cells, last = profile._cells, profile._cells.limits[1]
     low, high = settled(cells)
     low, limits = (0.0, {high: last}) if profile.ray else (low, {low: cells.limits[0], high: last})
@@ -254,7 +254,7 @@ def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...
 
 
 def _largest_difference(profile: EnclosedProfile, table: TabulatedProfile) -> float:
-    """Return an upper bound of how far apart two profiles are, from their enclosed slopes.
+    """Return an upper bound of the difference of two profiles, from their enclosed slopes.
 
     Between two points: the mean of the ends, and half the distance times the largest slope.
     """
