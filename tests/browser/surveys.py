@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ class Survey:
         request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
         await self._analyst.CloseCampaign(request)
 
+    @asynccontextmanager
+    async def out_of_reach(self) -> AsyncIterator[None]:
+        """Stop the web door meanwhile: a browser that is set offline still lets workers through."""
+        settings = replace(self.gateway._settings, web=self.gateway.address)
+        await self.gateway.stop(0)
+        yield
+        self.gateway = Gateway(settings)
+        await self.gateway.start()
+
     async def counted(self) -> dict[str, int]:
         listed = await self._analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest(page_size=1000))
         return {
@@ -55,7 +65,9 @@ async def running(database: Path, **changes: Any) -> AsyncIterator[Survey]:
         gateway_of(aggregator) as gateway,
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
-        yield Survey(gateway, AnalystStub(channel))
+        survey = Survey(gateway, AnalystStub(channel))
+        yield survey
+        await survey.gateway.stop(settings.grace_s)
 
 
 async def counted(page: Page) -> None:

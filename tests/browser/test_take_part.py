@@ -391,11 +391,12 @@ async def test_without_a_connection_the_report_waits(survey, context):
     page = await context.new_page()
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
-    await context.set_offline(True)
-    await answer(page)
-    await page.wait_for_selector("#receipt:not([hidden])")
-    assert "Kept here" in await page.inner_text("#state")
-    assert await survey.counted() == {"income": 0}
+    async with survey.out_of_reach():
+        await context.set_offline(True)
+        await answer(page)
+        await page.wait_for_selector("#receipt:not([hidden])")
+        assert "Kept here" in await page.inner_text("#state")
+        assert await survey.counted() == {"income": 0}
     await context.set_offline(False)
     await counted(page)
     assert await survey.counted() == {"income": 1}
@@ -407,22 +408,44 @@ async def test_a_page_is_loaded_again_without_a_connection(survey, context):
     await page.goto(survey.url())
     await page.wait_for_selector("#survey:not([hidden])")
     await page.evaluate("navigator.serviceWorker.ready.then(() => null)")
-    await context.set_offline(True)
-    await page.reload()
-    await page.wait_for_selector("#survey:not([hidden])")
-    assert await page.inner_text("#title") == "Household income"
-    await answer(page)
-    await page.wait_for_selector("#state:has-text('even if this page is closed')", timeout=40_000)
-    await page.reload()
-    await page.wait_for_selector("#state:has-text('Kept here')")
-    await page.goto("about:blank")
-    assert await survey.counted() == {"income": 0}
+    async with survey.out_of_reach():
+        await context.set_offline(True)
+        await page.reload()
+        await page.wait_for_selector("#survey:not([hidden])")
+        assert await page.inner_text("#title") == "Household income"
+        await answer(page)
+        await page.wait_for_selector("#state:has-text('even if this page is closed')")
+        await page.reload()
+        await page.wait_for_selector("#state:has-text('Kept here')")
+        await page.goto("about:blank")
+        assert await survey.counted() == {"income": 0}
     await context.set_offline(False)
-    for _ in range(300):
+    for _ in range(60):
         if await survey.counted() == {"income": 1}:
-            break
-        await asyncio.sleep(0.2)
-    assert await survey.counted() == {"income": 1}
+            return
+        # The browser's first try may be over, and its next one is minutes later.
+        await try_again(page, f"http://{survey.gateway.address}")
+        await asyncio.sleep(1)
+    raise AssertionError("nothing was sent")
+
+
+async def try_again(page: Page, origin: str) -> None:
+    """Have the worker of an origin send what waits, as the browser does after a while."""
+    session = await page.context.new_cdp_session(page)
+    registered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def keep(seen: Any) -> None:
+        for one in seen["registrations"]:
+            if one["scopeURL"].startswith(origin) and not registered.done():
+                registered.set_result(one["registrationId"])
+
+    session.on("ServiceWorker.workerRegistrationUpdated", keep)
+    await session.send("ServiceWorker.enable")
+    await session.send(
+        "ServiceWorker.dispatchSyncEvent",
+        {"origin": origin, "registrationId": await registered, "tag": "geoveil", "lastChance": False},
+    )
+    await session.detach()
 
 
 async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey, page):
