@@ -3,6 +3,9 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
 from random import Random
 
 import pytest
@@ -193,6 +196,38 @@ class StoreContract(ABC):
         opened = open_store()
         opened.close()
         opened.close()
+
+    def test_deleted_reports_leave_their_sums_and_are_never_counted_again(self, open_store, store):
+        """Also those beside a slot, by a store that knew them, and while some are left."""
+        days = [datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 4)]
+        store.create_campaign(replace(record("d", b"d"), delete_after=days[1]))
+        alike = [report(a << 64 | b, (0, a)) for a, b in ((5, 9), (9, 5), (4, 8))]
+        reports = [*alike, *(report(1_000 + i, (i % 3, i)) for i in range(600))]
+        store.commit([submission(*reports, to="d"), submission(reports[0])])
+        sums = store.totals("d")
+        with open_store() as other:
+            other.commit([submission(reports[0], to="d")])
+            assert [other.due(day) for day in days] == [[], ["d"], ["d"]]
+            again = submission(*reports, report(7, (0, 7)), to="d")
+            changed = submission(report(5 << 64 | 9, (1, 1)), to="d")
+            assert store.delete_reports("d", 300)
+            assert 0 < len(store.answers("d").packed) < 12 * len(reports)
+            left = True
+            while left:  # a process that was killed goes on in this way
+                for each in (store, other):
+                    outcomes = set(chain.from_iterable(each.commit([again, changed])))
+                    assert outcomes <= {NOT_OPEN, DUPLICATE, ID_CONFLICT}
+                    assert each.due(days[2]) == ["d"]
+                left = other.delete_reports("d", 300)
+            assert not store.delete_reports("d")
+            with open_store() as new:
+                for each in (store, other, new):
+                    assert each.commit([again, changed]) == [[NOT_OPEN] * 604, [NOT_OPEN]]
+                    assert each.totals("d") == sums
+                    assert each.get_campaign("d").reports == len(reports)
+                    assert each.answers("d") == (b"", None)
+                    assert each.due(days[2]) == []
+                    assert each.commit([submission(reports[0])]) == [[DUPLICATE]]
 
 
 class OwnStoreContract(StoreContract):

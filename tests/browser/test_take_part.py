@@ -200,7 +200,10 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
     key, (code,) = IssuerKey.generate(), InvitationCodes.invite(tmp_path / "codes", 1)
     with issuing([key], tmp_path, InvitationCodes(tmp_path / "codes")) as url:
         async with running(tmp_path / "reports.db", web_issuer=url) as survey:
-            await survey.create(campaign_of("tokens", token_key=key.public, asker=ASKER))
+            until = datetime(NOW.year + 1, 3, 1, 12, 30, tzinfo=UTC)
+            await survey.create(
+                campaign_of("tokens", token_key=key.public, asker=ASKER, delete_after=until)
+            )
             states = []
             for given in (["nobody's", code], [code]):
                 context = await browser.new_context()
@@ -210,6 +213,8 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
                 shown = [await page.inner_text(f"#{each}") for each in asdict(ASKER)]
                 assert shown == list(asdict(ASKER).values())
                 assert await page.get_attribute("#notice", "href") == ASKER.notice
+                said = f"The server deletes single answers after {until:%Y-%m-%d %H:%M} UTC"
+                assert said in await page.inner_text("#kept")
                 await answer(page)
                 assert "Give your invitation code" in await page.inner_text("#problem")
                 said = await page.inner_text("#inviting")
@@ -441,10 +446,8 @@ async def try_again(page: Page, origin: str) -> None:
 
     session.on("ServiceWorker.workerRegistrationUpdated", keep)
     await session.send("ServiceWorker.enable")
-    await session.send(
-        "ServiceWorker.dispatchSyncEvent",
-        {"origin": origin, "registrationId": await registered, "tag": "geoveil", "lastChance": False},
-    )
+    event = {"tag": "geoveil", "lastChance": False, "registrationId": await registered}
+    await session.send("ServiceWorker.dispatchSyncEvent", {"origin": origin, **event})
     await session.detach()
 
 

@@ -1,6 +1,7 @@
 """Who asks: signed in the campaign, and refused where people could be misled."""
 
 from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -26,13 +27,32 @@ def test_who_asks_travels_with_the_campaign_and_is_signed():
     for asker in (ASKER, replace(ASKER, notice=NOTICE)):
         campaign = small_campaign("stops", asker=asker)
         assert decode(encode(campaign)).asker == asker
-        assert who_asks(campaign)[3:] == ([f"Notice: {NOTICE}"] if asker.notice else [])
+        assert who_asks(campaign)[3:-2] == ([f"Notice: {NOTICE}"] if asker.notice else [])
         envelope = open_envelope(seal(encode(campaign), SigningKey.generate()))
         assert signer(envelope) is not None
         envelope.campaign = envelope.campaign.replace(b"Bergen", b"Berlin")
         with pytest.raises(SignatureInvalid):
             signer(envelope)
-    assert who_asks(small_campaign("stops")) == ["Who asks is unknown: the survey does not say."]
+    assert who_asks(small_campaign("stops")) == [
+        "Who asks is unknown: the survey does not say.",
+        "How long the server keeps single answers is unknown: the survey does not say.",
+        "Nobody can withdraw an answer after it is sent: reports carry no names.",
+    ]
+
+
+def test_the_date_of_deletion_is_signed_and_not_before_the_closing():
+    closes = small_campaign("stops").closes
+    east = timezone(timedelta(hours=2))
+    for later in (timedelta(), timedelta(days=30, microseconds=1), timedelta(days=3660)):
+        campaign = small_campaign("stops", delete_after=(closes + later).astimezone(east))
+        assert decode(encode(campaign)).delete_after == closes + later
+        assert f"after {closes + later:%Y-%m-%d %H:%M} UTC, and keeps" in who_asks(campaign)[-2]
+    for wrong in (
+        *(closes - timedelta.resolution, closes + timedelta(days=3660, microseconds=1)),
+        *(closes.replace(tzinfo=None), datetime.max.replace(tzinfo=UTC), 30, closes.isoformat()),
+    ):
+        with pytest.raises(ParameterError, match="delete_after"):
+            small_campaign("stops", delete_after=wrong)
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,7 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
     envelope = CampaignEnvelope.FromString(sealed)
     asked = Campaign.FromString(envelope.campaign)
     opens, closes = asked.opens.ToDatetime(UTC), asked.closes.ToDatetime(UTC)
+    until = asked.delete_after.ToDatetime(UTC)
     length = asked.period.ToTimedelta()
     periods = -((opens - closes) // length) if length else 1
     if asked.fields:
@@ -333,6 +334,10 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         "purpose": asked.asker.purpose or None,
         "contact": asked.asker.contact or None,
         "notice": asked.asker.notice or None,
+        "kept": f"The server deletes single answers after {until:%Y-%m-%d %H:%M} UTC, and keeps"
+        " their sums."
+        if asked.HasField("delete_after")
+        else None,
         "title": asked.title,
         "campaign_id": asked.campaign_id,
         "sha256": hashlib.sha256(envelope.campaign).hexdigest(),

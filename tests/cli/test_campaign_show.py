@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import date, timedelta
 
 import pytest
 
@@ -99,18 +100,25 @@ def test_who_asks_is_shown_before_anything_is_asked(geoveil, tmp_path):
         "notice": "https://bergen.example/survey",
     }
     said = [part for name, text in asker.items() for part in (f"--{name}", text)]
-    geoveil("campaign", "create", "signed-for", *INCOME, *said)
+    geoveil("campaign", "create", "signed-for", *INCOME, *said, "--delete-after", "30")
     geoveil("campaign", "create", "unknown", *INCOME)
-    words = ("Who asks: City of Bergen", "Contact: data@bergen.example")
+    days = (date.today() + timedelta(days=day) for day in (59, 60, 61))
+    until = "|".join(f"{day}" for day in days)
+    words = ("Who asks: City of Bergen", "Contact: data@bergen.example", "deletes single answers")
     for name, record, shown in (
         ("signed-for", asker, words),
-        ("unknown", None, ["Who asks is unk"]),
+        ("unknown", None, ["Who asks is unknown", "keeps single answers is unknown"]),
     ):
-        assert json.loads(geoveil("campaign", "show", name, "--json").stdout)["asker"] == record
+        shown_json = json.loads(geoveil("campaign", "show", name, "--json").stdout)
+        assert shown_json["asker"] == record
+        kept = shown_json["delete_after"]
+        assert re.match(until, kept) if record else kept is None
         state = ("--state-dir", str(tmp_path / name))
         sent = geoveil("contribute", name, "--yes", *state, stdin="70000").output
         for text in shown:
-            assert text in geoveil("campaign", "show", name).output
+            assert text in " ".join(geoveil("campaign", "show", name).output.split())
             assert text in sent
     with pytest.raises(ParameterError, match=r"asker\.contact"):
         geoveil("campaign", "create", "half", *INCOME, *said[:4])
+    with pytest.raises(ParameterError, match="--delete-after must be"):
+        geoveil("campaign", "create", "long", *INCOME, "--delete-after", "3661")

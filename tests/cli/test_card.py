@@ -92,7 +92,7 @@ CAMPAIGNS = {
             ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),
             ChoiceField(name="side", options=("left", "right")),
         ),
-        asker=ASKER, **DATES,
+        asker=ASKER, delete_after=OPENS + timedelta(days=60), **DATES,
     ),
     "choices": FormCampaign(
         campaign_id="rents", title="Rents", period=timedelta(days=7), window=timedelta(hours=36),

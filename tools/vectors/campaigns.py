@@ -39,7 +39,7 @@ from geoveil.gp import (
     Threshold,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
-from tools.vectors.chance import PARIS
+from tools.vectors.chance import OPENS, PARIS
 from tools.vectors.examples import every_campaign, small_campaign
 from tools.vectors.hostile import CHANGES, REGIONS, changed, put
 
@@ -59,7 +59,7 @@ _REASONS = {
     r"|numbers up to|numbers that differ|range of the values|\.slope ",
     "count": r"^(number of queries|dimensions? of the queries|mechanism\.dimension"
     r"|minimum_participants) ",
-    "date": r"^(opens|closes|period) ",
+    "date": r"^(opens|closes|period|delete_after) ",
     "number": r"",
 }
 """Word of a refusal → what Python's error begins with or holds; the first that fits."""
@@ -155,6 +155,7 @@ def _bases() -> dict[str, bytes]:
             asker=Asker(
                 organisation="City", purpose="Buses", contact="x@y.z", notice="https://y.z/n?a#b"
             ),
+            delete_after=OPENS + timedelta(days=120, microseconds=1),
         ),
         "split": made["split-0"],
         "vector": made["vector-ramps"],

@@ -247,7 +247,11 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("queries.0.gaussian_kernel.bandwidth", 0.0, -1.0, math.inf),
         *one(_GRID, -61, -62),
     ],
-    "asker": [*one("asker.purpose", ""), *one("asker.notice", "http://y.z", "https://y.z/a b")],
+    "asker": [
+        *one("asker.purpose", ""),
+        *one("asker.notice", "http://y.z", "https://y.z/a b"),
+        *one("delete_after.seconds", _OPENS + 90 * _DAY - 1, _OPENS + 3750 * _DAY),
+    ],
     "lipschitz": one(_GRID, 0, 1),
     "steep": [
         # The noise is 0.0123: what is asked is compared with 2^61 steps.

@@ -10,7 +10,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from geoveil.campaign import PublicKey, SigningKey, TokenRule, encode, token_key_id, who_learns
+from geoveil.campaign import (
+    Asker,
+    PublicKey,
+    SigningKey,
+    TokenRule,
+    encode,
+    token_key_id,
+    who_asks,
+    who_learns,
+)
 from geoveil.relay import (
     InnerRequest,
     InnerResponse,
@@ -22,6 +31,7 @@ from geoveil.relay import (
 from geoveil.relay.binary_http import read_response, write_request
 from geoveil.relay.encapsulation import open_request, seal_request
 from tools.vectors.campaigns import SIGNER
+from tools.vectors.chance import OPENS
 from tools.vectors.examples import small_campaign
 
 # RFC 9458, appendix A: the gateway's key, that of the message, and the salt of the answer.
@@ -52,7 +62,7 @@ def relay_vectors() -> list[dict[str, Any]]:
     right = (plain.hex(), plain.hex() + "0000", large.hex(), "0140c8", _TRAILED, _PIECES)
     answers = (*right, plain.hex() + "01", "014258", "0240c8", *wrong)
     found += [_response(bytes.fromhex(message)) for message in answers]
-    return [*found, *map(_key, range(8)), *_tokens(), *_learned()]
+    return [*found, *map(_key, range(8)), *_tokens(), *_learned(), *_asked()]
 
 
 def _tokens() -> Iterator[dict[str, Any]]:
@@ -89,6 +99,19 @@ def _learned() -> Iterator[dict[str, Any]]:
         }
         campaign = replace(plain, **changes)
         yield {"kind": "learns", "campaign": encode(campaign).hex(), "said": who_learns(campaign)}
+
+
+def _asked() -> Iterator[dict[str, Any]]:
+    """Yield what people are told of who asks, and how long single answers are kept."""
+    asker = Asker(organisation="City", purpose="Buses", contact="x@y.z")
+    until = OPENS + timedelta(days=200, minutes=61, microseconds=1)
+    for changes in (
+        {},
+        {"asker": asker},
+        {"asker": replace(asker, notice="https://y.z/n"), "delete_after": until},
+    ):
+        campaign = replace(small_campaign("income"), **changes)
+        yield {"kind": "asks", "campaign": encode(campaign).hex(), "said": who_asks(campaign)}
 
 
 def _call(method: str, content: bytes) -> bytes:

@@ -272,6 +272,7 @@ def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
         "window_s": campaign.window and campaign.window.total_seconds(),
         "relay_operator": campaign.relay_operator and str(campaign.relay_operator),
         "asker": campaign.asker and asdict(campaign.asker),
+        "delete_after": campaign.delete_after and campaign.delete_after.isoformat(),
         "token_key": campaign.token_key and campaign.token_key.hex(),
     }
 

@@ -50,6 +50,7 @@ from geoveil.cli.form import fields_in
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, validation
 
 _LONGEST_DAYS = 1_000_000.0
+_LONGEST_KEPT_DAYS = 3660
 _PARTICIPANTS = 10_000
 
 
@@ -228,6 +229,14 @@ def create(
         str | None,
         typer.Option(help="Address https://... of all that people are told of their data."),
     ] = None,
+    delete_after: Annotated[
+        int | None,
+        typer.Option(
+            help="Days after the closing when the server deletes all single reports, and keeps"
+            " their sums: new questions about perturbed points, and exports, end then. By default"
+            " people read that it is unknown how long single answers are kept."
+        ),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -250,12 +259,16 @@ def create(
     With a plan: geoveil campaign create "Income above 100k" --plan plan.toml
     """
     validation.between("days", days, 0, _LONGEST_DAYS, low_open=True)
+    if delete_after is not None:
+        validation.between("delete_after", delete_after, 0, _LONGEST_KEPT_DAYS)
     now = datetime.now(UTC)
+    closes = now + timedelta(days=days)
     later: dict[str, Any] = {
         "campaign_id": campaign_id or id_of(title),
         "title": title,
         "opens": now,
-        "closes": now + timedelta(days=days),
+        "closes": closes,
+        "delete_after": None if delete_after is None else closes + timedelta(days=delete_after),
         "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
         "window": None if window is None else options.parse_period("window", window),

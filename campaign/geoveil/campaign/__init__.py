@@ -6,7 +6,11 @@ from geoveil.campaign.admission import (
     Admission as Admission,
     Reason as Reason,
 )
-from geoveil.campaign.asker import Asker as Asker, who_asks as who_asks
+from geoveil.campaign.asker import (
+    Asker as Asker,
+    deleted_text as deleted_text,
+    who_asks as who_asks,
+)
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.attribute_campaign import (
     AttributeCampaign,

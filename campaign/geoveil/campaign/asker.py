@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from geoveil.campaign.text import require_printable
@@ -46,17 +47,30 @@ class Asker:
 
 
 def who_asks(campaign: "Campaign") -> list[str]:
-    """Return the asker as lines for people who may answer.
+    """Return the asker and the time of deletion as lines for people who may answer.
 
     Example:
         >>> from types import SimpleNamespace
-        >>> who_asks(SimpleNamespace(asker=None))
-        ['Who asks is unknown: the survey does not say.']
+        >>> who_asks(SimpleNamespace(asker=None, delete_after=None))[0]
+        'Who asks is unknown: the survey does not say.'
         >>> asker = Asker(organisation="City of Bergen", purpose="bus stops", contact="a@b.example")
-        >>> who_asks(SimpleNamespace(asker=asker))
+        >>> who_asks(SimpleNamespace(asker=asker, delete_after=None))[:3]
         ['Who asks: City of Bergen', 'Purpose: bus stops', 'Contact: a@b.example']
     """
-    asker = campaign.asker
-    if asker is None:
-        return [say("tell.unknown")]
-    return [say(f"tell.{name}", text=text) for name, text in asdict(asker).items() if text]
+    asker, until = campaign.asker, campaign.delete_after
+    said = [say("tell.unknown")]
+    if asker is not None:
+        lines = asdict(asker).items()
+        said = [say(f"tell.{name}", text=text) for name, text in lines if text]
+    kept = say("tell.keeping") if until is None else deleted_text(until)
+    return [*said, kept, say("tell.withdrawal")]
+
+
+def deleted_text(until: datetime) -> str:
+    """Return what happens to single answers, as a sentence.
+
+    Example:
+        >>> deleted_text(datetime(2027, 3, 1, 12, tzinfo=UTC))
+        'The server deletes single answers after 2027-03-01 12:00 UTC, and keeps their sums.'
+    """
+    return say("tell.deletion", date=f"{until.astimezone(UTC):%Y-%m-%d %H:%M} UTC")

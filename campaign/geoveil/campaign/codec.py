@@ -89,6 +89,8 @@ def encode(campaign: Campaign) -> bytes:
         message.window.FromTimedelta(campaign.window)
     if campaign.asker is not None:
         message.asker.CopyFrom(pb.Asker(**asdict(campaign.asker)))
+    if campaign.delete_after is not None:
+        message.delete_after.FromDatetime(campaign.delete_after)
     if isinstance(campaign, FormCampaign):
         message.fields.extend(map(encode_field, campaign.fields))
     else:
@@ -195,6 +197,9 @@ def decode(campaign: bytes) -> Campaign:
         "token_key": message.token_key or None,
         "asker": Asker(**{name: getattr(message.asker, name) for name in _OF_ASKER})
         if message.HasField("asker")
+        else None,
+        "delete_after": _decode_date("delete_after", message.delete_after)
+        if message.HasField("delete_after")
         else None,
     }
     result: Campaign

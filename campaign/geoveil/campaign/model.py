@@ -24,6 +24,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, la
 MOST_SLOTS = 100_000
 """The most columns times periods, the number of sums that a server keeps for a campaign."""
 _LEAST = timedelta(minutes=1)
+_TEN_YEARS = timedelta(days=3660)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -95,6 +96,9 @@ class Campaign(ABC):
     answers are taken before. None: reports leave at once."""
     asker: Asker | None = None
     """The asker, whom people see before they answer. None if unknown."""
+    delete_after: datetime | None = None
+    """The time after which the server deletes single reports and keeps their sums; with a time
+    zone, not before `closes`. None if unknown."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -239,6 +243,8 @@ class Campaign(ABC):
         for name in ("opens", "closes"):
             if not isinstance(getattr(self, name), datetime):
                 raise ParameterError(name, getattr(self, name), "a datetime")
+        if not isinstance(self.delete_after, datetime | None):
+            raise ParameterError("delete_after", self.delete_after, "a datetime, or None")
         if not isinstance(self.relay_operator, PublicKey | None):
             raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
         if not isinstance(self.asker, Asker | None):
@@ -249,7 +255,10 @@ class Campaign(ABC):
         require_printable("title", self.title, 200)
 
     def _check_dates(self) -> None:
-        for name, date in (("opens", self.opens), ("closes", self.closes)):
+        for name in ("opens", "closes", "delete_after"):
+            date = getattr(self, name)
+            if date is None:
+                continue
             if date.tzinfo is None:
                 raise ParameterError(name, date.isoformat(), "a date with a time zone")
             try:
@@ -260,10 +269,15 @@ class Campaign(ABC):
             raise ParameterError(
                 "closes", self.closes.isoformat(), f"after {self.opens.isoformat()}"
             )
-        if self.closes - self.opens > timedelta(days=3660):
+        if self.closes - self.opens > _TEN_YEARS:
             raise ParameterError(
                 "closes", self.closes.isoformat(), "within ten years of its opening"
             )
+        if self.delete_after is not None and not (
+            timedelta() <= self.delete_after - self.closes <= _TEN_YEARS
+        ):
+            expected = f"None, or from the closing, {self.closes.isoformat()}, to ten years later"
+            raise ParameterError("delete_after", self.delete_after.isoformat(), expected)
 
     def _check_periods(self) -> None:
         if self.period is None:

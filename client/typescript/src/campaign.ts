@@ -40,6 +40,7 @@ import { DAY_US, movedOn, Readings } from "./readings.js";
 import { between } from "./saying.js";
 import { plain } from "./text.js";
 
+const TEN_YEARS_US = 3660n * DAY_US;
 const MOST_BYTES = 1 << 20;
 const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
@@ -103,6 +104,8 @@ export abstract class Dated {
   readonly tokenKey: Uint8Array | undefined;
   /** Undefined: that is unknown. */
   readonly asker: Asker | undefined;
+  /** After when the server deletes single reports, and keeps sums; undefined: that is unknown. */
+  readonly deleteAfter: Date | undefined;
 
   constructor(
     readonly bytes: Uint8Array,
@@ -118,7 +121,12 @@ export abstract class Dated {
     this.title = plain("title", message.title, 200);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];
     if (!(this.opensUs < this.closesUs)) throw new ParameterError("closes", this.closesUs, `after ${this.opensUs}`);
-    if (this.closesUs - this.opensUs > 3660n * DAY_US) throw new ParameterError("closes", this.closesUs, "within ten years");
+    if (this.closesUs - this.opensUs > TEN_YEARS_US) throw new ParameterError("closes", this.closesUs, "within ten years");
+    if (message.deleteAfter) {
+      const until = microseconds("delete_after", message.deleteAfter);
+      if (until < this.closesUs || until - this.closesUs > TEN_YEARS_US) throw new ParameterError("delete_after", until, "within ten years");
+      this.deleteAfter = dateOf(until);
+    }
     this.periodUs = message.period && duration("period", message.period);
     this.minimumParticipants = message.minimumParticipants;
     if (this.minimumParticipants > 10n ** 12n) {
@@ -138,10 +146,10 @@ export abstract class Dated {
     return (this.closesUs - this.opensUs + this.periodUs - 1n) / this.periodUs;
   }
   get opens(): Date {
-    return new Date(Number(this.opensUs / 1000n));
+    return dateOf(this.opensUs);
   }
   get closes(): Date {
-    return new Date(Number(this.closesUs / 1000n));
+    return dateOf(this.closesUs);
   }
 
   stateAt(nowUs: bigint): State {
@@ -574,6 +582,10 @@ function dimensionOf({ mechanism }: CampaignMessage): number {
 const LONGEST_S = 315_576_000_000n;
 const FIRST_S = -62_135_596_800n;
 const LAST_S = 253_402_300_799n;
+
+function dateOf(us: bigint): Date {
+  return new Date(Number(us / 1000n));
+}
 
 function microseconds(name: string, stamp: { seconds: bigint; nanos: number } | undefined): bigint {
   const { seconds, nanos } = stamp ?? { seconds: 0n, nanos: 0 };

@@ -6,7 +6,7 @@
 import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, type Storage } from "./index.js";
 import { applying, contribution, linesOf, make, type Question, questionsOf, sentence, toldOf, whatIsSent } from "./questions.js";
 import { Survey, type SurveyState } from "./survey.js";
-import { whoLearns } from "./ways.js";
+import { whoAsks, whoLearns } from "./ways.js";
 
 const STYLE = `
 :host { display: block; color: var(--geoveil-text, inherit); font: inherit; line-height: 1.5; overflow-wrap: anywhere; }
@@ -249,6 +249,7 @@ export class GeoveilSurvey extends Base {
     this.#fill(
       make("h2", { part: "title", id: "title" }, campaign.title),
       note(`Signed by ${signer ?? "nobody: anybody may have asked this"}. Open until ${date(campaign.closes)}.`),
+      list(whoAsks(campaign)),
       form,
     );
   }

@@ -15,7 +15,7 @@ import { fromReport } from "../src/report.js";
 import { MemoryStorage } from "../src/storage.js";
 import { blind, isSound, keyIdOf, messageFor } from "../src/tokens.js";
 import type { Transport } from "../src/transport.js";
-import { whoLearns } from "../src/ways.js";
+import { whoAsks, whoLearns } from "../src/ways.js";
 import { vectors } from "./files.js";
 import { bytesOf } from "./tuples.js";
 
@@ -49,10 +49,13 @@ test("what an issuer signs is what Python's signs", async () => {
   }
 });
 
-test("people are told of relays and issuers in the words of Python", () => {
-  const told = vectors<{ kind: string; campaign: string; said: string[] }>("relay.json", "relay").filter(({ kind }) => kind === "learns");
-  assert.deepEqual(told.map(({ said }) => said.length), [0, 2, 4]);
-  for (const { campaign, said } of told) assert.deepEqual(whoLearns(new Campaign(bytesOf(campaign))), said);
+test("people are told who asks, and of relays and issuers, in the words of Python", () => {
+  const told = vectors<{ kind: string; campaign: string; said: string[] }>("relay.json", "relay");
+  for (const [asked, say, lengths] of [["learns", whoLearns, [0, 2, 4]], ["asks", whoAsks, [3, 5, 6]]] as const) {
+    const cases = told.filter(({ kind }) => kind === asked);
+    assert.deepEqual(cases.map(({ said }) => said.length), lengths);
+    for (const { campaign, said } of cases) assert.deepEqual(say(new Campaign(bytesOf(campaign))), said);
+  }
 });
 
 const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });

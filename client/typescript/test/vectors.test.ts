@@ -70,7 +70,7 @@ const REASONS: readonly (readonly [string, RegExp])[] = [
   ["polygon", /^region|^parts/],
   ["table", /^number of (at|values|slopes) |of the whole|within 1,024|numbers up to|numbers that differ|^range of the values|^slope |^at\[/],
   ["count", /^(number of queries|dimensions? of the queries|mechanism\.dimension|minimum_participants) /],
-  ["date", /^(opens|closes|period) /],
+  ["date", /^(opens|closes|period|delete_after) /],
   ["number", /^/],
 ];
 
@@ -118,6 +118,8 @@ async function compareCampaigns(): Promise<void> {
     assert.equal(campaign.id, told.campaign_id);
     const asker = { organisation: "City", purpose: "Buses", contact: "x@y.z", notice: "https://y.z/n?a#b" };
     assert.deepEqual(campaign.asker, told.campaign_id === "asker" ? asker : undefined, told.name);
+    const kept = told.campaign_id === "asker" ? 30 * 86_400_000 : undefined;
+    assert.equal(campaign.deleteAfter && campaign.deleteAfter.getTime() - campaign.closes.getTime(), kept, told.name);
     assert.equal(hex(await digest(opened.campaign)), told.digest);
     assert.equal(opened.signer?.toString() ?? null, told.signer);
     assert.deepEqual({ ...campaign.reportPrivacy, unit }, told.price, told.name);

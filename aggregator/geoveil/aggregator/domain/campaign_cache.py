@@ -62,6 +62,7 @@ def publish(
         block_key=layout.key,
         opens=campaign.opens,
         closes=campaign.closes,
+        delete_after=campaign.delete_after,
     )
     return record, digest(envelope.campaign)
 

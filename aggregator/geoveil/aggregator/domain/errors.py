@@ -35,6 +35,7 @@ class Code(Enum):
     INVALID_ARGUMENT = "invalid argument"
     QUEUE_FULL = "queue full"
     RATE_LIMITED = "rate limited"
+    REPORTS_DELETED = "reports deleted"
     SIGNATURE_INVALID = "signature invalid"
     SIGNER_NOT_TRUSTED = "signer not trusted"
     STOPPING = "stopping"
@@ -81,6 +82,10 @@ CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
         ),
         Code.RATE_LIMITED: StatusOfCode(
             "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
+        ),
+        Code.REPORTS_DELETED: StatusOfCode(
+            "FAILED_PRECONDITION",
+            "single reports are deleted after the campaign's signed date, and only sums are kept",
         ),
         Code.SIGNATURE_INVALID: StatusOfCode(
             "INVALID_ARGUMENT", "the signature of the campaign is not valid"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import ANSWER_BYTES
 from geoveil.aggregator.store import Store, StoredAnswers
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Campaign
@@ -53,14 +54,24 @@ async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes
 
     Other reads run between two blocks. No report is returned twice; one that is counted meanwhile
     may be missing.
+
+    Raises:
+        ServiceError: REPORTS_DELETED at the end, if some were deleted meanwhile.
     """
+    name, wanted = campaign.campaign_id, 0
+    if campaign.delete_after is not None:
+        counted = (await reader.call(lambda store: store.get_campaign(name))).reports
+        wanted = counted * campaign.answers * ANSWER_BYTES
     limit = max(1, _ANSWERS // campaign.answers)
     after: bytes | None = b""
     while after is not None:
-        block = await reader.call(partial(_read, campaign.campaign_id, after, limit))
+        block = await reader.call(partial(_read, name, after, limit))
         if block.packed:
             yield block.packed
+        wanted -= len(block.packed)
         after = block.after
+    if wanted > 0:
+        raise ServiceError(Code.REPORTS_DELETED)
 
 
 def _read(campaign_id: str, after: bytes, limit: int, store: Store) -> StoredAnswers:

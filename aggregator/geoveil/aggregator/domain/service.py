@@ -1,6 +1,7 @@
 """The aggregator's service, independent of the transport."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,7 @@ from geoveil.aggregator.store import (
     Extent,
     Outcome,
     Progress,
+    Store,
     StoredSums,
     Submission,
 )
@@ -48,6 +50,7 @@ from geoveil.gp import ParameterError
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
 
+_LOG = logging.getLogger(__name__)
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _WIDTH = 2
 _REPORT_BYTES = 32
@@ -64,6 +67,10 @@ class Snapshot:
 
     status: CampaignStatus
     disclosure: DisclosedEstimates
+
+
+def _delete(campaign_id: str, store: Store) -> bool:
+    return store.delete_reports(campaign_id)
 
 
 def _same(shown: Snapshot) -> Snapshot:
@@ -162,6 +169,18 @@ class Service:
         """Record each campaign's number of reports so far today."""
         today = self._clock().astimezone(UTC).date().toordinal() - _FIRST_DAY
         await self._writer.call(lambda store: store.note_day(today))
+
+    async def delete_due(self) -> None:
+        """Delete the reports of campaigns whose signed date for that has passed; keep their sums.
+
+        Not before a report that a device's clock calls in time would be refused.
+        """
+        now = self._clock() - self._skew
+        for campaign_id in await self._reader.call(lambda store: store.due(now)):
+            delete = partial(_delete, campaign_id)
+            while await self._writer.call(delete):
+                pass  # others write in between
+            _LOG.info("reports_deleted", extra={"campaign": campaign_id})
 
     async def plan_participants(self, campaign_id: str, participants: int | None) -> None:
         """Store the number of participants that a campaign's analyst expects; None if unknown."""
@@ -307,7 +326,7 @@ class Service:
 
         Raises:
             GeoVeilError: if a parameter is out of range, or points can't answer a question.
-            ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
+            ServiceError: TOO_FEW_REPORTS, TOO_COSTLY, REPORTS_DELETED.
         """
         status, layout, periods, begun = await self._showable(campaign_id, period)
         campaign = require_attribute(layout.campaign)
@@ -342,7 +361,7 @@ class Service:
 
         Raises:
             ParameterError: if the period has not begun.
-            ServiceError: TOO_FEW_REPORTS.
+            ServiceError: TOO_FEW_REPORTS, REPORTS_DELETED.
         """
         status, layout, periods, _ = await self._showable(campaign_id, period)
         yield status.record
@@ -404,9 +423,16 @@ class Service:
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
-        """Return a campaign with its state, its `periods_shown`, and the count of begun periods."""
+        """Return a campaign with its state, its `periods_shown`, and the count of begun periods.
+
+        Raises:
+            ServiceError: REPORTS_DELETED from the signed date on.
+        """
         async with self.analyses:
             status, layout, sums, begun = await self._sums(campaign_id)
+            until = layout.campaign.delete_after
+            if until is not None and until <= self._clock():
+                raise ServiceError(Code.REPORTS_DELETED, told=f"{until:%Y-%m-%d %H:%M} UTC")
             periods = await asyncio.to_thread(periods_shown, layout, sums.totals, begun, period)
         return status, layout, periods, begun
 

@@ -64,7 +64,7 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 _COUNT_CAMPAIGNS_S = 60.0
 """Between two counts of the open campaigns, which read all of them."""
 _NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
-"""Seconds before and between records of the number of reports."""
+"""Seconds before and between records of the number of reports, and deletions of those due."""
 
 
 class Aggregator:
@@ -320,6 +320,10 @@ class Aggregator:
                 await self._service.note_day()
             except ServiceError:
                 _LOG.warning("reports_of_today_not_noted")
+            try:
+                await self._service.delete_due()
+            except ServiceError:
+                _LOG.warning("reports_not_deleted")
             await asyncio.sleep(_NOTE_S)
 
     def _describe(self, tls: Certificates | None, authorizer: Authorizer) -> None:

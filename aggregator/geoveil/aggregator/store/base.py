@@ -34,6 +34,8 @@ class CampaignRecord:
     """The signed time from which it takes reports."""
     closes: datetime = _LAST
     """The signed time from which it takes none."""
+    delete_after: datetime | None = None
+    """The signed time after which its reports are deleted; None: they are kept."""
     reports: int = 0
 
     def state(self, now: datetime) -> State:
@@ -235,6 +237,17 @@ class Store(ABC):
         Calls from `after=b""` on, each with the last one's result, return every report counted
         before the first call once, none twice, and some counted meanwhile. A store may return more
         reports than `limit` ≥ 1, up to 256.
+        """
+
+    @abstractmethod
+    def due(self, now: datetime) -> Sequence[str]:
+        """Return the ids of the campaigns with reports that are to be deleted by a time."""
+
+    @abstractmethod
+    def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
+        """Delete about `limit` ≥ 1 reports for good, keep the sums; return whether any may be left.
+
+        From the first call on the campaign takes no report, nor knows one that was deleted.
         """
 
     @abstractmethod

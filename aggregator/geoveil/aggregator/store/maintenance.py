@@ -47,13 +47,17 @@ def check_database(database: Path | str) -> Check:
         faults = list(store.faults(connection))
         stored = 0
         campaigns = connection.execute(
-            select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.campaign_id).order_by(
+            select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.campaign_id, CAMPAIGN.c.deleted).order_by(
                 CAMPAIGN.c.campaign_key
             )
         ).all()
-        for key, campaign_id in campaigns:
+        for key, campaign_id, deleted in campaigns:
             reports, of_campaign = _check_campaign(store, connection, key)
             stored += reports
+            if deleted:
+                of_campaign = ["reports are left that were to be deleted"] if reports else []
+            elif deleted is not None:  # while they are deleted, sums say nothing of them
+                continue
             faults += [f"campaign {campaign_id}: {fault}" for fault in of_campaign]
         return Check(campaigns=len(campaigns), reports=stored, faults=tuple(faults))
 

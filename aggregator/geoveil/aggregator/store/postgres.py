@@ -5,13 +5,14 @@ What makes it exactly once, at READ COMMITTED:
 * A report is the row of its slot (`schema.slots`), which is unique. An INSERT waits for another
   transaction that takes the same slot, and then either takes it or finds it taken for good: by the
   same id, or by another one. Then its place is beside, in a table whose key is the whole id, and
-  where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it.
+  where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it until
+  all reports of the campaign are deleted, which takes none afterwards.
 * Everything is locked in one order, so transactions don't deadlock: campaigns by key, reports by
   slot, those beside likewise, and last the counters, of which each process has a shard of its own.
 * Rows and counters are written by one transaction. If the outcome of its COMMIT is unknown, the
   reports are sent again, and the rows decide.
-* Commits share a lock on the campaign, which closing it takes alone: every commit is wholly before
-  it or sees the campaign closed.
+* Commits share a lock on the campaign, which closing it and deleting its reports take alone: every
+  commit is wholly before or sees that the campaign takes none.
 """
 
 import os
@@ -25,7 +26,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from sqlalchemy import Connection, create_engine, event, select, text
+from sqlalchemy import Connection, create_engine, delete, event, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -135,6 +136,14 @@ shown), got database='...'
             rows = [*rows, *connection.execute(query)]
             following = rows[-1].report_id.bytes if len(rows) == limit else None
         return StoredAnswers(b"".join([row.answers for row in rows]), following)
+
+    def _delete(self, connection: Connection, key: int, limit: int) -> bool:
+        slot = REPORT.c.slot
+        some = _in_slots(key).with_only_columns(slot).limit(limit)
+        if connection.execute(delete(REPORT).where(slot.in_(some))).rowcount:
+            return True
+        connection.execute(delete(REPORT_BESIDE).where(REPORT_BESIDE.c.campaign_key == key))
+        return False
 
     def extent(self) -> Extent:
         row = self.run(lambda connection: connection.execute(_EXTENT, {"space": SHARD_LOCKS}).one())

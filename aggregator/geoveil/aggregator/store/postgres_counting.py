@@ -47,7 +47,8 @@ _LOCK = f"""
         ORDER BY campaign_key OFFSET 0) AS wanted
 """  # noqa: S608 - no input in it
 _CAMPAIGNS = """
-    SELECT campaign_id, campaign_key, closed FROM campaign WHERE campaign_id = ANY(%(ids)s)
+    SELECT campaign_id, campaign_key, closed OR deleted IS NOT NULL FROM campaign
+    WHERE campaign_id = ANY(%(ids)s)
     ORDER BY campaign_key
 """
 _INSERT_NEW = "SELECT insert_new_reports(%(slots)s, %(ids)s, %(answers)s)"

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from geoveil.campaign import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Raised with every change of the tables; databases of another version are refused."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -86,6 +86,8 @@ CAMPAIGN = Table(
     Column("closed", Boolean, nullable=False),
     Column("opens", Moment, nullable=False),
     Column("closes", Moment, nullable=False),
+    Column("delete_after", Moment),  # when its reports are deleted; null: never
+    Column("deleted", Boolean),  # whether all reports are; null: none, and none is being deleted
     Column("block_key", LargeBinary),  # see `geoveil.aggregator.domain.layout`
     Column("published", LargeBinary, nullable=False),  # last: SQLite reads a row from its start
 )
@@ -137,7 +139,8 @@ QUERY_SUM = Table(
 )
 
 # Of a random id, 44 bits are enough to find it by, and the index is half as wide. A report whose
-# slot another one has taken stands beside; as no report is ever deleted, it stays there.
+# slot another one has taken stands beside, and stays there: the reports of a campaign are deleted
+# together, and it takes none afterwards.
 REPORT = Table(
     "report",
     METADATA,

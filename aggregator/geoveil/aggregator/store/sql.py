@@ -60,6 +60,7 @@ _RECORD = (
     CAMPAIGN.c.closed,
     CAMPAIGN.c.opens,
     CAMPAIGN.c.closes,
+    CAMPAIGN.c.delete_after,
     select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
     .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
     .scalar_subquery()
@@ -92,8 +93,7 @@ class SQLStore(Store):
             raise
 
     def create_campaign(self, record: CampaignRecord) -> None:
-        fields = ("campaign_id", "published", "queries", "block_key", "closed", "opens", "closes")
-        values = {name: getattr(record, name) for name in fields}
+        values = {column.name: getattr(record, column.name) for column in _RECORD[:-1]}
         change = self._insert(CAMPAIGN).values(values).on_conflict_do_nothing()
         query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
 
@@ -242,6 +242,24 @@ class SQLStore(Store):
 
         return self.run(work)
 
+    def due(self, now: datetime) -> Sequence[str]:
+        column = CAMPAIGN.c
+        left = or_(column.deleted.is_(None), column.deleted.is_(False))
+        query = select(column.campaign_id).where(column.delete_after <= now, left)
+        return self.run(lambda connection: connection.execute(query).scalars().all())
+
+    def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
+
+        def work(connection: Connection) -> bool:
+            key = _find(connection, campaign_id).campaign_key
+            self._exclude_commits(connection, key)
+            left = self._delete(connection, key, limit)
+            change = update(CAMPAIGN).where(CAMPAIGN.c.campaign_key == key)
+            connection.execute(change.values(deleted=not left))
+            return left
+
+        return self.run(work, write=True)
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -269,6 +287,10 @@ class SQLStore(Store):
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
         """Return the answers of the next reports of a campaign; see `Store.answers`."""
+
+    @abstractmethod
+    def _delete(self, connection: Connection, key: int, limit: int) -> bool:
+        """Delete about `limit` reports of a campaign; return whether any may be left."""
 
     def protect(self) -> None:
         """Make the files of a database of ours readable by their owner alone."""

@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from geoveil.aggregator.store.private_file import make_private_database, protect
 from geoveil.aggregator.store.schema import REPORT_PAGE
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite_pages import (
+    MOST_REPORTS,
     Last,
     ReportPage,
     answers_of,
@@ -55,7 +56,7 @@ _READ_SUMS = """
     FROM query_sum WHERE campaign_key = :key
 """
 _READ_STANDING = f"""
-    SELECT campaign.campaign_key, closed, coalesce(reports, 0),
+    SELECT campaign.campaign_key, closed, deleted IS NOT NULL, coalesce(reports, 0),
         (SELECT group_concat(query_index || ' ' || n || ' ' || total || ' ' || total_of_squares)
             FROM query_sum
             WHERE campaign_key = campaign.campaign_key AND shard = {_SHARD}
@@ -79,6 +80,12 @@ _WRITE_COUNT = f"""
     INSERT OR REPLACE INTO report_count (campaign_key, shard, reports)
     VALUES (:key, {_SHARD}, :reports)
 """  # noqa: S608 - no input in it
+
+
+_DELETE = """
+    DELETE FROM report_page WHERE campaign_key = :key AND first IN (
+        SELECT first FROM report_page WHERE campaign_key = :key ORDER BY first LIMIT :pages)
+"""
 
 
 class SQLiteStore(SQLStore):
@@ -145,7 +152,10 @@ class SQLiteStore(SQLStore):
         row = driver.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
-        key, closed, before, sums_before, *last = row
+        key, closed, deleted, before, sums_before, *last = row
+        if deleted:
+            self._indices.pop(key, None)
+            return classify(reports, [False] * len(reports), {})[0]
         index = self._indices.get(key)
         if index is None or index.reports > before:
             index = self._indices[key] = IdIndex()
@@ -183,6 +193,21 @@ class SQLiteStore(SQLStore):
         first = int.from_bytes(after)
         packed, following = read_answers(connection, key, first, limit)
         return StoredAnswers(packed, None if following is None else following.to_bytes(8))
+
+    def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
+        left = super().delete_reports(campaign_id, limit)
+        if not left:  # so that the write-ahead log holds nothing of them, unless others read it
+            with suppress(sqlite3.Error), closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return left
+
+    def _delete(self, connection: Connection, key: int, limit: int) -> bool:
+        parameters = {"key": key, "pages": max(1, limit // MOST_REPORTS)}
+        before = connection.exec_driver_sql("PRAGMA secure_delete").scalar_one()
+        connection.exec_driver_sql("PRAGMA secure_delete = ON").close()  # pages are overwritten
+        deleted = connection.exec_driver_sql(_DELETE, parameters).rowcount
+        connection.exec_driver_sql(f"PRAGMA secure_delete = {before}").close()
+        return deleted > 0
 
     def extent(self) -> Extent:
         name = self._path.name

@@ -25,7 +25,8 @@ from geoveil.aggregator.store.driver import Driver
 from geoveil.campaign import REPORT_ID_BYTES
 
 _ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
-_MOST_REPORTS = 256
+MOST_REPORTS = 256
+"""Of a page."""
 _MOST_BYTES = 8192
 """The most bytes of a page that holds more than one report."""
 _PAGES_READ = 1024
@@ -103,7 +104,7 @@ def read_answers(
     connection: Connection, key: int, first: int, limit: int
 ) -> tuple[bytes, int | None]:
     """Return the answers of `limit` reports, in whole pages from `first`, and the next report."""
-    pages = max(1, limit // _MOST_REPORTS)
+    pages = max(1, limit // MOST_REPORTS)
     parameters = {"key": key, "first": first, "pages": pages}
     last, answers = connection.exec_driver_sql(_READ_ANSWERS, parameters).one()
     return (b"", None) if last is None else (bytes.fromhex(answers), last + 1)
@@ -141,7 +142,7 @@ def append(
         alike = reports if len(widths) == 1 else [r for r in reports if len(r.answers) == width]
         ids, answers = in_columns(alike)
         count = len(ids) // REPORT_ID_BYTES
-        capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
+        capacity = min(MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
         if last is not None:
             held = len(last.ids) // REPORT_ID_BYTES

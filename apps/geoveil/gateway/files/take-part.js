@@ -7,6 +7,7 @@ import { dots, hasDots, rowsOf } from "./dots.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
 import { invited } from "./invited.js";
 import { linesOf, make, questionsOf, sentence, toldOf, whatIsSent, withLifetime } from "./geoveil-survey.js";
+import { whatIsKept } from "./geoveil-ways.js";
 import { maps } from "./map.js";
 
 const FLUSH_MS = 15_000;
@@ -102,6 +103,7 @@ function describe({ campaign, signer }, questions) {
     at(id).closest("div").hidden = !asker[id];
   }
   at("notice").href = asker.notice ?? "";
+  say("kept", whatIsKept(campaign).join(" "));
   say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
   if (signer) at("details").append(item(`The whole key: ${signer}`));
   say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);

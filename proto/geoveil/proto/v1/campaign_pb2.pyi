@@ -186,6 +186,7 @@ class Campaign(google.protobuf.message.Message):
     TOKEN_KEY_FIELD_NUMBER: builtins.int
     WINDOW_FIELD_NUMBER: builtins.int
     ASKER_FIELD_NUMBER: builtins.int
+    DELETE_AFTER_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -270,6 +271,13 @@ class Campaign(google.protobuf.message.Message):
     def asker(self) -> global___Asker:
         """Absent: who asks is unknown. Devices show it before they ask."""
 
+    @property
+    def delete_after(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Absent: how long the server keeps reports is unknown. Present: not before closes, and within
+        ten years of it; then the server deletes all reports, and keeps sums. A promise by the server,
+        which devices can't check.
+        """
+
     def __init__(
         self,
         *,
@@ -292,9 +300,10 @@ class Campaign(google.protobuf.message.Message):
         token_key: builtins.bytes = ...,
         window: google.protobuf.duration_pb2.Duration | None = ...,
         asker: global___Asker | None = ...,
+        delete_after: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["asker", b"asker", "attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "asker", b"asker", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["asker", b"asker", "attribute", b"attribute", "cap", b"cap", "closes", b"closes", "delete_after", b"delete_after", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "asker", b"asker", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "delete_after", b"delete_after", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
 
 global___Campaign = Campaign
 
