@@ -5,16 +5,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from benchmarks.timing import Figure, medians, show
+from geoveil.analyst.planned_forms import simulated
 from geoveil.campaign import (
     Attribute,
-    CategoryField,
     ChoiceField,
     FormCampaign,
     MultipleField,
     NumberField,
     OrdinalField,
     PlaceField,
-    PointField,
     encode,
     seal,
 )
@@ -22,7 +21,7 @@ from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy
 
 PEOPLE, REPORTS = 100_000, 200
-_REFERENCE = "simulated, 100,000 devices"
+_REFERENCE = "numpy rng.laplace, a draw for each integer"
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 AREA = AzimuthalEquidistant(2.35, 48.86, 15_000)
 FORM = FormCampaign(
@@ -65,17 +64,12 @@ def table() -> list[Figure]:
         for _ in range(REPORTS):
             builder.prepare(accepted, ANSWERS)
 
-    def simulated() -> None:
-        for field in FORM.fields:
-            if isinstance(field, PointField):
-                field.mechanism.simulate(np.zeros((PEOPLE, field.dimension)), rng)
-            elif isinstance(field, CategoryField):
-                field.mechanism.simulate(np.zeros(PEOPLE, np.int64), rng)
-
-    times = medians({_REFERENCE: simulated, "exact, one device": exact}, rounds=5)
-    fields = len(FORM.fields)
-    each = {
-        _REFERENCE: times[_REFERENCE] / (PEOPLE * fields),
-        "exact, one device": times["exact, one device"] / (REPORTS * fields),
+    prepared = [np.array([held] * PEOPLE) for held in FORM.prepare(ANSWERS)]
+    devices = {
+        _REFERENCE: (lambda: rng.laplace(size=(PEOPLE, FORM.columns)), PEOPLE),
+        "simulated, 100,000 devices": (lambda: simulated(FORM, prepared, rng), PEOPLE),
+        "exact, one device": (exact, REPORTS),
     }
+    times = medians({name: run for name, (run, _) in devices.items()}, rounds=5)
+    each = {name: times[name] / (many * len(FORM.fields)) for name, (_, many) in devices.items()}
     return show("a form, for each of its six fields", "µs", 1e6, each, _REFERENCE)

@@ -2,15 +2,20 @@
 
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import statsmodels.api as sm
 
 from benchmarks.timing import Figure, medians, show
-from geoveil.analyst.relations.fitting import fit
-from geoveil.analyst.relations.scores import Category, Design, Model
+from geoveil.analyst import FormReports, Option, Regression
+from geoveil.analyst.planned_forms import simulated
+from geoveil.campaign import Attribute, ChoiceField, Field, FormCampaign, NumberField
+from geoveil.gp import GeoPrivacy
 
 REPORTS, NOISE, ROUNDS = 1_000_000, 0.3, 3
+NUMBERS, CHOICES = ("a", "b", "c", "d", "e"), {"two": 2, "three": 3, "four": 4}
 
 
 def table() -> list[Figure]:
@@ -21,33 +26,36 @@ def table() -> list[Figure]:
     normal = index + rng.normal(size=REPORTS)
     binary = (rng.random(REPORTS) < 1 / (1 + np.exp(-index))).astype(float)
     counts = rng.poisson(np.exp(index)).astype(float)
-    z = x + NOISE * rng.laplace(size=x.shape)
-    choices = {m: [_randomised(rng, k) for k in of] for m, of in ((3, (3, 2)), (2, (4, 3)))}
-    clear, weights = sm.add_constant(x), np.ones(REPORTS)
-
-    def private(y: np.ndarray, model: Model, numbers: int = 5) -> Callable[[], object]:
-        noise = np.full(numbers, NOISE)
-        of = choices.get(numbers, [])
-        return lambda: fit(
-            Design(y, z[:, :numbers], noise, 2 * noise**2, of), weights, model, width=1.0
-        )
-
-    of_line, of_index = "statsmodels OLS, HC3, in the clear", "statsmodels GLM, HC0, in the clear"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        reports = _reports(rng, [*x.T, normal, counts, binary])
+        clear = sm.add_constant(x)
+
+        def private(y: Any, on: list[str], model: Any) -> Callable[[], object]:
+            return lambda: reports.ask(Regression(y, on, model))
+
+        five, yes = list(NUMBERS), Option("binary", "1")
+        of_line, of_index = (
+            "statsmodels OLS, HC3, in the clear",
+            "statsmodels GLM, HC0, in the clear",
+        )
         linear = {
             of_line: lambda: sm.OLS(normal, clear).fit(cov_type="HC3").bse,
-            "linear, 5 numbers": private(normal, "linear"),
-            "linear, 3 numbers, 2 choices": private(normal, "linear", 3),
-            "median, 5 numbers": private(normal, "median"),
+            "linear, 5 numbers": private("normal", five, "linear"),
+            "linear, 3 numbers, 2 choices": private(
+                "normal", [*five[:3], "three", "two"], "linear"
+            ),
+            "median, 5 numbers": private("normal", five, "median"),
         }
         binomial = sm.families.Binomial()
         others = {
             of_index: lambda: sm.GLM(binary, clear, family=binomial).fit(cov_type="HC0").bse,
-            "logistic, 5 numbers": private(binary, "logistic"),
-            "logistic, 3 numbers, 2 choices": private(binary, "logistic", 3),
-            "logistic, 2 numbers, choices of 4 and 3": private(binary, "logistic", 2),
-            "Poisson, 5 numbers": private(counts, "poisson"),
+            "logistic, 5 numbers": private(yes, five, "logistic"),
+            "logistic, 3 numbers, 2 choices": private(yes, [*five[:3], "three", "two"], "logistic"),
+            "logistic, 2 numbers, choices of 4 and 3": private(
+                yes, [*five[:2], "four", "three"], "logistic"
+            ),
+            "Poisson, 5 numbers": private("counts", five, "poisson"),
         }
         return [
             *show("linear and median regression", "s", 1, medians(linear, ROUNDS), of_line),
@@ -55,8 +63,25 @@ def table() -> list[Figure]:
         ]
 
 
-def _randomised(rng: np.random.Generator, options: int) -> Category:
-    """Return a choice that says nothing, through randomised response at ε = 2."""
-    law = np.ones((options, options)) + (np.exp(2) - 1) * np.eye(options)
-    weights = np.linalg.inv(law / law.sum(axis=1))[rng.integers(0, options, REPORTS)]
-    return Category(weights, np.eye(options)[:, 1:])
+def _reports(rng: np.random.Generator, answers: list[Any]) -> FormReports:
+    """Return reports of the numbers and the binary answer, and of choices that say nothing."""
+    numbers = (*NUMBERS, "normal", "counts")
+    fields: list[Field] = [
+        NumberField(
+            attribute=Attribute(name=name, unit="unit"), privacy=GeoPrivacy(1, NOISE, "unit")
+        )
+        for name in numbers
+    ]
+    fields += [
+        ChoiceField(name=name, options=tuple(map(str, range(k))), epsilon=2.0)
+        for name, k in {"binary": 2, **CHOICES}.items()
+    ]
+    form = FormCampaign(
+        campaign_id="regression",
+        title="Regression",
+        fields=tuple(fields),
+        opens=datetime(2026, 1, 1, tzinfo=UTC),
+        closes=datetime(2027, 1, 1, tzinfo=UTC),
+    )
+    choices = [rng.integers(0, k, REPORTS) for k in CHOICES.values()]
+    return simulated(form, [*answers[:-1], answers[-1].astype(np.int64), *choices], rng)
