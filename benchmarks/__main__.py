@@ -86,13 +86,13 @@ QUICK = {
     "wishes": wishes.table,
     "relay": relay.table,
 }
-"""Those that can be had with less."""
+"""Benchmarks that need fewer dependencies."""
 AGAIN = 2
-"""How often a table is measured again in which a row was slower than in the last release."""
+"""How often a table with a slower row than in the last release is measured again."""
 
 
 def main() -> int:
-    """Run what is asked for and return 1 if a row is slower than in the last release."""
+    """Run the requested benchmarks and return 1 if a row is slower than in the last release."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
     parser.add_argument(
@@ -150,7 +150,7 @@ def main() -> int:
 def _compare(
     measured: dict[str, list[Figure]], before: Sequence[Figure], version: str
 ) -> list[history.Change]:
-    """Print and return the rows that are slower; a table that has one is measured again."""
+    """Print and return slower rows; a table with one is measured again."""
     for name, figures in measured.items():
         for _ in range(AGAIN):
             if history.slower(before, measured[name]):

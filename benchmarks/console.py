@@ -125,7 +125,7 @@ def _ratio(
 
 @contextmanager
 def _open_pages(web: str, pages: int) -> Iterator[list[int]]:
-    """Keep pages open that listen to a survey; yield how many events each has got."""
+    """Keep pages open that listen to a survey; yield the number of events of each."""
     host, _, port = web.partition(":")
     first = http.client.HTTPConnection(host, int(port))
     first.request("GET", "/console/", headers=_HEADERS)

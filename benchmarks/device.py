@@ -1,4 +1,4 @@
-"""What one report costs the device's processor: to draw and keep it, and to send it.
+"""Processor time of one report on a device: to draw and store it, and to send it.
 
 All of it is durable, in a state directory, and counted in processor time, so that neither a disk
 nor other processes that are busy matter. Campaigns recur: in its second period a device has done
@@ -135,7 +135,7 @@ def _median(act: Callable[[_Given], object], given: Iterable[_Given]) -> float:
 
 
 def _times(act: Callable[[_Given], object], given: Iterable[_Given]) -> list[float]:
-    """Return the seconds of the processor that each call took."""
+    """Return the processor seconds of each call."""
     found = []
     for one in given:
         start = time.process_time()

@@ -23,7 +23,7 @@ from geoveil.gp import NotPrivateWarning
 
 LEAST_COVERED, CHANCE = 0.945, 1e-3
 LEAST_CALM = 0.985
-"""How many calm curves have no flag."""
+"""The share of calm curves without a flag."""
 SIZES, CAMPAIGNS = (5, 20, 100, 1_000, 10_000), 400
 QUICK_SIZES, QUICK_CAMPAIGNS = (5, 100, 2_000), 20
 _MARKS = "<!-- coverage -->", "<!-- end of coverage -->"
@@ -31,7 +31,7 @@ _MARKS = "<!-- coverage -->", "<!-- end of coverage -->"
 
 @dataclass
 class Cell:
-    """How often intervals of a statistic held what is true."""
+    """How often intervals of a statistic covered the truth."""
 
     name: str
     """The name of the statistic."""
@@ -44,11 +44,11 @@ class Cell:
 
     @property
     def covered(self) -> float:
-        """The share of campaigns whose interval holds what is true."""
+        """The share of campaigns whose interval covers the truth."""
         return self.held / self.campaigns
 
     def add(self, row: Row) -> None:
-        """Count an interval, or several that are to hold at once."""
+        """Count an interval, or several simultaneous ones."""
         low, value, high, right = (None if x is None else np.asarray(x, np.float64) for x in row)
         assert low is not None
         assert high is not None
@@ -60,7 +60,7 @@ class Cell:
         self.outside += value is not None and bool(np.any((value < low) | (value > high)))
 
     def wrong(self, cells: int) -> str:
-        """Return what is wrong with it, among so many cells."""
+        """Return its fault, judged among a number of cells."""
         from scipy.stats import binom
 
         least = LEAST_CALM if self.name == "flags" else LEAST_COVERED
@@ -98,7 +98,7 @@ def measured(
 
 
 def table(*, quick: bool = False, page: Path | None = None, seed: int | None = None) -> None:
-    """Print the coverage of every cell in per cent, and what failed.
+    """Print the coverage of every cell in per cent, and failures.
 
     Args:
         quick: the stated subset.

@@ -1,4 +1,4 @@
-"""Every statistic of perturbed numbers, places and forms, and what is true of the people asked.
+"""Every statistic of perturbed numbers, places and forms, with the truth about the people.
 
 `STATISTICS` has a row for each: what asks reports of people for it. What is weighted has weights
 that do not depend on the people, with logarithms of a spread of 1.5.
@@ -81,7 +81,7 @@ _EPOCH, _WEEKS = 13, 39
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Array]
 Row = tuple[Any, Any, Any, Any]
-"""The lower ends, estimates, upper ends and truths, of what is to hold at once."""
+"""The lower ends, estimates, upper ends and truths of simultaneous intervals."""
 
 OPEN: Any = {
     "opens": datetime(2026, 1, 1, tzinfo=UTC),
@@ -162,7 +162,7 @@ PEOPLE: Mapping[str, Draw] = {
     **{f"crowd of {s:g} b": _crowd(s) for s in (0.0, 0.25, 0.5, 1.0, 2.0)},
     "heaps": _heaps,
 }
-"""Kinds of people: ten ordinary laws, and those that are hard to answer for."""
+"""Kinds of people: ten ordinary laws, and difficult ones."""
 
 
 def in_group_a(values: Array) -> Array:
@@ -177,7 +177,7 @@ def homes(values: Array, rng: np.random.Generator) -> Array:
 
 
 class Truth:
-    """What is true of people of a kind: of very many of them."""
+    """The truth about people of a kind, from very many of them."""
 
     def __init__(self, draw: Draw) -> None:
         rng = np.random.default_rng(5)
@@ -197,7 +197,7 @@ class Truth:
         return self._above[at]
 
     def soft(self, at: float) -> Array:
-        """Return how much of each person is above a value."""
+        """Return the soft share of each person above a value."""
         return Threshold(at, WIDTH, "smoothstep").value(self.values)
 
     @cached_property
@@ -435,15 +435,15 @@ def _map(of: Campaign) -> Row:
 
 @dataclass(frozen=True)
 class AskedStatistic:
-    """A statistic that is asked of campaigns."""
+    """A statistic computed in campaigns."""
 
     ask: Callable[[Campaign], Row]
     every: int = 1
-    """It is asked of one in so many campaigns."""
+    """One in this many campaigns computes it."""
     weighted: bool = False
 
     def of(self, campaign: Campaign) -> Row:
-        """Return what it says; the whole line where it says that it can't be told."""
+        """Return its result; the whole line if it has no estimate."""
         try:
             return self.ask(campaign)
         except UnsupportedError:

@@ -1,4 +1,4 @@
-"""What a form costs: exact, as on a device, and simulated for many devices at once."""
+"""The cost of a form: exact, as on a device, and simulated for many devices at once."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Fresh connections to a bare grpc.aio server: what TLS costs it by the key of its certificate.
+"""Fresh connections to a bare grpc.aio server: the cost of TLS by kind of key.
 
 The floor is the same without TLS. Time is that of processors, of the server alone.
 """
@@ -63,7 +63,7 @@ def _connect(address: str, made: Issued | None) -> None:
 
 
 def issued() -> Issued:
-    """Return a certificate for "localhost" of an authority of its own, as the command makes it."""
+    """Return a certificate for "localhost" from a new authority, as the command makes it."""
     authority = Authority(Authority.create("benchmark", 2 * _DAY))
     made = authority.issue("server", _DAY, ["localhost"])
     return Issued(made.certificate + authority.certificate, made.key)

@@ -1,4 +1,4 @@
-"""What releases took: figures of a run as a file, two runs compared, and the picture of them all.
+"""The history of benchmarks: figures of a run as a file, comparisons, and a picture of all runs.
 
 Runs are compared by ratios to the reference of the same run, so that another machine, or a busy
 one, changes little.
@@ -39,7 +39,7 @@ class Change:
 
 
 def write(figures: Sequence[Figure], file: Path) -> None:
-    """Write figures as JSON, with what they may depend on."""
+    """Write figures as JSON, with their environment."""
     about = {
         "version": __version__,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -79,7 +79,7 @@ def changes(before: Sequence[Figure], now: Sequence[Figure]) -> list[Change]:
 
 
 def slower(before: Sequence[Figure], now: Sequence[Figure]) -> list[Change]:
-    """Return the rows that take longer than is tolerated, the worst first."""
+    """Return the rows that take longer than tolerated, the worst first."""
     found = [change for change in changes(before, now) if change.factor > TOLERATED]
     return sorted(found, key=lambda change: -change.factor)
 

@@ -1,4 +1,4 @@
-"""What an app feels of the SDK while its server can't be reached: time of each call, and memory.
+"""The SDK in an app while its server can't be reached: time of each call, and memory.
 
 A process of its own contributes to campaigns that its state directory knows, each once, through
 gRPC to a port where nobody listens: one half of them at once after the start, when the background

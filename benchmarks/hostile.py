@@ -66,7 +66,7 @@ _DEADLINE_S = 60
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it."""
+    """The result of an attack."""
 
     statuses: Mapping[str, int]
     resident_mb: tuple[float, float]
@@ -79,7 +79,7 @@ class Found:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, in words."""
+        """The faults, in words."""
         told = [f"status {name}" for name in sorted(set(self.statuses) - REFUSALS)]
         told += [] if self.same_state else ["the state was changed"]
         told += [] if self.alive else ["the server does not serve any more"]
@@ -88,7 +88,7 @@ class Found:
 
 
 def attack(messages: int, seed: int) -> Found:
-    """Send messages to a server of its own."""
+    """Send messages to a new server."""
     key = SigningKey.generate()
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "reports.db"
@@ -114,7 +114,7 @@ def attack(messages: int, seed: int) -> Found:
 
 
 def table() -> None:
-    """Print how many messages got which status, what is wrong, and what attacks cost a device."""
+    """Print the number of messages by status, the faults, and the cost of attacks for a device."""
     _show(attack(MESSAGES, seed=1))
     hostile_load.table()
 
@@ -215,7 +215,7 @@ def _submit(address: str, request: bytes) -> list[report_pb2.ReportResult]:
 
 
 def _state(server: Served, database: Path) -> object:
-    """Return all that is stored, and all that is shown of it.
+    """Return all stored data, and all disclosed estimates.
 
     But for what the server notes by its own clock, of the counts that are compared here.
     """

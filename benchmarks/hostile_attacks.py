@@ -1,4 +1,4 @@
-"""Attacks that go on for a while: clients that send, keep or leave whatever the protocol lets them.
+"""Lasting attacks: clients that send, hold or abandon whatever the protocol permits.
 
 They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against a
 server of this machine that `benchmarks.serving.publish` was called for; those whose names begin
@@ -36,7 +36,7 @@ _FLOODED = 1 << 16
 """Bytes sent at a time."""
 
 Attack = Callable[[str, float], None]
-"""Attacks a server, for so many seconds."""
+"""Attacks a server, for a number of seconds."""
 
 
 def _campaign(address: str) -> tuple[Campaign, bytes]:
@@ -87,7 +87,7 @@ def _valid(address: str) -> Callable[[], bytes]:
 
 
 def _padded(content: bytes, *, inside: bytes | None = None) -> Callable[[str], Callable[[], bytes]]:
-    """Return what makes requests as long as they may be of something repeated.
+    """Return a padding function that repeats a piece up to the largest request.
 
     Args:
         content: what is repeated.

@@ -1,4 +1,4 @@
-"""HTTP/2 by hand, as no library that keeps to its rules would send it, to servers of this machine.
+"""HTTP/2 frames made by hand, against the rules, for servers of this machine.
 
 Sources: RFC 9113 (frames), RFC 7541 (headers, here always literal), the gRPC protocol over HTTP/2.
 """

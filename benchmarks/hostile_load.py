@@ -1,4 +1,4 @@
-"""What attacks cost a device that reports meanwhile, and how much memory they take of the server.
+"""The effect of attacks on a device that reports meanwhile, and on the server's memory.
 
 The attacker has a core of its own; on the other are the server with its default settings, its
 gateway with the console, and the device. The device is the SDK: for each report it connects anew,
@@ -52,7 +52,7 @@ _PIECE = bytes(1 << 16)
 
 @dataclass(frozen=True)
 class Felt:
-    """What a device felt.
+    """The effect on a device.
 
     Args:
         submitted_s: how long each of its reports took to be acknowledged, ascending.
@@ -72,7 +72,7 @@ class Felt:
 
 @dataclass(frozen=True)
 class Suffered:
-    """What an attack cost."""
+    """The cost of an attack."""
 
     beside_sink: Felt
     under: Felt
@@ -82,7 +82,7 @@ class Suffered:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, in words."""
+        """The faults, in words."""
         faults = []
         for when, felt in (("during it", self.under), ("after it", self.after)):
             ratio = felt.p99_s / self.beside_sink.p99_s

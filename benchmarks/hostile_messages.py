@@ -35,7 +35,7 @@ Call = tuple[str, tuple[bytes, ...]]
 
 @dataclass(frozen=True)
 class Known:
-    """What the server holds, and whoever attacks it knows.
+    """The server's content, as an attacker knows it.
 
     Args:
         campaign: that is open.
@@ -56,7 +56,7 @@ class Known:
 
 
 def draw(known: Known, rng: Random) -> Call:
-    """Return a call; none brings a new report that is sound, or a new campaign that is."""
+    """Return a call that adds no sound report and no sound campaign."""
     method, message = rng.choice(_KINDS)(known, rng)
     if method == _CLOSE and _names(known, message):
         method = WATCH

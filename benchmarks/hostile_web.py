@@ -1,4 +1,4 @@
-"""Attacks on the gateway that go on for a while: what clients of HTTP/1.1 send, keep or leave."""
+"""Lasting attacks on the gateway, by clients of HTTP/1.1."""
 
 import asyncio
 import gzip
@@ -105,7 +105,7 @@ def _valid(web: str) -> Callable[[], bytes]:
 
 
 def _padded(content: bytes, *, packed: bool) -> Callable[[str], Callable[[], bytes]]:
-    """Return what makes requests as long as they may be of something repeated."""
+    """Return a padding function that repeats a piece up to the largest request."""
 
     def make(web: str) -> Callable[[], bytes]:
         _, head = _campaign(web)

@@ -1,4 +1,4 @@
-"""Coverage and width of intervals, in populations that are hard to answer for.
+"""Coverage and width of intervals, in difficult populations.
 
 What is measured is no time: 2,000 campaigns a row, reports drawn in NumPy by the law of the exact
 release, intervals as estimates have them; and a share of campaigns whose exact releases go through
@@ -93,14 +93,14 @@ class Case:
         return found
 
     def alone(self, n: int, variance: float) -> float:
-        """Return by how many standard errors one person, far away, moves the mean."""
+        """Return the effect of one far person on the mean, in standard errors."""
         low, high = self.limits.means
         return max(self.truth - low, high - self.truth) / math.sqrt(variance * n)
 
 
 @dataclass(frozen=True)
 class Found:
-    """How one method did."""
+    """The result of one method."""
 
     coverage: tuple[float, ...]
     """At each confidence."""
@@ -131,7 +131,7 @@ def measured(
 
 
 def too_little(found: Found, campaigns: int, chance: float = 0.0) -> list[str]:
-    """Return where intervals cover less than `LEAST`, by more than so many standard errors."""
+    """Return cases that cover less than `LEAST`, by more than a number of standard errors."""
     return [
         f"covers {share:.1%} at {confidence:.0%}"
         for share, (confidence, least) in zip(found.coverage, LEAST.items(), strict=True)
@@ -172,7 +172,7 @@ def row(case: Case, n: int, means: Array, variances: Array) -> tuple[list[str], 
 
 
 def table(*, quick: bool = False, page: Path | None = None, seed: int | None = None) -> None:
-    """Print coverage in per cent at 95 and 99 %, widths at 95 %, and what failed.
+    """Print coverage in per cent at 95 and 99 %, widths at 95 %, and failures.
 
     The coverage of every statistic follows: see `benchmarks.every_interval`.
 
@@ -256,7 +256,7 @@ def _chosen(weights: Array, rng: np.random.Generator, count: int) -> NDArray[np.
 
 
 def cases() -> Iterator[Case]:
-    """Yield real people, then made ones who hurt."""
+    """Yield real people, then artificial difficult ones."""
     yield from _real()
     for width in (2, 3, 10, 25):
         mechanism = DebiasedLaplace(Threshold(0.0, width * B, "smoothstep"), PRIVACY)

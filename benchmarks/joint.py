@@ -1,4 +1,4 @@
-"""Coverage of what is to hold at once, and errors of differences and ratios, over campaigns.
+"""Coverage of simultaneous intervals, and errors of differences and ratios, over campaigns.
 
 What is measured is no time: 2,000 campaigns a row, of people drawn from a hidden population, whose
 reports are asked as an analyst asks them (`reports_of(...).ask(...)`). Beside the share of
@@ -85,7 +85,7 @@ class Row:
     """Part of the campaigns, where each takes long."""
 
     def shares(self, campaigns: int) -> tuple[dict[str, float], int]:
-        """Return in which share of campaigns everything held, and of how many."""
+        """Return the share of campaigns in which everything held, and their number."""
         rng = np.random.default_rng([self.n, *f"{self.what}, {self.who}".encode()])
         count, total = Counter[str](), max(int(campaigns * self.campaigns), 2)
         held: Held = {}
@@ -95,7 +95,7 @@ class Row:
         return {name: count[name] / total for name in held}, total
 
     def wrong(self, shares: Mapping[str, float], campaigns: int) -> str:
-        """Return what is wrong with shares."""
+        """Return the faults of shares."""
         found = _CHANCE * math.sqrt(0.05 * 0.95 / campaigns)
         stated = shares[STATED]
         faults = []
@@ -160,7 +160,7 @@ def table(*, quick: bool = False) -> None:
 def band(
     of: ValueCampaign, population: Array, n: int, at: Array | None, width: float
 ) -> Callable[[np.random.Generator], Held]:
-    """Return what asks for a distribution function and says whether its band holds all of it."""
+    """Return a test of whether the band of a distribution function covers all of it."""
     asked = DistributionFunction(at=None if at is None else at.tolist(), width=width)
     known = None if at is None else 1 - above(at, width, population)
     grid = np.linspace(population.min() - width, population.max() + width, 4_001)
@@ -183,7 +183,7 @@ def band(
 def histogram(
     of: ValueCampaign, population: Array, n: int, edges: Array, width: float
 ) -> Callable[[np.random.Generator], Held]:
-    """Return what asks for a histogram and says whether its intervals hold all shares.
+    """Return a test of whether the intervals of a histogram cover all shares.
 
     As if independent: the variance of a share is that of two thresholds added up.
     """
@@ -211,7 +211,7 @@ def around(ends: tuple[Array, Array], truth: Array) -> tuple[Array, Array, Array
 
 
 def districts(n: int) -> Callable[[np.random.Generator], Held]:
-    """Return what asks for the shares of six districts and says whether they are held.
+    """Return a test of whether intervals cover the shares of six districts.
 
     The rasters of the districts are made once, and answers averaged in NumPy.
     """

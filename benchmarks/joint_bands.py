@@ -25,18 +25,18 @@ def inside(low: Array, truth: Array, high: Array) -> bool:
 
 @cache
 def critical_of_independent(m: int) -> float:
-    """Return how many standard errors m independent errors are within at once."""
+    """Return the joint critical value of m independent errors."""
     return float(NormalDist().inv_cdf((1 + 0.95 ** (1 / m)) / 2))
 
 
 def band_as_if_independent(found: JointEstimates) -> tuple[Array, Array]:
-    """Return the band of estimates whose covariances are forgotten."""
+    """Return the band of estimates without their covariances."""
     critical = critical_of_independent(len(found.labels))
     return found.intervals(math.erf(critical / math.sqrt(2)))
 
 
 def as_if_independent(found: JointEstimates) -> JointEstimates:
-    """Return estimates whose covariances are forgotten."""
+    """Return estimates without their covariances."""
     return replace(found, covariance=np.diag(np.diag(found.covariance)))
 
 

@@ -35,7 +35,7 @@ TIES = (0.25, 0.2, 0.1, 0.1, 0.1, 0.1, 0.04, 0.04)
 
 
 def top_places(n: int, count: int, densities: tuple[float, ...], which: str) -> Callable[..., Held]:
-    """Return what asks for the densest places: the set, all ranks, or intervals of the chosen."""
+    """Return a test of the densest places: the set, all ranks, or intervals of the chosen."""
     of = campaign(1_000.0, 2)
     population, at = crowds(densities), PLANE.unproject(PLACES).tolist()
     places = [DensityAt(longitude, latitude, str(i)) for i, (longitude, latitude) in enumerate(at)]
@@ -53,7 +53,7 @@ def top_places(n: int, count: int, densities: tuple[float, ...], which: str) -> 
 
 
 def one_by_one(joint: JointEstimates, stated: Ranking) -> Ranking:
-    """Return the ranking of who looks at one pair, or one interval, at a time."""
+    """Return a ranking that considers one pair, or one interval, at a time."""
     count, covariance = stated.count, joint.covariance
     variances = np.diag(covariance)
     errors = np.sqrt(variances[:, None] + variances - 2 * covariance + np.eye(len(variances)))
@@ -97,7 +97,7 @@ def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) 
 
 
 def greatest_share(n: int) -> Callable[..., Held]:
-    """Return what asks which of three parts is the greatest, of which two are equal.
+    """Return a test of the greatest of three parts, of which two are equal.
 
     Shares of one whole: their errors go against each other.
     """
@@ -121,7 +121,7 @@ def greatest_share(n: int) -> Callable[..., Held]:
 
 
 def density_map(n: int, side: int) -> Callable[..., Held]:
-    """Return what asks for a map and says whether all densities are held."""
+    """Return a test of whether a map's intervals cover all densities."""
     of, population = campaign(500.0, 2), homes()
     west, south = PLANE.unproject([(-2_000.0, -2_000.0)])[0].tolist()
     east, north = PLANE.unproject([(14_000.0, 10_000.0)])[0].tolist()

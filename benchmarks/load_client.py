@@ -1,4 +1,4 @@
-"""A client in a process of its own: requests in turn or at a rate, and how long each took."""
+"""A client in a separate process: requests in turn or at a rate, with their latencies."""
 
 import asyncio
 import gc

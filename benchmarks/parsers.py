@@ -1,4 +1,4 @@
-"""What each parser of the gateway takes for a kilobyte that strangers send, beside `json.loads`.
+"""Time of each parser of the gateway for a kilobyte from strangers, compared with `json.loads`.
 
 Of inputs fuzzed from what is dear there, as long as they may be, and a quarter of that, the dearest
 count; a parser that is not linear takes more for each kilobyte of the longer ones. The reference is
@@ -98,7 +98,7 @@ class Cost(NamedTuple):
 
 
 def cost(parser: Parser) -> Cost:
-    """Return what a parser takes for inputs that are fuzzed."""
+    """Return the time of a parser for fuzzed inputs."""
     sizes = (parser.most_bytes, parser.most_bytes // 4)
     inputs = range(_INPUTS if len(parser.pieces) > 1 else 1)
     long, short = (max(_of(parser, size, n) for n in inputs) for size in sizes)

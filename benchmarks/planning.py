@@ -1,4 +1,4 @@
-"""What one waits for at a command line: a plan, a demonstration; and a plan in a running process.
+"""Waiting times at a command line, for a plan and a demonstration; and for a plan in a process.
 
 Time is that of processors. The floor of a process is one that imports what no plan can do
 without: NumPy, python-flint and what reads a command. Of a session, which

@@ -1,4 +1,4 @@
-"""Plans against what campaigns then print: 40 plans for people who are hidden from the planner.
+"""Compare plans with later campaigns: 40 plans for people hidden from the planner.
 
 What is known of them is by turns a survey, a law with a tenth in doubt, the law, or a pilot's
 reports; heaps are stated. Questions share ε in every way, or are asked of points, by their plan and
@@ -73,14 +73,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """A plan, and the people it is for."""
+    """A plan, with its people."""
 
     known: str
     allocation: str
     hidden: Prior
-    """What people are like."""
+    """The kind of people."""
     source: PublicPrior
-    """What the planner is told."""
+    """The planner's information."""
     heaps: tuple[Heap, ...]
     thresholds: tuple[float, ...]
     participants: int
@@ -88,7 +88,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Held:
-    """What campaigns of one question of a plan printed."""
+    """The printed results of campaigns for one question of a plan."""
 
     planned: float
     """Half the interval of the population's share, by the plan."""
@@ -140,13 +140,13 @@ def settings() -> Iterator[Setting]:
 
 
 def people(hidden: Prior, breaks: Sequence[float], size: int, rng: np.random.Generator) -> Array:
-    """Return what so many people hold."""
+    """Return the values of a number of people."""
     points, weights = hidden.nodes(breaks)
     return np.asarray(rng.choice(points, size, p=weights / weights.sum()))
 
 
 def reported(values: Array, rng: np.random.Generator) -> Reports:
-    """Return what these people report to a value campaign."""
+    """Return these people's reports to a value campaign."""
     campaign = ValueCampaign(
         attribute=Attribute(name="income", unit="dollar"),
         privacy=PRIVACY,

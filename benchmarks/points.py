@@ -1,4 +1,4 @@
-"""Estimates of a value campaign from ever more stored points: time and memory of reading them all.
+"""Estimates of a value campaign from growing numbers of stored points: time and memory.
 
 What is asked is thought of only now: shares above thresholds and densities, some with the
 covariances of all estimates. The reference is the fewest points in the same run; the points are

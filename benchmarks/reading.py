@@ -1,4 +1,4 @@
-"""Requests of one campaign from their bytes to what is stored: read by NumPy, and by protobuf.
+"""Requests of one campaign from bytes to stored rows, read by NumPy and by protobuf.
 
 The reference makes objects of generated code (C beneath), and judges and packs each report. The
 reader by NumPy stays for sizes at which it is at least 1.3 times as fast.

@@ -1,4 +1,4 @@
-"""Coverage of intervals of what several private answers of one person say together.
+"""Coverage of intervals for relations between several private answers of a person.
 
 Three populations of 400,000 people, of whom each campaign asks n, chosen at random with
 replacement; every answer is perturbed by the law of the exact release. A cell is a figure, a
@@ -247,7 +247,7 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass
 class Cell:
-    """How often the intervals of a figure held what is true."""
+    """How often the intervals of a figure covered the truth."""
 
     figure: str
     people: str
@@ -263,7 +263,7 @@ class Cell:
 
     @property
     def covered(self) -> float:
-        """The share of campaigns whose intervals hold what is true."""
+        """The share of campaigns whose intervals cover the truth."""
         return 1 - (self.below + self.above) / self.campaigns
 
     def __str__(self) -> str:

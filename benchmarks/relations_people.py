@@ -1,4 +1,4 @@
-"""The people whom `benchmarks.relations` asks, their form, and what is true of them."""
+"""The people of `benchmarks.relations`, their form, and the truth about them."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -113,7 +113,7 @@ PEOPLE: Mapping[str, Callable[[np.random.Generator, int], Answers]] = {
 
 
 class Population:
-    """What is true of people of a kind."""
+    """The truth about people of a kind."""
 
     def __init__(self, name: str) -> None:
         self.answers = PEOPLE[name](np.random.default_rng(38), KNOWN)

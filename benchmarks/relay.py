@@ -1,4 +1,4 @@
-"""What a relay and tokens cost: at the gateway and server, at the issuer, and at a relay.
+"""The cost of a relay and tokens: at the gateway and server, at the issuer, and at a relay.
 
 Processor time. A report's part is one run of all that a relay and a token add to it: the request
 is opened and read, the token checked, the answer written and sealed. Its floor is what no
@@ -154,7 +154,7 @@ def _issuing(key: IssuerKey, rounds: int) -> list[Figure]:
 
 
 class _Echo(BaseHTTPRequestHandler):
-    """Answers with what it was sent."""
+    """Echoes requests."""
 
     protocol_version = "HTTP/1.1"
 

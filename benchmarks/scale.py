@@ -1,4 +1,4 @@
-"""Simulated campaigns on Dask, against the same blocks in a plain loop; and what follows from it.
+"""Simulated campaigns on Dask, compared with the same blocks in a plain loop.
 
 A run takes
 

@@ -1,4 +1,4 @@
-"""Private selection applied, against what one writes first, in the same run.
+"""Applications of private selection, compared with simple implementations in the same run.
 
 A tree is fitted to Adult, and a forest of 32 to 80 % of it; egocentric betweenness is computed for
 37,700 nodes; the smooth bound of [SPS Theorem 5] is found for 1,000 variants of 150 families. The

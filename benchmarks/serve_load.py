@@ -72,7 +72,7 @@ def measure(
     rate: float | None = None,
     database: psutil.Process | None = None,
 ) -> Measured:
-    """Return what a load costs."""
+    """Return the cost of a load."""
     others = [] if database is None else [database, *database.children()]
     before, of_others = server.processor_s(), {one: processor_s(one) for one in others}
     sent = run(Load(server.address, method, campaign, reports, calls, concurrency, rate))

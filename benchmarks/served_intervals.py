@@ -104,7 +104,7 @@ def _campaign(allocation: Allocation | None, number: int) -> Campaign:
 
 
 def _released(campaign: Campaign, values: np.ndarray, source: SeededSource) -> np.ndarray:
-    """Return what people send for each column, (people, columns)."""
+    """Return people's reports for each column, (people, columns)."""
     if isinstance(campaign, ValueCampaign):
         return np.asarray(campaign.point_mechanism.release_many(values, source))
     columns = [mechanism.release_many(values, source) for mechanism in campaign.mechanisms]

@@ -1,4 +1,4 @@
-"""Servers in processes of their own, and requests to load them with.
+"""Servers in separate processes, and requests to load them with.
 
 `python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that returns what it
 gets, with TLS if PEM files are named;

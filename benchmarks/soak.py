@@ -1,4 +1,4 @@
-"""Hours of what a server on a network meets: does its memory grow, and is anything a defect?
+"""Serve realistic traffic for hours, to detect growth of memory and defects.
 
 `geoveil serve` with its default settings, TLS, a gateway and PostgreSQL. Every few seconds a device
 connects anew and reports, health is asked for over gRPC and HTTP, both ports are scanned,
@@ -57,11 +57,11 @@ GARBAGE: Sequence[bytes] = (
     PREFACE,
     PREFACE + b"\xff" * 200,
 )
-"""What strangers send first; all of it with TLS and without."""
+"""First bytes of strangers, sent with TLS and without."""
 
 
 def table(hours: float = HOURS) -> None:
-    """Print what came of so many hours, and end with 1 if anything is wrong."""
+    """Print the result of a number of hours, and end with 1 on any fault."""
     faults = soak(hours)
     if faults:
         sys.exit(f"soak: {'; '.join(faults)}")

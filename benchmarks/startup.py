@@ -1,4 +1,4 @@
-"""What an app waits for: importing the SDK and making a first report, in a fresh interpreter.
+"""Startup time of an app: importing the SDK and making a first report, in a fresh interpreter.
 
 Processor time and largest memory of whole processes, with bytecode that was written before, as an
 installation has it. The reference, in the same run, is what a report can't do without:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One line of a table: what something takes, beside the reference of the same run."""
+    """One line of a table: a measurement, with its reference in the same run."""
 
     table: str
     row: str

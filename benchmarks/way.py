@@ -1,4 +1,4 @@
-"""The way of one report, counted: which functions of geoveil it calls, and in how many files.
+"""The path of one report: the functions of geoveil that it calls, and their files.
 
 A device and a server in one process: a client that keeps its state on disk draws a report and sends
 it over gRPC to an aggregator that commits it to SQLite, both with the settings that they have by

@@ -1,4 +1,4 @@
-"""The gateway beside gRPC: what a report costs the server, and what idle browsers cost the gateway.
+"""The gateway compared with gRPC: server cost of a report, and gateway cost of idle browsers.
 
 The roads take turns, each with the same requests of one report, so many at once; the first round is
 not counted. The client of the gateway is asyncio and a few lines of HTTP/1.1, that of gRPC is

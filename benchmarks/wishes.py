@@ -1,4 +1,4 @@
-"""Plans for reasonable wishes, about numbers and places: none crashes, and what they say is right.
+"""Plans for reasonable wishes about numbers and places: check that none crashes and all are right.
 
 Half of the wishes are about numbers and half about places, drawn at random: who the people are,
 what is asked, how private it is, and how many answer. A plan that is made is carried out: people
@@ -93,7 +93,7 @@ def _of_places(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a wish."""
+    """The outcome of a wish."""
 
     planned: float | None = None
     """Half the interval of the population, of the first question."""
@@ -106,7 +106,7 @@ class Outcome:
 
 
 def outcome(asked: dict[str, Any], rng: np.random.Generator) -> Outcome:
-    """Return what comes of a plan."""
+    """Return the outcome of a plan."""
     try:
         request = PlanRequest.of(**asked)
     except GeoVeilError as error:

@@ -1,4 +1,4 @@
-"""Run the commands of ARTIFACT.md and compare what comes out with the ranges: `make artifact`."""
+"""Run the commands of ARTIFACT.md and compare their output with the ranges: `make artifact`."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ _FAILED = 1
 
 
 class Claim(NamedTuple):
-    """A row of the page: what is claimed, and between which numbers the number must lie."""
+    """A row of the page: a claim, and the permitted range of its number."""
 
     text: str
     command: str
@@ -25,7 +25,7 @@ class Claim(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a command left."""
+    """The output of a command."""
 
     status: int
     printed: str

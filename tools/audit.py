@@ -1,4 +1,4 @@
-"""Say which known vulnerabilities there are in what requirements/ names, or that nobody could look.
+"""List known vulnerabilities of the packages in requirements/, or say that the check failed.
 
 `make audit` runs this with pip-audit. Status 0: none; 1: some; 2: the database was not reached.
 """
@@ -14,7 +14,7 @@ UNREACHED = "NOTHING WAS AUDITED: the database of known vulnerabilities was not 
 
 
 def main(pip_audit: str) -> int:
-    """Ask about every version once, and print what is known.
+    """Query every version once, and print known vulnerabilities.
 
     Args:
         pip_audit: the program.

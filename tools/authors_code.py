@@ -218,7 +218,7 @@ REPOSITORIES: dict[str, Callable[[Path], Found]] = {
 
 
 def compare(clone: Path, commit: str) -> list[str]:
-    """Return what differs from the ledger, a line each; an empty list if all is as it says.
+    """Return differences from the ledger, a line each.
 
     Raises:
         ValueError: if the ledger names no repository at that commit.

@@ -21,7 +21,7 @@ STEP, TOP, BETWEEN = 62, 84, 14
 
 
 class Step(NamedTuple):
-    """One thing that happens to a report."""
+    """One step of a report."""
 
     does: str
     by: str
@@ -89,7 +89,7 @@ def file_of(by: str) -> str:
 
 
 def sentence_of(part: str) -> str:
-    """Return what a part is for: the first sentence of its package."""
+    """Return the purpose of a part, the first sentence of its package."""
     documentation = importlib.import_module(f"geoveil.{part}").__doc__ or ""
     return documentation.split("\n\n")[0].replace("\n", " ")
 

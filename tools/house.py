@@ -1,4 +1,4 @@
-"""Count how big the house is, against its budgets: `python tools/house.py [FOLDER]`.
+"""Count the size of the project, and compare it with budgets: `python tools/house.py [FOLDER]`.
 
 A statement is what Python's `ast` calls one, docstrings aside. Generated code does not count. With
 another checkout as FOLDER, each top-level folder of Python is a part: so that projects are compared
@@ -37,19 +37,19 @@ LONGEST = 500
 
 @dataclass
 class Part:
-    """What was counted in the files of one part."""
+    """Counts of the files of one part."""
 
     files: int = 0
     lines: int = 0
     statements: int = 0
     docstring_lines: int = 0
     classes: Counter[str] = field(default_factory=Counter)
-    """Public name → how many classes have it."""
+    """Public name → number of classes with it."""
 
 
 @dataclass
 class House:
-    """What was counted in a checkout."""
+    """Counts of a checkout."""
 
     parts: dict[str, Part]
     long_files: dict[str, int]
@@ -91,7 +91,7 @@ class House:
 
 
 def count(root: Path) -> House:
-    """Return what stands in the Python files of a checkout that git tracks."""
+    """Return counts of a checkout's Python files that git tracks."""
     parts: defaultdict[str, Part] = defaultdict(Part)
     house = House(parts, {}, Counter(), Counter())
     listed = subprocess.run(

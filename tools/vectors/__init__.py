@@ -1,4 +1,4 @@
-"""What devices in other languages are checked against: `python -m tools.vectors [FOLDER]`.
+"""Test vectors for devices in other languages: `python -m tools.vectors [FOLDER]`.
 
 It writes proto/vectors, which is the same each time. `python -m tools.vectors --stream N SEED`
 prints N more tuples of a campaign, a point and bits with their answers, a line each, without end of

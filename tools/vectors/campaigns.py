@@ -1,4 +1,4 @@
-"""Envelopes of all sorts, and what a device makes of them."""
+"""Envelopes of all kinds, with a device's verdict on them."""
 
 import hashlib
 import math
@@ -66,7 +66,7 @@ _REASONS = {
 
 
 def reason(error: GeoVeilError | ArithmeticError) -> str:
-    """Return the word of docs/protocol.md for what is wrong with an envelope."""
+    """Return the word of docs/protocol.md for an envelope's fault."""
     if isinstance(error, SignatureInvalid):
         return "signature"
     told = str(error)
@@ -76,7 +76,7 @@ def reason(error: GeoVeilError | ArithmeticError) -> str:
 
 
 def told_of(name: str, envelope: bytes) -> dict[str, Any]:
-    """Return what a device makes of an envelope."""
+    """Return a device's verdict on an envelope."""
     told: dict[str, Any] = {"name": name, "envelope": envelope.hex()}
     try:
         message = open_envelope(envelope)
@@ -112,7 +112,7 @@ def stated(privacy: GeoPrivacy) -> dict[str, Any]:
 
 
 def campaign_vectors() -> list[dict[str, Any]]:
-    """Return envelopes of all sorts, and what a device makes of them."""
+    """Return envelopes of all kinds, with a device's verdict on them."""
     bases = _bases()
     found = [told_of(name, seal(campaign)) for name, campaign in bases.items()]
     found += _signatures(bases["plain"], bases["points"])

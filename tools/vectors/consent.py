@@ -1,4 +1,4 @@
-"""What people are told of their reports: the sentences for a campaign, and for a value."""
+"""The sentences for people about their reports: for a campaign, and for a value."""
 
 import math
 from collections.abc import Iterator

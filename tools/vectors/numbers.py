@@ -1,4 +1,4 @@
-"""What people type, and what it can mean where: written down by hand, not by a parser."""
+"""Typed numbers, with their meanings by locale, written by hand, not by a parser."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

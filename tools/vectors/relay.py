@@ -1,4 +1,4 @@
-"""What goes through a relay: sealed messages, HTTP in bytes, and keys of gateways; and tokens."""
+"""Messages through a relay: sealed messages, HTTP in bytes, keys of gateways, and tokens."""
 
 import base64
 import json
@@ -87,7 +87,7 @@ def _tokens() -> Iterator[dict[str, Any]]:
 
 
 def _learned() -> Iterator[dict[str, Any]]:
-    """Yield what people are told of relays and issuers."""
+    """Yield the sentences for people about relays and issuers."""
     operator = SigningKey.from_pem(SIGNER).public
     for relay, token, recurs in ((False, False, False), (True, False, False), (True, True, True)):
         period = timedelta(days=45) if recurs else None

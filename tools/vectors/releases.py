@@ -61,7 +61,7 @@ def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterat
 
 
 def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
-    """Yield what devices get wrong first: ends of the bits, of 64 bits, and of what is drawn."""
+    """Yield likely errors of devices: extreme bits, ends of 64 bits, and ends of draws."""
     plain = small_campaign("hard-bits")
     ends = ("0" * 256, "1" * 256, "1" + "0" * 255, "0" * 200)
     yield "hard-bits", plain, (_given(plain, [100_000.0], _ID + end) for end in ends)

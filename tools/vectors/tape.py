@@ -1,4 +1,4 @@
-"""Bits that are written down, and what a device answers by them."""
+"""Recorded bits, and a device's answers from them."""
 
 import hashlib
 import warnings
@@ -10,7 +10,7 @@ from geoveil.gp import RandomSource
 
 
 class Tape(RandomSource):
-    """Bits that are written down, most significant first; after those given come seeded ones."""
+    """Recorded bits, most significant first, followed by seeded ones."""
 
     def __init__(self, seed: str, given: str = "") -> None:
         self._seed, self._blocks = seed, 0
@@ -30,7 +30,7 @@ class Tape(RandomSource):
 
     @property
     def hexadecimal(self) -> str:
-        """What was drawn, filled up with zeros to whole bytes."""
+        """The drawn bits, padded with zeros to whole bytes."""
         filled = -self.drawn % 8
         return (self._drawn << filled).to_bytes((self.drawn + filled) // 8).hex()
 

@@ -46,7 +46,7 @@ _GROUP = "geoveil.commands"
 
 
 class _Lazy(TyperGroup):
-    """Imports a command when it is used: each needs other parts, some of which load slowly."""
+    """Imports a command at its first use, because some commands need slow imports."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in (names := self.list_commands(ctx)):

@@ -71,7 +71,7 @@ _QUESTIONS: dict[str, tuple[Any, Any]] = {
 }
 """Name → annotation and default."""
 Words = Mapping[str, Sequence[Any]]
-"""Word of the vocabulary → what is written after it, each time."""
+"""Word of the vocabulary → the texts after each of its uses."""
 Period = Annotated[
     int | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""geoveil audit: does every mechanism keep what it promises?"""
+"""geoveil audit: test whether every mechanism keeps its promise."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -143,7 +143,7 @@ def audit(
 
 
 def _released(verdicts: Sequence[Verdict]) -> str:
-    """Print how many releases were compared with their distribution, and how many failed."""
+    """Print the numbers of releases compared with their distribution, and of failures."""
     counts = sorted(v.draws.releases for v in verdicts if v.draws is not None)
     if not counts:
         return "No row releases integers of a law that is known."

@@ -112,7 +112,7 @@ def ways_of(campaign: Campaign) -> dict[str, str | None]:
 
 
 def weight_text(campaign: AttributeCampaign) -> str:
-    """Return how much one report can move an estimate, in words."""
+    """Return the largest effect of one report on an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
     if math.isinf(most):
         return MEAN_MOVES

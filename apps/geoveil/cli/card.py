@@ -1,4 +1,4 @@
-"""geoveil card: what a campaign promises, in the fields that offices and registries ask for."""
+"""geoveil card: state a campaign's promise in the fields that offices and registries require."""
 
 import html
 import json
@@ -53,7 +53,7 @@ from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 _TIMEOUT_S = 15.0
 _MISSING = "not stated"
 _PRECISE = {"the law of California": 1_850, "that of other states of the USA": 1_750}
-"""Whose law → the radius, in feet, within which it calls a place precise."""
+"""Jurisdiction → the radius, in feet, within which its law calls a place precise."""
 _FOOT_M = 0.3048
 _SHARES = {"half": 0.5, "95 %": 0.95}
 _KINDS: Mapping[type, str] = {
@@ -71,11 +71,11 @@ _NO_WAY = {
 _SERVER_LEARNS = "The server alone: that somebody takes part, when, and from which address."
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 _Points: TypeAlias = "dict[str, tuple[Attribute, PlanarLaplace]]"
-"""Name → what is held, and what perturbs it."""
+"""Name → the value's kind, and its mechanism."""
 
 
 class Format(Enum):
-    """How a card is written."""
+    """The format of a card."""
 
     markdown = "markdown"
     html = "html"
@@ -300,7 +300,7 @@ def _finite(number: Any) -> Any:
 
 
 def _moved(points: _Points) -> dict[str, Any]:
-    """Return how far perturbed points lie from the truth, and compare places with legal limits."""
+    """Return the distances of perturbed points from the truth, compared with legal limits."""
     from scipy.special import gammainc, gammaincinv
 
     noise, areas, near = [], [], []

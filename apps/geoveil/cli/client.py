@@ -1,4 +1,4 @@
-"""geoveil client: what this device has sent, what it has spent, and what still waits."""
+"""geoveil client: show this device's reports, spent budget, and waiting reports."""
 
 import json
 import math
@@ -167,7 +167,7 @@ class _Reading(NamedTuple):
 
 
 def _reading(receipt: Receipt) -> _Reading | None:
-    """Return the reading that a report was made from; None if it has its own noise."""
+    """Return the reading of a report; None if it has its own noise."""
     if receipt.epoch is None:
         return None
     return _Reading(receipt.attribute, receipt.epoch, receipt.privacy)

@@ -1,4 +1,4 @@
-"""geoveil compare: geoveil beside other packages, at one task."""
+"""geoveil compare: compare geoveil with other packages at one task."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

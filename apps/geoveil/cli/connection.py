@@ -83,7 +83,7 @@ class Connection:
     server: str = DEFAULT_SERVER
     """A gRPC address."""
     tls: bool = False
-    """Whether there is TLS also where no file is named."""
+    """Whether to use TLS even if no file is named."""
     tls_roots: Path | None = None
     """PEM file of the authorities to trust; None: those that gRPC comes with, if there is TLS."""
     tls_client_certificate: Path | None = None

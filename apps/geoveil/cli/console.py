@@ -46,7 +46,7 @@ _INDENT = "  "
 _LEAST_WIDTH = 8
 _WIDEST = 10_000
 _DEGRADING = "geoveil.degrading"
-"""Name of the way to write what an encoding lacks."""
+"""Name of the error handler for characters that an encoding lacks."""
 _SPELLED = MappingProxyType(
     {
         **{"ε": "epsilon", "β": "beta", "γ": "gamma", "δ": "delta", "ν": "nu", "σ": "sigma"},
@@ -242,7 +242,7 @@ def _fold_headers(table: Table, excess: int) -> None:
 
 
 def _folded(header: str, least: int, lines: int) -> str:
-    """Return a header in at most so many lines, as narrow as possible, or as its column."""
+    """Return a header in at most a number of lines, as narrow as possible, or as its column."""
     words = header.split()
     for room in range(max(least, _widest(words)), cell_len(header) + 1):
         text = fill(header, room, break_long_words=False)
@@ -252,7 +252,7 @@ def _folded(header: str, least: int, lines: int) -> str:
 
 
 def _columns_over(table: Table, console: PlainConsole) -> int:
-    """Return by how many columns an unfolded table exceeds the terminal's width."""
+    """Return the number of columns by which an unfolded table exceeds the terminal's width."""
     wide = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
     return wide - console.width
 

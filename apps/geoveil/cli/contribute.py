@@ -132,7 +132,7 @@ def contribute(
 
 
 class _WronglyTypedError(PrivateValueError):
-    """Says in the person's language what was expected."""
+    """States the expected value in the person's language."""
 
     def __init__(self, expected: str) -> None:
         super().__init__(expected)

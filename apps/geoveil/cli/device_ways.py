@@ -1,4 +1,4 @@
-"""How a device's reports leave: directly, through a relay, with tokens."""
+"""The ways for a device's reports: directly, through a relay, with tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

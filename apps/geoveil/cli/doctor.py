@@ -1,4 +1,4 @@
-"""geoveil doctor: what is misconfigured, before or while a server runs: a sentence and a remedy."""
+"""geoveil doctor: find misconfigurations before or while a server runs, with remedies."""
 
 import os
 import resource
@@ -46,7 +46,7 @@ class Situation:
 
 
 Finding: TypeAlias = "str | None"
-"""What is wrong, as a sentence without its stop; None: nothing."""
+"""The fault, as a sentence without its stop; None without a fault."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from geoveil.cli.sources import EXPORTED, Source, source_of
 from geoveil.gp import IntervalMethod, ParameterError, validation
 
 _OF_VALUES = frozenset({"mean", "geometric-mean", "gini", "top-share"})
-"""Statistics whose intervals a public range of values gives ends."""
+"""Statistics whose intervals can use a public range of values."""
 _WITH_BELLS = frozenset({"map", "districts", "nearest"})
 """Statistics that have a bandwidth."""
 
@@ -265,7 +265,7 @@ class EstimateRequest:
 
     @cached_property
     def questions(self) -> Sequence[AnalystQuestion]:
-        """Questions to points, but for those that are ranked."""
+        """Questions to points, except ranked ones."""
         return [] if self.top is not None else questions_in(self.words)
 
     @cached_property

@@ -21,7 +21,7 @@ _OF_SMOOTH = (
     ("smooth:noise=laplace,calibration=paper", "Laplace noise, with --delta [SGP 3.6]"),
     ("smooth:noise=laplace", "the same, with the largest η that keeps the promise"),
 )
-"""Words, and what they mean, of the noises of `smooth` that are not the best for its bound."""
+"""Words for the noises of `smooth` other than the best, with their meanings."""
 _PARAMETERS = (
     "Parameters of smooth: noise (best, student-t, generalized-cauchy, laplace); nu; gamma;"
     " beta_fraction, β in parts of ε/PER, in (0, 1); reach of the bound (0, a length, inf); growth"

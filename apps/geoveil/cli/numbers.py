@@ -1,4 +1,4 @@
-"""Numbers as people write them: read if unambiguous, otherwise asked about.
+"""Parse numbers as people write them, and ask about ambiguous ones.
 
 `client/typescript/src/numbers.ts` reads and spells the same: proto/vectors/numbers.json has what
 both make of forty inputs in nine locales.
@@ -30,7 +30,7 @@ class Separators:
 
 
 STATED = Separators()
-"""What the command says of itself: a point before decimals, commas between thousands."""
+"""The command's own notation: a point before decimals, commas between thousands."""
 
 
 @dataclass(frozen=True, slots=True)

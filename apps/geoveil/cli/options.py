@@ -141,7 +141,7 @@ def options_of(record: type[Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def all_given(needed: Mapping[str, object], unless: str = "") -> None:
-    """Raise an error that names all of the needed options that were not given.
+    """Raise an error that names all missing options.
 
     Args:
         needed: name of an option → what was given, or None.

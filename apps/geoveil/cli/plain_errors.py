@@ -44,16 +44,16 @@ _ALSO_CALLED = MappingProxyType(
         "privacy.reach": "reach",
     }
 )
-"""What the library calls a parameter → the options that set it in one command or another."""
+"""Name of a parameter in the library → the options that set it in commands."""
 _NO_NUMBER = MappingProxyType(
     {
         "float_parsing": "is no number: write it like 100000 or 0.5",
         "int_parsing": "is no whole number: write it like 20000",
     }
 )
-"""What Pydantic calls an option that it can't read → what is told of what was typed."""
+"""Type of a Pydantic error → the message about the typed text."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""What Click raises where a command can't be read, whether Typer requires Click or contains it."""
+"""Click's errors for unreadable commands, whether Typer requires Click or contains it."""
 
 
 def tell_plainly(command: Any) -> None:
@@ -178,7 +178,7 @@ def _kinds(hint: object) -> Iterator[object]:
 
 
 def _spelling(parameter: Any) -> str:
-    """Return how a parameter is typed: its long option, or the name of an argument."""
+    """Return the typed form of a parameter: its long option, or the name of an argument."""
     names: list[str] = [*parameter.opts, parameter.name]
     return next((said for said in names if said.startswith("--")), names[-1])
 
@@ -206,7 +206,7 @@ def for_operators() -> Iterator[None]:
 
 
 def _show_what_is_no_number(command: Any) -> None:
-    """Let a command show text that is not a number, and say how numbers are written."""
+    """Let a command show a text that is not a number, and explain the notation of numbers."""
     parse = command.make_context
     of_two = {parameter.opts[0] for parameter in command.params if parameter.nargs == 2}
 

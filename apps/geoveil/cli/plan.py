@@ -342,7 +342,7 @@ def _central(
 def _questions(
     words: Words, quantile: bool, needed: Mapping[str, object]
 ) -> Sequence[AnalystQuestion]:
-    """Return the questions; at a terminal, ask for one if there is none and no quantile."""
+    """Return the questions; at a terminal, ask for one if there is no quantile either."""
     questions: Sequence[AnalystQuestion] = questions_in(words)
     if at_terminal():
         if not (questions or quantile):

@@ -32,7 +32,7 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 
 
 def at_terminal() -> bool:
-    """Return whether somebody can be asked."""
+    """Return whether a person can answer at the terminal."""
     return sys.stdin.isatty()
 
 

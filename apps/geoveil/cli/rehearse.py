@@ -39,7 +39,7 @@ from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import public_prior
 
 _PARTICIPANTS = 10_000
-"""How many are drawn where nothing else is said, and no file has all of them."""
+"""The default number of draws, unless a file lists everybody."""
 
 
 @formed
@@ -180,7 +180,7 @@ def rehearse(
 
 
 def _everybody(prior: Prior) -> NDArray[np.float64]:
-    """Return a value for each person of a file, whose prior counts those with the same value."""
+    """Return a value for each person of a file, since its prior counts equal values together."""
     values, weights = prior.nodes()
     return np.repeat(values, np.rint(weights * prior.size).astype(int), axis=0)
 
@@ -197,7 +197,7 @@ def _truths(
     held: NDArray[np.float64],
     statistics: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Yield the true answers of those who took part, which only a rehearsal knows."""
+    """Yield the participants' true answers, which only a rehearsal knows."""
     start = "Of these people themselves: "
     if request is not None:
         points = held if request.plane is None else request.plane.project(held)

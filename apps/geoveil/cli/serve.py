@@ -1,4 +1,4 @@
-"""geoveil serve: run an aggregator until it is told to stop."""
+"""geoveil serve: run an aggregator until it is stopped."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Heading → setting → what its option is for; types and defaults are those of `Settings`."""
+"""Heading → setting → help of its option; types and defaults are those of `Settings`."""
 _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "database": ("--database", "-d"),
@@ -95,7 +95,7 @@ _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "grace_s": ("--grace-s", "--grace"),
     }
 )
-"""How an option is written where it is not its setting's name alone."""
+"""The names of options that differ from their settings' names."""
 
 
 def _option(name: str, heading: str, text: str) -> tuple[Any, None]:
@@ -191,7 +191,7 @@ def _check_relay_keys(settings: Settings) -> None:
 
 
 def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
-    """Return the runner of a gateway beside an aggregator, if the settings ask for one.
+    """Return the runner of a gateway beside an aggregator, if the settings require one.
 
     It raises ParameterError if the address is taken.
     """

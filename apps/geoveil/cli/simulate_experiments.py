@@ -158,7 +158,7 @@ _runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}
 
 
 def processes_of(count: int | None) -> Processes:
-    """Return a pool of so many processes; one per processor if None."""
+    """Return a pool of a number of processes, by default one per processor."""
     return Processes(os.cpu_count() or 1 if count is None else count)
 
 

@@ -1,4 +1,4 @@
-"""geoveil simulate fleet: load on a running aggregator, to find out how much it takes."""
+"""geoveil simulate fleet: load a running aggregator, to measure its capacity."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

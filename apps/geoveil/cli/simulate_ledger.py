@@ -1,4 +1,4 @@
-"""geoveil simulate ledger: each figure and table of the papers beside what geoveil gets."""
+"""geoveil simulate ledger: compare each figure and table of the papers with geoveil's results."""
 
 import json
 from collections.abc import Sequence

@@ -163,5 +163,5 @@ def _show(
 
 
 def _digits(errors: Sequence[float | None]) -> int:
-    """Return how many decimals show two digits of every standard error."""
+    """Return the number of decimals that show two digits of every standard error."""
     return max([4, *(1 - math.floor(math.log10(error)) for error in errors if error)])

@@ -1,4 +1,4 @@
-"""geoveil simulate tuned: the paper's mechanism at its own best, beside geoveil's."""
+"""geoveil simulate tuned: compare the paper's mechanism at its own best with geoveil's."""
 
 import json
 from dataclasses import asdict

@@ -11,7 +11,7 @@ from geoveil.campaign import AttributeCampaign
 from geoveil.gp import ParameterError
 
 EXPORTED = ".parquet"
-"""How the name of a file of reports ends."""
+"""The ending of a file of reports."""
 
 
 def is_file_of_reports(name: str) -> bool:
@@ -28,7 +28,7 @@ class Source:
     period: int | None
     """From 0; None: not said."""
     campaign: Callable[[], AttributeCampaign]
-    """Returns what the reports are of."""
+    """Returns the campaign of the reports."""
     ask: Callable[..., Any]
     """Asks a statistic."""
     ask_questions: Callable[..., CampaignEstimates]

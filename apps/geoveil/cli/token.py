@@ -1,4 +1,4 @@
-"""geoveil token: who may ask an aggregator for estimates."""
+"""geoveil token: manage the analysts who may query an aggregator."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -42,7 +42,7 @@ _SIGN_IN, _UPLOADS = "/sign-in", "/uploads"
 _UPLOADED = "upload:"
 """Fields of this name and that of a file hold the name under which the file was kept."""
 _LONGEST_FORM, _LONGEST_SIGNED, _LONGEST_FILE = 4 << 10, 64 << 10, 1 << 20
-"""Bytes of a form, of one of somebody who is signed in, and of a file of theirs."""
+"""The most bytes of a form, of a signed-in user's form, and of a user's file."""
 _FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _ANYONE = "anyone on this machine"
 GUARDS = guards(b"'none'")
@@ -50,7 +50,7 @@ GUARDS = guards(b"'none'")
 
 
 class Console:
-    """Answers everything below `PREFIX`, but for its files, as `geoveil.gateway` asks a mount.
+    """Answers everything below `PREFIX` except its files, as a mount of `geoveil.gateway`.
 
     Args:
         shown: where programs reach the server, as the code on the pages shows it.
@@ -134,7 +134,7 @@ class Console:
     # Signing in and out
 
     def _signed_in(self, headers: Mapping[bytes, str]) -> tuple[str, Session] | None:
-        """Return the caller's cookie and session; None if there is none."""
+        """Return the caller's cookie and session, or None."""
         cookie = _cookie(headers)
         session = None if cookie is None else self._sessions.find(cookie)
         return None if cookie is None or session is None else (cookie, session)
@@ -357,7 +357,7 @@ def _check_form_token(session: Session, told: str) -> None:
 
 
 def _cookie(headers: Mapping[bytes, str]) -> str | None:
-    """Return the console's cookie, None if there is none: read from left to right, once."""
+    """Return the console's cookie or None, scanning from left to right once."""
     for part in headers.get(b"cookie", "").split(";"):
         name, _, value = part.partition("=")
         if name.strip() == COOKIE:
@@ -366,7 +366,7 @@ def _cookie(headers: Mapping[bytes, str]) -> str | None:
 
 
 def _within(wanted: str) -> str:
-    """Return a path of the console, whatever was asked for."""
+    """Return a path within the console for any requested path."""
     plain = wanted.isascii() and wanted.isprintable() and len(wanted) < 2_000
     if not plain or not wanted.startswith("/") or wanted.startswith(_SIGN_IN):
         return "/"

@@ -34,7 +34,7 @@ from geoveil.gp import GeoVeilError
 
 _PATH, _HEADLINE = "/surveys/{campaign_id}/ask", "/surveys/{campaign_id}/headline"
 _LINES, _LINE_S = 1_000, 60.0
-"""Sentences that lists show, and the seconds after which one is asked for again."""
+"""The most sentences in lists, and the seconds after which one is renewed."""
 _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
@@ -70,7 +70,7 @@ class AskingPages:
         self._process.close()
 
     def begin(self) -> None:
-        """Start the process if there is none, so that the first answer comes sooner."""
+        """Start the process if necessary, so that the first answer comes sooner."""
         self._process.begin()
 
     def answered(self, request: GatewayRequest) -> Response:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 INK, SOFT, LINE, OTHER = "#1b2430", "#4d5b6a", "#d5dae1", "#d55e00"
-"""Text, axes, grid, and what must stand out: told from `COLOR` by people of any sight."""
+"""Colours of text, axes, grid and highlights, distinct from `COLOR` for colour-blind people."""
 _WIDTH, _RIGHT, _TOP, _BOTTOM = 720.0, 16.0, 34.0, 46.0
 _FONT = "system-ui, sans-serif"
 _LETTER = 7.0
@@ -43,7 +43,7 @@ _MOST_LINES = 200
 _MOST_LETTERS, _HEAD = 40, 96
 """The most letters of a label, and of the sentence above a picture."""
 _FITS = 'class="fits"'
-"""Marks a picture that narrow pages shrink, with larger letters: it has room for them."""
+"""Marks a picture for narrow pages, with room for larger letters."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """Return a number beside an axis."""
+    """Return the label of a number on an axis."""
     if 0 < abs(value) < 1e-3:
         return significant(value)
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def picture_of(result: Result) -> Markup | None:
-    """Return the picture of a result; None if it has none."""
+    """Return the picture of a result, or None."""
     if isinstance(result, DensityMap):
         return density_map(result)
     if isinstance(result, DistrictShares):
@@ -256,7 +256,7 @@ def over_time(
 
 
 def filling(result: "ReportsOverTime") -> Markup | None:
-    """Return the reports over time, and the plan as a dashed line; None if there is nothing yet."""
+    """Return the reports over time, with the plan as a dashed line; None before the first."""
     line = [*result.line()]
     if len(line) < 2 and result.planned is None:
         return None

@@ -1,4 +1,4 @@
-"""What a process beside the server does: it answers lines of JSON on its standard input.
+"""A process beside the server, which answers lines of JSON on its standard input.
 
 See `process` for the other end.
 """
@@ -16,7 +16,7 @@ from typing import IO, Any, TypeAlias
 from geoveil.console.process import Message, refused, write
 
 _MEMORY = 6 << 30
-"""Bytes of addresses: what a hostile file could make it ask for."""
+"""Limit of its address space in bytes, against hostile files."""
 Ask: TypeAlias = Callable[[Message], Any]
 """Asks the server something, and waits for its answer."""
 Worker: TypeAlias = Callable[[Message, Ask], Message]
@@ -24,7 +24,7 @@ Worker: TypeAlias = Callable[[Message, Ask], Message]
 
 
 def serve(source: IO[bytes], sink: IO[bytes], make: Callable[[], Worker]) -> None:
-    """Answer messages, a line of JSON each, until there are no more.
+    """Answer messages, each a line of JSON, until the input ends.
 
     Args:
         source: of messages with a "number", which their answers carry, and a "lane"; or with the

@@ -40,7 +40,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class Lane(Enum):
-    """Where a page is made: never in the event loop."""
+    """The threads that make a page, never the event loop."""
 
     __repr__ = enum_repr
 
@@ -54,7 +54,7 @@ class Lane(Enum):
 
 
 class RefusedError(GeoVeilError):
-    """A request that is not answered, and why."""
+    """A refused request, with the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -67,7 +67,7 @@ class RefusedError(GeoVeilError):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back."""
+    """The response."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -91,9 +91,9 @@ class PageRequest:
     """What stands in the places of the route."""
     session: "Session"
     analyst: "PageAnalyst"
-    """Asks the server in the name of who is signed in. It blocks: for the lanes only."""
+    """Queries the server for the signed-in user. It blocks, so only lanes may use it."""
     now: datetime
-    """When it is asked."""
+    """The time of the request."""
     address: str
     """The server's address, as Python that asks it names it."""
     render: Callable[..., Response] = field(repr=False)
@@ -102,7 +102,7 @@ class PageRequest:
     """Writes an action into the audit log: its name, and words about it."""
 
     def text(self, name: str, default: str = "") -> str:
-        """Return the value of a name in a form, else in the address, without blanks."""
+        """Return the value of a name in a form, otherwise in the address, without blanks."""
         values = self.fields.get(name) or self.query.get(name) or (default,)
         return values[-1].strip()
 
@@ -139,7 +139,7 @@ class GatewayRequest(PageRequest):
     """The request for a page that the gateway's process makes."""
 
     begin_asking: Callable[[], None] = field(repr=False)
-    """Begins the process that asks points, if there is none: its first page comes sooner."""
+    """Starts the process that queries points, if necessary, so that its first page comes sooner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What people have uploaded or made in their sessions: bounded, and found by them alone."""
+"""Bounded storage of people's uploads and files, which only their session can read."""
 
 import hashlib
 import threading
@@ -25,7 +25,7 @@ class Kept:
         return key
 
     def find(self, owner: str, key: str) -> bytes | None:
-        """Return the kept bytes; None if there are none, or no longer."""
+        """Return the stored bytes; None if absent or expired."""
         with self._lock:
             content = self._kept.get((owner, key))
             if content is not None:

@@ -27,10 +27,10 @@ INTERVAL_S = 1.0
 _MOST_PAGES = 1_000
 """Pages that listen at once."""
 _SPREAD_S = 0.8
-"""Seconds over which pages are told the same, one after the other: between two of them the event
-loop takes reports."""
+"""Seconds over which an update goes to all pages, one by one, so that the event loop can take
+reports in between."""
 _BEAT_S, _BEAT = 15.0, b": still here\n\n"
-"""Seconds until a page that nothing is told is told that it still listens, and how."""
+"""Seconds of silence after which a page gets a keep-alive message, and that message."""
 
 
 class _Page:
@@ -68,13 +68,13 @@ class _Page:
 
 
 class _Feed:
-    """A survey's results for all listening pages: made once, and sent to one page at a time."""
+    """A survey's results for all listening pages, computed once and sent page by page."""
 
     def __init__(self) -> None:
         self.pages: dict[_Page, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.last = b""
-        """The event that says why there are no more; nothing where who listens may ask again."""
+        """The event with the reason of the end; none if the listener may reconnect."""
         self._loop = asyncio.get_running_loop()
         self._latest: bytes | None = None
         self._ended = False
@@ -129,11 +129,11 @@ class Live:
             templates().get_template, ("answers.html", "standing.html")
         )
         self.looks = 0
-        """How often the server was asked."""
+        """The number of queries to the server."""
 
     @property
     def feeds(self) -> int:
-        """How many surveys are looked at."""
+        """The number of watched surveys."""
         return len(self._feeds)
 
     async def aclose(self) -> None:
@@ -150,7 +150,7 @@ class Live:
         permitted: Callable[[], bool],
         send: Send,
     ) -> None:
-        """Send events of a survey until it has ended or the listener may not listen any more.
+        """Send events of a survey until it ends or the listener loses permission.
 
         A listener who is gone is noticed by who called, who then cancels.
 

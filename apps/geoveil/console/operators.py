@@ -16,7 +16,7 @@ from geoveil.console.rendering import date_text, span_text
 from geoveil.proto.v1.console_pb2 import GetStatusResponse
 
 _SINCE_S = 5.0
-"""Seconds over which a rate is told, at least."""
+"""The least seconds over which a rate is computed."""
 _KEPT_S = 60.0
 _MOST_ACTIONS = 200
 _EXPIRES_SOON_DAYS = 21
@@ -173,7 +173,7 @@ def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequen
 
 
 def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[NamedNumber]:
-    """Yield how the server stands."""
+    """Yield the state of the server."""
     started = now.get("process_start_time_seconds")
     if started:
         yield NamedNumber("Running for", span_text(time_now - datetime.fromtimestamp(started, UTC)))
@@ -211,7 +211,7 @@ def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Itera
 
 
 def _replicas(status: GetStatusResponse) -> str:
-    """Return how many servers share a database, as far as that is known."""
+    """Return the number of servers that share a database, as far as known."""
     if not status.HasField("writers"):
         return "how many share the database is not known"
     number = "one server is" if status.writers == 1 else f"{status.writers} servers are"

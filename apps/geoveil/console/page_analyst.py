@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class CampaignProgress(NamedTuple):
-    """How a campaign fills."""
+    """The progress of a campaign."""
 
     planned: int | None
     """Participants that its analyst expects; None: nobody said."""
@@ -40,12 +40,12 @@ class CampaignProgress(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Who asks."""
+    """The caller of a page."""
 
     name: str
     """The name of the token; empty if the server asks for none."""
     scopes: frozenset[str]
-    """What it permits."""
+    """The permitted actions."""
 
 
 class PageAnalyst(Analyst):
@@ -73,12 +73,12 @@ class PageAnalyst(Analyst):
         return self._unary(Call("GetCaller", request, caller_in, _TIMEOUT_S))
 
     def progress(self, campaign_ids: Sequence[str]) -> dict[str, CampaignProgress]:
-        """Return how the existing campaigns fill."""
+        """Return the progress of existing campaigns."""
         request = console_pb2.GetProgressRequest(campaign_ids=campaign_ids)
         return self._unary(Call("GetProgress", request, progress_in, _TIMEOUT_S))
 
     def status_of(self, campaign_id: str) -> CampaignProgress:
-        """Return how a campaign stands and fills whose estimates its reader may see.
+        """Return the state and progress of a campaign, for readers who may see its estimates.
 
         Raises:
             ServerError: NOT_FOUND if there is none.
@@ -89,7 +89,7 @@ class PageAnalyst(Analyst):
         return progress
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Keep how many participants are expected; None: nobody knows any more."""
+        """Store the expected number of participants; None if unknown."""
         if participants is not None:
             validation.between("participants", participants, 1, _MOST_PEOPLE)
         request = console_pb2.PlanParticipantsRequest(
@@ -98,7 +98,7 @@ class PageAnalyst(Analyst):
         self._unary(Call("PlanParticipants", request, lambda told: None, _TIMEOUT_S))
 
     def status(self) -> console_pb2.GetStatusResponse:
-        """Return how the server stands."""
+        """Return the state of the server."""
         request = console_pb2.GetStatusRequest()
         response: console_pb2.GetStatusResponse = self._unary(
             Call("GetStatus", request, lambda answer: answer, _TIMEOUT_S)

@@ -17,20 +17,20 @@ _DISTRICTS = "a GeoJSON file of polygons that are apart"
 
 @dataclass(frozen=True, slots=True)
 class PointChoice:
-    """Something that can be asked."""
+    """A question that the page offers."""
 
     word: str
     name: str
     said: str = ""
     """What has to be said with it, in words; nothing if nothing has."""
     example: str = ""
-    """What is said unless the reader says something else."""
+    """The default text of its input."""
     lines: bool = False
     """Whether that is several lines."""
     file: str = ""
-    """What the GeoJSON file is of that goes with it; nothing if none does."""
+    """The content of its GeoJSON file; empty if it takes none."""
     optional: bool = False
-    """Whether it can be asked without the file."""
+    """Whether it works without the file."""
 
 
 NUMBERS = (

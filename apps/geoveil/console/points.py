@@ -57,7 +57,7 @@ _MOST_RESULTS = 12
 
 
 def asked(request: PageRequest) -> Response:
-    """Return the page that asks points, with the results; or the results as a file."""
+    """Return the page of questions to points with results, or the results as a file."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
     choices = choices_of(campaign)
@@ -143,7 +143,7 @@ def _complete(choice: PointChoice, said: str, geojson: str) -> bool:
 
 
 def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointChoice) -> bool:
-    """Return whether there is something else to compare with, where that is asked for."""
+    """Return whether there is something to compare with, if a comparison was requested."""
     compares = choice.word.startswith("changes")
     return not compares or campaign.period is not None or bool(request.text("against"))
 
@@ -217,7 +217,7 @@ def _statistic(
 
 
 _CHANGED = ("mean", "geometric-mean", "quantile", "curve")
-"""Statistics of which changes are asked, others than shares and densities."""
+"""Statistics, other than shares and densities, whose changes can be asked."""
 
 
 def _in_words(word: str, said: str) -> Statistic[Any]:
@@ -397,7 +397,7 @@ def _latest(
 def _questions(
     request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> tuple[Sequence[AnalystQuestion], str]:
-    """Return the questions whose answers are compared, and the Python that makes them."""
+    """Return the questions to compare, and the Python code that makes them."""
     if choice.file:
         districts = _districts(request, geojson).districts
         return districts, f"{_code_of_districts(request)}.districts"
@@ -432,19 +432,19 @@ def _code_of(
 
 
 def _begun(request: PageRequest, campaign: AttributeCampaign) -> int:
-    """Return how many periods have begun."""
+    """Return the number of periods begun."""
     return campaign.period_at(request.now) + 1
 
 
 def _with_layer(results: Sequence[tuple[Result, str]], content: Any) -> Markup | None:
-    """Return the map with a file's shapes drawn upon it, if there is one map."""
+    """Return the map with a file's shapes drawn on it, if there is exactly one map."""
     layer = layer_in(content)
     maps = [result for result, _ in results if isinstance(result, DensityMap)]
     return density_map(maps[0], layer) if len(results) == 1 and maps else None
 
 
 def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
-    """Return level, value and its words for every hundredth, where there is a curve of numbers."""
+    """Return level, value and its text for every hundredth of a curve of numbers."""
     if not results or not isinstance(results[0][0], DistributionCurve):
         return []
     quantiles = results[0][0].quantiles(LEVELS)

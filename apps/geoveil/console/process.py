@@ -1,4 +1,4 @@
-"""Processes beside the server, so that no plan or statistic takes its time or memory.
+"""Processes beside the server, so that plans and statistics do not use its time or memory.
 
 What such a process does: see `child`. Whoever moves a slider asks again and again: only the last
 question counts. One that has not begun is dropped when the same person asks another; one that has
@@ -29,7 +29,7 @@ LONGEST_S = 60.0
 _TOO_LONG = "this takes too long, and was given up"
 _MOST_WAITING = 32
 Answering = Callable[[Message], Message]
-"""Answers what the process asks back while it works."""
+"""Answers the process's own queries during its work."""
 
 
 def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None) -> Message:
@@ -48,7 +48,7 @@ def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None
 
 
 class SupersededError(RefusedError):
-    """The same person has asked something else meanwhile."""
+    """A newer request of the same person replaced this one."""
 
     def __init__(self) -> None:
         super().__init__(409, "another request came after this one")
@@ -106,7 +106,7 @@ class _Lane:
 
 
 class ChildProcess:
-    """A process that works: begun when it is first asked, and again where it ended.
+    """A worker process, started at the first request and restarted after its end.
 
     What is asked in several lanes is worked at side by side, so that a slider does not wait for a
     plan.
@@ -120,7 +120,7 @@ class ChildProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: dict[int, SimpleQueue[Message | None]] = {}
-        """What the process says to each message; None where it has ended."""
+        """The answers of the process; None after its end."""
         self._number = 0
         self._closed = False
         self._lanes: dict[str, _Lane] = {}
@@ -145,7 +145,7 @@ class ChildProcess:
         return queue.ask(owner, {"lane": lane, **message}, answering)
 
     def begin(self) -> None:
-        """Start the process if there is none, so that the first answer comes sooner."""
+        """Start the process if necessary, so that the first answer comes sooner."""
         with self._lock:
             self._running()
 

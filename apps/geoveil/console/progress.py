@@ -1,4 +1,4 @@
-"""How a survey fills day by day, compared with the plan.
+"""The progress of a survey day by day, compared with the plan.
 
 The server keeps one number of a day and a survey, noted every ten minutes: when anybody took part
 is not to be found in it, only on which day how many did.
@@ -19,8 +19,8 @@ _DAY = timedelta(days=1)
 _TOO_EARLY = 0.01
 """The part of its plan before which a survey is not compared with it."""
 _BEHIND, _EARLY = 0.8, 0.1
-"""Below which part of its plan a survey is behind, and in which part of its time that is not yet
-said."""
+"""The fraction of its plan below which a survey is behind, and the first fraction of its time, in
+which the page does not say so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class ReportsOverTime(Result):
     def of(
         cls, one: PublishedCampaign, progress: CampaignProgress, now: datetime
     ) -> "ReportsOverTime":
-        """Return how a survey fills."""
+        """Return the progress of a survey."""
         campaign = one.campaign
         planned = None if progress.planned is None else progress.planned * campaign.periods
         return cls(
@@ -84,7 +84,7 @@ class ReportsOverTime(Result):
         return rows
 
     def planned_by(self, when: datetime) -> float | None:
-        """Return how many reports the plan has by a moment; None if there is no plan."""
+        """Return the plan's number of reports by a moment; None without a plan."""
         if self.planned is None:
             return None
         opens, closes = self.campaign.opens, self.campaign.closes
@@ -92,7 +92,7 @@ class ReportsOverTime(Result):
         return self.planned * min(max(part, 0.0), 1.0)
 
     def line(self) -> Iterator[tuple[datetime, int]]:
-        """Yield moments, and how many reports there were."""
+        """Yield moments with the numbers of reports."""
         yield self.campaign.opens, 0
         before: tuple[int, int] | None = None
         for day, reports in self._by_day:
@@ -105,7 +105,7 @@ class ReportsOverTime(Result):
 
     @property
     def words(self) -> str:
-        """How it stands against the plan."""
+        """Its state compared with the plan."""
         expected = self.planned_by(self.now)
         if expected is None or self.planned is None:
             return ""
@@ -124,7 +124,7 @@ class ReportsOverTime(Result):
 
     @property
     def _by_day(self) -> Sequence[tuple[int, int]]:
-        """The days that were noted, and today."""
+        """The recorded days, and today."""
         today = (self.now - _FIRST) // _DAY
         earlier = [(day, reports) for day, reports in self.days if day not in (0, today)]
         last = earlier[-1][1] if earlier else self._before
@@ -132,7 +132,7 @@ class ReportsOverTime(Result):
 
     @property
     def _before(self) -> int:
-        """Reports that came before days were noted."""
+        """Reports from before days were recorded."""
         return next((reports for day, reports in self.days if day == 0), 0)
 
     def _ends(self, day: int) -> datetime:
@@ -140,7 +140,7 @@ class ReportsOverTime(Result):
 
 
 def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
-    """Return how a survey fills whose estimates the reader may see."""
+    """Return the progress of a survey, for readers who may see its estimates."""
     progress = request.analyst.status_of(campaign_id)
     assert progress.published is not None  # of the server
     return ReportsOverTime.of(progress.published, progress, request.now)

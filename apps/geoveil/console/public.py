@@ -37,12 +37,12 @@ _PATH = re.compile(
     r"/results/(?P<campaign_id>[a-z0-9][a-z0-9_-]{0,63})(?:\.(?P<kind>csv|json|svg))?"
 )
 _KEPT_S, _MOST_KEPT = 5.0, 500
-"""Seconds for which a result is kept for whoever asks next, and how many are."""
+"""Seconds for which a result is cached, and the most cached results."""
 _Results = tuple[PublishedCampaign, CampaignEstimates | None]
 
 
 class PublicResults:
-    """Answers everything below "/results/", but for its files, as `geoveil.gateway` asks a mount.
+    """Answers everything below "/results/" except its files, as a mount of `geoveil.gateway`.
 
     Args:
         token_file: holds the token of the operator's choice; it is read again for each result.
@@ -105,7 +105,7 @@ class PublicResults:
         return Response(html.encode())
 
     def _published(self, campaign_id: str) -> _Results:
-        """Return a campaign and its estimates; None in their place while there are too few answers.
+        """Return a campaign and its estimates, or None for these while there are too few answers.
 
         Raises:
             RefusedError: if the operator does not show it.

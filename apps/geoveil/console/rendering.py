@@ -17,7 +17,7 @@ NAVIGATION = (
     ("/plan", "Plan", ""),
     ("/operators", "Operators", "operate"),
 )
-"""Where the head of every page leads: paths, their names, and the right that each takes."""
+"""The links in the head of every page: paths, names, and the required rights."""
 
 
 @cache

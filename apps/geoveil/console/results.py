@@ -1,4 +1,4 @@
-"""What a page shows of a result, and the files that it can be saved as."""
+"""The page of a result, and the files in which it can be saved."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ class Shown:
     picture: Markup | None
     heads: Sequence[str]
     rows: Sequence[Sequence[tuple[str, str]]]
-    """Cells: what is read, and the number as it is, or nothing where it is text."""
+    """Cells: the displayed text, and the number, or nothing for texts."""
     left_out: int
     """Rows that only a file has."""
     kinds: Sequence[str]
@@ -159,6 +159,6 @@ def code_of(value: Any) -> str:
 
 
 def _exact(row: Mapping[str, Any], key: str) -> str:
-    """Return a number as programs read it; nothing of what is no number of its own."""
+    """Return a number for programs, or nothing for other values."""
     value = row.get(key)
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

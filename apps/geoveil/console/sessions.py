@@ -1,4 +1,4 @@
-"""Who is signed in: few, short sessions in memory, found by a cookie that only a browser has."""
+"""Sessions of signed-in users: few and short, in memory, identified by a browser's cookie."""
 
 import hashlib
 import hmac
@@ -23,13 +23,13 @@ class Session:
     who: str
     """The name of their token; for people only."""
     token: str | None = field(repr=False)
-    """What the server asks of them; None where it trusts all on its machine."""
+    """Their token; None if the server trusts everybody on its machine."""
     form_token: str = field(repr=False)
-    """What each form of the console carries, and no page elsewhere knows."""
+    """The secret in each form of the console, which no other page knows."""
     began: float
     seen: float
     rights: frozenset[str] = frozenset()
-    """What their token permitted when the last page was made."""
+    """Permissions of their token when the last page was made."""
 
     @property
     def authorization(self) -> list[str]:
@@ -64,7 +64,7 @@ class Sessions:
         return cookie
 
     def find(self, cookie: str, *, use: bool = True) -> Session | None:
-        """Return the session of a cookie; None if there is none, or it has ended.
+        """Return the session of a cookie; None if absent or ended.
 
         Args:
             cookie: of the browser.
@@ -91,7 +91,7 @@ class Sessions:
 
 
 def same(one: str, other: str) -> bool:
-    """Return whether two secrets are the same, in a time that does not tell where they differ."""
+    """Return whether two secrets are equal, in a time independent of where they differ."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""One survey: its questions, how it fills, and its results."""
+"""The pages of a survey: its questions, progress, and results."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,13 @@ from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, IntervalMethod, UnsupportedError
 
 _MOST_CARDS = 12
-"""Answers that are told in sentences; of more, the table says all."""
+"""The most answers in sentences; beyond that only the table shows all."""
 _MOST_DRAWN = 100
 """Questions of a picture."""
 _SHARE = (0.0, 1.0)
-"""What a mean can be that is a share."""
+"""The range of a mean that is a share."""
 _MOST_CHANGES = 4
-"""Questions of which it is told what changed."""
+"""The most questions with sentences on their changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def estimates_as(found: CampaignEstimates, kind: str) -> Response:
 
 
 def saved_reports(request: GatewayRequest) -> Response:
-    """Return how a survey fills as a file."""
+    """Return the progress of a survey as a file."""
     campaign_id, kind = request.named["campaign_id"], request.named["kind"]
     filled = reports_over_time(request, campaign_id)
     request.note("download", campaign=campaign_id, form=kind, what="reports")
@@ -145,7 +145,7 @@ def saved_reports(request: GatewayRequest) -> Response:
 
 
 def planned(request: GatewayRequest) -> Response:
-    """Keep how many participants are planned."""
+    """Store the planned number of participants."""
     campaign_id = request.named["campaign_id"]
     plan_participants(request, campaign_id, request.integer("planned"))
     return seen_at(f"/surveys/{campaign_id}")
@@ -239,7 +239,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
 
 
 def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]] | str:
-    """Return label, estimate and widened interval of each answer; or why that is not known.
+    """Return label, estimate and widened interval of each answer, or the reason for none.
 
     Args:
         fraction: of the answers, that may be false.
@@ -274,7 +274,7 @@ class Part:
 
 
 def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
-    """Yield how the answer to each question changed from period to period."""
+    """Yield the changes of each question's answer from period to period."""
     periods = sorted({row.period for row in found.estimates})
     if len(periods) < 2 or found.campaign.period is None:
         return

@@ -26,8 +26,8 @@ from geoveil.console.rendering import date_text, privacy_words, span_text
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
 _LEAST_S, _EARLY = 3_600.0, 0.05
-"""Seconds, and the part of its time, in which nothing is said of how fast reports come, and of how
-many they will be."""
+"""Seconds, and the first fraction of a survey's time, without a statement on its pace or expected
+total."""
 
 
 def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
 
 
 def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
-    """Return how a survey fills, and who signed it."""
+    """Return the progress of a survey, and its signer."""
     progress = request.analyst.status_of(campaign_id)
     published = progress.published
     assert published is not None  # of the server
@@ -108,7 +108,7 @@ def asks_of(campaign: Campaign) -> Sequence[str]:
 
 
 def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, state: str) -> str:
-    """Return how fast reports come, and how many that makes by the end.
+    """Return the pace of reports, and the expected total at the end.
 
     Example:
         >>> from datetime import UTC, timedelta

@@ -26,7 +26,7 @@ _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a survey needs, if anything."""
+    """A problem of a survey, if it has one."""
 
     words: str
     level: str
@@ -40,7 +40,7 @@ class Row:
     campaign_id: str
     title: str
     answer: str
-    """The first sentence of what its reports say, or why there is none."""
+    """The first sentence of its results, or the reason for none."""
     later: str
     """The end of the address of a better sentence, which takes longer; or nothing."""
     state: str
@@ -58,7 +58,7 @@ _SORTED: Mapping[str, Callable[[PublishedCampaign], Any]] = MappingProxyType(
         "epsilon": lambda one: _epsilon(one)[0],
     }
 )
-"""What the list is sorted by → the key."""
+"""Column of the list → its sort key."""
 
 
 class LatestAnswers:
@@ -68,7 +68,7 @@ class LatestAnswers:
         self._kept: OrderedDict[tuple[object, ...], str] = OrderedDict()
 
     def of(self, request: GatewayRequest, one: PublishedCampaign) -> str:
-        """Return the first sentence of a survey, or why there is none."""
+        """Return the first sentence of a survey, or the reason for none."""
         campaign_id = _id_of(one)
         key = (request.session.token, campaign_id, one.reports, one.state)
         if key not in self._kept:

@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 class Workers:
-    """What makes pages, in lanes that do not hold up each other."""
+    """Makes pages, in lanes that do not block each other."""
 
     def __init__(self) -> None:
         self._pools = {

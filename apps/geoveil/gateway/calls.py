@@ -60,7 +60,7 @@ class _Method:
     takes_several: bool
     gives_several: bool
     reads: bool
-    """Whether it has no side effects, so that GET makes it as well."""
+    """Whether it has no side effects, so that GET is permitted."""
     request: type[Message]
     response: type[Message]
 
@@ -307,7 +307,7 @@ class _Call:
         return [] if said is None else [("authorization", said.encode("ascii", "replace").decode())]
 
     async def next(self) -> bytes | None:
-        """Return the next request, in binary; None if there are no more."""
+        """Return the next request, in binary; None at the end."""
         async with asyncio.timeout(MESSAGE_S):
             content = await (self._frame() if self.form.framed else self._whole())
         if content is None or not self.form.in_json or self.method is None:

@@ -31,7 +31,7 @@ FRAME_HEADER = struct.Struct(">BI")
 """Flags and length."""
 PACKED, _END_OF_CONNECT, _END_OF_GRPC_WEB = 0x01, 0x02, 0x80
 _LONGEST_JSON_ERROR = 200
-"""Characters of what is said of a request that can't be read."""
+"""The most characters of a message about an unreadable request."""
 _HTTP_STATUS = MappingProxyType(
     {
         grpc.StatusCode.OK: 200,
@@ -219,7 +219,7 @@ def _fields(kind: Any, read: Any) -> dict[str, Any]:
 
 @cache
 def _fields_by_name(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], Any]]]:
-    """Return of each name of a field its own, that of its choice, and how to change a value."""
+    """Return, for each name of a field, its own name, that of its choice, and a conversion."""
     by_name = {}
     for field in kind.fields:
         change = _change(field)

@@ -18,7 +18,7 @@ _PIECE = 16 << 10
 
 
 async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:
-    """Answer a request that is not a readable call, and close the connection."""
+    """Answer an unreadable request, and close the connection."""
     content = f"{text}\n".encode()
     fields = [
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -63,7 +63,7 @@ class Body:
         self._connection = connection
         self.content = bytearray()
         self.complete = False
-        """Whether all of it has come."""
+        """Whether all of it has arrived."""
 
     async def more(self) -> None:
         """Wait for more bytes.
@@ -82,7 +82,7 @@ class Body:
         self.complete = not event.get("more_body", False)
 
     def take(self, size: int) -> bytes:
-        """Return so many bytes from its beginning; they stay in the account of the connection."""
+        """Return a number of bytes from its beginning, which still count for the connection."""
         taken = bytes(memoryview(self.content)[:size])
         del self.content[:size]
         return taken

@@ -1,4 +1,4 @@
-"""What each address costs and holds, counted before its bytes are parsed.
+"""The cost and memory of each address, counted before its bytes are parsed.
 
 Costs are in microseconds of a processor, at prices that are fixed: what a connection, a handshake,
 a piece of data or a request takes here. An address earns a share of a processor; one that has spent
@@ -144,7 +144,7 @@ class Ledger:
         return True
 
     def wait_s(self, account: Account) -> float:
-        """Return how many seconds an address without budget should wait."""
+        """Return the seconds that an address without budget should wait."""
         return max(1.0, (0.1 * _BURST - account.credit) / (_SHARE * 1e6))
 
     def hold(self, connection: HeldConnection, more: int) -> bool:

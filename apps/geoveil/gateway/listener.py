@@ -21,9 +21,9 @@ from geoveil.gateway.ledger import BYTE, HANDSHAKE, PIECE, REQUEST, HeldConnecti
 
 _LOG = logging.getLogger(__name__)
 HEAD_S = 10.0
-"""Until a connection, or a request on it, has said what it asks for."""
+"""Seconds until a connection, or a request on it, must have sent its head."""
 STALLED_S = 20.0
-"""Until a connection is given up whose other side reads nothing of what it is sent."""
+"""Seconds until a connection is closed whose peer reads none of the sent data."""
 HEAD_BYTES = 16 << 10
 _AT_ONCE = 32
 """Connections that are taken before others are heard."""
@@ -31,7 +31,7 @@ _PIPELINED = 8
 """Requests of a connection that may wait for the one before them."""
 _READ_BYTES, _WRITE_BYTES = 32 << 10, 32 << 10
 _UNSENT_BYTES = 128 << 10
-"""Bytes of a connection that the kernel keeps until they are sent; by itself megabytes."""
+"""Bytes of unsent data that the kernel keeps for a connection; its default is megabytes."""
 _TLS_BUFFER = 16 << 10
 """Bytes of asyncio's buffer of each connection with TLS: the longest record. It takes 256 KiB."""
 _RESET = struct.pack("ii", 1, 0)
@@ -181,7 +181,7 @@ class Listener:
 
 
 class _Http(HttpToolsProtocol):
-    """A connection whose data is paid for before it is parsed."""
+    """A connection whose data is charged before it is parsed."""
 
     def __init__(
         self,

@@ -126,7 +126,7 @@ async def answer_page(
 
 
 async def _answer_streets(scope: Scope, send: Send, path: Path | None) -> None:
-    """Answer with a part of a file, or with nothing: there is none, or no part was asked for."""
+    """Answer with a range of a file, or with nothing if it is absent or no range was requested."""
     part = _RANGE.fullmatch(dict(scope["headers"]).get(b"range", b""))
     headers, content = [*GUARDS], b""
     if path is not None and part is not None:

@@ -25,7 +25,7 @@ from geoveil.proto.v1.console_pb2_grpc import ConsoleStub
 
 _LOG = logging.getLogger(__name__)
 _TRUST_S = 30.0
-"""How long it is remembered whether the server trusts its machine."""
+"""Seconds for which the server's trust in its machine is cached."""
 _LONGEST_ANSWER = 32 << 20
 _OPTIONS = (("grpc.max_receive_message_length", _LONGEST_ANSWER),)
 _GRACE_S = 5.0
@@ -50,7 +50,7 @@ class Gateway:
             max(settings.held_bytes, 4 * settings.longest),
             proxies=settings.proxies,
         )
-        """What each address costs and holds."""
+        """The cost and memory of each address."""
         self.console: Any = None
         """The console, if it is served."""
         self.address = ""

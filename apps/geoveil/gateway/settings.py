@@ -22,7 +22,7 @@ class GatewaySettings:
     server: str
     """gRPC address of the aggregator."""
     tls: TLS | None = field(default=None, repr=False)
-    """How the aggregator is known; may be left out for one on this machine."""
+    """The aggregator's TLS; optional for one on this machine."""
     web: str = "127.0.0.1:7718"
     """Address to listen on, "HOST:PORT"; port 0 lets the operating system choose."""
     origins: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ from geoveil.gateway.pages import GUARDS, Files, answer_page
 
 _LOG = logging.getLogger(__name__)
 LONGEST_FORM = 4 << 10
-"""Bytes of a form of somebody who is not signed in."""
+"""The most bytes of a form of somebody who is not signed in."""
 _PAGE = 5_000.0
 """Microseconds that a page of a mount costs its address."""
 _OF_ANALYSTS = "/geoveil.proto.v1.Analyst/"

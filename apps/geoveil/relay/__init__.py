@@ -1,4 +1,4 @@
-"""Who asks and what is asked, kept apart: Oblivious HTTP, RFC 9458 with messages of RFC 9292.
+"""Oblivious HTTP, RFC 9458 with messages of RFC 9292, which separates addresses from requests.
 
 A relay sees addresses and nothing of what travels; the gateway sees what travels, no addresses.
 From the ground up: `binary_http`, `encapsulation`, `keys`, `web`, `transport` and `forwarding`; and

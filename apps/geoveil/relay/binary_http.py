@@ -12,11 +12,11 @@ from geoveil.gp import GeoVeilError
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 _REQUEST, _RESPONSE, _INDETERMINATE = 0, 1, 2
-"""What a message begins with; the last is added for lengths that are not given at the front."""
+"""Beginnings of messages; the last is for messages of indeterminate length."""
 
 
 class MessageInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A message that came through a relay can't be read. Nothing of it is repeated.
+    """A message from a relay can't be read. The error repeats nothing of it.
 
     Attributes:
         reason: what is wrong with it.
@@ -117,7 +117,7 @@ def _integer(value: int) -> bytes:
 
 
 class _Reader:
-    """Reads a message from its beginning; all of it may be missing from where it is empty on."""
+    """Reads a message from its beginning; omitted trailing parts count as empty."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

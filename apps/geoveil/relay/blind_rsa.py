@@ -32,7 +32,7 @@ _BLOCK = re.compile(rb"-----BEGIN [^-]+-----[^-]+-----END [^-]+-----")
 
 
 def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
-    """Return a message as PSS pads it, for a modulus of so many bits: RFC 8017, 9.1.1."""
+    """Return a message in PSS padding for a modulus of a number of bits: RFC 8017, 9.1.1."""
     size = (bits + 6) // 8
     hashed = sha384(bytes(8) + sha384(message).digest() + salt).digest()
     block = b"\x01" + salt
@@ -70,7 +70,7 @@ def unblind(key: bytes, signed: bytes, factor: int) -> bytes:
 
 @dataclass(frozen=True)
 class IssuerKey:
-    """A private key that signs blindly, for one campaign, and one period of it if it recurs.
+    """A private key for blind signatures, for one campaign, or one of its periods.
 
     Example:
         >>> IssuerKey.generate()

@@ -105,7 +105,7 @@ def padded_request(message: bytes, least: int = SIZES[0]) -> bytes:
 
 
 def room_in_response(size: int) -> int:
-    """Return the most bytes of an answer that has a size once it is sealed."""
+    """Return the most bytes of an answer with a given sealed size."""
     return size - _OVERHEAD_OF_RESPONSE
 
 

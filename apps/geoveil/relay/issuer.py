@@ -1,4 +1,4 @@
-"""The issuer of tokens: it knows who got a token of each key, but not for which report.
+"""The issuer of tokens, which knows who got a token of each key, but not for which report.
 
 What is signed for a person is noted before it is signed: who asks again, after a crash or a lost
 answer, is given the same signature if it is the same message, and none if it is another.
@@ -31,7 +31,7 @@ class Attester(Protocol):
     """Identifies people."""
 
     def account(self, credential: str) -> str | None:
-        """Return a name that is always the same for a person; None: it is nobody.
+        """Return a stable name of a person; None for a stranger.
 
         Raises:
             TransportError: if that can't be said now.
@@ -118,7 +118,7 @@ class Issuer:
             raise ParameterError("given", str(path), "a file of SQLite, or none") from None
 
     def key(self, name: str) -> bytes:
-        """Return the public half of a key that has this name; empty if there is none."""
+        """Return the public half of the key of this name; empty without one."""
         key = self._keys.get(name)
         return b"" if key is None else key.public
 

@@ -23,9 +23,9 @@ from geoveil.relay.binary_http import MessageInvalid
 from geoveil.relay.encapsulation import ALGORITHMS, HEADER, PUBLIC_BYTES, ResponseSeal, open_request
 
 PATH = "/.well-known/ohttp-gateway"
-"""Where gateways are asked, by RFC 9540."""
+"""The path of a gateway's key configuration, by RFC 9540."""
 SIGNED = "geoveil-signed"
-"""The header of what the operator signed beside the key."""
+"""The header with the operator's signature of the key."""
 MOST_LIVE = 2
 _CONTEXT = b"geoveil relay key v1\n"
 _ENDS = struct.Struct(">QQ")
@@ -101,7 +101,7 @@ class PublishedKey:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A key of which this gateway has the private half."""
+    """A key with its private half, which this gateway holds."""
 
     published: PublishedKey
     private: X25519PrivateKey = field(repr=False)

@@ -1,4 +1,4 @@
-"""Whether a campaign comes through a relay, whose messages have two sizes."""
+"""Check that a campaign fits the two message sizes of a relay."""
 
 from geoveil.campaign import Campaign
 from geoveil.gp import ParameterError
@@ -46,7 +46,7 @@ def require_room(campaign: Campaign) -> None:
 
 
 def _part(message: campaign_pb2.Campaign, name: str) -> int:
-    """Return how many bytes a campaign has by one of its fields."""
+    """Return the number of bytes of a campaign's field."""
     rest = campaign_pb2.Campaign()
     rest.CopyFrom(message)
     rest.ClearField(name)  # type: ignore[arg-type]  # a name of its descriptor

@@ -114,7 +114,7 @@ class _Tokens(Generic[_Inner]):
     def _complete(
         self, request: collector_pb2.SubmitReportsRequest, end: float
     ) -> collector_pb2.SubmitReportsRequest:
-        """Return a request whose report has a token, if its campaign asks for one.
+        """Return a request whose report has a token, if its campaign requires one.
 
         Raises:
             _GivenError: if the person has that of another report.
@@ -134,7 +134,7 @@ class _Tokens(Generic[_Inner]):
         return completed
 
     def _kept(self, request: collector_pb2.SubmitReportsRequest) -> bytes:
-        """Return a request's report with its token, if it has got one; else nothing."""
+        """Return a request's report with its token, or nothing if it has none yet."""
         if len(request.reports) != 1:
             raise ParameterError("reports", len(request.reports), "one in a request")
         (report,) = request.reports
@@ -201,7 +201,7 @@ class _Tokens(Generic[_Inner]):
 
 
 class TokenTransport(_Tokens[Transport], Transport):
-    """Gets a token for each report whose campaign asks for one, and sends it along.
+    """Gets a token for each report whose campaign requires one, and sends both.
 
     Args:
         transport: carries reports, and fetches campaigns.
@@ -244,7 +244,7 @@ class TokenTransport(_Tokens[Transport], Transport):
 
 
 class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
-    """`TokenTransport` for asyncio: the issuer is asked on a thread."""
+    """`TokenTransport` for asyncio, which calls the issuer on a thread."""
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float

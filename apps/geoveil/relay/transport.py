@@ -36,7 +36,7 @@ _OF_HTTP: Mapping[int, str] = {
     413: "UNIMPLEMENTED",
     415: "UNIMPLEMENTED",
 }
-"""What a status of a relay means; of others a later try may succeed."""
+"""The meaning of a relay's status; for others a later try may succeed."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ _LONGEST = (4 << 10) + 1
 
 @dataclass(frozen=True, slots=True)
 class WebAnswer:
-    """What was answered."""
+    """An HTTP answer."""
 
     status: int
     content: bytes
@@ -28,7 +28,7 @@ class WebAnswer:
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the other side asks to be left alone, in seconds."""
+        """Seconds that the other side asks to wait."""
         after = self.headers.get("retry-after", "")
         return float(after) if after.isascii() and after.isdigit() else None
 

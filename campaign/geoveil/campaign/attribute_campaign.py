@@ -143,7 +143,7 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def total_privacy(self) -> GeoPrivacy:
-        """The guarantee that a participant spends who reports in every period."""
+        """The total guarantee of a participant who reports in every period."""
         return self.privacy_of(self.periods)
 
     def privacy_of(self, periods: int) -> GeoPrivacy:

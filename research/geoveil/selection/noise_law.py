@@ -166,7 +166,7 @@ def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Rea
 
 
 _CLOSE = 4
-"""A table leaves more noisy utilities than this possible winners about once in 10^5 draws."""
+"""The most possible winners that a table leaves, exceeded about once in 10^5 draws."""
 FARTHEST_GAP = 1e100
 """Largest gap, in units of the noise; outcomes farther behind count as this far."""
 LOG_LEAST = math.log(1e-280)

@@ -22,7 +22,7 @@ Read = Callable[[str, int, int, datetime | None], Awaitable[CampaignPage]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some campaigns, and how to get those after them."""
+    """A page of campaigns, with the token of the next page."""
 
     statuses: Sequence[CampaignStatus]
     next_token: str

@@ -306,7 +306,7 @@ class Square(_Numeric):
 
 @dataclass(frozen=True, eq=False)
 class Between(_Numeric):
-    """Whether a number is above one and up to another, softly: 1 within, 0 beyond."""
+    """Whether a number lies between two ends, softly: 1 within, 0 beyond."""
 
     low: float
     """The lower end, −∞ for none."""

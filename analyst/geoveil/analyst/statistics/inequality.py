@@ -23,9 +23,9 @@ from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, kept_
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
 _SPREAD, _CROWDED, _CROWDED_AT_ONE = 1 / 20, 3 / 28, 1 / 16
-"""What a smoothstep of width w adds to ∫S(1 − S), in multiples of w² and of the integral of the
-squared density: of people spread evenly over w, and at most, if all are in one place; and at most
-to ∫S beyond a quantile, in multiples of w² and of the density there (half the first if spread).
+"""Bias of a smoothstep of width w in ∫S(1 − S), in multiples of w² and of the integral of the
+squared density: for people spread evenly over w, and at most, if all are in one place; and the most
+in ∫S beyond a quantile, in multiples of w² and of the density there (half the first if spread).
 
 At a distance d of two people h(d) = E|d + V| − |d| is added to |d|, V of density k, the smoothed
 step's with itself; h″ = 2k but for d = 0, and h/k falls from d = 0 to w."""

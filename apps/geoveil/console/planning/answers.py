@@ -43,7 +43,7 @@ _PARQUET = b"PAR1"
 
 
 class Planner:
-    """Answers messages, and keeps the sessions of the priors that were asked for last."""
+    """Answers messages, and keeps the sessions of the priors used last."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
@@ -118,7 +118,7 @@ def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
 
 
 def _check_unpacked(file: Path) -> None:
-    """Refuse a file whose footer says that it is far larger when unpacked."""
+    """Refuse a file whose footer announces a far larger unpacked size."""
     with needed_for("a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile

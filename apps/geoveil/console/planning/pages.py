@@ -46,7 +46,7 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
 _MOST_KEPT = 256
 _APART = (0.25, 1.0, 4.0)
-"""Distances at which odds are told, in those of the promise: as participants are shown them."""
+"""Multiples of the promise's distance at which the page states odds, as for participants."""
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
         "target_error": "the error wanted",
@@ -59,7 +59,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
         "place": "the place",
     }
 )
-"""Fields whose names are not words."""
+"""Labels of fields whose names are not words."""
 
 
 class Planning:
@@ -73,7 +73,7 @@ class Planning:
         self._process = ChildProcess("geoveil.console.planning")
         self._kept = kept
         self._expected: OrderedDict[bytes, str] = OrderedDict()
-        """SHA-256 of a campaign that was made here → how many participants are planned."""
+        """SHA-256 of a campaign made here → the planned number of participants."""
         self._pilots: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
         self.routes = (
             Route("GET", "/plan", self._begun),
@@ -117,7 +117,7 @@ class Planning:
         return self._page(request, {}, then="forecast", file=key)
 
     def _answer(self, request: GatewayRequest, task: str, **more: Any) -> Message:
-        """Return the process's answer, or why it was not asked."""
+        """Return the process's answer, or the reason for not querying it."""
         try:
             form = PlanForm.of(request)
             people = self._people(request, form)
@@ -130,7 +130,7 @@ class Planning:
         return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
     def _people(self, request: GatewayRequest, form: PlanForm) -> Mapping[str, Any] | None:
-        """Return the data about the people that the process needs besides the form."""
+        """Return the data about people that the process needs in addition to the form."""
         owner = request.session.form_token
         if form.source == "file":
             content = self._kept.find(owner, form.file)
@@ -311,7 +311,7 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield distances in words, how sure who sees a report can become, and of the contrary."""
+    """Yield distances in words, with the certainty that a report can give, and its complement."""
     privacy = GeoPrivacy(told["epsilon"], told["per"], told["unit"])
     for times in _APART:
         apart = times * privacy.per
@@ -342,7 +342,7 @@ def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
 
 
 def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
-    """Return how many reports of a pilot lie in each cell: they are read whole."""
+    """Return the counts of a pilot's reports in each cell, reading all of them."""
     campaign = request.analyst.campaign(campaign_id)
     counts = PilotCounts(campaign)
     envelope = b""

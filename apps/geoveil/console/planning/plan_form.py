@@ -20,7 +20,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "place": "Density of people at a place",
     }
 )
-"""Word of `geoveil plan` → what is asked."""
+"""Word of `geoveil plan` → the question."""
 _OF_PLACES = frozenset({"circle", "region", "place"})
 PEOPLE: Mapping[str, str] = MappingProxyType(
     {
@@ -30,14 +30,14 @@ PEOPLE: Mapping[str, str] = MappingProxyType(
         "file": "A file of yours: CSV or Parquet, public data only",
     }
 )
-"""What may be known of people who hold numbers."""
+"""Kinds of priors for people who hold numbers."""
 PLACES: Mapping[str, str] = MappingProxyType(
     {
         "collisions": "Collisions in New York, which ship",
         "file": "A file of yours: CSV or Parquet with longitudes and latitudes, public data only",
     }
 )
-"""What may be known of people who hold places."""
+"""Kinds of priors for people who hold places."""
 _LONGEST_REGION, _LONGEST_LINE = 200_000, 200
 _LONGEST_DAYS = 3_650.0
 _MOST_PEOPLE = 10**10
@@ -50,7 +50,7 @@ class PlanForm:
     ask: str = "threshold"
     """A key of `QUESTIONS`."""
     answers: str = "question"
-    """What everyone sends: answers to the question, or "points", of which it is asked."""
+    """What everybody sends: answers to the question, or "points" for later questions."""
     threshold: float = 100_000.0
     low: float = 50_000.0
     high: float = 100_000.0
@@ -59,7 +59,7 @@ class PlanForm:
     radius: float = 2_000.0
     """The radius of the circle, in metres."""
     bandwidth: float | None = None
-    """The bandwidth of the bell of a density, in metres; None for what the plan finds."""
+    """The bandwidth of a density's bell, in metres; None for the plan's choice."""
     region: str = ""
     """GeoJSON of one polygon."""
     people: str = "incomes"
@@ -84,9 +84,9 @@ class PlanForm:
     compare: str = "difference"
     """How numbers are compared: by "difference", or by "ratio"."""
     factor: float = 2.0
-    """What `per` is where they are compared by ratio."""
+    """The value of `per` for values compared by ratio."""
     ratios_from: float = 1_000.0
-    """The least value that is told from smaller ones, by ratio."""
+    """The least value distinguished from smaller ones, by ratio."""
     participants: int = 50_000
     target_error: float | None = None
     cap: str = "least"
@@ -146,7 +146,7 @@ class PlanForm:
 
     @property
     def source(self) -> str:
-        """What is known of the people that it is about."""
+        """The prior of the people that it is about."""
         return self.places if self.about_places else self.people
 
     @property
@@ -172,7 +172,7 @@ class PlanForm:
         return outlines[0]
 
     def others(self) -> dict[str, Any]:
-        """Return the other arguments of a request for a plan, but for the source."""
+        """Return the other arguments of a request for a plan, without the source."""
         by_ratio = self.compare == "ratio" and not self.about_places
         per = self.factor if by_ratio else self.per
         given = {
