@@ -5,6 +5,8 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PlanRequest, plan_for, questions_in
-from geoveil.campaign import decode, encode, of_any_two, open_envelope, seal, signer
+from geoveil.campaign import Asker, decode, encode, of_any_two, open_envelope, seal, signer
 from geoveil.console import process
 from geoveil.console.http import RefusedError
 from geoveil.console.kept import Kept
@@ -43,7 +45,10 @@ def message(task: str, **changes: Any) -> dict[str, Any]:
 @pytest.mark.deep
 async def test_a_signed_file_is_checked_and_published_as_it_is(console, caplog):
     caplog.set_level(logging.INFO, "geoveil")
-    sealed = seal(encode(survey("brought", title=FORGED)), console.key)
+    asker = Asker(organisation=FORGED, purpose="buses", contact="a@bergen.example")
+    brought = survey("brought", title=FORGED, asker=asker)
+    brought = replace(brought, delete_after=brought.closes)
+    sealed = seal(encode(brought), console.key)
     async with console.signed_in() as client:
         token = form_token((await client.get("/console/publish")).text)
         sent = {"data": {"form_token": token} | await uploaded(client, "signed", sealed)}
@@ -58,6 +63,10 @@ async def test_a_signed_file_is_checked_and_published_as_it_is(console, caplog):
             assert (await other.get(where)).status_code == 404
         answer = await client.post(where, data={"form_token": token})
         assert answer.headers["location"] == "/console/surveys/brought"
+        shown = (await client.get("/console/surveys/brought")).text
+        assert FORGED not in shown
+        assert f"<dt>Who asks</dt><dd><bdi>{FORGED}</bdi>" in unescape(shown)
+        assert f"deletes single answers after {brought.closes:%Y-%m-%d %H:%M} UTC" in shown
         (listed,) = await console.analyst(lambda analyst: [*analyst.campaigns()])
         assert listed.envelope.SerializeToString(deterministic=True) == sealed
         told = {"form_token": token}
@@ -112,6 +121,9 @@ async def test_fields_that_hold_rubbish_are_named(console):
             ("ask", FORGED, "Ask must be one of"),
             ("people", "/etc/passwd", "People must be one of"),
             ("days", "1e9", "Days must be"),
+            ("delete_after", "-1", "The days until deletion must be"),
+            ("delete_after", "1.5", "The days until deletion must be a whole number"),
+            ("purpose", "x" * 501, "Purpose must be at most 500 letters"),
             ("title", "x" * 300, "Title must be at most 200 letters"),
             ("people", "file", "File must be chosen"),
         ):
@@ -192,10 +204,11 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(consol
     planned = plan_for(request, for_campaign=True)
     targets = planned.report()["targets"]
     fields = {"people": "lognormal", "median": "98000", "sigma": "0.83", "participants": "20000"}
+    said = {"organisation": "City of <b>Bergen</b>", "purpose": "buses", "delete_after": "90"}
     async with console.signed_in() as client:
         token = form_token((await client.get("/console/plan")).text)
         for then in ("forecast", "settle", ""):
-            told = {"form_token": token, "then": then} | fields
+            told = {"form_token": token, "then": then} | fields | said
             answer = await client.post("/console/plan", data=told, timeout=60)
             shown = unescape(answer.text)
             assert f'value="{targets["hard_question"]["error_95"]}"' in shown
@@ -204,19 +217,32 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(consol
             assert headline in planned.report()["reason"]
             assert f"±{targets['population']['error_95']:.3g}" in shown
             assert "geoveil plan --threshold=100000" in shown
-        told = {"form_token": token, "title": "It's “above”", "days": "2"} | fields
+            assert "--purpose buses \\\n    --delete-after 90" in shown
+            assert "asker=Asker(organisation='City of <b>Bergen</b>', purpose='buses')" in shown
+        told = {"form_token": token, "title": "It's “above”", "days": "2"} | fields | said
+        answer = await client.post("/console/plan/campaign", data=told, timeout=60)
+        assert "The contact must be 1 to 200 visible characters" in unescape(answer.text)
+        told |= {"contact": "a@bergen.example", "notice": "https://bergen.example/n"}
         answer = await client.post("/console/plan/campaign", data=told, timeout=60)
         where = answer.headers["location"]
         said = unescape((await client.get(where)).text)
         assert "It's “above”" in said
+        assert "City of <b>Bergen</b>" in said
+        assert "<b>Bergen" not in (await client.get(where)).text
+        assert 'href="https://bergen.example/n"' in said
         file = (await client.get(where.replace("/sign/", "/campaign/"))).content
         envelope = open_envelope(file)
         assert signer(envelope) is None
         made = decode(envelope.campaign)
         own = planned.campaign(
             campaign_id=made.campaign_id, title=made.title, opens=made.opens, closes=made.closes,
-            minimum_participants=100,
+            minimum_participants=100, delete_after=made.closes + timedelta(days=90),
+            asker=Asker(
+                organisation="City of <b>Bergen</b>", purpose="buses", contact="a@bergen.example",
+                notice="https://bergen.example/n",
+            ),
         )  # fmt: skip
+        assert f"deletes single answers after {made.delete_after:%Y-%m-%d %H:%M} UTC" in said
         assert made == own
         assert (made.closes - made.opens).days == 2
 

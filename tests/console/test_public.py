@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.campaign import Asker
 
 from .served import served, survey
 
@@ -22,7 +23,8 @@ def chosen(folder: Path, *campaigns: str) -> dict[str, Any]:
 
 
 async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path):
-    few = survey("few", minimum_participants=50)
+    asker = Asker(organisation="City of Bergen", purpose="buses", contact="a@bergen.example")
+    few = survey("few", minimum_participants=50, asker=asker)
     async with served(tmp_path, **chosen(tmp_path, "income", "few")) as made:
         await made.publish(survey(), few, survey("secret"))
         await made.report(survey(), 300)
@@ -45,7 +47,11 @@ async def test_only_chosen_results_are_public_and_equal_the_estimate(tmp_path):
             picture = (await anybody.get("/results/income.svg")).text
             assert "<desc>" in picture
             assert str(found.sentences[0]) in picture
-            assert "before 50 have answered" in (await anybody.get("/results/few")).text
+            assert "Who asks</dt><dd>unknown" in page.text
+            assert "keeps single answers is unknown" in page.text
+            shown = (await anybody.get("/results/few")).text
+            assert "before 50 have answered" in shown
+            assert "Who asks</dt><dd><bdi>City of Bergen" in shown
             assert (await anybody.get("/results/few.csv")).status_code == 409
             for path in ("secret", "none", "", "income.txt", "../console/", "files/nothing"):
                 assert (await anybody.get(f"/results/{path}")).status_code in (303, 404), path

@@ -233,8 +233,8 @@ def create(
         int | None,
         typer.Option(
             help="Days after the closing when the server deletes all single reports, and keeps"
-            " their sums: new questions about perturbed points, and exports, end then. By default"
-            " people read that it is unknown how long single answers are kept."
+            " their sums: exports, and new questions about perturbed points or a form, end then."
+            " By default people read that it is unknown how long single answers are kept."
         ),
     ] = None,
     sign_key: Annotated[

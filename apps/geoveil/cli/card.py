@@ -31,7 +31,7 @@ from geoveil.campaign import (
     ValueCampaign,
     days_in,
     decode,
-    deleted_text,
+    deletion_text,
     digest,
     digits,
     percent,
@@ -161,7 +161,7 @@ def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
     of_asker = ("organisation", "purpose", "contact", "notice")
     return {
         **{name: asker.get(name) or None for name in of_asker},
-        "kept": campaign.delete_after and deleted_text(campaign.delete_after),
+        "kept": campaign.delete_after and deletion_text(campaign.delete_after),
         "title": campaign.title,
         "campaign_id": campaign.campaign_id,
         "sha256": digest(envelope.campaign).hex(),

@@ -26,7 +26,7 @@ from geoveil.console.http import (
     write,
 )
 from geoveil.console.page_analyst import ChannelAnalyst
-from geoveil.console.rendering import date_text, templates
+from geoveil.console.rendering import asker_of, date_text, templates
 from geoveil.console.survey import answers_shown, estimates_as
 from geoveil.console.survey_head import privacy_of
 from geoveil.console.workers import Workers
@@ -99,6 +99,7 @@ class PublicResults:
                 least=campaign.minimum_participants,
                 dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
                 privacy=privacy_of(campaign),
+                **asker_of(campaign),
                 first="" if estimates is None else " ".join(map(str, estimates.sentences[:1])),
             )
         )

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst import cell_text
-from geoveil.campaign import digits, likelihood
+from geoveil.campaign import Campaign, deletion_text, digits, likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -68,6 +68,11 @@ def date_text(date: datetime) -> str:
     """
     there = date.astimezone(UTC)
     return f"{there.day} {there:%B %Y, %H:%M} UTC"
+
+
+def asker_of(campaign: Campaign) -> dict[str, Any]:
+    """Return the asker and the time of deletion, for `asker.html`."""
+    return {"asker": campaign.asker, "kept": deletion_text(campaign.delete_after)}
 
 
 def significant(number: float) -> str:

@@ -22,7 +22,7 @@ from geoveil.campaign import (
 from geoveil.console.http import PageRequest
 from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
-from geoveil.console.rendering import date_text, privacy_words, span_text
+from geoveil.console.rendering import asker_of, date_text, privacy_words, span_text
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
 _LEAST_S, _EARLY = 3_600.0, 0.05
@@ -40,6 +40,7 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
         "title": campaign.title,
         "campaign": campaign,
         "asks": asks_of(campaign),
+        **asker_of(campaign),
         "privacy": privacy_of(campaign),
         "in_all": in_all,
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",

@@ -8,7 +8,7 @@ from geoveil.campaign.admission import (
 )
 from geoveil.campaign.asker import (
     Asker as Asker,
-    deleted_text as deleted_text,
+    deletion_text as deletion_text,
     who_asks as who_asks,
 )
 from geoveil.campaign.attribute import Attribute, Value

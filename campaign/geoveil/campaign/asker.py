@@ -57,20 +57,20 @@ def who_asks(campaign: "Campaign") -> list[str]:
         >>> who_asks(SimpleNamespace(asker=asker, delete_after=None))[:3]
         ['Who asks: City of Bergen', 'Purpose: bus stops', 'Contact: a@b.example']
     """
-    asker, until = campaign.asker, campaign.delete_after
-    said = [say("tell.unknown")]
+    asker, said = campaign.asker, [say("tell.unknown")]
     if asker is not None:
         lines = asdict(asker).items()
         said = [say(f"tell.{name}", text=text) for name, text in lines if text]
-    kept = say("tell.keeping") if until is None else deleted_text(until)
-    return [*said, kept, say("tell.withdrawal")]
+    return [*said, deletion_text(campaign.delete_after), say("tell.withdrawal")]
 
 
-def deleted_text(until: datetime) -> str:
-    """Return what happens to single answers, as a sentence.
+def deletion_text(until: datetime | None) -> str:
+    """Return the time of deletion of single answers as a sentence.
 
     Example:
-        >>> deleted_text(datetime(2027, 3, 1, 12, tzinfo=UTC))
+        >>> deletion_text(datetime(2027, 3, 1, 12, tzinfo=UTC))
         'The server deletes single answers after 2027-03-01 12:00 UTC, and keeps their sums.'
     """
+    if until is None:
+        return say("tell.keeping")
     return say("tell.deletion", date=f"{until.astimezone(UTC):%Y-%m-%d %H:%M} UTC")

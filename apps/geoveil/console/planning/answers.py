@@ -166,12 +166,14 @@ def _campaign(
     session: PlanningSession, request: PlanRequest, form: PlanForm, message: Message
 ) -> Message:
     opens = datetime.fromtimestamp(message["now"], UTC).replace(microsecond=0)
+    closes = opens + timedelta(days=form.days)
     campaign = session.plan(request).campaign(
         campaign_id=message["campaign_id"],
         title=form.name,
         opens=opens,
-        closes=opens + timedelta(days=form.days),
+        closes=closes,
         minimum_participants=form.minimum_participants,
+        **form.signed(closes),
         **({} if form.cap == "least" else {"cap": None}),
     )
     refuse_unlikely(campaign, form.participants, [form.asked()])

@@ -38,10 +38,10 @@ from geoveil.console.http import (
     seen_at,
 )
 from geoveil.console.kept import Kept
-from geoveil.console.planning.plan_form import PEOPLE, PLACES, QUESTIONS, PlanForm
+from geoveil.console.planning.plan_form import OF_ASKER, PEOPLE, PLACES, QUESTIONS, PlanForm
 from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
-from geoveil.console.rendering import date_text, privacy_words, significant
+from geoveil.console.rendering import asker_of, date_text, privacy_words, significant
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
 _MOST_KEPT = 256
@@ -54,6 +54,8 @@ _LABELS: Mapping[str, str] = MappingProxyType(
         "per_metres": "per",
         "ratios_from": "the least value",
         "minimum_participants": "the least number of answers",
+        **{f"asker.{name}": f"the {name}" for name in OF_ASKER},
+        "delete_after": "the days until deletion",
         "contamination": "the share of false answers",
         "region": "the district",
         "place": "the place",
@@ -384,6 +386,7 @@ def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
         "privacy": privacy_words(campaign.report_privacy) + of_any_two(campaign),
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "least": campaign.minimum_participants,
+        **asker_of(campaign),
         "sha256": record["sha256"],
     }
 

@@ -4,10 +4,12 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 
 from geoveil.analyst import AnalystQuestion, id_of, outlines_in, questions_in
+from geoveil.campaign import Asker
 from geoveil.console.http import GatewayRequest
 from geoveil.gp import LogScale, ParameterError, validation
 
@@ -38,7 +40,10 @@ PLACES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Kinds of priors for people who hold places."""
-_LONGEST_REGION, _LONGEST_LINE = 200_000, 200
+_LONGEST_LINE = 200
+_LONGEST: Mapping[str, int] = MappingProxyType({"region": 200_000, "purpose": 500, "notice": 500})
+"""Letters of the longer texts."""
+OF_ASKER = tuple(of_asker.name for of_asker in fields(Asker))
 _LONGEST_DAYS = 3_650.0
 _MOST_PEOPLE = 10**10
 
@@ -96,6 +101,13 @@ class PlanForm:
     attribute: str = ""
     days: float = 30.0
     minimum_participants: int = 100
+    organisation: str = ""
+    purpose: str = ""
+    contact: str = ""
+    notice: str = ""
+    """The fields of `Asker`; all empty: nobody says who asks."""
+    delete_after: int | None = None
+    """Days after the closing when single reports are deleted; None: nobody says."""
 
     def __post_init__(self) -> None:
         validation.choice("ask", self.ask, QUESTIONS)
@@ -108,9 +120,11 @@ class PlanForm:
         validation.between("contamination", self.contamination, 0, 1, high_open=True)
         validation.between("participants", self.participants, 1, _MOST_PEOPLE)
         validation.between("minimum_participants", self.minimum_participants, 0, _MOST_PEOPLE)
+        if self.delete_after is not None:
+            validation.between("delete_after", self.delete_after, 0, _LONGEST_DAYS)
         for of_form in fields(self):
             value = getattr(self, of_form.name)
-            most = _LONGEST_REGION if of_form.name == "region" else _LONGEST_LINE
+            most = _LONGEST.get(of_form.name, _LONGEST_LINE)
             if isinstance(value, str) and len(value) > most:
                 raise ParameterError(
                     of_form.name, f"{len(value)} letters", f"at most {most:,} letters"
@@ -130,8 +144,9 @@ class PlanForm:
             if kind is str:
                 said[name] = request.text(name)
             else:
-                said[name] = (request.integer if kind is int else request.number)(name)
-            if said[name] is None and kind != float | None:
+                whole = kind in (int, int | None)
+                said[name] = (request.integer if whole else request.number)(name)
+            if said[name] is None and kind in (int, float):
                 raise ParameterError(name, "", "given")
         return cls(**said)
 
@@ -190,6 +205,18 @@ class PlanForm:
             given["unit"] = None
         return {name: value for name, value in given.items() if value is not None}
 
+    def signed(self, closes: datetime) -> dict[str, Any]:
+        """Return the asker and the time of deletion, if they are given.
+
+        Raises:
+            ParameterError: naming what is out of range.
+        """
+        asker = self._asker()
+        given: dict[str, Any] = {"asker": Asker(**asker)} if any(asker.values()) else {}
+        if self.delete_after is not None:
+            given["delete_after"] = closes + timedelta(days=self.delete_after)
+        return given
+
     @property
     def name(self) -> str:
         """The title, or one made of the question."""
@@ -219,6 +246,8 @@ class PlanForm:
         create = [
             f"geoveil campaign create {shlex.quote(self.name)} --plan plan.toml",
             f"--days {self.days:.15g} --minimum-participants {self.minimum_participants}",
+            *(f"--{name} {shlex.quote(text)}" for name, text in self._asker().items() if text),
+            *([] if self.delete_after is None else [f"--delete-after {self.delete_after}"]),
             "--sign-key key.pem",
         ]
         return "\n".join(" \\\n    ".join(words) for words in ([*plan, "--out plan.toml"], create))
@@ -231,20 +260,30 @@ class PlanForm:
             source += f", {[*self.of_file]!r}, {self.weights or None!r}"
         said = "".join(f"    {name}={value!r},\n" for name, value in self.others().items())
         cap = "" if self.cap == "least" else "    cap=None,\n"
+        asker = ", ".join(f"{name}={text!r}" for name, text in self._asker().items() if text)
+        more = f"    asker=Asker({asker}),\n" if asker else ""
+        imported = "from geoveil.campaign import Asker\n" if asker else ""
+        if self.delete_after is not None:
+            more += f"    delete_after=closes + timedelta(days={self.delete_after}),\n"
         return (
             "from datetime import UTC, datetime, timedelta\n\n"
             "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
+            f"{imported}"
             f"{'from geoveil.gp import LogScale' if 'scale' in self.others() else ''}\n"
             "from geoveil.simulation.priors import public_prior\n\n"
             f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{argument!r}]}}),\n"
             f"    source=public_prior({source}),\n{said})\n"
             "planned = plan_for(request, for_campaign=True)\n"
             "now = datetime.now(UTC)\n"
+            f"closes = now + timedelta(days={self.days!r})\n"
             f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
             f"    title={self.name!r},\n    opens=now,\n"
-            f"    closes=now + timedelta(days={self.days!r}),\n"
-            f"    minimum_participants={self.minimum_participants},\n{cap})\n"
+            f"    closes=closes,\n"
+            f"    minimum_participants={self.minimum_participants},\n{more}{cap})\n"
         )
+
+    def _asker(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in OF_ASKER}
 
     @property
     def _asked(self) -> str:
