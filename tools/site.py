@@ -225,7 +225,12 @@ def moving() -> str:
     bundle = bundle.removeprefix('import"./geoveil-chunk.js";')
     names = [pair.split(" as ") for pair in exported.strip().rstrip(";").rstrip("}").split(",")]
     device = ",".join(f"{public}:{own}" for own, public in names)
+    data = ROOT / "campaign" / "geoveil" / "campaign" / "data" / "en.json"
+    of = json.loads(data.read_text())
+    words = json.dumps({"default": of["told"] | of["page"]})
+    bundle = bundle.replace('import("./geoveil-en.js")', f"Promise.resolve({words})")
     odds = (files / "odds.js").read_text().replace("export function", "function")
+    odds = re.sub(r"import (.*) from .*;", r"const \1 = geoveil;", odds)
     opens = datetime(2026, 1, 1, tzinfo=UTC)
     campaigns = {
         per: encode(
@@ -238,7 +243,8 @@ def moving() -> str:
     }  # fmt: skip
     page = (ROOT / "docs" / "site" / "moving.js").read_text()
     return (
-        f"(() => {{const geoveil = (() => {{{bundle};return {{{device}}};}})();\n{odds}\n"
+        f"(async () => {{const geoveil = (() => {{{bundle};return {{{device}}};}})();\n"
+        f"await geoveil.loadMessages();\n{odds}\n"
         f"const CAMPAIGNS = {json.dumps(campaigns)};\n{page}}})();\n"
     )
 

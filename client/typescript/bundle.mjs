@@ -39,13 +39,13 @@ const common = { outdir: "../../apps/geoveil/gateway/files", bundle: true, minif
 
 await build({
   ...common,
-  entryPoints: { "geoveil-client": "src/index.ts", "geoveil-numbers": "src/numbers.ts", "geoveil-ways": "src/ways.ts" },
+  entryPoints: { "geoveil-client": "src/index.ts", "geoveil-numbers": "src/numbers.ts" },
   chunkNames: "geoveil-[name]",
   splitting: true,
   plugins: [generated],
 });
 // What pages are built on, and an element for pages of others: beside the device, which they load as it is.
-const shared = { "./index.js": "client", "./numbers.js": "numbers", "./questions.js": "survey", "./survey.js": "survey", "./ways.js": "ways" };
+const shared = { "./index.js": "client", "./numbers.js": "numbers", "./questions.js": "survey", "./survey.js": "survey", "./words.js": "client" };
 const beside = {
   name: "beside",
   setup({ onResolve }) {
@@ -55,7 +55,7 @@ const beside = {
     });
   },
 };
-const contents = 'export * from "./questions.js"; export * from "./survey.js";';
+const contents = 'export * from "./questions.js"; export * from "./survey.js"; export * from "./ways.js";';
 const outfile = (name) => ({ outdir: undefined, outfile: `${common.outdir}/geoveil-${name}.js`, plugins: [beside] });
 await build({ ...common, ...outfile("survey"), stdin: { contents, resolveDir: "src" } });
 await build({ ...common, ...outfile("element"), entryPoints: ["src/element.ts"] });

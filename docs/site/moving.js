@@ -62,7 +62,7 @@ function pictured(rows, what) {
     }
   });
   for (const [value, anchor] of [[0, "middle"], [100_000, "middle"], [MOST, "end"]]) {
-    box.append(element("text", { x: across(value), y: rows.length * HIGH + 16, "text-anchor": anchor }, number(value)));
+    box.append(element("text", { x: across(value), y: rows.length * HIGH + 16, "text-anchor": anchor }, digits(value)));
   }
   return box;
 }
@@ -70,7 +70,7 @@ function pictured(rows, what) {
 /** How far chance usually moves an average of so many reports: in two of three surveys by less. */
 const error = (campaign, people) => (Math.SQRT2 * campaign.pointMechanism.scale.toNumber()) / Math.sqrt(people);
 
-const dollars = (amount) => `${number(amount)} dollar`;
+const dollars = (amount) => `${digits(amount)} dollar`;
 const rounded = (amount) => dollars(Number(amount.toPrecision(2)));
 
 /** What one report tells of Ada and Bob. */
@@ -85,7 +85,7 @@ function show() {
   const [apart, per, people] = [Number(by("apart").value), RULES[by("rule").value], PEOPLE[by("people").value]];
   const campaign = campaignOf(per);
   const { privacy } = campaign;
-  for (const [id, text] of [["apart", dollars(apart)], ["rule", dollars(per)], ["people", number(people)]]) {
+  for (const [id, text] of [["apart", dollars(apart)], ["rule", dollars(per)], ["people", digits(people)]]) {
     by(`${id}-said`).textContent = text;
     by(id).setAttribute("aria-valuetext", text);
   }
@@ -102,7 +102,7 @@ function show() {
   by("noise-said").textContent = `Half of all reports are within about ${rounded(Math.LN2 * noise)} of the true income, and one in twenty is more than about ${rounded(Math.log(20) * noise)} away from it.`;
   const [now, twice] = [error(campaign, people), error(campaign, 4 * people)];
   by("average").replaceChildren(spread(now));
-  by("price-said").textContent = `With ${number(people)} people, chance moves their average by less than about ${rounded(now)} in two of three surveys. Half as much, ${rounded(twice)}, takes four times as many people; a rule that hides twice the distance takes four times as many people for the same exactness.`;
+  by("price-said").textContent = `With ${digits(people)} people, chance moves their average by less than about ${rounded(now)} in two of three surveys. Half as much, ${rounded(twice)}, takes four times as many people; a rule that hides twice the distance takes four times as many people for the same exactness.`;
   by("consent").replaceChildren(...geoveil.whatItTells(campaign).map((sentence) => Object.assign(document.createElement("li"), { textContent: sentence })));
 }
 
@@ -115,7 +115,7 @@ function spread(half) {
     element("rect", { x: across(ADA - half), y: 16, width: Math.max(1, across(ADA + half) - across(ADA - half)), height: 20, class: "one" }),
     element("text", { x: 0, y: 12 }, "The average of all reports"),
   );
-  for (const value of [0, 100_000]) box.append(element("text", { x: across(value), y: 48, "text-anchor": "middle" }, number(value)));
+  for (const value of [0, 100_000]) box.append(element("text", { x: across(value), y: 48, "text-anchor": "middle" }, digits(value)));
   return box;
 }
 

@@ -17,7 +17,21 @@ import grpc
 import pytest
 
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.campaign import TokenRule, digest, encode
+from geoveil.campaign import (
+    LANGUAGES,
+    FormCampaign,
+    TokenRule,
+    decode,
+    digest,
+    digits,
+    encode,
+    speaking,
+    what_a_form_tells,
+    what_it_tells,
+    what_it_tells_of,
+    what_to_ask,
+    who_learns,
+)
 from geoveil.campaign.tokens import _AFTER, _INFO
 from geoveil.gp import LogScale
 from geoveil.proto.v1 import analyst_pb2_grpc
@@ -38,7 +52,10 @@ from tests.relay.conftest import (  # noqa: F401 - fixtures
     start_web,
     way,
 )
+from tools.messages import FOLDER, modules
+from tools.vectors.consent import consent_vectors
 from tools.vectors.examples import every_campaign
+from tools.vectors.forms import _forms
 
 from .conftest import PATIENCE_S, ROOT, npm
 
@@ -90,6 +107,75 @@ def test_a_hundred_thousand_logarithms_are_those_of_python(device):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [scale.coordinate(value) for value in values]
+
+
+@pytest.mark.deep
+def test_people_are_told_the_same_in_every_language(device):
+    """The sentences of consent, with their numbers, and what a number is written like."""
+    forms = [{"campaign": encode(form).hex(), "value": None} for form in _forms().values()]
+    told = [*consent_vectors(), *forms]
+    campaigns = [{name: one[name] for name in ("campaign", "value")} for one in told]
+    numbers = [draw * 10.0**power for draw in (1.0, -1.5, 1.23456) for power in range(-3, 16)]
+    program = PROGRAM.replace("FOLDER", (device / "build" / "src").as_uri())
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", program],
+        input=json.dumps({"campaigns": campaigns, "numbers": numbers}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    for language in LANGUAGES:
+        with speaking(language):
+            of_python = {
+                "campaigns": [_told(decode(bytes.fromhex(one["campaign"])), one) for one in told],
+                "numbers": [digits(number) for number in numbers],
+            }
+        assert said[language] == of_python
+    assert said["de"]["campaigns"] != said["en"]["campaigns"]
+
+
+def _told(campaign, one):
+    if isinstance(campaign, FormCampaign):
+        return [*what_a_form_tells(campaign), *who_learns(campaign)]
+    value = one["value"]
+    return [
+        *(*what_it_tells(campaign), *who_learns(campaign)),
+        *(*what_it_tells_of(campaign, value), what_to_ask(campaign, value)),
+        "" if campaign.readings is None else f"{campaign.readings} {campaign.readings.telling}",
+    ]
+
+
+PROGRAM = """
+import { readFileSync } from "node:fs";
+const [{ Campaign }, { loadForms, readForm }, { loadGeodesics }, { loadVectors }, consent, { whoLearns }, { digits, speak }] =
+  await Promise.all(["campaign", "form", "gp/plane", "gp/together", "consent", "ways", "words"].map((name) => import(`FOLDER/${name}.js`)));
+await Promise.all([loadForms(), loadGeodesics(), loadVectors()]);
+const { campaigns, numbers } = JSON.parse(readFileSync(0));
+const { whatItTells, whatItTellsOf, whatToAsk } = consent;
+const told = ({ campaign: hex, value }) => {
+  const bytes = Uint8Array.from(Buffer.from(hex, "hex"));
+  if (value === null) {
+    const form = readForm(bytes);
+    return [...whatItTells(form), ...whoLearns(form)];
+  }
+  const campaign = new Campaign(bytes);
+  const { readings } = campaign;
+  return [...whatItTells(campaign), ...whoLearns(campaign), ...whatItTellsOf(campaign, value), whatToAsk(campaign, value), readings ? `${readings} ${readings.telling}` : ""];
+};
+const said = {};
+for (const language of ["en", "de", "es", "fr"]) {
+  await speak(language);
+  said[language] = { campaigns: campaigns.map(told), numbers: numbers.map((x) => digits(x)) };
+}
+console.log(JSON.stringify(said));
+"""  # noqa: E501
+
+
+def test_messages_of_typescript_are_those_of_python():
+    for name, text in modules():
+        assert (FOLDER / name).read_text("utf-8") == text, f"run python -m tools.messages: {name}"
 
 
 @pytest.mark.deep
@@ -219,7 +305,13 @@ def test_bundle_has_not_drifted(device):
     for path in made:
         assert path.read_text() == (ROOT / pages / path.name).read_text(), path.name
     # But for the first, loaded where they are needed: of a form, behind a relay, for a token.
-    sizes = (("client", 62_000), ("fields", 5_000), ("relay", 12_000), ("tokens", 3_000))
+    sizes = (
+        ("client", 62_000),
+        ("fields", 5_000),
+        ("relay", 12_000),
+        ("tokens", 3_000),
+        ("fr", 7_000),
+    )
     for name, most in sizes:
         packed = gzip.compress((ROOT / pages / f"geoveil-{name}.js").read_bytes(), 9)
         assert len(packed) <= most, name

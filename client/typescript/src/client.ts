@@ -16,6 +16,7 @@ import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./repo
 import { type Charged, type Entry, MemoryStorage, type Pinned, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
 import { placeOf, pointOf, type Value } from "./values.js";
+import { loadMessages } from "./words.js";
 
 /** What becomes of a report whose person got the token for another one. */
 const TAKEN = { status: "rejected", reason: "WRONG_TOKEN" } as const;
@@ -142,6 +143,7 @@ export class Client {
 
   /** A campaign as the server publishes it or, with `kept`, as this device keeps it if it does: checked, whether permitted or not. */
   async offer(id: string, { kept = false } = {}): Promise<Offer> {
+    await loadMessages();
     const pinned = kept ? await this.#pinned(id) : undefined;
     return this.#offer(pinned ? await this.#read(id, unhex(pinned.envelope)!, false) : await this.#fetched(id, false));
   }

@@ -10,7 +10,8 @@ import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
-import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
+import { between, both, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
+import { digits, type Key, say } from "./words.js";
 
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
@@ -33,9 +34,9 @@ function apartOf({ per, reach = Infinity }: Privacy): number {
 
 /** How another value differs: by a distance, or by a factor. */
 function away(apart: number, unit: string): string {
-  if (!LOG.test(unit)) return `${digits(apart)} ${unit} away`;
+  if (!LOG.test(unit)) return say("away", { x: digits(apart), unit });
   const factor = ratio(apart);
-  return factor === "2" ? "half or twice as much" : `a factor of ${factor} larger or smaller`;
+  return factor === digits(2) ? say("away.twice") : say("away.factor", { factor });
 }
 
 /** A coordinate, as the value that is held there. */
@@ -43,29 +44,27 @@ function held({ scale }: Attribute, coordinate: number): string {
   return scale ? onScale(coordinate) : digits(coordinate);
 }
 
+/** What a sentence is about. */
+type Subject = "report" | "reading" | "all" | "field";
+type Names = Readonly<Record<string, string>>;
+
 /** A guarantee as a sentence: how much likelier a report is for one value than another. */
-export function likelihood(privacy: Privacy, unit: string, subject: string, yours: string): string {
+export function likelihood(privacy: Privacy, unit: string, subject: Subject, yours: string, more = "", names: Names = {}): string {
   const apart = apartOf(privacy);
   const factor = times(at(privacy, apart));
-  const other = `one ${away(apart, unit)}`;
-  if (!factor) return `${does(subject)} not hide the difference between ${yours} and ${other}.`;
-  return `${subject} at most ${factor} times as likely for ${yours} as for ${other}${slack(privacy)}.`;
-}
-
-/** A subject and its verb, "This report is", with another verb: "This report does". */
-function does(subject: string): string {
-  return subject.replace(/ is( together)?$/, " does").replace(/ are( together)?$/, " do");
+  const other = say("one", { away: away(apart, unit) });
+  if (!factor) return say("hidden", { subject: say(`${subject}.hides`, names), yours, other });
+  return say("likely", { subject: say(`${subject}.is`, names), factor, yours, other, slack: slack(privacy) + more });
 }
 
 function slack({ delta }: Privacy): string {
-  return delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / delta + 1e-6))}` : "";
+  return delta ? say("slack", { many: digits(Math.floor(1 / delta + 1e-6)) }) : "";
 }
 
 /** What is promised of values at any distance, as a sentence. */
-function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string {
-  const factor = toOne(nats)?.split(" ")[0];
-  if (!factor) return `${does(subject)} not hide which of two very different values you have.`;
-  return `${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`;
+function howeverFar(nats: number, privacy: Privacy, subject: Subject, yours: string, names: Names = {}): string {
+  if (!toOne(nats)) return say("far.none", { subject: say(`${subject}.hides`, names) });
+  return say("far", { subject: say(`${subject}.is`, names), factor: digits(roundedUp(Math.exp(nats), 4)), yours, slack: slack(privacy) });
 }
 
 /**
@@ -79,24 +78,19 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
   const { attribute, reportPrivacy, totalPrivacy } = campaign;
   const { name, unit } = attribute;
   const privacy = reading ?? reportPrivacy;
-  const yours = `your ${name}`;
+  const yours = say("yours", { name });
   const fromReading = reading !== undefined || campaign.readings !== undefined;
-  const subject = fromReading ? "All that is made from one reading is together" : "This report is";
+  const subject = fromReading ? "reading" : "report";
   const chance = rightAtMost(at(privacy, apartOf(privacy)), privacy.delta);
-  const said = [
-    likelihood(privacy, unit, subject, yours),
-    odds(chance)
-      ? `Somebody who thinks that both are equally likely, and guesses from it, is right at most ${percent(chance)} of the time.`
-      : "Whoever guesses between the two from it can be right nearly always.",
-  ];
+  const said = [likelihood(privacy, unit, subject, yours), odds(chance) ? say("guessed", { often: percent(chance) }) : say("guessed.always")];
   const most = fromReading ? Infinity : campaign.largestEpsilon;
   said.push(howeverFar(most, privacy, subject, yours));
-  if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
+  if (privacy.reach !== undefined) said.push(say("reach", { x: digits(privacy.reach), unit }));
   said.push(...countedAs(attribute, campaign.clamped && !reading));
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
-    const all = `All ${digits(Number(campaign.periods))} reports of this survey are together`;
-    said.push(likelihood(totalPrivacy, unit, all, yours));
-    if (toOne(most)) said.push(howeverFar(most * Number(campaign.periods), totalPrivacy, all, yours));
+    const many = digits(Number(campaign.periods));
+    said.push(likelihood(totalPrivacy, unit, "all", yours, "", { many }));
+    if (toOne(most)) said.push(howeverFar(most * Number(campaign.periods), totalPrivacy, "all", yours, { many }));
   }
   if (!campaign.questions.length) {
     const { dimension } = campaign;
@@ -104,8 +98,8 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
     const usual = USUALLY_WITHIN[dimension - 1]! * scale;
     const within = roundedUp(attribute.scale ? grown(usual) : usual, 2);
     const often = percent(gammaShare((attribute.scale ? Math.log(within) : within) / scale, dimension));
-    const near = attribute.scale ? `a factor of ${digits(within)}` : `${digits(within)} ${unit}`;
-    said.push(`A ${dimension === 1 ? "number" : "point"} is sent that is within ${near} of yours ${often} of the time.`);
+    const near = attribute.scale ? say("near.factor", { factor: digits(within) }) : `${digits(within)} ${unit}`;
+    said.push(say(dimension === 1 ? "near.number" : "near.point", { near, often }));
   }
   return said;
 }
@@ -114,21 +108,19 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
 export function countedAs({ scale, least, most, valueUnit }: Attribute, clamped: boolean): string[] {
   if (!scale && !clamped) return [];
   const low = Math.max(scale?.floor ?? -Infinity, clamped ? least! : -Infinity);
-  const lowest = `${digits(low)} ${valueUnit}`;
-  const highest = clamped && digits(Math.max(low, most!));
-  return [`Less than ${lowest} counts as ${lowest}${highest ? `, and more than ${highest} as ${highest}` : ""}.`];
+  const told = { least: digits(low), unit: valueUnit };
+  return [clamped ? say("clamped", { ...told, most: digits(Math.max(low, most!)) }) : say("floor", told)];
 }
 
 /** How well a value can be told from another one, at the distance that sentences are about. It holds the private value. */
-export function toldApart(attribute: Attribute, privacy: Privacy, point: readonly number[], anyTwo: number, begins?: string): string {
+export function toldApart(attribute: Attribute, privacy: Privacy, point: readonly number[], anyTwo: number, begins: Key = "begins.report"): string {
   const apart = apartOf(privacy);
   const pair =
     point.length === 1
-      ? `${held(attribute, point[0]!)} from ${held(attribute, point[0]! + apart)} ${attribute.valueUnit}`
-      : `your ${attribute.name} from one ${away(apart, attribute.unit)}`;
+      ? say("pair.numbers", { one: held(attribute, point[0]!), other: held(attribute, point[0]! + apart), unit: attribute.valueUnit })
+      : say("pair.values", { name: attribute.name, other: say("one", { away: away(apart, attribute.unit) }) });
   const odds = toOne(anyTwo);
-  const far = odds ? `, and no two values, however far apart, better than ${odds}` : "";
-  return better(pair, rightAtMost(at(privacy, apart), privacy.delta), far, begins);
+  return better(pair, rightAtMost(at(privacy, apart), privacy.delta), odds ? say("better.far", { odds }) : "", begins);
 }
 
 /**
@@ -150,24 +142,23 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
       if (!distance) return;
       const far = distance > (reportPrivacy.reach ?? Infinity);
       const chance = far ? 1 : rightAtMost(at(reportPrivacy, distance), reportPrivacy.delta);
-      said.push(better(`your ${name} from the centre of “${label}” (${digits(roundedUp(distance, 3))} ${unit} away)`, chance));
+      said.push(better(say("pair.centre", { name, label, x: digits(roundedUp(distance, 3)), unit }), chance));
     }
   });
   guesses.sort((a, b) => Math.round(1e6 * b.right) - Math.round(1e6 * a.right));
   const only = campaign.columns === 1;
   for (const { right, plain, inside, index } of guesses.slice(0, SHOWN)) {
     const { label } = questions[index]!;
-    const begins = only ? "From it" : campaign.answersAll ? `From its answer to “${label}”` : `If it answers “${label}”, then from that`;
-    said.push(guess(begins, `your ${name} is ${region(campaign, index, inside)}`, right));
+    const begins = say(only ? "begins.report" : campaign.answersAll ? "begins.answer" : "begins.if", { label });
+    const key = right >= SURE ? "guess.sure" : right >= HARDLY ? "guess" : "guess.hardly";
+    said.push(say(key, { begins, name, region: region(campaign, index, inside), often: percent(right) }));
     if (plain > MOSTLY) {
-      said.push(`The ${only ? "report" : "answer"} is exactly ${inside ? "1, the plain yes" : "0, the plain no"}, ${percent(plain)} of the time.`);
+      const answer = say(inside ? "plain.yes" : "plain.no");
+      said.push(say(only ? "plain.report" : "plain.answer", { answer, often: percent(plain) }));
     }
   }
-  if (guesses.length > SHOWN) {
-    const most = percent(guesses[SHOWN]!.right);
-    said.push(`Of the other ${digits(guesses.length - SHOWN)} questions the best guess from one answer is right ${most} of the time.`);
-  }
-  if (guesses.length && campaign.readings?.extrapolated) said.push("That is so of a report made when your value was just read.");
+  if (guesses.length > SHOWN) said.push(say("others", { n: guesses.length - SHOWN, often: percent(guesses[SHOWN]!.right) }));
+  if (guesses.length && campaign.readings?.extrapolated) said.push(say("fresh"));
   return said;
 }
 
@@ -183,7 +174,7 @@ export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "
   const point = pointOf(campaign, value);
   if (coordinates) {
     if (holds(coordinates, placeOf(campaign, value)!)) return "";
-    return `The place is outside the area of the survey. Is it your ${name}? If so, it counts as the nearest place of the area.`;
+    return say("asks.outside", { name });
   }
   // On a log scale in the unit of values, with no distance in it.
   const numbers = scale ? [value].flat() as number[] : point;
@@ -196,8 +187,8 @@ export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "
   const { least = lowest >= 0 ? 0 : -far, most = far } = attribute;
   if (numbers.every((x) => least <= x && x <= most)) return "";
   const expected = between(attribute);
-  const expects = expected && ` The survey expects ${expected}.`;
-  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${valueUnit}?${expects}`;
+  const expects = expected && say("asks.expects", { range: expected });
+  return say("asks.number", { numbers: both(numbers.map((x) => digits(x))), name, unit: valueUnit }) + expects;
 }
 
 /** Which side of a question a value is on, in words. */
@@ -205,20 +196,14 @@ export function region({ questions, attribute }: Campaign, index: number, inside
   const { label, query } = questions[index]!;
   const unit = attribute.valueUnit;
   const shown = (field: string): string => held(attribute, query[field] as number);
-  if (query.kind === "threshold") return `${inside ? "at least" : "below"} ${shown("at")} ${unit}`;
-  if (query.kind === "range") return `${inside ? "" : "not "}between ${shown("low")} and ${shown("high")} ${unit}`;
-  return `${inside ? "inside" : "outside"} what “${label}” counts`;
+  if (query.kind === "threshold") return say(inside ? "region.above" : "region.below", { x: shown("at"), unit });
+  if (query.kind === "range") return say(inside ? "region.between" : "region.beyond", { low: shown("low"), high: shown("high"), unit });
+  return say(inside ? "region.inside" : "region.outside", { label });
 }
 
-function better(pair: string, chance: number, far = "", begins = "From it"): string {
-  const sure = odds(chance);
-  return sure ? `${begins} nobody can tell ${pair} better than ${sure}${far}.` : `${begins} somebody may tell ${pair}, nearly always.`;
-}
-
-function guess(begins: string, that: string, right: number): string {
-  const often = `that guess is right ${percent(right)} of the time`;
-  if (right >= SURE) return `${begins} the server can tell that ${that}, almost as surely as if you said so: ${often}.`;
-  return `${begins} the server can ${right >= HARDLY ? "guess" : "hardly guess"} that ${that}: ${often}.`;
+function better(pair: string, chance: number, far = "", begin: Key = "begins.report"): string {
+  const [sure, begins] = [odds(chance), say(begin)];
+  return sure ? say("better", { begins, pair, odds: sure, far }) : say("better.none", { begins, pair });
 }
 
 function gammaShare(x: number, shape: number): number {

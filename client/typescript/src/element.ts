@@ -3,8 +3,8 @@
  * its question and what an answer tells to the receipt. It sends the events `geoveil-sent`, with the receipt, and
  * `geoveil-error`, with what failed. Every text of a survey is shown as text.
  */
-import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, type Storage } from "./index.js";
-import { applying, contribution, linesOf, make, type Question, questionsOf, sentence, toldOf, whatIsSent } from "./questions.js";
+import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, say, speak, type Storage } from "./index.js";
+import { applying, contribution, dateText, errorText, linesOf, make, type Question, questionsOf, toldOf, whatIsSent } from "./questions.js";
 import { Survey, type SurveyState } from "./survey.js";
 import { whoAsks, whoLearns } from "./ways.js";
 
@@ -38,11 +38,10 @@ button:disabled { cursor: default; opacity: 0.6; }
 :focus-visible { outline: 3px solid var(--geoveil-focus, var(--geoveil-accent, Highlight)); outline-offset: 2px; }
 table { border-collapse: collapse; }
 caption { text-align: start; white-space: nowrap; }
-th, td { border-block-start: 1px solid var(--geoveil-border, currentColor); padding: 0.4em 0.8em 0.4em 0; text-align: start; }
+th, td { border-block-start: 1px solid var(--geoveil-border, currentColor); padding-block: 0.4em; padding-inline-end: 0.8em; text-align: start; }
 th { font-weight: inherit; }
 `;
-const ATTRIBUTES = ["campaign", "server", "key", "lifetime"];
-const SENDING = "Kept here, and sent as soon as the server can be reached while a page of this survey is open.";
+const ATTRIBUTES = ["campaign", "server", "key", "lifetime", "lang"];
 
 /** What is shown of a question, and where what depends on its answer goes. */
 interface Shown {
@@ -132,7 +131,11 @@ export class GeoveilSurvey extends Base {
       this.#planned = false;
       this.#stop?.();
       this.#stop = undefined;
-      if (this.isConnected) this.#start();
+      if (!this.isConnected) return;
+      const { lang } = this.closest<HTMLElement>("[lang]") ?? this;
+      void speak(...(lang ? [lang] : navigator.languages)).then(() => {
+        if (this.isConnected && !this.#planned && !this.#stop) this.#start();
+      });
     });
   }
 
@@ -160,10 +163,10 @@ export class GeoveilSurvey extends Base {
     const { status, offer, receipt, error } = state;
     const before = this.#status;
     this.#status = status;
-    if (status === "loading") this.#fill(make("p", { role: "status", part: "note" }, "Fetching the survey …"));
+    if (status === "loading") this.#fill(make("p", { role: "status", part: "note" }, say("waiting")));
     else if (status === "ready" && before !== "sending") this.#ask(survey, state, offer!);
     else if (receipt && offer) this.#receive(state, offer, receipt);
-    else if (status === "error") this.#fill(make("h2", { part: "title" }, "This survey can't be answered here."), make("p", { part: "problem" }, `${sentence(error!.message)}.`));
+    else if (status === "error") this.#fill(make("h2", { part: "title" }, say("refused.title")), make("p", { part: "problem" }, stopped(error!)));
     if (status === "sent" && before === "sending" && this.#answered) this.#tell("geoveil-sent", { receipt });
     if (error) this.#tell("geoveil-error", { error });
   }
@@ -197,7 +200,7 @@ export class GeoveilSurvey extends Base {
     const doubted = (text: string): void => {
       meant = text !== "";
       failed.textContent = text;
-      send.textContent = meant ? "Yes: perturb it and send" : "Perturb and send";
+      send.textContent = say(meant ? "send.meant" : "send");
     };
     const update = (): void => {
       doubted("");
@@ -206,7 +209,7 @@ export class GeoveilSurvey extends Base {
         box.hidden = !apply.includes(question);
         problem.textContent = "";
         const answer = question.point && question.shown();
-        echo.textContent = answer ? `You answer ${answer}.` : "";
+        echo.textContent = answer ? say("echo", { answer }) : "";
         tells.replaceChildren(...toldOf(question).map(item));
       }
     };
@@ -214,10 +217,10 @@ export class GeoveilSurvey extends Base {
       ...asked.map(({ box }) => box),
       ...together.map(note),
       ...(isForm(campaign) ? [] : whatIsAsked(campaign.questions.map(({ label }) => label))),
-      make("h3", { part: "heading" }, "What is sent"),
+      make("h3", { part: "heading" }, say("sent.title")),
       list([...whatIsSent(campaign, questions), ...whoLearns(campaign)]),
-      note(`This page came from ${location.host || "a file"}, with the code that perturbs. Whoever runs it could change the code; an app that you trust can take part in the same survey.`),
-      ...(persistent === false ? [note("This browser does not promise to keep what this page stores, and a private window forgets it: that you answered is remembered only so long.")] : []),
+      note(say("code", { host: location.host || say("code.file") })),
+      ...(persistent === false ? [note(say("forgets"))] : []),
       failed,
       send,
     );
@@ -241,29 +244,29 @@ export class GeoveilSurvey extends Base {
         (error: GeoveilError) => {
           this.#answered = false;
           send.disabled = false;
-          failed.textContent = `${sentence(error.message)}.`;
+          failed.textContent = stopped(error);
         },
       );
     });
     update();
     this.#fill(
       make("h2", { part: "title", id: "title" }, campaign.title),
-      note(`Signed by ${signer ?? "nobody: anybody may have asked this"}. Open until ${date(campaign.closes)}.`),
+      note(say("asked.signed", { signer: signer ?? say("who.nobody"), date: dateText(campaign.closes) })),
       list(whoAsks(campaign)),
       form,
     );
   }
 
   #receive({ status, error }: SurveyState, offer: Offer, receipt: Receipt): void {
-    const said = status === "sent" ? "Counted. The server has what is listed below." : error ? `${sentence(error.message)}.` : SENDING;
+    const said = status === "sent" ? say("state.acknowledged") : error ? stopped(error) : say("state.pending");
     let state = this.#root.querySelector<HTMLElement>("#state");
     if (!state) {
       state = make("p", { id: "state", role: "status" });
       const { campaign } = offer;
       const questions = questionsOf(offer, { changed: () => undefined });
       const rows = linesOf(campaign, questions, receipt).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
-      const title = make("h3", { part: "heading", tabindex: "-1" }, "Your receipt");
-      const table = make("table", { part: "receipt" }, make("caption", {}, "What leaves this device of your answer"), make("tbody", {}, ...rows));
+      const title = make("h3", { part: "heading", tabindex: "-1" }, say("receipt.title"));
+      const table = make("table", { part: "receipt" }, make("caption", {}, say("receipt.answer")), make("tbody", {}, ...rows));
       this.#fill(make("h2", { part: "title" }, campaign.title), title, state, table);
       if (this.#answered) title.focus();
     }
@@ -287,12 +290,13 @@ function note(text: string): HTMLElement {
 
 /** What a report about one attribute answers. */
 function whatIsAsked(labels: readonly string[]): HTMLElement[] {
-  if (!labels.length) return [note("Perturbed answers are kept; what is asked of them is decided later.")];
-  return [make("h3", { part: "heading" }, "What is asked"), list(labels)];
+  if (!labels.length) return [note(say("asked.later"))];
+  return [make("h3", { part: "heading" }, say("asked.title")), list(labels)];
 }
 
-function date(when: Date): string {
-  return when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+/** What went wrong, as a sentence. */
+function stopped(error: GeoveilError): string {
+  return errorText(error).replace(/\.?$/, ".");
 }
 
 declare global {

@@ -21,10 +21,6 @@ const MOST_OPTIONS = { choice: 10_000, ordinal: 100, multiple: 62 };
 const BITS_A_COLUMN = 62;
 const LANGUAGE = /^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4})?$/;
 
-const TOGETHER =
-  "What the answers tell adds up: somebody who knows how one of them usually goes with another" +
-  " learns about each from both.";
-
 type Common = Pick<Field, "wordings" | "applies">;
 
 export function readForm(tools: Tools, bytes: Uint8Array): Form {
@@ -86,8 +82,8 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
     get tells(): string[] {
       const all = this.#inAll;
       const said = this.fields.map((field) => fieldTells(tools, field, all.find(({ attribute }) => attribute === field.name)));
-      if (this.periods > 1n) said.push(`That is so of all ${this.periods.toLocaleString("en")} reports of this survey together.`);
-      return this.fields.length > 1 ? [...said, TOGETHER] : said;
+      if (this.periods > 1n) said.push(tools.say("form.all", { many: tools.digits(Number(this.periods)) }));
+      return this.fields.length > 1 ? [...said, tools.say("form.together")] : said;
     }
 
     tellsOf(name: string, answer: unknown): string[] {
@@ -145,37 +141,35 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
 }
 
 /** As Python's `what_a_form_tells`, letter for letter. */
-function fieldTells({ likelihood, times }: Tools, { name, kind, privacy }: Field, charge: Charge | undefined): string {
-  if (!privacy || !charge) return `${name}: your answer is sent as it is.`;
+function fieldTells({ likelihood, say, times }: Tools, { name, kind, privacy }: Field, charge: Charge | undefined): string {
+  if (!privacy || !charge) return say("field.open", { name });
   const far = times(charge.anyTwo);
-  const begins = `${name}: what is sent is`;
   if (kind === "number" || kind === "place") {
-    const said = likelihood(charge.privacy, charge.unit, begins, "yours");
-    if (!far) return `${said} It does not hide which of two very different values you have.`;
-    return `${said.slice(0, -1)}, and at most ${far} times as for any other, however far away.`;
+    const said = likelihood(charge.privacy, charge.unit, "field", say("field.yours"), far ? say("field.far", { factor: far }) : "", { name });
+    return far ? said : said + say("field.near");
   }
   const near = kind === "choice" ? undefined : times(charge.privacy.epsilon);
   if (near) {
-    const apart = kind === "ordinal" ? "next to it" : "that differs in one option";
-    return `${begins} at most ${near} times as likely for your answer as for one ${apart}${far ? `, and at most ${far} times as for any other` : ""}.`;
+    const apart = say(kind === "ordinal" ? "apart.step" : "apart.option");
+    return say("field.apart", { name, factor: near, apart, far: far ? say("apart.far", { factor: far }) : "" });
   }
-  return far ? `${begins} at most ${far} times as likely for your answer as for any other.` : `${begins} no protection that matters of your answer.`;
+  return far ? say("field.choice", { name, factor: far }) : say("field.none", { name });
 }
 
-function fieldTellsOf({ choiceOf, countedAs, percent, toldApart }: Tools, field: Field, { privacy, anyTwo }: Charge, prepared: Prepared): string[] {
+function fieldTellsOf({ choiceOf, countedAs, percent, say, toldApart }: Tools, field: Field, { privacy, anyTwo }: Charge, prepared: Prepared): string[] {
   const { attribute, kind, options } = field;
   if (typeof prepared !== "bigint") {
     const clamped = attribute.least !== undefined && attribute.most !== undefined;
-    return [toldApart(attribute, privacy, prepared, anyTwo, "From this answer alone"), ...countedAs(attribute, clamped)];
+    return [toldApart(attribute, privacy, prepared, anyTwo, "begins.field"), ...countedAs(attribute, clamped)];
   }
   // By its own ε, in each report: whether others apply shows elsewhere.
   const weight = Math.exp(field.privacy!.epsilon);
-  const own = (share: number): string[] => [`The option that is sent is yours ${percent(share)} of the time.`];
-  if (kind === "multiple") return [`Whether you ticked an option is sent truly ${percent(weight / (weight + 1))} of the time, of each by itself.`];
+  const own = (share: number): string[] => [say("own.share", { often: percent(share) })];
+  if (kind === "multiple") return [say("own.ticked", { often: percent(weight / (weight + 1)) })];
   // An end of the scale stands for all that is beyond it.
   if (kind === "ordinal") return own((prepared === 0n || Number(prepared) === options.length - 1 ? weight : weight - 1) / (weight + 1));
   if (choiceOf(options.length, field.privacy!.epsilon) === "kary") return own(weight / (weight + options.length - 1));
-  return ["A list of options is sent. Yours is in it half of the time."];
+  return [say("own.list")];
 }
 
 function requireApart({ ParameterError }: Tools, fields: readonly Field[]): void {

@@ -12,6 +12,7 @@ import { kindOf, type PolicyOptions } from "./policy.js";
 import { percent, times } from "./saying.js";
 import { plain } from "./text.js";
 import { pointOf } from "./values.js";
+import { digits, say } from "./words.js";
 
 /** What people read of a field in one language. */
 export interface Wording {
@@ -104,6 +105,7 @@ const tools = {
   clampedTo,
   countedAs,
   Dated,
+  digits,
   endsOf,
   exactRate,
   inPlane,
@@ -124,6 +126,7 @@ const tools = {
   Rational,
   release,
   repeated,
+  say,
   times,
   toldApart,
   UnsupportedError,

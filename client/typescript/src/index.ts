@@ -1,7 +1,7 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
 export { type Asker, type Attribute, Campaign, type Question, type State } from "./campaign.js";
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
-export { between } from "./saying.js";
+export { between, both, ratio } from "./saying.js";
 export { region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
 export { type Answers, type Charge, type Condition, type Field, type Form, isForm, type Wording } from "./form.js";
 export type { Demand } from "./demand.js";
@@ -30,4 +30,5 @@ export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
 export { transportThrough } from "./through.js";
 export type { Value } from "./values.js";
+export { digits, type Key, loadMessages, say, speak, spoken } from "./words.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

@@ -8,7 +8,7 @@ import { floorDiv } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive, requireEnds } from "./gp/profile.js";
-import { DAY_US, inDays, MOST_COHORTS } from "./readings.js";
+import { DAY_US, lengthIn, MOST_COHORTS } from "./readings.js";
 import { between, toOne } from "./saying.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
@@ -70,7 +70,7 @@ export interface Epoch {
 export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   requireLength(lengthMs);
   const us = BigInt(Math.round(lengthMs * 1000));
-  const length = us >= DAY_US ? `${inDays(us)} days` : `${inDays(us, HOUR_US)} hours`;
+  const length = us >= DAY_US ? `${lengthIn(us)} days` : `${lengthIn(us, HOUR_US)} hours`;
   return (
     `read once in each stretch of ${length}, when it is first asked for, at ${words(privacy, privacy.unit)};` +
     ` any ${length} touch two stretches, so that their readings cost at most ${words(repeated(privacy, 2n), privacy.unit)}` +
@@ -276,8 +276,8 @@ export class Policy {
     const every = readings.everyUs;
     const length = epoch ? BigInt(Math.round(epoch.lengthMs * 1000)) : every;
     if (cohorts && cohorts % readings.cohorts === 0 && length === every) return;
-    const most = cohorts ? `of ${cohorts} parts of ${inDays(length)} days` : "none";
-    throw refused(id, "cohort of a device", `which of ${readings.cohorts} parts of ${inDays(every)} days it begins in`, most);
+    const most = cohorts ? `of ${cohorts} parts of ${lengthIn(length)} days` : "none";
+    throw refused(id, "cohort of a device", `which of ${readings.cohorts} parts of ${lengthIn(every)} days it begins in`, most);
   }
 }
 

@@ -7,20 +7,26 @@ import {
   type Area,
   type Attribute,
   between,
+  both,
   type Campaign,
+  digits,
   type Field,
   type Form,
   type GeoPrivacy,
+  GeoveilError,
   isForm,
+  type Key,
   type Offer,
+  ratio,
   type Receipt,
+  say,
+  spoken,
   type Value,
   whatItTells,
   whatItTellsOf,
   whatToAsk,
 } from "./index.js";
 import { type Meaning, readNumber, separatorsOf, spelled } from "./numbers.js";
-import { digits, ratio } from "./saying.js";
 
 /** Of more options one is chosen from a list that opens. */
 const MOST_BUTTONS = 12;
@@ -156,35 +162,74 @@ function answersTo(questions: readonly Question[]): Answers {
 
 /** What is told of an answer, to somebody who reads the question above it. */
 export function toldOf({ name, tells, tellsOf }: Pick<Question, "name" | "tells" | "tellsOf">): string[] {
-  return [...tells, ...tellsOf()].map((text) => sentence(name && text.startsWith(`${name}: `) ? text.slice(name.length + 2) : text));
+  const named = name && say("field.name", { name });
+  return [...tells, ...tellsOf()].map((text) => sentence(named && text.startsWith(named) ? text.slice(named.length) : text));
+}
+
+/** Titles in quotes, with "and" between them. */
+function quoted(titles: readonly string[]): string {
+  return both(titles.map((text) => say("quoted", { text })));
+}
+
+/** What a form asks for, in a sentence or two. */
+export function aboutForm(questions: readonly Question[]): string {
+  const open = questions.filter((one) => one.open).map(({ title }) => title);
+  const n = questions.length;
+  if (open.length === n) return say("asks.open", { n });
+  return say("asks.form", { n, open: open.length ? say("asks.but", { titles: quoted(open) }) : "" });
+}
+
+/** A distance, or a factor, with its unit. */
+export function distanceText(apart: number, unit: string): string {
+  if (unit.startsWith("log ")) return say("distance.factor", { factor: ratio(apart), unit: unit.slice(4) });
+  if (unit !== "metre") return `${digits(apart)} ${unit}`;
+  return apart < 1000 ? `${digits(apart)} m` : `${digits(apart / 1000)} km`;
+}
+
+/** A price in words. */
+export function costText({ epsilon, per }: { readonly epsilon: number; readonly per: number }, unit: string): string {
+  return say("past.cost", { epsilon: digits(epsilon), distance: distanceText(per, unit) });
+}
+
+/** A time as the language writes it. */
+export function dateText(when: Date): string {
+  return when.toLocaleString(spoken().locale ?? spoken().language, { dateStyle: "medium", timeStyle: "short" });
+}
+
+const ERRORS: Partial<Record<string, Key>> = {
+  "answer-not-yet": "error.wait",
+  "budget-exceeded": "error.budget",
+  "campaign-not-found": "trouble.missing",
+  "campaign-not-open": "error.closed",
+  "policy-refused": "trouble.unable",
+  "private-value": "error.value",
+  "signature-invalid": "trouble.signature",
+  storage: "error.storage",
+  transport: "error.refused",
+  unsupported: "trouble.unable",
+};
+
+/** What went wrong: in English all that is known; in other languages what it means. */
+export function errorText(error: unknown): string {
+  const { message, code } = error as GeoveilError;
+  if (spoken().language === "en") return sentence(message);
+  return say((error instanceof GeoveilError && ERRORS[code]) || "error");
 }
 
 /** All that leaves the device, in sentences. */
 export function whatIsSent(campaign: Campaign | Form, questions: readonly Question[]): string[] {
-  const id = "A random number that names this report, and which survey it is for.";
+  const id = say("sent.id");
   if (isForm(campaign)) {
-    const { columns } = campaign;
-    const open = questions.filter((question) => question.open).map(({ title }) => `“${title}”`);
-    const many = columns === 1 ? "One number for your answer" : `${columns} numbers for your answers: all of them, or none`;
-    const drawn = `Each is drawn at random${open.length ? `, but for ${open.join(", ")}` : ""}. Drawn once: asking again gives the same.`;
-    return [
-      open.length === questions.length ? `${many}.` : `${many}. ${drawn}`,
-      id,
-      "Nothing else of your answers, and nothing that names you. As with any page, the server sees your address.",
-    ];
+    const open = questions.filter((question) => question.open).map(({ title }) => title);
+    const numbers = say("sent.form", { n: campaign.columns });
+    const drawn = say("sent.drawn", { numbers, open: open.length ? say("sent.but", { titles: quoted(open) }) : "" });
+    return [open.length === questions.length ? numbers : drawn, id, say("sent.nothing.form")];
   }
   const { readings } = campaign;
   const n = campaign.answersAll ? campaign.columns : Math.min(1, campaign.columns);
-  const of = campaign.questions.length ? "the questions above" : "your answer";
-  const lines = [
-    `${n === 1 ? "One perturbed number" : `${n} perturbed numbers`} for ${of}, drawn at random. Drawn once: asking again gives the same.`,
-    id,
-    "Not what you typed, and nothing that names you. As with any page, the server sees your address.",
-  ];
+  const lines = [say(campaign.questions.length ? "sent.questions" : "sent.answer", { n }), id, say("sent.nothing")];
   if (readings) {
-    const { epsilon, per } = campaign.totalPrivacy;
-    const { unit, scale } = campaign.attribute;
-    lines.push(`${readings} In all: ε = ${digits(epsilon)} per ${scale ? `factor ${ratio(per)} in ${unit.slice(4)}` : `${digits(per)} ${unit}`}.`);
+    lines.push(say("sent.readings", { readings: readings.toString(), cost: costText(campaign.totalPrivacy, campaign.attribute.unit) }));
     if (campaign.cohorts > 1) lines.push(readings.telling);
   }
   return lines;
@@ -204,18 +249,18 @@ export function linesOf(campaign: Campaign | Form, questions: readonly Question[
 function asked(campaign: Campaign, index: number): string {
   const [cohort, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
   const question = campaign.questions[column]?.label ?? axis(campaign, column);
-  return campaign.cohorts > 1 ? `cohort ${cohort}, ${question}` : question;
+  return campaign.cohorts > 1 ? say("cohort", { cohort, label: question }) : question;
 }
 
 /** What is held, where all of it is sent: its name, or its axis where it is of several. */
 function axis({ attribute, columns }: Campaign, column: number): string {
-  if (attribute.coordinates) return ["metres east", "metres north"][column]!;
-  if (attribute.scale) return `logarithm of ${attribute.name}`;
+  if (attribute.coordinates) return say(column ? "axis.north" : "axis.east");
+  if (attribute.scale) return say("axis.log", { name: attribute.name });
   return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 
 function rounded(x: number): string {
-  return x.toLocaleString("en", { maximumSignificantDigits: 6 });
+  return digits(x, 6);
 }
 
 function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Question {
@@ -245,7 +290,7 @@ function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | un
   const title = wording?.text || field.wordings[0]?.text || name;
   const labels = wording?.options.length ? wording.options : field.options;
   const condition = conditionText(form, field);
-  const named = (indices: readonly number[]): string => indices.map((index) => labels[index]).join(", ") || "none";
+  const named = (indices: readonly number[]): string => indices.map((index) => labels[index]).join(", ") || say("none");
   const shared = {
     name,
     title,
@@ -253,11 +298,11 @@ function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | un
     open: !privacy,
     condition,
     tells: [tells],
-    skipped: `It does not apply to you. ${inItsPlace(field, labels)}`,
+    skipped: say("skipped", { instead: inItsPlace(field, labels) }),
   };
   const noted = ({ box }: Input): HTMLElement => {
-    for (const note of [condition, privacy ? "" : "This answer is sent as it is."]) if (note) box.append(make("p", { class: "note" }, note));
-    if (wording?.language) box.lang = wording.language;
+    for (const note of [condition, privacy ? "" : say("open")]) if (note) box.append(make("p", { class: "note" }, note));
+    if (wording?.language) [box.lang, box.dir] = [wording.language, directionOf(wording.language)];
     return box;
   };
   if (kind === "number" || kind === "place") {
@@ -273,8 +318,8 @@ function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | un
       sent(values) {
         const held = field.sent(values);
         if (kind === "number") return `${rounded(attribute.scale ? Math.exp(Math.min(held[0]!, 700)) : held[0]!)} ${attribute.valueUnit}`;
-        const towards = (metres: number, ahead: string, behind: string): string => `${rounded(Math.abs(metres))} m ${metres < 0 ? behind : ahead}`;
-        return `${towards(held[0]!, "east", "west")} and ${towards(held[1]!, "north", "south")} of the centre`;
+        const towards = (metres: number, ahead: Key, behind: Key): string => say(metres < 0 ? behind : ahead, { x: rounded(Math.abs(metres)) });
+        return say("place.centre", { east: towards(held[0]!, "place.east", "place.west"), north: towards(held[1]!, "place.north", "place.south") });
       },
     };
   }
@@ -304,26 +349,43 @@ function conditionText(form: Form, field: Field): string {
   if (!applies) return "";
   const decides = form.fields.find(({ name }) => name === applies.field)!;
   const wording = wordingOf(decides);
-  const said = applies.options.map((option) => `“${wording?.options[decides.options.indexOf(option)] ?? option}”`).join(" or ");
-  return `Only for those who answer ${said} to “${wording?.text || decides.wordings[0]?.text || decides.name}”. ${inItsPlace(field, wordingOf(field)?.options ?? [])}`;
+  const answers = applies.options
+    .map((option) => say("quoted", { text: wording?.options[decides.options.indexOf(option)] ?? option }))
+    .reduce((one, other) => say("or", { one, other }));
+  const question = wording?.text || decides.wordings[0]?.text || decides.name;
+  return say("condition", { answers, question, instead: inItsPlace(field, wordingOf(field)?.options ?? []) });
 }
 
 /** What becomes of a field for those to whom it does not apply. */
 function inItsPlace({ privacy, options, notAsked }: Field, labels: readonly string[]): string {
-  if (privacy) return "Of all others a random answer is sent in its place, so that no report lacks one.";
+  if (privacy) return say("instead.random");
   const at = Number(notAsked);
-  return `Of all others “${labels[at] ?? options[at]}” is sent in its place, as it is.`;
+  return say("instead.open", { label: labels[at] ?? options[at]! });
 }
 
-/** What is shown of a field: in a language of this browser, else the first. */
+/** What is shown of a field: in the language that is spoken, else in one of this browser, else the first. */
 function wordingOf({ wordings }: Field): Field["wordings"][number] | undefined {
-  for (const wanted of navigator.languages.map((language) => language.toLowerCase())) {
+  const { language, locale } = spoken();
+  for (const wanted of [...(locale ? [locale, language] : []), ...navigator.languages, language].map((tag) => tag.toLowerCase())) {
     for (const short of [(tag: string) => tag, (tag: string) => tag.split("-")[0]]) {
       const fitting = wordings.find(({ language }) => language && short(language.toLowerCase()) === short(wanted));
       if (fitting) return fitting;
     }
   }
   return wordings[0];
+}
+
+/** The languages of a survey's own words, the first of which is its default. */
+export function languagesOf(campaign: Campaign | Form): string[] {
+  return isForm(campaign) ? campaign.fields.flatMap(({ wordings }) => wordings.map(({ language }) => language)) : [];
+}
+
+/** Scripts that are written from right to left, and languages of them. */
+const RIGHT_TO_LEFT = /^(ar|arc|ckb|dv|fa|he|iw|ji|ks|nqo|ps|sd|syr|ug|ur|yi)\b|-(adlm|arab|hebr|nkoo|rohg|syrc|thaa)\b/i;
+
+/** The direction in which a language is written. */
+export function directionOf(tag: string): "ltr" | "rtl" {
+  return RIGHT_TO_LEFT.test(tag) && !/-latn\b/i.test(tag) ? "rtl" : "ltr";
 }
 
 /** A number, several, or a place. */
@@ -344,12 +406,13 @@ function numbersInput({ attribute, dimension }: Asked, title: string, { prefix =
   );
   const box = make("div");
   inputs.forEach((input, i) => {
-    const label = dimension === 1 ? title : i ? `${title}, number ${i + 1}` : `${title}, first number`;
+    const label = dimension === 1 ? title : say(i ? "number.next" : "number.first", { title, number: i + 1 });
     box.append(make("div", { class: "field" }, make("label", { for: input.id }, label), make("div", { class: "with-unit" }, input, make("span", {}, unit))));
   });
   const range = between(attribute);
-  box.append(make("p", { class: "note", id: `${prefix}range` }, range && `${sentence(range)} ${unit}.`));
-  const meanings = (): Meaning[] => inputs.map(({ value }) => readNumber(value, separatorsOf(), unit));
+  box.append(make("p", { class: "note", id: `${prefix}range` }, range && say("number.range", { range: sentence(range), unit })));
+  const marks = separatorsOf(spoken().locale);
+  const meanings = (): Meaning[] => inputs.map(({ value }) => readNumber(value, marks, unit));
   const read = (): number | number[] | null => {
     const given = meanings().map(({ numbers, sure }) => (sure && numbers.length === 1 ? numbers[0]! : NaN));
     if (!given.every(Number.isFinite)) return null;
@@ -360,27 +423,31 @@ function numbersInput({ attribute, dimension }: Asked, title: string, { prefix =
     read,
     wrong() {
       if (read() !== null) return "";
-      const numeric = `${dimension > 1 ? "Give all the numbers" : "Give a number"}, in ${unit}.`;
+      const needs = say(dimension > 1 ? "needs.numbers" : "needs.number", { unit });
       const meant = meanings()
         .filter(({ sure }) => !sure)
         .flatMap(({ numbers }) => numbers)
         .filter(Number.isFinite);
-      const { decimal, group } = separatorsOf();
-      if (!meant.length) return numeric;
-      return `${numeric} What you typed may be ${meant.map(inFull).join(", or ")}. Here “${decimal}” stands before decimals, and “${group}” between thousands.`;
+      if (!meant.length) return needs;
+      return say("needs.meant", { needs, meant: meant.map(inFull).reduce((one, other) => say("or.else", { one, other })), ...marks, indian: "" });
     },
     shown() {
       const value = read();
-      return value === null ? "" : `${[value].flat().map(inFull).join(" and ")} ${unit}`;
+      return value === null ? "" : `${both([value].flat().map(inFull))} ${unit}`;
     },
     clear: () => inputs.forEach((input) => (input.value = "")),
   };
 }
 
-/** A number in digits and in words. */
+/** A number in digits and in words: in English all of it, in other languages about how much it is. */
 function inFull(x: number): string {
-  const words = spelled(x);
-  return `${x.toLocaleString(undefined, { maximumSignificantDigits: 15 })}${words && ` (${words})`}`;
+  const { language, locale } = spoken();
+  const about = (): string => {
+    const number = x.toLocaleString(locale, { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
+    return Math.abs(x) < 1000 ? "" : say("number.about", { number });
+  };
+  const words = language === "en" ? spelled(x) : about();
+  return words ? say("number.full", { digits: digits(x), words }) : digits(x);
 }
 
 function placeInput(centre: Area, { questions }: Asked, title: string, price: Price, { changed, prefix = "", maps }: Surroundings): PointInput {
@@ -389,27 +456,27 @@ function placeInput(centre: Area, { questions }: Asked, title: string, price: Pr
   );
   const [latitude, longitude] = degrees as [HTMLInputElement, HTMLInputElement];
   const put = (place: Place): void => {
-    const text = (x: number): string => x.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
+    const text = (x: number): string => x.toLocaleString(spoken().locale, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
     [longitude.value, latitude.value] = [text(place.longitude), text(place.latitude)];
     changed();
   };
   const map = maps?.({ centre, questions, price, put, changed });
   const refused = make("p", { class: "problem", role: "alert" });
-  const locate = make("button", { type: "button", id: `${prefix}locate`, class: "plain" }, "Use the position of this device");
+  const locate = make("button", { type: "button", id: `${prefix}locate`, class: "plain" }, say("locate"));
   locate.addEventListener("click", () => {
-    const say = (text: string): string => (refused.textContent = text);
-    if (!navigator.geolocation) return void say("This browser tells no positions. Give the coordinates instead.");
+    const refuse = (key: Key): string => (refused.textContent = say(key));
+    if (!navigator.geolocation) return void refuse("locate.none");
     navigator.geolocation.getCurrentPosition(
       ({ coords }) => put(coords),
-      () => say(`The position is not known, or was not given. ${map ? "Choose the place on the map" : "Give the coordinates"} instead.`),
+      () => refuse(map ? "locate.map" : "locate.failed"),
       { maximumAge: 600_000, timeout: 20_000 },
     );
   });
   const field = (input: HTMLInputElement, text: string): HTMLElement => make("div", { class: "field" }, make("label", { for: input.id }, text), input);
-  const pair = make("div", { class: "pair" }, field(latitude, "Latitude, °N"), field(longitude, "Longitude, °E"));
+  const pair = make("div", { class: "pair" }, field(latitude, say("latitude")), field(longitude, say("longitude")));
   const box = make("fieldset", { id: `${prefix}place` }, make("legend", {}, title), ...(map ? [map.box] : []), pair, locate, refused);
   const parse = ({ value }: HTMLInputElement, most: number): number => {
-    const fitting = readNumber(value, separatorsOf()).numbers.filter((x) => Math.abs(x) <= most);
+    const fitting = readNumber(value, separatorsOf(spoken().locale)).numbers.filter((x) => Math.abs(x) <= most);
     return fitting.length === 1 ? fitting[0]! : NaN;
   };
   const read = (): Place | null => {
@@ -419,13 +486,13 @@ function placeInput(centre: Area, { questions }: Asked, title: string, price: Pr
   return {
     box,
     read,
-    wrong: () => (read() ? "" : "Give a latitude, from -90 to 90, and a longitude, from -180 to 180, in degrees."),
+    wrong: () => (read() ? "" : say("needs.place")),
     shown() {
       const place = read();
       if (!place) return "";
       const near = map?.show(place);
-      const [north, east] = [place.latitude, place.longitude].map((x) => x.toLocaleString(undefined, { maximumFractionDigits: 5 }));
-      return `${north} °N, ${east} °E${near ? `, ${near}` : ""}`;
+      const [north, east] = [place.latitude, place.longitude].map((x) => digits(Number(x.toFixed(5)))) as [string, string];
+      return say("place.shown", { north, east, near: near ? `, ${near}` : "" });
     },
     clear() {
       for (const input of degrees) input.value = "";
@@ -444,15 +511,15 @@ function optionsInput({ kind, most, options }: Field, title: string, labels: rea
   );
   const each = inputs.map((input, i) => make("label", { class: "option", for: input.id }, input, make("span", {}, labels[i]!)));
   const limit = most ?? options.length;
-  const hint = several ? `Tick any${limit < options.length ? `, at most ${limit}` : ""}, or none.` : "";
+  const hint = several ? say(limit < options.length ? "tick.most" : "tick", { many: digits(limit) }) : "";
   const box = make("fieldset", { class: "options" }, make("legend", {}, title), ...(hint ? [make("p", { class: "note" }, hint)] : []), ...each);
   const chosen = (): number[] => inputs.flatMap((input, i) => (input.checked ? [i] : []));
   return {
     box,
     read: () => (several ? chosen() : (chosen()[0] ?? null)),
     wrong() {
-      if (several) return chosen().length > limit ? `Tick at most ${limit}.` : "";
-      return chosen().length ? "" : "Choose one of the answers.";
+      if (several) return chosen().length > limit ? say("needs.most", { many: digits(limit) }) : "";
+      return chosen().length ? "" : say("needs.option");
     },
     clear: () => inputs.forEach((input) => (input.checked = false)),
   };
@@ -465,7 +532,7 @@ function listInput(title: string, labels: readonly string[], prefix: string): Op
   return {
     box,
     read: () => (list.selectedIndex > 0 ? list.selectedIndex - 1 : null),
-    wrong: () => (list.selectedIndex > 0 ? "" : "Choose one of the answers."),
+    wrong: () => (list.selectedIndex > 0 ? "" : say("needs.option")),
     clear: () => (list.selectedIndex = 0),
   };
 }

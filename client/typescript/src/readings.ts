@@ -2,6 +2,7 @@
 import { ParameterError } from "./errors.js";
 import { floorDiv } from "./exact/rational.js";
 import { saturated } from "./exact/release.js";
+import { say } from "./words.js";
 
 /** The most parts of an epoch in which devices tell that theirs begin. */
 export const MOST_COHORTS = 16;
@@ -32,22 +33,12 @@ export class Readings {
   }
 
   toString(): string {
-    const moved = this.extrapolated ? ", and go on as two readings did" : "";
-    const days = inDays(this.everyUs);
-    return (
-      `Your value is read and perturbed once in each stretch of ${days} days, when your device first answers in it;` +
-      ` all reports of the stretch are made from that${moved}.` +
-      ` Your device draws when its stretches begin: any ${days} days touch two of them.`
-    );
+    return say("readings", { days: inDays(this.everyUs), moved: this.extrapolated ? say("readings.moved") : "" });
   }
 
   /** What to tell people whose device tells in which part of an epoch it begins. */
   get telling(): string {
-    const { cohorts } = this;
-    return (
-      `Your device also tells in which of ${cohorts} parts of ${inDays(this.everyUs)} days its stretches begin.` +
-      ` That stays the same, and tells your reports of different stretches from those of ${cohorts - 1} in ${cohorts} other people.`
-    );
+    return say("readings.cohorts", { cohorts: this.cohorts, days: inDays(this.everyUs), others: this.cohorts - 1 });
   }
 
   /** In which part an epoch began, from 0: counted from 1970 on, for all campaigns alike. */
@@ -58,9 +49,13 @@ export class Readings {
 }
 
 /** A length in days, or in another unit, to six digits, not above it: what is said of any so long stretch must hold. */
-export function inDays(us: bigint, unitUs = DAY_US): number {
+export function lengthIn(us: bigint, unitUs = DAY_US): number {
   const places = 5 - Math.floor(Math.log10(Number(us) / Number(unitUs)));
   return Number((us * 10n ** BigInt(places)) / unitUs) / 10 ** places;
+}
+
+function inDays(us: bigint): string {
+  return say("days", { n: lengthIn(us) });
 }
 
 /** latest + (age/gap)(latest − before), halves upwards, age/gap brought into [0, 1], within 64 bits. */

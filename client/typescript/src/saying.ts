@@ -1,18 +1,19 @@
 /** Numbers as people are told them, letter for letter as in Python (`geoveil.campaign.saying`): no risk is rounded down. */
+import { digits, say } from "./words.js";
 
 const MOST_TIMES = 1e6;
 const ALMOST_SURE = 0.999;
 const ROUNDING = 1e-9;
 
-/** A number with commas between thousands, to 15 significant digits, without powers. */
-export function digits(x: number): string {
-  return (Number(x.toPrecision(15)) || 0).toLocaleString("en", { maximumSignificantDigits: 15 });
-}
-
 /** A range in words; "" where it has no ends. */
 export function between({ least, most }: { readonly least?: number | undefined; readonly most?: number | undefined }): string {
-  const end = (name: string, x?: number): string[] => (x === undefined ? [] : [`at ${name} ${digits(x)}`]);
-  return [...end("least", least), ...end("most", most)].join(" and ");
+  const ends = [...(least === undefined ? [] : [say("range.least", { x: digits(least) })]), ...(most === undefined ? [] : [say("range.most", { x: digits(most) })])];
+  return both(ends);
+}
+
+/** Texts with "and" between them. */
+export function both(texts: readonly string[]): string {
+  return texts.length ? texts.reduce((one, other) => say("and", { one, other })) : "";
 }
 
 /** e^nats to three digits, rounded up; undefined where that is more than a million. */
@@ -22,7 +23,7 @@ export function times(nats: number): string | undefined {
 
 /** e^nats to four digits, rounded up, as odds; undefined where that is no protection. */
 export function toOne(nats: number): string | undefined {
-  return nats > 10 ? undefined : `${digits(roundedUp(Math.exp(nats), 4))} to 1`;
+  return nats > 10 ? undefined : say("odds", { one: digits(roundedUp(Math.exp(nats), 4)), other: "1" });
 }
 
 /** A number other than 0 with so many significant figures, not below it. */
@@ -44,13 +45,13 @@ export function onScale(logarithm: number): string {
 
 /** A chance in per cent to one digit, rounded up; no more is said above 99.9. */
 export function percent(chance: number): string {
-  return chance > ALMOST_SURE ? "more than 99.9 %" : `${tenths(chance) / 10} %`;
+  return chance > ALMOST_SURE ? say("percent.most") : say("percent", { share: digits(tenths(chance) / 10) });
 }
 
 /** A chance of one of two, as a pair of per cents; undefined where it is above 99.9 %. */
 export function odds(chance: number): string | undefined {
   if (chance > ALMOST_SURE) return undefined;
-  return `${tenths(chance) / 10} to ${(1000 - tenths(chance)) / 10}`;
+  return say("odds", { one: digits(tenths(chance) / 10), other: digits((1000 - tenths(chance)) / 10) });
 }
 
 /** How often a guess between two values, equally likely before, is right at most: (e^ε + δ)/(1 + e^ε). */

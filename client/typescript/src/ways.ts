@@ -1,8 +1,9 @@
 /**
- * Who asks, how long single answers are kept, and who learns of whoever takes part, as sentences for the person. The words
- * are those of Python (`geoveil.campaign.who_asks` and `who_learns`), which proto/vectors/relay.json holds both to. It
- * imports nothing.
+ * Who asks, how long single answers are kept, and who learns of whoever takes part, as sentences for the person. Python's
+ * `geoveil.campaign.who_asks` and `who_learns` say the same, which proto/vectors/relay.json holds both to.
  */
+import { say } from "./words.js";
+
 export interface Asked {
   readonly relayOperator?: unknown;
   readonly tokenKey?: unknown;
@@ -11,19 +12,8 @@ export interface Asked {
 
 /** The sentences; none: the server alone learns. */
 export function whoLearns({ relayOperator, tokenKey, periodUs }: Asked): string[] {
-  const said: string[] = [];
-  if (relayOperator) {
-    said.push(
-      "Reports leave through a relay: it learns that your address takes part in something, and when, but neither in which survey nor what a report says.",
-      "The server learns what a report says, and not your address; both together could match them.",
-    );
-  }
-  if (tokenKey) {
-    said.push(
-      `An issuer lets each person send one report${periodUs === undefined ? "" : " in each period"}: it learns who you are, your address, that you take part in this survey, and when, but neither which report is yours nor what it says.`,
-      "The server learns that the issuer knows whoever sent a report, and not who that is; both together could compare times.",
-    );
-  }
+  const said: string[] = relayOperator ? [say("relay.hides"), say("relay.both")] : [];
+  if (tokenKey) said.push(say(periodUs === undefined ? "issuer.once" : "issuer.period"), say("issuer.both"));
   return said;
 }
 
@@ -35,17 +25,13 @@ export interface Said {
 
 /** Who asks, what for and where complaints go, and how long single answers are kept. */
 export function whoAsks({ asker, ...kept }: Said): string[] {
-  if (!asker) return ["Who asks is unknown: the survey does not say.", ...whatIsKept(kept)];
-  const { organisation, purpose, contact, notice } = asker;
-  const said = [`Who asks: ${organisation}`, `Purpose: ${purpose}`, `Contact: ${contact}`];
-  return [...said, ...(notice ? [`Notice: ${notice}`] : []), ...whatIsKept(kept)];
+  if (!asker) return [say("tell.unknown"), ...whatIsKept(kept)];
+  const names = ["organisation", "purpose", "contact", "notice"] as const;
+  return [...names.flatMap((name) => (asker[name] ? [say(`tell.${name}`, { text: asker[name] })] : [])), ...whatIsKept(kept)];
 }
 
 /** How long single answers are kept, and whether they can be withdrawn. */
 export function whatIsKept({ deleteAfter }: Said): string[] {
   const date = deleteAfter?.toISOString().slice(0, 16).replace("T", " ");
-  return [
-    date ? `The server deletes single answers after ${date} UTC, and keeps their sums.` : "How long the server keeps single answers is unknown: the survey does not say.",
-    "Nobody can withdraw an answer after it is sent: reports carry no names.",
-  ];
+  return [date ? say("tell.deletion", { date: `${date} UTC` }) : say("tell.keeping"), say("tell.withdrawal")];
 }

@@ -6,9 +6,10 @@ import { join } from "node:path";
 import type { BitSource } from "../src/exact/bits.js";
 import { loadForms } from "../src/form.js";
 import { loadGeodesics } from "../src/gp/plane.js";
+import { loadMessages } from "../src/words.js";
 import { loadVectors } from "../src/gp/together.js";
 
-await Promise.all([loadVectors(), loadForms(), loadGeodesics()]); // before any campaign is made
+await Promise.all([loadVectors(), loadForms(), loadGeodesics(), loadMessages()]); // before any campaign is made
 
 // Of the compiled test: build/test in client/typescript.
 const folder = new URL("../../../../proto/vectors/", import.meta.url);

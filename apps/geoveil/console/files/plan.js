@@ -1,7 +1,5 @@
 // Beside the fields of a plan: sliders that grow by factors, and what ε can tell, as it is moved.
 
-import { bar, distanceText, distances } from "/pages/odds.js";
-
 export function slide(slider) {
   const field = document.getElementById(slider.dataset.logarithmOf);
 
@@ -22,7 +20,10 @@ export function slide(slider) {
 }
 
 /** The picture that participants are shown, of the promise that stands in the form. */
-export function showOdds(place) {
+export async function showOdds(place) {
+  const names = ["geoveil-client", "geoveil-survey", "odds"];
+  const [{ loadMessages }, { distanceText }, { bar, distances }] = await Promise.all(names.map((name) => import(`/pages/${name}.js`)));
+  await loadMessages(); // in English, as these pages are
   const form = place.closest("form");
   const value = (name) => form.elements.namedItem(name).value;
 

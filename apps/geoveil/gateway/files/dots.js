@@ -1,7 +1,8 @@
 // A hundred reports that could be drawn for an answer, as dots, above those for somebody else's: what a reader of one
 // dot can tell. They are drawn as the report is, shown, and kept by nothing; none of them is the one that is sent.
 
-import { element, number } from "./odds.js";
+import { digits, say } from "./geoveil-client.js";
+import { element } from "./odds.js";
 import { toPlane } from "./map.js";
 
 const MANY = 100;
@@ -32,7 +33,7 @@ export function rowsOf(campaign, value, others) {
   const { attribute, stepExponent } = campaign;
   const mine = coordinates(attribute, value);
   const drawn = ([first, ...rest]) => Array.from({ length: MANY }, () => Number(campaign.draw([first, ...rest], source).answers[0].value) * 2 ** stepExponent);
-  return [{ label: "Your answer", values: drawn(mine) }, ...others.map(({ by, label }) => ({ label, values: drawn([mine[0] + by, ...mine.slice(1)]) }))];
+  return [{ label: say("answer.title"), values: drawn(mine) }, ...others.map(({ by, label }) => ({ label, values: drawn([mine[0] + by, ...mine.slice(1)]) }))];
 }
 
 /** The rows as a picture, each dot a report, and what it shows in words; marks are numbers to draw a line at. */
@@ -41,8 +42,11 @@ export function dots(rows, what, marks = []) {
   const [low, high] = [Math.min(0, ...all), Math.max(...all) > Math.min(0, ...all) ? Math.max(...all) : 1];
   const row = 24 + 2 * DOT * MOST_HIGH;
   const box = element("svg", { viewBox: `0 0 ${WIDTH} ${rows.length * row + 18}`, role: "img" });
-  const middle = (values) => [0.25, 0.75].map((p) => number(values.toSorted((a, b) => a - b)[Math.floor(p * values.length)], 2)).join(" to ");
-  box.append(element("title", {}, `${what} ${rows.map(({ label, values }) => `${label}: half of them from ${middle(values)}`).join("; ")}.`));
+  const half = ({ label, values }) => {
+    const [low, high] = [0.25, 0.75].map((p) => digits(values.toSorted((a, b) => a - b)[Math.floor(p * values.length)], 2));
+    return say("dots.half", { label, low, high });
+  };
+  box.append(element("title", {}, `${what} ${rows.map(half).join("; ")}.`));
   rows.forEach(({ label, values }, i) => {
     const floor = (i + 1) * row;
     box.append(element("text", { x: 0, y: floor - row + 15 }, label));
@@ -57,7 +61,7 @@ export function dots(rows, what, marks = []) {
       if (count > MOST_HIGH) {
         const left = bin > BINS / 2;
         const x = ((bin + 0.5) * WIDTH) / BINS + (left ? -8 : 8);
-        box.append(element("text", { x, y: floor - 2 * DOT * MOST_HIGH + 10, "text-anchor": left ? "end" : "start", class: "small" }, `${count} of ${MANY}`));
+        box.append(element("text", { x, y: floor - 2 * DOT * MOST_HIGH + 10, "text-anchor": left ? "end" : "start", class: "small" }, say("dots.of", { count, many: MANY })));
       }
       for (let k = 0; k < count; k++) {
         box.append(element("circle", { cx: ((bin + 0.5) * WIDTH) / BINS, cy: floor - DOT - k * rise, r: DOT, class: i ? "other" : "one" }));
@@ -68,9 +72,9 @@ export function dots(rows, what, marks = []) {
   for (const mark of marks.filter((one) => low + 0.1 * (high - low) < one && one < high - 0.1 * (high - low))) {
     const x = (WIDTH * (mark - low)) / (high - low);
     box.prepend(element("line", { x1: x, x2: x, y1: 0, y2: foot - 12, class: "mark" }));
-    box.append(element("text", { x, y: foot, class: "small", "text-anchor": "middle" }, number(mark, 3)));
+    box.append(element("text", { x, y: foot, class: "small", "text-anchor": "middle" }, digits(mark, 3)));
   }
-  const ends = [element("text", { x: 0, y: foot, class: "small" }, number(low, 3)), element("text", { x: WIDTH, y: foot, class: "small", "text-anchor": "end" }, number(high, 3))];
+  const ends = [element("text", { x: 0, y: foot, class: "small" }, digits(low, 3)), element("text", { x: WIDTH, y: foot, class: "small", "text-anchor": "end" }, digits(high, 3))];
   box.append(...ends);
   return box;
 }

@@ -1,6 +1,7 @@
 // A survey that asks for tokens: an issuer gives one for an invitation code, which this browser keeps until the report is counted.
 
-import { whoLearns } from "./geoveil-ways.js";
+import { say } from "./geoveil-client.js";
+import { whoLearns } from "./geoveil-survey.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -19,8 +20,8 @@ export async function invited(campaign) {
   const issuer = { url, credential: localStorage.getItem(name) ?? "none" };
   at("invitation").value = localStorage.getItem(name) ?? "";
   at("inviting").textContent = [
-    "Each person who was invited has a code, which lets one report be counted: give the one that you were sent.",
-    `The code goes to ${new URL(url).host}, and not to the server.`,
+    say("invited.code"),
+    say("invited.goes", { host: new URL(url).host }),
     ...whoLearns(campaign),
   ].join(" ");
   at("invited").hidden = false;
@@ -28,7 +29,7 @@ export async function invited(campaign) {
     issuer,
     wrong() {
       const code = at("invitation").value.trim();
-      if (!/^[!-~]{1,200}$/.test(code)) return "Give your invitation code, as it was sent to you.";
+      if (!/^[!-~]{1,200}$/.test(code)) return say("invited.wrong");
       localStorage.setItem(name, (issuer.credential = code));
       return "";
     },
@@ -39,7 +40,7 @@ export async function invited(campaign) {
       at("invited").hidden = !unknown;
       if (!unknown) return;
       at("retry").before(at("invited"));
-      at("inviting").textContent = "The issuer does not know this code. Your report is kept here: give the right code, and try again.";
+      at("inviting").textContent = say("invited.unknown");
     },
   };
 }

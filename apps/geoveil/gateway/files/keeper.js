@@ -7,7 +7,7 @@ const KEPT = "geoveil";
 const PAGE = "/take-part/";
 const FILES = [
   "take-part.css", "take-part.js", "odds.js", "dots.js", "invited.js", "map.js", "icon.svg", "coastline.json",
-  ...["chunk", "client", "ed25519", "fields", "geographiclib-geodesic.min", "numbers", "survey", "tokens", "vector", "ways"].map((one) => `geoveil-${one}.js`),
+  ...["chunk", "client", "de", "ed25519", "en", "es", "fields", "fr", "geographiclib-geodesic.min", "numbers", "survey", "tokens", "vector"].map((one) => `geoveil-${one}.js`),
 ].map((name) => `/pages/${name}`);
 const FLUSH_MS = 30_000;
 

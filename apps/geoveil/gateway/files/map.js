@@ -1,8 +1,9 @@
 // A map without tiles: the area of the survey, what it asks about, coasts, and a pin. What is fetched
 // for it is the same for everybody: the coasts of the whole world, or the boroughs of New York.
 
-import { distanceText, element, factor } from "./odds.js";
-import { make } from "./geoveil-survey.js";
+import { say } from "./geoveil-client.js";
+import { distanceText, make } from "./geoveil-survey.js";
+import { element, factor } from "./odds.js";
 
 const EARTH_M = 6371008.8;
 const SIZE = 400;
@@ -105,7 +106,7 @@ async function outlines(centre) {
   if (2 * span < MOST_DEG && near) {
     const { features } = await fetched("new_york_boroughs");
     const rings = ({ geometry: { type, coordinates } }) => (type === "Polygon" ? coordinates : coordinates.flat());
-    return { lines: features.flatMap(rings), source: "Outlines: US Census Bureau, counties of 2017" };
+    return { lines: features.flatMap(rings), source: say("map.boroughs") };
   }
   if (2 * span < LEAST_DEG) return { lines: [] };
   const held = await fetched("coastline");
@@ -123,7 +124,7 @@ async function outlines(centre) {
       if (line.length === 2) found.push(line);
     }
   }
-  return { lines: found, source: "Coast: Natural Earth, to about 5 km" };
+  return { lines: found, source: say("map.coast") };
 }
 
 async function fetched(name) {
@@ -169,7 +170,7 @@ function circleOf(price) {
   if (!price) return { text: "" };
   const metres = Math.min((price.per * Math.log(3)) / price.epsilon, price.reach ?? Infinity);
   const far = distanceText(Number(metres.toPrecision(2)), "metre");
-  return { metres, text: `The dashed circle around your pin reaches ${far}: between its middle and its edge the odds are at most ${factor(price, metres)}.` };
+  return { metres, text: say("map.circle", { far, odds: factor(price, metres) }) };
 }
 
 /** Whether this browser draws maps that move. */
@@ -207,7 +208,7 @@ export function maps({ centre, questions, price, put, changed }) {
     show({ longitude, latitude }) {
       map.show(longitude, latitude);
       const near = map.near?.(longitude, latitude);
-      return near?.name ? `${distanceText(Number(near.metres.toPrecision(2)), "metre")} from ${near.name}` : "";
+      return near?.name ? say("map.near", { distance: distanceText(Number(near.metres.toPrecision(2)), "metre"), name: near.name }) : "";
     },
     close() {
       map.close?.();

@@ -1,5 +1,6 @@
 // A map to point at: land, borders and names, the area of a survey, and a pin. Loaded only where a place is asked for.
 
+import { say } from "./geoveil-client.js";
 import { addProtocol, GlMap, Marker, setWorkerUrl } from "./geoveil-map.js";
 import { toPlace, toPlane } from "./map.js";
 import { tilesOf } from "./tiles.js";
@@ -17,7 +18,6 @@ const MARGIN = 40;
 const MOST_FOUND = 8;
 const RADIANS = Math.PI / 180;
 const METRES_PER_DEG = 6371008.8 * RADIANS;
-const SOURCE = "Map: Natural Earth and US Census Bureau; names: GeoNames (CC BY 4.0).";
 
 const file = (name) => new URL(name, import.meta.url).href;
 setWorkerUrl(file("geoveil-map-worker.js"));
@@ -176,9 +176,9 @@ export async function prepareMap(centre, questions, circleM) {
   const said = make("p", { class: "note", role: "status" });
   const scale = make("div", { class: "scale", "aria-hidden": "true" });
   const button = (text, label) => make("button", { type: "button", class: "plain", "aria-label": label, title: label }, text);
-  const [closer, farther, whole] = [button("+", "Zoom in"), button("−", "Zoom out"), button("⤢", "Show the whole area")];
+  const [closer, farther, whole] = [button("+", say("map.in")), button("−", say("map.out")), button("⤢", say("map.whole"))];
   const box = make("div", { class: "place-map" },
-    make("div", { class: "field" }, make("label", { for: "find" }, "Find a town or a neighbourhood"), search, names), said,
+    make("div", { class: "field" }, make("label", { for: "find" }, say("map.find")), search, names), said,
     make("div", { class: "frame" }, screen, make("div", { class: "tools" }, closer, farther, whole), scale));
   let [map, pin, around, at, choose] = [];
 
@@ -194,7 +194,7 @@ export async function prepareMap(centre, questions, circleM) {
   };
   const go = (one) => {
     map?.jumpTo({ center: one.place, zoom: Math.max(NEAR_ZOOM, map.getZoom()) });
-    said.textContent = `The map shows ${titled(one)}. Point at your place.`;
+    said.textContent = say("map.shows", { name: titled(one) });
     return one;
   };
   search.addEventListener("input", (event) => {
@@ -206,7 +206,7 @@ export async function prepareMap(centre, questions, circleM) {
     event.preventDefault();
     const first = find();
     if (first) go(first);
-    else said.textContent = "No such place is on this map.";
+    else said.textContent = say("map.nowhere");
   });
   const fit = (animate) => {
     const [west, south, east, north] = boundsOf(centre, 1.08);
@@ -236,14 +236,14 @@ export async function prepareMap(centre, questions, circleM) {
 
   return {
     box,
-    source: streets ? `${SOURCE} Streets: OpenStreetMap, ODbL.` : SOURCE,
+    source: streets ? say("map.streets", { source: say("map.source") }) : say("map.source"),
     open(chosen) {
       choose = chosen;
       const [west, south, east, north] = boundsOf(centre, AROUND);
       map = new GlMap({
         container: screen, style: style(), maxBounds: [[west, south], [east, north]], maxZoom: MOST_ZOOM,
         attributionControl: false, keyboard: false, dragRotate: false, pitchWithRotate: false, touchPitch: false,
-        fadeDuration: 0, locale: { "Map.Title": "Map. Arrow keys move the pin, plus and minus zoom." },
+        fadeDuration: 0, locale: { "Map.Title": say("map.keys") },
       });
       map.getCanvas().setAttribute("role", "application");
       map.touchZoomRotate.disableRotation();

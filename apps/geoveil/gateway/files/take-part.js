@@ -2,34 +2,24 @@
 // A survey with one question is one screen; of a form each question is one, between what it asks for and all answers.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { between, Client, IndexedDbStorage, isForm, Policy } from "./geoveil-client.js";
+import { between, both, Client, digits, IndexedDbStorage, isForm, Policy, say, speak, spoken } from "./geoveil-client.js";
 import { dots, hasDots, rowsOf } from "./dots.js";
-import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
+import { bar, distances, factor, ratioOf } from "./odds.js";
 import { invited } from "./invited.js";
-import { linesOf, make, questionsOf, sentence, toldOf, whatIsSent, withLifetime } from "./geoveil-survey.js";
-import { whatIsKept } from "./geoveil-ways.js";
+import { aboutForm, costText, dateText, distanceText, errorText, languagesOf, linesOf, make, questionsOf, sentence, toldOf, whatIsKept, whatIsSent, withLifetime } from "./geoveil-survey.js";
 import { maps } from "./map.js";
 
 const FLUSH_MS = 15_000;
 /** After the last key, until another hundred reports are drawn to look at. */
 const PAUSE_MS = 300;
 const at = (id) => document.getElementById(id);
-const say = (id, text) => (at(id).textContent = text);
+const put = (id, text) => (at(id).textContent = text);
 const show = (id, visible = true) => (at(id).hidden = !visible);
 const item = (text) => make("li", {}, text);
 
 /** Questions whose answer, without noise, lies between no and yes. */
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
-const STATES = {
-  pending: "Kept here, and sent as soon as the server can be reached while a page of this survey is open.",
-  uninvited: "Kept here. It is sent once you give the right invitation code.",
-  later: "Kept here. This browser sends it as soon as the server can be reached, even if this page is closed.",
-  acknowledged: "Counted. The server has what is listed below.",
-  rejected: "The server refused it, and counts nothing.",
-  expired: "It could not be sent in time, and was given up.",
-};
-
-const REASONS = { WRONG_TOKEN: "the invitation code was used for another report" };
+const REASONS = { WRONG_TOKEN: "reason.token" };
 
 /** Tell what was spent, once a survey is known. */
 let tellSpent = async () => [];
@@ -45,7 +35,17 @@ start().catch(trouble).finally(() => {
   show("waiting", false);
 });
 
+/** Put all words of the page in the language of the address, else of the browser, else of the survey. */
+async function translate(ofSurvey = []) {
+  const wanted = new URLSearchParams(location.search).getAll("lang");
+  document.documentElement.lang = await speak(...wanted, ...navigator.languages, ...ofSurvey);
+  document.title = say("page");
+  put("waiting", say("waiting"));
+  for (const element of document.querySelectorAll("[data-say]")) element.textContent = say(element.dataset.say);
+}
+
 async function start() {
+  await translate();
   const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
   const storage = await IndexedDbStorage.open("geoveil");
   const server = location.origin;
@@ -54,6 +54,7 @@ async function start() {
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const [offer, anew] = await offered(looking, id);
+  if (!spoken().locale) await translate(languagesOf(offer.campaign));
   const policy = withLifetime(Policy.permitting(offer));
   invitation = await invited(offer.campaign);
   const client = new Client({ server, storage, policy, ...(invitation && { issuer: invitation.issuer }) });
@@ -81,7 +82,7 @@ async function sendLater() {
 
 function list(offers) {
   for (const { campaign } of offers) {
-    const link = make("a", { href: `/take-part/${encodeURIComponent(campaign.id)}` }, campaign.title);
+    const link = make("a", { href: `/take-part/${encodeURIComponent(campaign.id)}${location.search}`, dir: "auto" }, campaign.title);
     at("surveys").append(make("li", {}, link));
   }
   show("no-surveys", !offers.length);
@@ -89,34 +90,27 @@ function list(offers) {
 }
 
 function describe({ campaign, signer }, questions) {
-  document.title = `${campaign.title}: take part`;
-  say("title", campaign.title);
-  if (isForm(campaign)) say("asks", aboutForm(questions));
+  document.title = say("page.title", { title: campaign.title });
+  put("title", campaign.title);
+  if (isForm(campaign)) put("asks", aboutForm(questions));
   else {
     const { name, valueUnit: unit, coordinates } = campaign.attribute;
-    const asked = [`Asks for: ${name}`, `in ${unit}`, between(campaign.attribute)].filter(Boolean);
-    say("asks", coordinates ? `Asks for a place: ${name}.` : `${asked.join(", ")}.`);
+    const range = between(campaign.attribute);
+    put("asks", coordinates ? say("asks.place", { name }) : say("asks.value", { name, unit, range: range && `, ${range}` }));
   }
-  const asker = campaign.asker ?? { organisation: "unknown: the survey does not say" };
+  const asker = campaign.asker ?? { organisation: say("who.unknown") };
   for (const id of ["organisation", "purpose", "contact", "notice"]) {
-    say(id, asker[id] ?? "");
+    put(id, asker[id] ?? "");
     at(id).closest("div").hidden = !asker[id];
   }
   at("notice").href = asker.notice ?? "";
-  say("kept", whatIsKept(campaign).join(" "));
-  say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
-  if (signer) at("details").append(item(`The whole key: ${signer}`));
-  say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);
+  put("kept", whatIsKept(campaign).join(" "));
+  put("signer", signer ? shortened(String(signer)) : say("who.nobody"));
+  if (signer) at("details").append(item(say("who.key", { key: String(signer) })));
+  put("dates", say("dates", { opens: dateText(campaign.opens), closes: dateText(campaign.closes), every: every(campaign.periodUs) }));
   const asked = isForm(campaign) ? questions.map((one) => `${one.title} ${toldOf({ ...one, tellsOf: () => [] })} ${one.condition}`) : campaign.questions.map(({ label }) => label);
   at("questions").append(...asked.map(item));
-  if (!asked.length) at("questions").append(item("Perturbed answers; what is asked of them is decided later."));
-}
-
-function aboutForm(questions) {
-  const open = questions.filter((one) => one.open).map(({ title }) => `“${title}”`);
-  const many = questions.length === 1 ? "Asks one question. The answer is" : `Asks ${questions.length} questions. Each answer is`;
-  if (open.length === questions.length) return `${many} sent as it is, without protection.`;
-  return `${many} perturbed on this device by itself${open.length ? `, but for ${open.join(", ")}: sent as it is` : ""}.`;
+  if (!asked.length) at("questions").append(item(say("asks.later")));
 }
 
 async function ask(client, offer) {
@@ -137,17 +131,17 @@ async function ask(client, offer) {
     const names = new Set(campaign.applying(answers(questions)).map(({ name }) => name));
     return questions.filter(({ name }) => names.has(name));
   };
-  if (questions.some(({ open }) => open)) say("stays", "What you answer stays on this device, but for answers that are marked as sent as they are.");
+  if (questions.some(({ open }) => open)) put("stays", say("stays.open"));
   const screenOf = (question) => questions.indexOf(question) + 1;
   let drawing;
   let meant = false;
   const doubted = (text) => {
     meant = text !== "";
-    say("doubt", text);
-    say("send", screen < last ? (meant ? "Yes: next" : screen ? "Next" : "Begin") : meant ? "Yes: perturb it and send" : "Perturb and send");
+    put("doubt", text);
+    put("send", say(screen < last ? (meant ? "next.meant" : screen ? "next" : "begin") : meant ? "send.meant" : "send"));
   };
   const changed = () => {
-    say("problem", "");
+    put("problem", "");
     doubted("");
     const question = shown();
     if (!question) return;
@@ -155,7 +149,8 @@ async function ask(client, offer) {
     if (question.price) picture(question, typeof value === "number" ? value : null, form);
     clearTimeout(drawing);
     if (!form && hasDots(campaign)) drawing = setTimeout(() => hundred(campaign, question), at("dots").firstChild ? PAUSE_MS : 0);
-    say("echo", question.point && question.shown() ? `You answer ${question.shown()}.` : "");
+    const answer = question.point && question.shown();
+    put("echo", answer ? say("echo", { answer }) : "");
     at("odds-text").replaceChildren(...toldOf(question).map(item));
   };
   const go = (to) => {
@@ -173,12 +168,12 @@ async function ask(client, offer) {
     show("progress", Boolean(question) && !single);
     at("progress").value = screen;
     at("progress").max = questions.length;
-    say("form-title", single ? "Your answer" : question ? `Question ${screen} of ${questions.length}` : whole ? "All your answers" : "Before you begin");
+    put("form-title", single ? say("answer.title") : question ? say("question.of", { number: screen, many: questions.length }) : say(whole ? "answer.all" : "answer.before"));
     at("inputs").replaceChildren(...(question ? [question.box] : []));
     const apply = applying();
     const left = question ? questions.slice(before, Math.max(before, screen - 1)).filter((one) => !apply.includes(one)) : [];
     at("form").classList.toggle("asking", Boolean(question) && !single);
-    at("skipped").replaceChildren(...left.map((one) => item(`Question ${screenOf(one)} (“${one.title}”): ${one.skipped}`)));
+    at("skipped").replaceChildren(...left.map((one) => item(say("question.skipped", { number: screenOf(one), title: one.title, why: one.skipped }))));
     at("summary").replaceChildren(...(whole && !single ? [summary(apply)] : []));
     changed();
   };
@@ -186,7 +181,7 @@ async function ask(client, offer) {
     const rows = questions.map((question) => {
       const { title, skipped } = question;
       if (!apply.includes(question)) return make("li", {}, make("strong", {}, title), make("p", { class: "note" }, skipped));
-      const change = make("button", { type: "button", class: "plain", "aria-label": `Change: ${title}` }, "Change");
+      const change = make("button", { type: "button", class: "plain", "aria-label": say("change.of", { title }) }, say("change"));
       change.addEventListener("click", () => move(screenOf(question)));
       const head = make("div", { class: "head" }, make("strong", {}, title), change);
       return make("li", {}, head, make("p", { class: "answer" }, question.shown()), telling(question));
@@ -194,7 +189,7 @@ async function ask(client, offer) {
     const together = campaign.tells.slice(questions.length).map((text) => make("p", {}, text));
     return make("div", {}, make("ol", {}, ...rows), ...together);
   };
-  const telling = (question) => make("details", { class: "note" }, make("summary", { "aria-label": `What it tells: ${question.title}` }, "What it tells"), make("p", {}, toldOf(question).join(" ")));
+  const telling = (question) => make("details", { class: "note" }, make("summary", { "aria-label": say("tells.of", { title: question.title }) }, say("tells")), make("p", {}, toldOf(question).join(" ")));
   const move = (to) => {
     history.pushState({ screen: to }, "");
     go(to);
@@ -218,13 +213,12 @@ async function ask(client, offer) {
   history.replaceState({ screen: 0 }, "");
   go(0);
   at("sent").replaceChildren(...whatIsSent(campaign, questions).map(item));
-  say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
-    + " change the code; an app that you trust can take part in the same survey.");
+  put("code", say("code", { host: location.host }));
   show("window", client.persistent === false);
   const state = offer.closed ? "closed" : campaign.stateAt(nowUs());
-  if (state === "pending") refuse("This survey is not open yet.");
+  if (state === "pending") refuse(say("early"));
   if (state === "closed") {
-    say("asks", "This survey is closed, and takes no more answers.");
+    put("asks", say("closed"));
     offerResults(campaign);
   }
   show("form", state !== "closed");
@@ -234,7 +228,7 @@ async function ask(client, offer) {
     const question = shown();
     if (question) {
       const problem = question.wrong();
-      if (problem) return say("problem", problem);
+      if (problem) return put("problem", problem);
       const doubt = meant ? "" : question.doubt();
       if (doubt) return doubted(doubt);
     }
@@ -243,7 +237,7 @@ async function ask(client, offer) {
     const missing = apply.find((one) => one.wrong());
     if (missing) return single ? undefined : move(screenOf(missing));
     const problem = invitation?.wrong();
-    if (problem) return say("problem", problem);
+    if (problem) return put("problem", problem);
     at("send").disabled = true;
     try {
       await client.contribute(campaign.id, form ? answers(apply) : question.read(), { digest: offer.digest });
@@ -251,12 +245,12 @@ async function ask(client, offer) {
       await settle(client, campaign, questions, true);
     } catch (error) {
       at("send").disabled = false;
-      say("problem", sentence(error.message));
+      put("problem", errorText(error));
     }
   });
   at("retry").addEventListener("click", () => {
     const problem = invitation?.wrong();
-    if (problem) say("inviting", problem);
+    if (problem) put("inviting", problem);
     else settle(client, campaign, questions);
   });
   addEventListener("online", () => settle(client, campaign, questions));
@@ -266,7 +260,7 @@ async function ask(client, offer) {
   if (answered) receipt(campaign, questions, own);
   else {
     const exhausted = await tellSpent();
-    if (exhausted.length) refuse(`Of ${exhausted.join(" and of ")} too little is left that surveys of this site may learn from this browser: this one is not answered.`);
+    if (exhausted.length) refuse(say("exhausted", { names: both(exhausted) }));
   }
   show("survey");
   await (answered ? settle(client, campaign, questions) : past(client));
@@ -280,13 +274,13 @@ function picture({ attribute, price }, value, form) {
   const counted = scale && value !== null ? Math.max(value, scale.floor) : value;
   const rows = distances(price).map((apart) => {
     const times = ratioOf(apart);
-    const far = scale ? `${number(times)} times as large` : `${distanceText(apart, unit)} away`;
-    const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(counted)} ${valueUnit}`;
-    const second = value === null ? `one ${far}` : `${number(scale ? counted * times : beside(apart))} ${valueUnit}`;
-    return make("p", {}, `${sentence(first)} or ${second}: at most ${factor(price, apart)}`, bar(price, apart, first, second));
+    const first = value === null ? say(coordinates ? "bars.place" : "bars.answer") : `${digits(counted)} ${valueUnit}`;
+    const further = scale ? say("bars.times", { times: digits(times) }) : say("bars.away", { apart: distanceText(apart, unit) });
+    const second = value === null ? further : `${digits(scale ? counted * times : beside(apart))} ${valueUnit}`;
+    return make("p", {}, say("bars.row", { first: sentence(first), second, odds: factor(price, apart) }), bar(price, apart, first, second));
   });
   at("odds").replaceChildren(...rows);
-  say("guessed", `How often somebody who thinks two answers equally likely, and guesses from your ${form ? "answer to this question alone" : "report"}, can be right: no more often than this.`);
+  put("guessed", say(form ? "bars.alone" : "bars.report"));
 }
 
 /** A hundred reports that could be sent for an answer, beside those for others. */
@@ -298,16 +292,16 @@ function hundred(campaign, question) {
   const { attribute, price } = question;
   const { unit, valueUnit, coordinates, scale, least = -Infinity, most = Infinity } = attribute;
   const others = distances(price).slice(1).map((apart) => {
-    if (coordinates) return { by: apart, label: `A place ${distanceText(apart, unit)} east of yours` };
-    if (scale) return { by: apart, label: `${sentence(number(Math.max(value, scale.floor) * ratioOf(apart)))} ${valueUnit}` };
+    if (coordinates) return { by: apart, label: say("dots.east", { apart: distanceText(apart, unit) }) };
+    if (scale) return { by: apart, label: `${digits(Math.max(value, scale.floor) * ratioOf(apart))} ${valueUnit}` };
     const by = value + apart > most && value - apart >= least ? -apart : apart;
-    return { by, label: `${number(value + by)} ${valueUnit}` };
+    return { by, label: `${digits(value + by)} ${valueUnit}` };
   });
   const edge = campaign.questions[0]?.query.at;
-  if (typeof edge === "number" && !scale) others.push({ by: 2 * (edge - value), label: `${number(2 * edge - value)} ${valueUnit}` }); // beyond what is asked
-  const what = campaign.questions.length ? `A hundred reports on “${campaign.questions[0].label}” that could be drawn.` : "A hundred reports that could be drawn.";
+  if (typeof edge === "number" && !scale) others.push({ by: 2 * (edge - value), label: `${digits(2 * edge - value)} ${valueUnit}` }); // beyond what is asked
+  const what = campaign.questions.length ? say("dots.on", { label: campaign.questions[0].label }) : say("dots.what");
   at("dots").replaceChildren(dots(rowsOf(campaign, value, others), what, campaign.questions.length ? [0, 1] : []));
-  say("dots-text", `${what} One like those of the first row is sent. Whoever reads it has to say which row it came from.`);
+  put("dots-text", say("dots.text", { what }));
 }
 
 /** Send what waits, and show how it stands; a fresh report takes the reader to its receipt. */
@@ -339,7 +333,8 @@ function receipt(campaign, questions, own) {
   const state = own.status;
   // The worker has no code: of a survey that asks for one, only a page sends.
   const waits = invitation ? own.failure === "permission_denied" && "uninvited" : later && "later";
-  say("state", STATES[(state === "pending" && waits) || state] + (own.reason ? ` (${REASONS[own.reason] ?? own.reason})` : ""));
+  const reason = own.reason && (REASONS[own.reason] ? say(REASONS[own.reason]) : own.reason);
+  put("state", say(`state.${(state === "pending" && waits) || state}`) + (reason ? ` (${reason})` : ""));
   at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
   show("meaning", !isForm(campaign) && campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
   const rows = linesOf(campaign, questions, own).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
@@ -369,13 +364,13 @@ async function spent(client, policy, { campaign, price }) {
     const ofSurvey = policy.limits.get(attribute).campaign.epsilon - paid * privacy.epsilon;
     const left = Math.max(0, Math.min(ofSurvey, epsilon - inAll));
     if (inAll + privacy.epsilon > epsilon * (1 + 1e-9)) exhausted.push(attribute);
-    const more = left ? `this survey may take ε = ${number(left, 6)} more` : "this survey takes no more";
-    const text = `ε = ${number(inAll, 6)} per ${distanceText(per, unit)} on ${attribute}, in all surveys of this site, of at most ${number(epsilon, 6)}; ${more}`;
-    return [text, make("meter", { max: epsilon, value: inAll, "aria-label": `Privacy spent on ${attribute}` })];
+    const more = left ? say("spent.more", { left: digits(left, 6) }) : say("spent.none");
+    const text = say("spent", { spent: digits(inAll, 6), distance: distanceText(per, unit), attribute, limit: digits(epsilon, 6), more });
+    return [text, make("meter", { max: epsilon, value: inAll, "aria-label": say("spent.on", { attribute }) })];
   });
   if (lines.length === 1) at("spent").replaceChildren(...lines[0]);
-  else say("spent", lines.length ? `on ${lines.length} attributes: listed below` : "none: its answers are sent as they are");
-  at("each").replaceChildren(...(lines.length > 1 ? lines.map(([text, meter]) => make("li", {}, `Spent: ${text}`, meter)) : []));
+  else put("spent", lines.length ? say("spent.many", { n: lines.length }) : say("spent.open"));
+  at("each").replaceChildren(...(lines.length > 1 ? lines.map(([text, meter]) => make("li", {}, say("spent.each", { text }), meter)) : []));
   return exhausted;
 }
 
@@ -383,12 +378,12 @@ async function past(client) {
   await tellSpent();
   const reports = [...await client.history()].reverse();
   at("history").replaceChildren(...reports.map((one) => {
-    const name = sentence(one.charges.map(({ attribute }) => attribute).join(", ") || "open answers");
-    const state = { pending: "waits", acknowledged: "counted", rejected: "refused", expired: "given up" }[one.status];
-    const sent = one.answers.map(({ perturbed }) => number(perturbed, 6)).join("; ");
-    const cost = one.charges.map(({ attribute, epsilon, per, unit }) => `ε = ${number(epsilon)} per ${distanceText(per, unit)}${one.charges.length > 1 ? ` on ${attribute}` : ""}`).join("; ");
-    return make("li", {}, make("strong", {}, `${name} (${one.campaignId})`), `: ${state}, ${date(one.drawn)}. Sent ${sent}. Spent ${cost || "no ε: sent openly"}`
-      + `${one.epoch ? ", once for all answers from the same reading" : ""}.`);
+    const name = sentence(one.charges.map(({ attribute }) => attribute).join(", ") || say("past.open"));
+    const sent = one.answers.map(({ perturbed }) => digits(perturbed, 6)).join("; ");
+    const on = ({ attribute, unit, ...price }) => (one.charges.length > 1 ? say("past.on", { cost: costText(price, unit), attribute }) : costText(price, unit));
+    const cost = one.charges.map(on).join("; ") || say("past.free");
+    const said = { state: say(`past.${one.status}`), date: dateText(one.drawn), sent, cost, epoch: one.epoch ? say("past.epoch") : "" };
+    return make("li", {}, make("strong", { dir: "auto" }, `${name} (${one.campaignId})`), say("past.line", said));
   }));
   show("past", reports.length > 0);
 }
@@ -397,32 +392,22 @@ async function past(client) {
 function forget(questions) {
   for (const question of questions) question.clear();
   for (const id of ["inputs", "summary", "skipped", "odds", "odds-text", "dots"]) at(id).replaceChildren();
-  say("echo", "");
+  put("echo", "");
 }
 
 function refuse(why) {
-  say("problem", why);
+  put("problem", why);
   at("send").disabled = true;
 }
 
 function trouble(error) {
-  const unable = "This page can't answer this survey, so it asks you nothing.";
-  const texts = {
-    "campaign-not-found": "There is no such survey here.",
-    "signature-invalid": "Its signature is not valid: somebody changed it.",
-    unsupported: unable,
-    transport: "The server can't be reached.",
-    "policy-refused": unable,
-  };
-  say("trouble-title", texts[error.code] ?? "This survey can't be shown.");
-  say("trouble-text", error.code === "policy-refused" ? "An app can, by the relay or with the token that the survey asks for." : sentence(error.message));
+  const known = { "campaign-not-found": "missing", "signature-invalid": "signature", unsupported: "unable", transport: "transport", "policy-refused": "unable" };
+  put("trouble-title", say(known[error.code] ? `trouble.${known[error.code]}` : "trouble"));
+  const more = spoken().language === "en" ? errorText(error) : "";
+  put("trouble-text", error.code === "policy-refused" ? say("trouble.relay") : more);
   show("survey", false);
   show("trouble");
   at("trouble-title").focus();
-}
-
-function date(when) {
-  return when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** A key, short enough to compare with one that was read out. */
@@ -437,5 +422,5 @@ function nowUs() {
 function every(us) {
   if (us === undefined || us === null) return "";
   const hours = Number(us) / 3.6e9;
-  return `; once every ${hours >= 48 ? `${number(hours / 24)} days` : `${number(hours)} hours`}`;
+  return hours >= 48 ? say("every.days", { n: hours / 24 }) : say("every.hours", { n: hours });
 }

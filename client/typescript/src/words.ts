@@ -1,0 +1,60 @@
+/**
+ * The language in which people read what a survey asks and tells. All words stand in the catalogues of gen/messages,
+ * which are made from those of Python: one is loaded where it is spoken.
+ */
+import { GeoveilError } from "./errors.js";
+
+type Message = string | { readonly one: string; readonly other: string };
+export type Key = keyof typeof import("./gen/messages/en.js").default;
+type Messages = Readonly<Record<Key, Message>>;
+
+const CATALOGUES: Readonly<Record<string, () => Promise<{ default: Messages }>>> = {
+  en: () => import("./gen/messages/en.js"),
+  de: () => import("./gen/messages/de.js"),
+  es: () => import("./gen/messages/es.js"),
+  fr: () => import("./gen/messages/fr.js"),
+};
+
+let messages: Messages | undefined;
+let [language, written]: [string, string | undefined] = ["en", "en"];
+
+/** The language of a tag: "de" of "de-AT". */
+function short(tag: string): string {
+  return tag.toLowerCase().split(/[-_]/)[0]!;
+}
+
+/**
+ * Speak the first language of some tags, such as `navigator.languages`, that there is a catalogue of; else English.
+ * Numbers and dates are then written as its tag says, with the region. Return its language, for the attribute `lang`.
+ */
+export async function speak(...tags: readonly string[]): Promise<string> {
+  const tag = tags.find((one) => short(one) in CATALOGUES);
+  const wanted = short(tag ?? "en");
+  const { default: loaded } = await CATALOGUES[wanted]!();
+  [messages, language, written] = [loaded, wanted, tag];
+  return wanted;
+}
+
+/** Speak English where nothing was chosen. */
+export async function loadMessages(): Promise<void> {
+  if (!messages) await speak("en");
+}
+
+/** The language that is spoken, and the tag of how it is written; undefined: that of a browser whose language it is not. */
+export function spoken(): { readonly language: string; readonly locale: string | undefined } {
+  return { language, locale: written };
+}
+
+/** A message with its parts; of several forms that for the number `n`. */
+export function say(key: Key, values: Readonly<Record<string, string | number>> = {}): string {
+  if (!messages) throw new GeoveilError("unsupported", "await loadMessages() first");
+  const { n } = values;
+  const message = messages[key];
+  const form = typeof message === "string" ? message : message[new Intl.PluralRules(language).select(Number(n)) === "one" ? "one" : "other"];
+  return form.replace(/\{(\w+)\}/g, (_, name: string) => (name === "n" ? digits(Number(n)) : String(values[name])));
+}
+
+/** A number with marks between thousands, to 15 significant digits, without powers. */
+export function digits(x: number, figures = 15): string {
+  return (Number(x.toPrecision(15)) || 0).toLocaleString(written ?? language, { maximumSignificantDigits: figures });
+}

@@ -1,0 +1,255 @@
+"""The page on which people take part, in each language: all it says is of the catalogue."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import (
+    Asker,
+    Attribute,
+    ChoiceField,
+    Condition,
+    DebiasedLaplaceSpec,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    PlaceField,
+    PlanarLaplaceSpec,
+    Question,
+    Readings,
+    StatisticCampaign,
+    ValueCampaign,
+    Wording,
+)
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+from .surveys import axe, counted
+
+pytestmark = pytest.mark.deep
+NOW = datetime.now(UTC)
+DATES: dict[str, Any] = {"opens": NOW - timedelta(hours=1), "closes": NOW + timedelta(days=3)}
+PLACE = AzimuthalEquidistant(-73.95, 40.81, 5_000)
+INCOME = StatisticCampaign(
+    campaign_id="777",
+    title="@title",
+    attribute=Attribute(name="@name", unit="@unit", least=0, most=1e7),
+    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
+    questions=(Question("@label", Threshold(100_000, 24_000, "smoothstep")),),
+    mechanism=DebiasedLaplaceSpec(),
+    asker=Asker(organisation="@who", purpose="@purpose", contact="@contact"),
+    **DATES,
+)
+READ = StatisticCampaign(
+    campaign_id="888",
+    title="@title",
+    attribute=Attribute(name="@name", unit="@unit"),
+    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
+    questions=(Question("@label", Threshold(100_000, 24_000, "smoothstep")),),
+    mechanism=DebiasedLaplaceSpec(),
+    period=timedelta(days=1),
+    readings=Readings(every=timedelta(days=1), cohorts=2),
+    **DATES,
+)
+POINTS = ValueCampaign(
+    campaign_id="999",
+    title="@title",
+    attribute=Attribute(name="@name", unit="@unit"),
+    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
+    mechanism=PlanarLaplaceSpec(2),
+    **DATES,
+)
+FORM = FormCampaign(
+    campaign_id="555",
+    title="@title",
+    fields=(
+        ChoiceField(name="@rents", options=("@yes", "@no"), epsilon=2.0),
+        NumberField(
+            attribute=Attribute(name="@rent", unit="@unit", least=0, most=5_000),
+            privacy=GeoPrivacy(1, 1_000, "@unit"),
+            applies=Condition(field="@rents", options=("@yes",)),
+        ),
+        PlaceField(
+            attribute=Attribute(name="@home", unit="metre", coordinates=PLACE),
+            privacy=GeoPrivacy(1, 500, "metre"),
+        ),
+        OrdinalField(name="@mood", options=("@bad", "@fair", "@good"), epsilon=1.0),
+        MultipleField(name="@travel", options=("@bus", "@train", "@foot"), epsilon=1.0, most=2),
+        ChoiceField(name="@side", options=("@left", "@right")),
+    ),
+    **DATES,
+)
+TEXTS = """() => {
+  const said = [document.title];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+  const names = ["aria-label", "title", "alt", "placeholder"];
+  for (let node = walk.currentNode; node; node = walk.nextNode()) {
+    const text = node.nodeType === Node.TEXT_NODE;
+    if ((text ? node.parentElement : node).closest("noscript, script, datalist")) continue;
+    said.push(...(text ? [node.data] : names.map((name) => node.getAttribute(name) ?? "")));
+  }
+  return said;
+}"""  # noqa: E501
+OWN = re.compile(
+    r"@\w+|ε|\bm\b|\bkm\b|°|metre|ed25519:\w*|[0-9a-f]{8,}|127\.0\.0\.1:\d+|\b(?:Nov|Dez|Jan)\.?\b|…"
+)
+"""What surveys, addresses and dates say, and what is written alike everywhere."""
+
+
+def marked(language):
+    """Return the catalogue of a language as the page loads it, each message between two marks."""
+    data = resources.files("geoveil.campaign") / "data" / f"{language}.json"
+    of = json.loads(data.read_text("utf-8"))
+    told = {**of["told"], **of["page"]}
+
+    def mark(message):
+        if isinstance(message, dict):
+            return {form: mark(text) for form, text in message.items()}
+        return f"⟦{message}⟧"
+
+    return f"export default {json.dumps({key: mark(text) for key, text in told.items()})};"
+
+
+async def unmarked(page):
+    """Return what the page says beside the catalogue and the survey."""
+    found = []
+    for text in await page.evaluate(TEXTS):
+        bare, before = text, ""
+        while bare != before:
+            bare, before = re.sub(r"⟦[^⟦⟧]*⟧", "", bare), bare
+        if re.search(r"[^\W\d_]", OWN.sub("", bare.replace("⟦", "").replace("⟧", ""))):
+            found.append(text)
+    return found
+
+
+@pytest.fixture
+async def german(survey, browser):
+    """A German page of which every message of the catalogue is marked."""
+    context = await browser.new_context(locale="de-DE", service_workers="block")
+    page = await context.new_page()
+    body = marked("de")
+    await page.route(
+        "**/pages/geoveil-de.js",
+        lambda route: route.fulfill(body=body, content_type="text/javascript"),
+    )
+    for campaign in (INCOME, READ, POINTS, FORM):
+        await survey.create(campaign)
+    yield page
+    await context.close()
+
+
+async def opened(page, url):
+    await page.goto(url)
+    await page.wait_for_selector("#main:not([aria-busy])")
+    assert await page.get_attribute("html", "lang") == "de"
+
+
+async def test_nothing_is_said_outside_the_catalogue(survey, german):
+    """Every screen of surveys of all kinds, what goes wrong among them."""
+    page = german
+    for name in ("", "777", "888", "999", "unknown"):
+        await opened(page, survey.url(name))
+        assert await unmarked(page) == [], name
+    await opened(page, survey.url("777"))
+    for typed in ("?", "52,000", "99999999999", "52.000"):
+        await page.fill("#value", typed)
+        await page.wait_for_timeout(400)  # the dots are drawn
+        await page.click("#send")
+        assert await unmarked(page) == [], typed
+    await counted(page)
+    await page.reload()
+    await counted(page)
+    assert await unmarked(page) == []
+    # The control: a string of another place is seen.
+    await page.evaluate("document.querySelector('#state').append(' Sent.')")
+    assert len(await unmarked(page)) == 1
+
+
+async def test_nothing_of_a_form_is_said_outside_the_catalogue(survey, german):
+    page = german
+    await opened(page, survey.url("555"))
+
+    async def go(act=None):
+        if act is not None:
+            await act
+        assert await unmarked(page) == []
+        await page.click("#send")
+
+    await go()
+    await go()  # a choice is missing
+    await go(page.click(".option >> text=@yes"))
+    await go(page.fill("#value", "70000"))  # likely a slip
+    await go(page.fill("#value", "1.250"))
+    await page.fill("#latitude", "40,8")
+    await go(page.fill("#longitude", "-73,95"))
+    await go(page.click(".option >> text=@good"))
+    for option in ("@bus", "@train", "@foot"):
+        await page.click(f".option >> text={option}")
+    await go()  # more than two
+    await go(page.click(".option >> text=@foot"))
+    await go(page.click(".option >> text=@left"))
+    await go()
+    await counted(page)
+    assert await unmarked(page) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "shown", "button"),
+    [
+        ("de", "52.417", "52.417 (rund 52 Tausend)", "Verfremden und senden"),
+        ("es", "52.417", "52.417 (unos 52 mil)", "Alterar al azar y enviar"),
+        ("fr", "52 417", "52\u202f417 (environ 52 mille)", "Brouiller et envoyer"),
+    ],
+)
+async def test_the_address_chooses_the_language(survey, page, language, typed, shown, button):
+    """Of an English browser; numbers are written, and read, as the language writes them."""
+    await survey.create(INCOME)
+    await page.goto(survey.url("777") + f"?lang={language}")
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.get_attribute("html", "lang") == language
+    await page.fill("#value", typed)
+    assert shown in await page.inner_text("#echo")
+    assert await page.inner_text("#send") == button
+    assert await axe(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.click("#send")
+    await counted(page)
+
+
+async def test_words_of_a_survey_run_from_right_to_left(survey, browser):
+    """Of a survey in Arabic, in a browser whose language has no catalogue: English, but for it."""
+    wording = Wording(language="ar", text="هل تسكن بالإيجار؟", options=("نعم", "لا"))
+    rents = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0, wordings=(wording,))
+    await survey.create(
+        FormCampaign(campaign_id="arabic", title="استطلاع السكن", fields=(rents,), **DATES)
+    )
+    context = await browser.new_context(locale="ar-EG", viewport={"width": 320, "height": 800})
+    page = await context.new_page()
+    await page.goto(survey.url("arabic"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.get_attribute("html", "lang") == "en"
+    for selector in ("#title", "#inputs fieldset", "#inputs .option"):
+        told = f"getComputedStyle(document.querySelector('{selector}')).direction"
+        assert await page.evaluate(told) == "rtl"
+    first = page.locator("#inputs .option").first
+    tick, text = [await first.locator(what).bounding_box() for what in ("input", "span")]
+    assert tick["x"] > text["x"]  # the tick stands first, which is at the right
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await axe(page) == []
+    await context.close()
+
+
+def test_styles_know_no_left_or_right():
+    """But for maps, whose corners are those of the world."""
+    physical = re.compile(
+        r"(?:margin|padding|border)-(?:left|right)|text-align: *(?:left|right)|float:"
+    )
+    files = resources.files("geoveil.gateway") / "files"
+    assert physical.search("padding-left: 1rem")
+    for name in ("take-part.css", "geoveil-element.js"):
+        assert not physical.search((files / name).read_text())
