@@ -186,7 +186,7 @@ class CampaignEstimates(Result):
         return replace(self, estimates=rows)
 
     def with_differences(self, known: Mapping[str, Difference]) -> "CampaignEstimates":
-        """Return the same with the hard shares beside the soft ones.
+        """Return the estimates with hard shares as well as soft ones.
 
         Args:
             known: label → how far a soft answer is expected from the hard one, as a plan says it.

@@ -85,9 +85,9 @@ class Chosen:
     questions: tuple[Question, ...]
     allocation: Allocation
     expected: Mapping[str, Any]
-    """What the planner expects of the campaign, for people to read."""
+    """The planner's expectations of the campaign, for people to read."""
     alternatives: tuple[Alternative, ...]
-    """How each question is asked."""
+    """The softness of each question."""
 
     @property
     def parts(self) -> int:

@@ -51,8 +51,8 @@ class Softness:
     noise_scale: float
     """PER/ε: the distance within which values are hard to tell apart."""
     width: float | None = None
-    """The width of the band around a threshold or an edge; None for three noise scales, or for what
-    a range or a circle has room for if that is less."""
+    """The width of the band around a threshold or an edge; None for three noise scales, or less if
+    a range or a circle has less room."""
     bandwidth: float | None = None
     """The bandwidth of the bell at a place, and of smoothed edges; None for three noise scales."""
     profile: str = "smoothstep"
@@ -382,7 +382,7 @@ def area_of(
 
 
 def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> list[Place]:
-    """Return places in metres of a plane; as they are if there is none."""
+    """Return places in metres of a plane, or unchanged without a plane."""
     if plane is None:
         return list(places)
     return [(float(x), float(y)) for x, y in plane.project(np.asarray(places, np.float64))]

@@ -1,4 +1,4 @@
-"""geoveil contribute: take part in a campaign with one's own value."""
+"""geoveil contribute: take part in a campaign with your own value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody lays over a map: places and outlines of a GeoJSON file, within bounds."""
+"""Layers for a map: places and outlines of a GeoJSON file, within bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

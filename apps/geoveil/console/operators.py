@@ -107,7 +107,7 @@ class Operators:
 
     @property
     def routes(self) -> Sequence[Route]:
-        """What is asked for."""
+        """The routes of the console."""
         return (Route("GET", "/operators", self.shown),)
 
     def remember(self, who: str, action: str, about: Mapping[str, object]) -> None:

@@ -22,7 +22,7 @@ class PointChoice:
     word: str
     name: str
     said: str = ""
-    """What has to be said with it, in words; nothing if nothing has."""
+    """A note in words, or nothing."""
     example: str = ""
     """The default text of its input."""
     lines: bool = False
@@ -45,7 +45,7 @@ NUMBERS = (
     PointChoice("top-share", "What the richest hold", "which share of the people", "0.1"),
 )
 _LINEAR = frozenset({"density", "gini", "top-share"})
-"""What has no meaning where values are compared by ratio."""
+"""Statistics without a meaning for values compared by ratio."""
 PLACES = (
     PointChoice(
         "map",

@@ -82,7 +82,7 @@ _METHODS = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""What may be called from outside, by its path."""
+"""Callable services by path."""
 
 
 class _EndedError(Exception):

@@ -1,4 +1,4 @@
-"""Runs a gateway as a process beside the one that counts, and starts it again when it dies."""
+"""Runs a gateway as a separate process from the counting one, and restarts it when it dies."""
 
 import asyncio
 import logging

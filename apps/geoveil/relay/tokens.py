@@ -36,7 +36,7 @@ _SCHEMA = (
 )
 _SECRET_BYTES = 32
 _REFUSALS = (401, 403, 404)
-"""What no other try mends, but the person or the issuer may."""
+"""Status codes that a retry can't mend, but the person or the issuer can."""
 _GIVEN = 409
 
 

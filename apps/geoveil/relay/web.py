@@ -1,4 +1,4 @@
-"""Requests over HTTP, each over a connection of its own, that end in time."""
+"""HTTP requests, each over a separate connection, with a deadline."""
 
 import http.client
 import ssl

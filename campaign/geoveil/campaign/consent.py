@@ -1,4 +1,4 @@
-"""What a campaign's reports tell about a participant, in sentences for that person.
+"""Explain in sentences what a campaign's reports reveal about a participant.
 
 Every number is computed from the campaign's own mechanism, and rounded so that no risk is
 understated (`geoveil.campaign.saying`). `client/typescript/src/consent.ts` makes the same
@@ -43,7 +43,7 @@ from geoveil.gp import (
 )
 
 _SHOWN = 3
-"""The most questions of which each has a sentence of its own."""
+"""The most questions with a separate sentence each."""
 _USUALLY_WITHIN = (3.0, 4.74, 6.3)
 """Scales of planar noise that it stays within 95 % of the time, by the number of coordinates."""
 _SURE = 0.99
@@ -106,7 +106,7 @@ def _slack(delta: float) -> str:
 
 
 def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
-    """Return the range within which values are told apart, as a sentence; None if unlimited.
+    """Return the range within which values are distinguished, as a sentence; None if unlimited.
 
     `read`: whether one reading of the app's policy, which is not clamped, answers the campaign.
     """
@@ -213,7 +213,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
 
 
 def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = False) -> list[str]:
-    """Return what a report tells about one person, as sentences for that person alone.
+    """Return what a report reveals about a person, as sentences for that person alone.
 
     They hold the private value, as `Client.contribute` takes it: keep them out of logs and files.
     `read` says whether one reading of the app's policy answers the campaign.

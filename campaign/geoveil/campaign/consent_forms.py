@@ -1,4 +1,4 @@
-"""What a form's report tells about a participant, in sentences to read before answering."""
+"""Explain in sentences what a form's report reveals about a participant."""
 
 from geoveil.campaign.consent import likelihood
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField

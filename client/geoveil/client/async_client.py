@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 
 class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
-    """Contributes values to campaigns from one event loop: a `Client`, but for `await`.
+    """Contributes values to campaigns from one event loop: a `Client` with `await`.
 
     A cancelled call leaves the journal as a crash would: the next call continues from there. A
     forked child works in its own loop; a fork first waits up to a second for requests under way.

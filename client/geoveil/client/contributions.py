@@ -68,8 +68,8 @@ class Receipt:
     period: int
     """The period of a recurring campaign, counted from 0; else 0."""
     charges: tuple[Charge, ...]
-    """What it cost each attribute: one charge, or for a form one per field that is not open. Its
-    price for any two values counts this report alone."""
+    """Its charges: one, or for a form one per field that is not open. Its price for any two values
+    counts this report alone."""
     report_id: str
     """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
     digest: str

@@ -76,7 +76,7 @@ def row_of(entry: Entry) -> tuple[Any, ...]:
 
 
 def charge_rows(made: Contribution) -> list[tuple[Any, ...]]:
-    """Return what a report cost as the values of rows."""
+    """Return the charges of a report as values of rows."""
     of = (made.campaign_id, made.period)
     return [
         checked_row((*of, name, p.unit, p.epsilon, p.per, p.delta, p.reach, any_two))

@@ -36,7 +36,7 @@ class Telling:
     last: datetime | None
     """The time when its last report was settled; None while one waits and may leave at any time."""
     reading: ReadingKey | None = None
-    """Which reading; None: the report has noise of its own."""
+    """The reading; None if the report has its own noise."""
 
 
 class SpendingHistory(Protocol):

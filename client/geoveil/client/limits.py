@@ -126,8 +126,9 @@ class Limit:
     """The epoch in which one perturbed value answers campaigns. None: every report is drawn anew,
     unless the campaign has `Campaign.readings`."""
     cohorts: int = 0
-    """2 to 16: campaigns with equal epochs may learn in which of so many parts of an epoch, or of a
-    divisor, this device's begin. It links a person's reports for years. 0: no campaign may."""
+    """2 to 16: campaigns with equal epochs may learn in which part of an epoch, out of this number
+    or a divisor, this device's epochs begin. This links a person's reports for years. 0: no
+    campaign may."""
     any_two: LocalPrivacy | None = None
     """The most that one campaign may tell of any two values, in all its periods, for example
     `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap are

@@ -26,7 +26,7 @@ from geoveil.campaign import PointQuestion, encode_point_question
 from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate
 
 MOST_TOGETHER = 4
-"""The most requests of a pass: each holds sums of its own."""
+"""The most requests of a pass, each of which has separate sums."""
 _AT_ONCE = 2
 """The most requests computed together."""
 

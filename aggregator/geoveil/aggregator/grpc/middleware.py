@@ -51,7 +51,7 @@ else:  # generic in their stubs only
 
 _LOG = logging.getLogger(__name__)
 REQUEST_ID_KEY = "geoveil-request-id"
-"""In the trailing metadata of the calls of analysts: what to quote to the operator."""
+"""Key of trailing metadata for analysts: the id to quote to the operator."""
 DETAILS_KEY = "grpc-status-details-bin"
 """Where gRPC's libraries look for google.rpc.Status."""
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {

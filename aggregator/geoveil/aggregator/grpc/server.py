@@ -52,7 +52,7 @@ _SERVICES = (
 # takes pings oftener than every 5 minutes for abuse unless told otherwise.
 _LEAST_PING_INTERVAL_MS = 200_000
 _SOCKET = "grpc"
-"""Name of the socket of a gateway, in a folder of its own."""
+"""Name of a gateway's socket, in a separate folder."""
 _MOST_CALLS = 100
 """Under way at once on one connection."""
 _HANDSHAKE_MS = 10_000

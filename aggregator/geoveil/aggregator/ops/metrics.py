@@ -1,4 +1,4 @@
-"""Prometheus metrics of one server, in a registry of their own.
+"""Prometheus metrics of one server, in a separate registry.
 
 Labels are closed lists of this program: no campaign, no caller, no address.
 """

@@ -51,7 +51,7 @@ _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
         Path | DatabaseURL: (database_of, "a file or a postgresql:// URL"),
     }
 )
-"""Type → how to read it from text, and what that text must be."""
+"""Type → its parser, and the requirement on the text."""
 
 
 def _types() -> dict[str, tuple[Any, bool]]:

@@ -37,7 +37,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Scope(Enum):
-    """What a token permits."""
+    """The permission of a token."""
 
     __repr__ = enum_repr
 
@@ -58,11 +58,11 @@ class Token:
     digest: bytes
     """SHA-256 of the token."""
     scopes: frozenset[Scope]
-    """What it permits; at least one."""
+    """Its permissions, at least one."""
     expires: datetime | None
     """When it ends; None: never."""
     campaigns: frozenset[str] | None = None
-    """Ids of those that it is limited to, of which not all need to be there yet; None: any."""
+    """Ids of the permitted campaigns, which need not exist yet; None for all."""
 
     def __post_init__(self) -> None:
         name = self.name

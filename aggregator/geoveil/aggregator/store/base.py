@@ -39,7 +39,7 @@ class CampaignRecord:
     reports: int = 0
 
     def state(self, now: datetime) -> State:
-        """Return what `Campaign.state` returns, without decoding what was published."""
+        """Return the state like `Campaign.state`, without decoding the published bytes."""
         if self.closed or now >= self.closes:
             return State.CLOSED
         return State.PENDING if now < self.opens else State.OPEN
@@ -71,7 +71,7 @@ class Submission(NamedTuple):
     admit: bool
     """Whether the campaign's dates allow new reports. Known ones are recognised in any case."""
     bins: Bins | None = None
-    """What to count besides the sums, in the same transaction; the same for every submission."""
+    """Additional counts in the same transaction, equal for every submission."""
 
     def __repr__(self) -> str:
         return "Submission(not shown)"
@@ -95,7 +95,7 @@ class StoredAnswers(NamedTuple):
     packed: bytes
     """Answers as `pack` returns them, joined; those of one report stand together."""
     after: bytes | None
-    """What to ask for next; None: there are no more."""
+    """The token of the next page; None on the last page."""
 
     def __repr__(self) -> str:
         return "StoredAnswers(not shown)"
@@ -107,7 +107,7 @@ class StoredSums(NamedTuple):
     totals: list[Accumulator]
     """The exact sums, one per query."""
     bin_counts: Mapping[int, int]
-    """The answers in each row of `Bins`; empty where none are kept."""
+    """The answers in each row of `Bins`; empty without bins."""
 
     def __repr__(self) -> str:
         return "StoredSums(not shown)"

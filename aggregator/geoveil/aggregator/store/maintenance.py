@@ -27,7 +27,7 @@ class Check:
     reports: int
     """Stored."""
     faults: Sequence[str]
-    """What is wrong, one line each; none in a sound database."""
+    """The faults, one line each; none in a sound database."""
 
 
 def check_database(database: Path | str) -> Check:

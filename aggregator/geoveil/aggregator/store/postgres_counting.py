@@ -34,7 +34,7 @@ CAMPAIGN_LOCKS = 0x67656F76
 SHARD_LOCKS = CAMPAIGN_LOCKS + 1
 """The class of advisory locks of shards, held by the connection that writes the shard."""
 SCHEMA_LOCK = CAMPAIGN_LOCKS << 32
-"""Advisory lock of whoever makes the tables."""
+"""Advisory lock for making the tables."""
 _SHARDS = 4096
 _WARY = 16
 """How many transactions of a connection expect taken slots after one that met some."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOGS = ("-wal", "-shm", "-journal")
-"""What SQLite makes beside a database, with the mode of the database."""
+"""Suffixes of files that SQLite makes for a database, with its mode."""
 
 
 def new_private_file(folder: Path, name: str) -> Path:

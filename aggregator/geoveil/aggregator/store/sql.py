@@ -76,7 +76,7 @@ class SQLStore(Store):
     """
 
     _unusable: Code
-    """What a failure to open the database means."""
+    """The meaning of a failure to open the database."""
     _insert: Callable[..., Any]
     """The INSERT of the dialect."""
 

@@ -59,7 +59,7 @@ class ReportPage(NamedTuple):
     ids: bytes
     answers: bytes
     fresh_ids: bytes
-    """Those that were not in it before."""
+    """The newly added ones."""
 
     def __repr__(self) -> str:
         return f"ReportPage({self.first}, not shown)"

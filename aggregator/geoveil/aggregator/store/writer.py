@@ -26,7 +26,7 @@ _GATHERING_S = 0.01
 """The longest wait for more after a transaction of several requests."""
 _Result = TypeVar("_Result")
 _Settled = tuple["asyncio.Future[Any]", Any]
-"""A future and what to give it: a result, or an exception to raise."""
+"""A future with its result or exception."""
 
 
 class _Waiting(NamedTuple):
@@ -73,7 +73,7 @@ class Writer:
         self._queues: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
         self._calls: deque[_Call] = deque()
         self._queued = self._taken = 0
-        """Weight of all that ever came, counted before it can be taken, and of what was taken."""
+        """Total weight of items put in, counted before they can be taken, and of items taken."""
         self._stopping = False
         self._gathering_s = 0.0
         self._finished: asyncio.Future[None] | None = None

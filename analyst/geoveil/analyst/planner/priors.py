@@ -85,7 +85,7 @@ class Prior(ABC):
     def expectation(
         self, function: Callable[[Array], NDArray[Any]], breaks: Sequence[float] = ()
     ) -> float:
-        """Return E[function(x)], exact for atoms and by quadrature for what is continuous.
+        """Return E[function(x)], exact for atoms and by quadrature for continuous parts.
 
         Args:
             function: vectorised over points.

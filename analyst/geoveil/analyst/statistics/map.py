@@ -227,7 +227,7 @@ class DensityMap(GeoResult):
         ]
 
     def to_geojson(self) -> dict[str, Any]:
-        """Return a FeatureCollection of cells, with what is known of each [RFC 7946]."""
+        """Return a FeatureCollection of cells, with the row of each [RFC 7946]."""
         return cells_around(*self._axes, self.rows())
 
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:

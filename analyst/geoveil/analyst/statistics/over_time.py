@@ -136,7 +136,7 @@ class OverTime(Result):
     confidence: float
     """That all intervals hold at once, in (0, 1)."""
     privacy: GeoPrivacy
-    """What one reading costs."""
+    """The cost of one reading."""
     extrapolated: bool
     """Whether answers are extrapolated from two readings; otherwise they are carried."""
     epoch: float

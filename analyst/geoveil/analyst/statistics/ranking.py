@@ -71,7 +71,7 @@ class Ranking(Result):
     privacy: GeoPrivacy | None
     """The privacy of a whole report."""
     about: tuple[str, ...] = ()
-    """Further sentences on what was assumed."""
+    """Further sentences on assumptions."""
 
     @property
     def top(self) -> tuple[str, ...]:

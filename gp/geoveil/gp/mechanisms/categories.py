@@ -291,7 +291,7 @@ class _MaskMechanism(CategoryMechanism):
         return (BITS_A_COLUMN,) * (self.columns - 1) + (last,)
 
     def _draw(self, source: RandomSource) -> tuple[int, ...]:
-        """Return masks of which each bit is on with probability M/(T + M) = 1/(T/M + 1)."""
+        """Return masks whose bits are each on with probability M/(T + M) = 1/(T/M + 1)."""
         return tuple(
             sum(event << bit for bit, event in enumerate(_events(source, bits, ONE, self._total)))
             for bits in self._bits

@@ -250,7 +250,7 @@ PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → what it is. "Nearness" is the number of changes it takes, and all else the indicator."""
+"""Name → recipe. "Nearness" is the number of changes it takes, and all else the indicator."""
 
 
 @dataclass(frozen=True, slots=True)

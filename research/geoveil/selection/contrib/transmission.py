@@ -286,7 +286,7 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → what it is."""
+"""Name → recipe."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class ClosedFormProfile(Profile):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """Return the bound in closed form, else from cells, up to 1 % above.
+        """Return the bound in closed form, or from cells, up to 1 % above.
 
         It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on.
         """
