@@ -1,1 +1,1 @@
-"""Tests of all parts. A package, so that one of this name that is installed is not taken for it."""
+"""Tests of all parts, as a package, so that an installed package of this name is not imported."""

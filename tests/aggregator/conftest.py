@@ -1,4 +1,4 @@
-"""Campaigns, clocks and running servers that the tests of the aggregator share."""
+"""Campaigns, clocks and running servers for the tests of the aggregator."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Paths of calls, whatever bytes they are, stop no server and are no defect of it."""
+"""Test that no bytes in the path of a call stop a server or count as its defect."""
 
 import asyncio
 import logging

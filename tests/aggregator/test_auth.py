@@ -1,4 +1,4 @@
-"""Access: every method of every service, with every kind of token, over the wire too."""
+"""Test access to every method of every service with every kind of token, also over the wire."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pages hold every campaign once, or every one that is not closed, whatever happens between."""
+"""Test that pages list every (open) campaign once, whatever happens between calls."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Tokens that are limited to campaigns: every method of analysts, over the wire."""
+"""Test tokens limited to campaigns with every method of analysts, over the wire."""
 
 import json
 from typing import Any

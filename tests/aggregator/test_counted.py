@@ -1,4 +1,4 @@
-"""One report, whatever it says, can't outweigh the others: as a sender of raw messages sees it."""
+"""Test that no raw report can outweigh the others."""
 
 from random import Random
 from typing import Any

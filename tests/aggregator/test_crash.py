@@ -1,4 +1,4 @@
-"""Exactly-once counting through SIGKILL.
+"""Test exactly-once counting through SIGKILL.
 
 Report j to query q has the answer 2^j, so the binary digits of a query's sum name its reports.
 Fails if, after the server was killed under load and started again on the same file,

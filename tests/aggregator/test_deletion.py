@@ -1,4 +1,4 @@
-"""After a campaign's signed date single reports are deleted, and what sums answer stays."""
+"""Test that reports are deleted after a campaign's signed date, and that sums still answer."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The catalogue is complete, and what callers learn is what it permits."""
+"""Test that the error catalogue is complete, and that callers learn only its texts."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is shown of a campaign says what it is, and its heavy tails get an interval that stands."""
+"""Test the description of a campaign, and its valid interval for heavy tails."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Rows of stored answers: all of them, in an order that says nothing, in columns that fit."""
+"""Test that stored answers are complete, in an uninformative order, and in fitting columns."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Forms over the wire: whole reports in, whole rows out; no estimate, and no hostile report."""
+"""Test forms over the wire: whole reports in, whole rows out, no estimate, no hostile report."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a server lets a caller hold: messages, calls and connections, over raw HTTP/2.
+"""Test the limits of a caller's messages, calls and connections, over raw HTTP/2.
 
 Servers with small limits in this process; those by default are attacked in `test_hostile.py`.
 """

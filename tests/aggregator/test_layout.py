@@ -1,4 +1,4 @@
-"""Every answer is in exactly one sum, and the sums of a query and period are found again."""
+"""Test that every answer is in exactly one sum, and that sums map back to query and period."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Logs: their form, and what is never in them."""
+"""Test the form of logs, and that private data are never in them."""
 
 import asyncio
 import io

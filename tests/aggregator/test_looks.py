@@ -1,4 +1,4 @@
-"""A server shows intervals that hold at all looks until a date ends the reports of a period."""
+"""Test that a server shows intervals valid at all looks until a date ends a period."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A process that serves has settings of its own, and only while it serves."""
+"""Test that a serving process changes its own settings, only while it serves."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""The interval of the median of means covers as often as it says, whatever the tail."""
+"""Test that the interval of the median of means covers as often as stated, for any tail."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who gives way when calls hold too much, and how many connections stay."""
+"""Test which caller gives way when calls hold too much memory, and how many connections stay."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""What a scrape shows: every documented name, true counts, and nobody."""
+"""Test metrics: every documented name, true counts, and no person."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Recurring campaigns: every answer counts in its period, once it has begun."""
+"""Test that every answer to a recurring campaign counts in its period, once begun."""
 
 from dataclasses import replace
 from datetime import timedelta

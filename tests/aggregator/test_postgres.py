@@ -1,4 +1,4 @@
-"""What is particular to the PostgreSQL store: many processes, transactions in flight, failures."""
+"""Test the PostgreSQL store: many processes, transactions in flight, failures."""
 
 import logging
 import os

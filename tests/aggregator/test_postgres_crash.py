@@ -1,4 +1,4 @@
-"""A commit that loses its connection at every point there is: counted once all the same.
+"""Test that a commit that loses its connection at any point is counted once.
 
 At round k of what store and server say to each other, for every k until a commit ends before it:
 * the server does what it is told, COMMIT included, and the answer is lost; or

@@ -1,4 +1,4 @@
-"""What `geoveil.aggregator` exports, and that its parts keep their distance from gRPC."""
+"""Test the exports of `geoveil.aggregator`, and that its domain imports no gRPC."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Who asks: signatures are checked when a campaign is created, and relayed as they are."""
+"""Test that signatures are checked when a campaign is created, and relayed unchanged."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Token buckets against a brute-force count, and what a service does with them."""
+"""Test token buckets against a brute-force count, and their use in a service."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Health follows whether reports can be counted, and says so to those who watch."""
+"""Test that health follows whether reports can be counted, also for watchers."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Room for reports: a quota of a campaign, and a disk that is nearly full."""
+"""Test room for reports: a campaign's quota, and a nearly full disk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

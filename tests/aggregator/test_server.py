@@ -1,4 +1,4 @@
-"""The wire contract, over real connections to a port that the operating system chooses."""
+"""Test the wire contract over real connections, on a port chosen by the operating system."""
 
 import asyncio
 import logging

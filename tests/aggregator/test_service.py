@@ -1,4 +1,4 @@
-"""The domain logic, at times that the tests choose."""
+"""Test the domain logic at chosen times."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Requests that come at a time share a pass over the points, and get what each got by itself."""
+"""Test that simultaneous requests share a pass over the points, with unchanged answers."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Health, and stopping without losing what was acknowledged.
+"""Test health, and stopping without losing acknowledged reports.
 
 Fails if an acknowledged report is not in the database after the stop, if any report is counted
 twice, if a request in progress is cut off within the grace, or if the server takes requests while

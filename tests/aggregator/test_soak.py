@@ -1,4 +1,4 @@
-"""What `python -m benchmarks soak` calls wrong; and a minute of it."""
+"""Test the verdicts of `python -m benchmarks soak`, and run it for a minute."""
 
 import importlib
 import os

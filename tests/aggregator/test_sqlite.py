@@ -1,4 +1,4 @@
-"""What is particular to the SQLite store: its file, its failures, its privacy."""
+"""Test the SQLite store: its file, its failures, its privacy."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The contract of a store, run for every implementation."""
+"""Test the contract of a store, for every implementation."""
 
 import threading
 from abc import ABC, abstractmethod

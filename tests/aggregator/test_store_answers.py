@@ -1,4 +1,4 @@
-"""Reading all answers of a campaign, some at a time, from every store."""
+"""Test reading all answers of a campaign, in blocks, from every store."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Any sequence of calls to a store, against a dict and a loop."""
+"""Test any sequence of calls to a store against a dict and a loop."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

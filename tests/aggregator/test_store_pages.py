@@ -1,4 +1,4 @@
-"""Pages of campaigns, from every store: complete, bounded, and as cheap among many as among few."""
+"""Test pages of campaigns from every store: complete, bounded, and cheap for any number."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

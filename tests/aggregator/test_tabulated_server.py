@@ -1,4 +1,4 @@
-"""A question of one's own, from a formula over devices and the wire to its estimates."""
+"""Test a custom question, from its formula over devices and the wire to its estimates."""
 
 import math
 from collections.abc import Callable

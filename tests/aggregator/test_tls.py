@@ -1,4 +1,4 @@
-"""TLS over real connections: who is let in, and that new certificates are used."""
+"""Test TLS over real connections: permitted callers, and use of new certificates."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The file of tokens: what is kept, who may write it, and that changes are seen."""
+"""Test the file of tokens: its content, its permissions, and that changes take effect."""
 
 import json
 import os

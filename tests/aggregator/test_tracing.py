@@ -1,4 +1,4 @@
-"""Spans go from the client to the commit, and hold nothing of people, tokens or addresses."""
+"""Test that spans go from client to commit, without data on people, tokens or addresses."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A watch shows every change it sees, waits for enough, and ends with the campaign."""
+"""Test that a watch shows every change, waits for enough reports, and ends with the campaign."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Requests are counted before they are read; what is read is what Protocol Buffers say."""
+"""Test that requests are counted before parsing, and parsed like Protocol Buffers."""
 
 import tracemalloc
 from random import Random

@@ -1,4 +1,4 @@
-"""Reading large requests by NumPy: what it says is what the parser of Protocol Buffers says."""
+"""Test that NumPy reads large requests like the parser of Protocol Buffers."""
 
 from dataclasses import replace
 from datetime import timedelta

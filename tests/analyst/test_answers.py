@@ -1,4 +1,4 @@
-"""The sentence that a reader sees first: against arithmetic by hand, on seeded numbers."""
+"""Test the first sentence of a result against arithmetic by hand, on seeded numbers."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The central ε of a campaign: where it is stated, and in which words."""
+"""Test the central ε of a campaign: its conditions, and its sentence."""
 
 import math
 from dataclasses import replace

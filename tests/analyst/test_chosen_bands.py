@@ -1,4 +1,4 @@
-"""Bands that are chosen from the reports: their intervals cover the hard share."""
+"""Test that intervals with bands chosen from the reports cover the hard share."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The analyst's clients against a real server: the blocking one and that for asyncio, alike."""
+"""Test the analyst's blocking and asyncio clients against a real server."""
 
 import asyncio
 import math

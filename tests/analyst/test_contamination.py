@@ -1,4 +1,4 @@
-"""What false reports can do: the bound is reached, and intervals under it hold the honest mean."""
+"""Test the bound on false reports: it is attained, and intervals cover the honest mean."""
 
 import math
 from dataclasses import replace

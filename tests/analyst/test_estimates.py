@@ -1,4 +1,4 @@
-"""What an estimate says of participants, population and the price of privacy, from its sums."""
+"""Test estimates for participants and population, and the price of privacy, from sums."""
 
 import math
 from dataclasses import replace

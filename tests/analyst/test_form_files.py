@@ -1,4 +1,4 @@
-"""Forms in TOML files and in XLSForm workbooks: read, written, and refused by row."""
+"""Test forms in TOML files and XLSForm workbooks: reading, writing, and refusal by row."""
 
 import zipfile
 from collections.abc import Callable, Sequence

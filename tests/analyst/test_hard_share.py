@@ -1,4 +1,4 @@
-"""The hard share from plan to estimate: signed in the campaign, and held by the interval."""
+"""Test the hard share from plan to estimate: signed in the campaign, covered by the interval."""
 
 import json
 import math

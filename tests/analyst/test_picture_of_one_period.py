@@ -1,4 +1,4 @@
-"""A curve of one point, as of a campaign in its first period, can be seen."""
+"""Test that a curve of one point, as in a campaign's first period, is visible."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""From a pilot to a plan: what its reports say of people, and how sure that is."""
+"""Test the way from a pilot to a plan: the prior, and its uncertainty."""
 
 import math
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Errors that are planned of a form are those that are printed of its reports."""
+"""Test that the planned errors of a form match those printed for its reports."""
 
 import csv
 import math

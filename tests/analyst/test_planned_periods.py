@@ -1,4 +1,4 @@
-"""What a plan says of many periods, beside the weekly experiment and beside drawn reports."""
+"""Test plans of many periods against the weekly experiment and drawn reports."""
 
 from typing import Any
 

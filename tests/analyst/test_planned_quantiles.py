@@ -1,4 +1,4 @@
-"""Planned errors of quantiles: closed forms, and what is refused. The error itself is held against
+"""Test planned errors of quantiles: closed forms and refusals. The error itself is held against
 campaigns in `statistics/test_median_income.py`."""
 
 import numpy as np

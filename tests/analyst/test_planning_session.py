@@ -1,4 +1,4 @@
-"""A session keeps what plans share: its answers are those of plans that were made alone."""
+"""Test that a session's plans equal plans made without a cache."""
 
 from dataclasses import replace
 

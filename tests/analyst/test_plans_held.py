@@ -1,4 +1,4 @@
-"""What plans say against what their campaigns print: `python -m benchmarks plans` has 40."""
+"""Test plans against the results of their campaigns; `python -m benchmarks plans` has 40."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Requests that cannot be met are refused, with the nearest that can: planning there proves it."""
+"""Test that infeasible requests are refused with the nearest feasible one, proved by planning."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What every result can do, whatever it is of."""
+"""Test the common interface of results."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The attacks break floats, release withstands them, and the tests can tell."""
+"""Test that the attacks break floats and that release withstands them."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The auditors pass what is private and catch what is not, with the witness."""
+"""Test that the auditors pass private mechanisms and catch others, with a witness."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The table of `geoveil audit`: complete, right, and able to fail what is not private."""
+"""Test that the table of `geoveil audit` is complete, right, and fails mechanisms that leak."""
 
 import inspect
 import math

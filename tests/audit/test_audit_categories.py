@@ -1,4 +1,4 @@
-"""Rows of categories: the enumerated law is the one that is proved, and releases are held to it."""
+"""Test that the enumerated law of categories is the proved one, and that releases follow it."""
 
 import math
 

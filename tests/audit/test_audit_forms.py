@@ -1,4 +1,4 @@
-"""Pairs of forms are told apart by as much as the ledger charges, and faulty devices are caught."""
+"""Test that pairs of forms differ by what the ledger charges, and that faults are caught."""
 
 from typing import Any
 

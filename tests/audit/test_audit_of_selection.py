@@ -1,4 +1,4 @@
-"""The auditor finds what is lost: what is promised of right mechanisms, more of wrong ones."""
+"""Test that the auditor measures the promised ε of right mechanisms, and more of wrong ones."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Releases against the law of integers that is stated: honest rows keep, faults and attacks don't.
+"""Test that `audit` passes honest releases and refuses faulty ones, by the stated law.
 
 α = 1e-6 for all rows of a call together, as `audit` divides it; seeds are fixed.
 """

@@ -1,4 +1,4 @@
-"""Faults that show at one lag, one divisor, one stretch of points or beside one output only.
+"""Test faults that show only at one lag, divisor, stretch of points or output.
 
 α = 1e-6 in each call; seeds are fixed. The control of each is the same mechanism without the fault.
 """

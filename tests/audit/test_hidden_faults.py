@@ -1,4 +1,4 @@
-"""Faults at few values or bits, with the system's bits only, or in what is stated beside releases.
+"""Test faults at few values or bits, with the system's bits only, or in stated properties.
 
 Half of the releases are from the system's bits; α = 1e-6 in each call, of 25,000 where arrays are
 drawn (`test_draws` has their control) and of 4,000 exact ones.

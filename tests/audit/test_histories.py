@@ -1,4 +1,4 @@
-"""Histories of nested answers: their densities against quadrature, and over random pairs."""
+"""Test histories of nested answers: densities against quadrature, and over random pairs."""
 
 import math
 from collections.abc import Sequence

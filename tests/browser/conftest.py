@@ -1,4 +1,4 @@
-"""A real browser, and servers with a gateway for it. Skipped where there is no Chromium."""
+"""A real browser, and servers with a gateway for it. Tests are skipped without Chromium."""
 
 import shutil
 import subprocess

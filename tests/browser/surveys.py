@@ -1,4 +1,4 @@
-"""Servers with surveys for the page on which people take part, and what tests see of both."""
+"""Servers with surveys for the page on which people take part, with helpers for tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

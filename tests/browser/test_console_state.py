@@ -1,4 +1,4 @@
-"""Open pages while the server ends and begins again, a survey is closed and a token revoked.
+"""Test open pages while the server restarts, a survey is closed and a token revoked.
 
 After each no two sentences of a page contradict each other, and no button is offered that may not
 be used. Fails if a page does not recover, counts on, or says that nobody has taken part.

@@ -1,4 +1,4 @@
-"""`<geoveil-survey>` on a page of somebody else, in a real browser, against a real server."""
+"""Test `<geoveil-survey>` on another site's page, in a real browser, against a real server."""
 
 import json
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Pages of other origins in a real browser: listed ones may call, others are kept out."""
+"""Test that pages of listed origins may call, and no others, in a real browser."""
 
 from pathlib import Path
 from typing import Any

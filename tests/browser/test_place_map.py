@@ -1,4 +1,4 @@
-"""The map of the page where a place is asked for: pointed at, moved by keys, and silent."""
+"""Test the map of the page for places: pointing, moving by keys, and no requests."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""The papers' mechanisms in Chromium: what dozens of devices in pages send finds the truth."""
+"""Test that dozens of devices in Chromium with the papers' mechanisms find the truth."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The page of the site that moves, off a disk, and the links of what `make site` makes."""
+"""Test the site's animated page from a disk, and the links of `make site`."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a report spends under each allocation, and that it is neither less nor more."""
+"""Test that a report spends exactly its stated ε under each allocation."""
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction

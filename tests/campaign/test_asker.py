@@ -1,4 +1,4 @@
-"""Who asks: signed in the campaign, and refused where people could be misled."""
+"""Test the asker: signed in the campaign, and refused if it could mislead people."""
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""A campaign is validated as a whole, and means the same after a trip through bytes."""
+"""Test that a campaign is validated as a whole, and survives a trip through bytes."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Campaigns with a cap: what is written, signed and refused, and stated of any two values."""
+"""Test campaigns with a cap: writing, signing, refusal, and the stated ε of any two values."""
 
 import math
 from dataclasses import replace

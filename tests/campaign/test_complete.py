@@ -1,4 +1,4 @@
-"""A campaign that is made works to the end: what can't travel or be answered is refused at once."""
+"""Test that a made campaign works to the end, and that impossible ones are refused at once."""
 
 import itertools
 import math

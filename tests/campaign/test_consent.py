@@ -1,4 +1,4 @@
-"""What people are told of their reports: each number is the law's, and no risk is rounded down.
+"""Test the sentences on reports: numbers follow the law, and no risk is rounded down.
 
 The oracle knows no closed form: it sums the density of the mechanism's own reports over the outputs
 on one side of 1/2, or over those that favour one of two values.

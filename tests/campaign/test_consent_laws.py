@@ -1,4 +1,4 @@
-"""How well values are told apart by a report: each claim beside the law of the reports themselves.
+"""Test each claim on how well a report distinguishes values against the law of reports.
 
 The oracle knows no ε: of two values it takes the densities of the reports that each would send, and
 integrates how often the better guess is right, (1 + TV)/2, or counts it in draws.

@@ -1,4 +1,4 @@
-"""Families: one record each, complete; other packages add some, and can't take a name away."""
+"""Test that families have complete records, and that packages can add but not replace some."""
 
 import hashlib
 import importlib

@@ -1,4 +1,4 @@
-"""Forms: what they permit, how they travel, and what a report of several answers promises."""
+"""Test forms: permitted fields, bytes, and the promise of a report."""
 
 import itertools
 import math

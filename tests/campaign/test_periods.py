@@ -1,4 +1,4 @@
-"""Recurring campaigns: periods tile the time that they are open, and every answer has one sum."""
+"""Test that periods tile a recurring campaign's time, and that every answer has one sum."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Signatures are Ed25519 as in RFC 8032, over the context and exactly these bytes."""
+"""Test that signatures are Ed25519 of RFC 8032, over the context and exactly the bytes."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""What a campaign says of itself is one line of characters that can be seen, and nothing else."""
+"""Test that texts of a campaign are single lines of visible characters."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Several questions by one vector: what campaigns refuse, and that answers spend ε together."""
+"""Test several questions by one vector: refusals, and that answers spend ε together."""
 
 import math
 from dataclasses import replace

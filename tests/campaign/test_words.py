@@ -1,4 +1,4 @@
-"""The messages that people read: whole in every language, used, and true to their numbers."""
+"""Test that messages for people are complete in every language, used, and true."""
 
 import json
 import re

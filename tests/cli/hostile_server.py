@@ -1,4 +1,4 @@
-"""A server that says what a test wants, to the commands of devices and analysts."""
+"""A server with chosen answers, for the commands of devices and analysts."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The token of an analyst: from the environment or a file, and never in the clear elsewhere."""
+"""Test that an analyst's token comes from the environment or a file, and is never sent in clear."""
 
 import pytest
 

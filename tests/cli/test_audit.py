@@ -1,4 +1,4 @@
-"""geoveil audit: the table, its status, and that it can fail."""
+"""Test geoveil audit: the table, its status, and that it can fail."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the audit says of a mechanism of one's own whose density and draws disagree."""
+"""Test the audit of a user's mechanism whose density and draws disagree."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Campaigns that can't be meant are published only if forced; others say what error to expect."""
+"""Test that unlikely campaigns are published only if forced, and others state their error."""
 
 import re
 

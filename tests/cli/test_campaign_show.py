@@ -1,4 +1,4 @@
-"""What a campaign, and an estimate, say of how much one report can weigh."""
+"""Test the statements of campaigns and estimates on the weight of one report."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A campaign is made on one machine, signed on another and published from a third."""
+"""Test a campaign made on one machine, signed on another and published from a third."""
 
 from datetime import UTC, datetime, timedelta
 

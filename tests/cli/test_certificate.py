@@ -1,4 +1,4 @@
-"""geoveil certificate: OpenSSL and gRPC are asked whether what it makes is sound."""
+"""Test geoveil certificate against OpenSSL and gRPC."""
 
 import stat
 import subprocess

@@ -1,4 +1,4 @@
-"""Differences between periods and campaigns by command: what Python says of them, to the digit."""
+"""Test that differences by command equal Python's, to the digit."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""geoveil client history: what left this device, from its state directory alone."""
+"""Test geoveil client history, from the state directory alone."""
 
 import json
 from dataclasses import replace

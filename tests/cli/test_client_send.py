@@ -1,4 +1,4 @@
-"""A campaign with a window, by the command: said before, kept, and sent at its time."""
+"""Test a campaign with a window by command: announced, stored, and sent at its time."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What holds of every command, each of which is imported when it is asked for."""
+"""Test properties of every command, each imported at its first use."""
 
 import json
 import subprocess

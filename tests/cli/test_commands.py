@@ -1,4 +1,4 @@
-"""The commands a newcomer types, against a real server; and what they say when something fails."""
+"""Test a newcomer's commands against a real server, and their error messages."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What a person is shown is what is asked and answered, whatever a server writes."""
+"""Test that people see the true question and answer, whatever a server writes."""
 
 import fcntl
 import io

@@ -1,4 +1,4 @@
-"""What commands say of false reports."""
+"""Test the statements of commands on false reports."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""geoveil doctor names every planted mistake, with a remedy, and nothing in what is sound."""
+"""Test that geoveil doctor names every planted mistake with a remedy, and no false ones."""
 
 import json
 import os

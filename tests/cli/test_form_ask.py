@@ -1,4 +1,4 @@
-"""geoveil form ask: what reports of a form say, from a file as from a server."""
+"""Test geoveil form ask, from a file and from a server."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""geoveil mask: files of every kind, what is left in them of the values, and what they say."""
+"""Test geoveil mask on files of every kind: remaining values, and estimates."""
 
 import csv
 import json

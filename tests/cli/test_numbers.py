@@ -1,4 +1,4 @@
-"""Numbers as people write them: none is read as another, and what is doubtful is asked about."""
+"""Test that no number is misread, and that the command asks about doubtful ones."""
 
 import json
 from pathlib import Path

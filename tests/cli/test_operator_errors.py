@@ -1,4 +1,4 @@
-"""Whatever an operator gets wrong is told in one line, by a status that is not 0, and no traceback.
+"""Test that every error of an operator gives one line and a nonzero status, no traceback.
 
 In this process, as the command itself would do it: errors are turned into lines by `main`.
 """

@@ -1,4 +1,4 @@
-"""The curve over periods by command: what Python's `over_time` says, to the digit."""
+"""Test that the curve over periods by command equals Python's `over_time`, to the digit."""
 
 import json
 from contextlib import suppress

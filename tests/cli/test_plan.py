@@ -1,4 +1,4 @@
-"""geoveil plan: what it prints, what it refuses, and the campaigns that come of it."""
+"""Test geoveil plan: its output, its refusals, and its campaigns."""
 
 import json
 import re

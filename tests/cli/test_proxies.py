@@ -1,4 +1,4 @@
-"""No proxy of the environment sees a connection: not the analyst's token, not a device's report."""
+"""Test that no proxy of the environment sees a token or a report."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""geoveil rehearse: from a file of people to an answer, without a server of one's own."""
+"""Test geoveil rehearse: from a file of people to an answer, without a server."""
 
 import json
 import re

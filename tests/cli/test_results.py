@@ -1,4 +1,4 @@
-"""A result leaves the command in the form that is asked for, and says the same in each."""
+"""Test that a result has the same content in every requested format."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What the system refuses, and arguments that are none, end a command with one sentence."""
+"""Test that refusals of the system and invalid arguments end a command with one sentence."""
 
 import os
 import subprocess

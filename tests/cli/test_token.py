@@ -1,4 +1,4 @@
-"""geoveil token: what it prints, and what it never does."""
+"""Test geoveil token: its output, and the secrets that it never prints."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What somebody types wrong on the first day is told in one line that names what to type."""
+"""Test that a beginner's mistakes give one line that names the remedy."""
 
 import re
 from pathlib import Path

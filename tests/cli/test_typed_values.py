@@ -1,4 +1,4 @@
-"""Values as people type them: thousands are understood, what is doubtful is refused unseen."""
+"""Test typed values: thousands are understood, doubtful values refused without showing them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What somebody types wrong on the first day: no traceback, and the option that was typed is named.
+"""Test that a beginner's mistakes give no traceback, and that the error names the option.
 
 In this process, as the command itself would do it: errors are turned into lines by `main`.
 """

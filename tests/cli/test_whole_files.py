@@ -1,4 +1,4 @@
-"""A file that can't be written whole is not there, or is still what it was."""
+"""Test that a file that can't be written completely is absent or unchanged."""
 
 import resource
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What the client's tests share: campaigns, a policy, a collector, clocks nobody waits for."""
+"""Shared objects of the client's tests: campaigns, a policy, a collector, fast clocks."""
 
 import asyncio
 import random

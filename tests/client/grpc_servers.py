@@ -1,4 +1,4 @@
-"""Small gRPC servers, and one face for both transports, for the tests of the transports."""
+"""Small gRPC servers, and one interface to both transports, for the tests of the transports."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Devices that can be killed anywhere: processes forked from this one, which is their server.
+"""Devices that can be killed anywhere: processes forked from this one, their server.
 
 A device runs a scenario on a state directory and talks to a collector in the parent over a pair of
 sockets. Everything that it does outside its own memory is a numbered point: each SQL statement that

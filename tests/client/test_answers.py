@@ -1,4 +1,4 @@
-"""What a server's answers mean: counted, refused for good, or nothing at all."""
+"""Test the meaning of a server's answers: counted, refused for good, or unknown."""
 
 from collections.abc import Callable
 from datetime import timedelta

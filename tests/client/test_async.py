@@ -1,4 +1,4 @@
-"""The shell for asyncio: what is slow does not stop the loop, what is cancelled loses nothing."""
+"""Test the asyncio client: slow work does not stop the loop, and cancelling loses nothing."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The thread and the task that send in the background: what wakes, survives and ends them.
+"""Test the background thread and task: wake-up, survival and end.
 
 What they do, and when they try again, is in test_backoff.py, on clocks that nobody waits for.
 """

@@ -1,4 +1,4 @@
-"""The background: tries again what may pass, each campaign by itself, and hammers nobody."""
+"""Test retries in the background: by campaign, with pauses, and only for passing failures."""
 
 from collections.abc import Callable
 from typing import Any

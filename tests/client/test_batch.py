@@ -1,4 +1,4 @@
-"""Many devices, few requests."""
+"""Test that many devices make few requests."""
 
 import math
 from dataclasses import replace

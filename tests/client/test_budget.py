@@ -1,4 +1,4 @@
-"""Limits as an app meets them: nothing is drawn for what they refuse, whatever the order."""
+"""Test that nothing is drawn for answers beyond the limits, in any order."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: at the ends of the calendar, without a time zone, jumping."""
+"""Test wrong clocks: at the ends of the calendar, without a time zone, jumping."""
 
 import logging
 from collections.abc import Callable

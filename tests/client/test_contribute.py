@@ -1,4 +1,4 @@
-"""One value, on the device: kept at once, once per campaign, and never over the network."""
+"""Test that a report is stored at once, once per campaign, without the network."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A damaged state directory is not used: JournalError, never another answer or another error."""
+"""Test that a damaged state directory always gives JournalError."""
 
 import logging
 import shutil

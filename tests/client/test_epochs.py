@@ -1,4 +1,4 @@
-"""One reading an epoch: every value campaign in it is answered from it, and it is paid for once."""
+"""Test that one reading answers every value campaign of an epoch, and is paid once."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Errors hold what they were made of, also in another process."""
+"""Test that errors keep their arguments, also in another process."""
 
 import pickle
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Exactly once, whatever happens: every point at which a device can die, tried one after the other.
+"""Test exactly-once reports at every point at which a device can die.
 
 The server's reports are then one per campaign and period, it has never seen two different ones, and
 the ledger has all that it has seen.

@@ -1,4 +1,4 @@
-"""Delivery: the same bytes until the server has answered, and what its answers mean."""
+"""Test delivery: the same bytes until the server has answered, and the meaning of answers."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A process that forks while its client has a request under way: the fork waits until it has none.
+"""Test that a fork waits until the client has no request under way.
 
 gRPC may crash or hang a child that is forked in the middle of a call. What each script looks at is
 the number of requests under way at the very moment of the fork.

@@ -1,4 +1,4 @@
-"""Forms on a device: one draw of all fields, each charged to its attribute, or nothing at all."""
+"""Test that a form is one draw of all fields, each charged to its attribute, or none."""
 
 import logging
 import math

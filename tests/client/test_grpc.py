@@ -1,4 +1,4 @@
-"""The gRPC transports against small servers: statuses, details, time-outs, and what is no gRPC."""
+"""Test the gRPC transports against small servers: statuses, details, time-outs, other protocols."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The gRPC transports' channels: closing, coming back, many callers, fork, and no residue."""
+"""Test the gRPC transports' channels: closing, reconnecting, many callers, fork, cleanup."""
 
 import asyncio
 import json

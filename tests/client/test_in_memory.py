@@ -1,4 +1,4 @@
-"""The collector that apps test with: it says what the real one says, and fails as it is told."""
+"""Test that the collector for apps' tests answers like the real one, and fails on demand."""
 
 import asyncio
 import random

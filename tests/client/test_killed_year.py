@@ -1,4 +1,4 @@
-"""Ten campaigns and 52 weeks in two processes of eight threads, killed at every step.
+"""Test ten campaigns over 52 weeks in two processes of eight threads, killed at every step.
 
     python -m tests.client.test_killed_year 29 /dev/shm
 

@@ -1,4 +1,4 @@
-"""Nothing private in a message, a log, an error's chain, an object that is kept, or a file."""
+"""Test that no message, log, error, stored object or file contains private data."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""The sums of privacy losses and their limits, against brute force over every stretch of time."""
+"""Test the sums of privacy losses and their limits against brute force over all windows."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""When and where gRPC is loaded, which takes a tenth of a second of all threads of an app."""
+"""Test when gRPC is loaded, which blocks all threads of an app for a tenth of a second."""
 
 import subprocess
 import sys

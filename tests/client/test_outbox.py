@@ -1,4 +1,4 @@
-"""What may wait: bounded in reports and bytes, over processes and restarts, and given up late."""
+"""Test the bounds on waiting reports, over processes and restarts, and when they are given up."""
 
 from collections.abc import Callable
 from datetime import timedelta

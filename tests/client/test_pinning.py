@@ -1,4 +1,4 @@
-"""What a server may show under one id: the campaign seen first counts, signed as it was."""
+"""Test that the first campaign seen under an id counts, with its signature."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the app permits, as a matrix: each aspect refused, naming what is asked and permitted."""
+"""Test the app's policy as a matrix: each refusal names the requested and the permitted value."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Values that are compared by ratio: what a device maps, answers, refuses and counts."""
+"""Test values compared by ratio on a device: mapping, answers, refusals and charges."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Campaigns that recur: one draw in every period, whatever the clock does."""
+"""Test that a recurring campaign gets one draw in every period, with any clock."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Campaigns whose participants answer every query with all of ε: what is charged is the sum."""
+"""Test that a report that answers every query with all of ε is charged the sum."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""When to try again: the codes, the pauses, and one deadline over all tries."""
+"""Test retries: the codes, the pauses, and one deadline over all tries."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""A window: reports leave at random times of their own, which nothing that happened shows."""
+"""Test that reports leave a window at independent random times."""
 
 from collections import Counter
 from collections.abc import Callable

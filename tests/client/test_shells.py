@@ -1,4 +1,4 @@
-"""The two shells: equal in all but `await`; what they do when they close and are cancelled."""
+"""Test that both clients are equal except for `await`, and their closing and cancelling."""
 
 import inspect
 import threading

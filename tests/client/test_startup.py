@@ -1,4 +1,4 @@
-"""What an app loads for the import and for its first report, in a fresh interpreter.
+"""Test the modules loaded for the import and for a first report, in a fresh interpreter.
 
 How long that takes is measured by `python -m benchmarks startup`.
 """

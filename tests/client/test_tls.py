@@ -1,4 +1,4 @@
-"""Who is at the other end: TLS, mutual TLS, names, and what may go in the clear."""
+"""Test TLS, mutual TLS, names of servers, and connections without TLS."""
 
 import asyncio
 import ipaddress

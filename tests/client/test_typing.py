@@ -1,4 +1,4 @@
-"""The public types, as a checker of an app's code sees them."""
+"""Test the public types as a type checker of an app's code sees them."""
 
 import re
 from pathlib import Path

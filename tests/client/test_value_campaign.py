@@ -1,4 +1,4 @@
-"""A device's part in a value campaign: one release of a point, kept and shown as ever."""
+"""Test a device in a value campaign: one release of a point, stored and shown as usual."""
 
 from datetime import UTC, datetime, timedelta
 from math import ldexp

@@ -1,4 +1,4 @@
-"""What a value is, is the app's to say: a campaign that reads it differently is never answered."""
+"""Test that a device never answers a campaign that reads a value differently from the app."""
 
 from collections.abc import Callable
 from itertools import product

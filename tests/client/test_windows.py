@@ -1,4 +1,4 @@
-"""No schedule spends more in a window than its sentence says: what leaves in any stretch of time.
+"""Test that no schedule of reports spends more in a window than its limit.
 
 Random campaigns (with noise of their own, from readings, going on from two readings), epochs, dates
 and networks. Every departure is noted, with the draws that it tells of as they were drawn; brute

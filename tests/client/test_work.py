@@ -1,4 +1,4 @@
-"""What a campaign asks of a device is told from its bytes, bounded, and near the truth."""
+"""Test that a campaign's work is bounded from its bytes, and near the truth."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""The page of a survey of points says that nothing bounds what a false answer does to a mean."""
+"""Test that the page says that false answers can move a mean of points without bound."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

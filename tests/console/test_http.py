@@ -1,4 +1,4 @@
-"""What a form may have: fields and escapes take time of the process that answers."""
+"""Test the limits of a form's fields and escapes, which cost processor time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The list of surveys: what it says of each, sorted and filtered, and to whom."""
+"""Test the list of surveys: its sentences, sorting, filters, and readers."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Estimates that follow the reports: one look a second, however many pages listen."""
+"""Test live estimates: one query a second for any number of pages."""
 
 import asyncio
 import json

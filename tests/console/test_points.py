@@ -1,4 +1,4 @@
-"""What the pages say of points: as an analyst's client is told, with files that are inert."""
+"""Test the pages of points: equal to an analyst's client, with inert files."""
 
 import asyncio
 import csv

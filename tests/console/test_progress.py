@@ -1,4 +1,4 @@
-"""Reports over time against the plan: what is counted by the day, and what a page makes of it."""
+"""Test reports over time against the plan: daily counts, and the page."""
 
 import asyncio
 from dataclasses import replace

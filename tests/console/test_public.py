@@ -1,4 +1,4 @@
-"""Results for everybody: those of the operator's choice, to the digit, and nothing else."""
+"""Test public results: only those of the operator's choice, to the digit."""
 
 import csv
 import io

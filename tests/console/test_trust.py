@@ -1,4 +1,4 @@
-"""Who may see the console: sessions, forms, origins, tokens, and what the log says of actions."""
+"""Test access to the console: sessions, forms, origins, tokens, and the log of actions."""
 
 import logging
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The demonstration, small: every device is counted, and the truth is near."""
+"""Test a small demonstration: every device is counted, and the estimates are near the truth."""
 
 import json
 import math

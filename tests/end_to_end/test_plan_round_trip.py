@@ -1,4 +1,4 @@
-"""From a plan to an estimate, through every part: is the error what the plan said it would be?
+"""Test from a plan to an estimate, through every part, that the error is the planned one.
 
 `geoveil plan --out`, `geoveil campaign create --plan`, devices with the SDK, `geoveil estimate`,
 over a real server. The people are a systematic sample of the prior, as the prediction has it: who

@@ -1,4 +1,4 @@
-"""The paper's mechanism as a campaign: is the error of what is served the paper's?
+"""Test that a campaign with the paper's mechanism has the paper's error.
 
 100 campaigns of 40 devices each, over gRPC, at every setting: devices hold Californian incomes,
 drawn with replacement; an error is the estimate less the hard share of the very devices. Its mean

@@ -1,4 +1,4 @@
-"""One table of calls, errors included: gRPC and every form of the gateway answer alike."""
+"""Test that gRPC and every protocol of the gateway answer one table of calls alike."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""What addresses pay and hold: bounds that hold for any order of events."""
+"""Test bounds on the cost and memory of addresses, for any order of events."""
 
 from random import Random
 

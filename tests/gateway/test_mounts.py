@@ -1,4 +1,4 @@
-"""What other parts serve by the gateway: its bounds hold for them, whatever they do."""
+"""Test that the gateway's bounds apply to everything that other parts serve by it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Nothing that an outsider sends is called a defect, at the port of gRPC or at the gateway."""
+"""Test that nothing from an outsider counts as a defect, at gRPC or at the gateway."""
 
 import asyncio
 import logging

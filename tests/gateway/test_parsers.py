@@ -1,4 +1,4 @@
-"""What `python -m benchmarks parsers` calls wrong."""
+"""Test the verdicts of `python -m benchmarks parsers`."""
 
 import importlib
 from pathlib import Path

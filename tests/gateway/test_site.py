@@ -1,4 +1,4 @@
-"""The gateway: who may call from where, TLS, what callers can't do, and how it stops."""
+"""Test the gateway: permitted callers, TLS, limits, and stopping."""
 
 import asyncio
 import importlib

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own: it dies and is started again, and gRPC takes no notice."""
+"""Test that a gateway process is restarted after it dies, without effect on gRPC."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Calls in every form that a server takes, told in one way: for tests that compare them."""
+"""Calls in every protocol of a server, in a common form, for comparisons."""
 
 import base64
 import json

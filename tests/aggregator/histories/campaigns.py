@@ -1,4 +1,4 @@
-"""What is uploaded: campaigns, and reports whose values name them in every exact sum.
+"""Uploads: campaigns, and reports that their values identify in every exact sum.
 
 Report number n is one hexadecimal digit of the sum of query n % 2: the digit at place n // 2. The
 digit says what was counted: 1 the report, 5 another one with the same id, 9 one with the same id

@@ -1,4 +1,4 @@
-"""Replicas in this process: requests are the bytes of the wire, clocks are injected.
+"""Replicas in this process, with requests as bytes of the wire and injected clocks.
 
 A replica dies by having the thread that writes end at a chosen statement, its connection closed on
 the spot; whatever it was doing is answered to nobody.

@@ -1,4 +1,4 @@
-"""Plays a history in a world, and lets the model judge every answer."""
+"""Play a history in a world, and let the model judge every answer."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""The oracle: what may be counted, given what was sent and what was answered.
+"""The oracle: the permitted counts, given requests and answers.
 
 For each report id of each campaign it holds the set of what may stand in the database: a kind of
 report, or None for nothing. An answer narrows the set to what explains it; a request of which

@@ -1,4 +1,4 @@
-"""What can happen: operations, and how Hypothesis makes histories of them.
+"""Operations, and Hypothesis strategies for histories of them.
 
 Whatever an operation points at (a replica, an earlier request) it names by a number that is taken
 modulo what there is, so that every list of operations is a history, and shrinks.

@@ -1,4 +1,4 @@
-"""How many histories are played, and with what seed.
+"""The number of histories, and their seed.
 
 The environment variable GEOVEIL_HISTORIES=N plays N times as many, with a seed that is drawn anew
 and printed (give pytest --timeout=0); without it the histories are the same in every run. A failure

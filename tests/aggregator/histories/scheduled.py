@@ -1,4 +1,4 @@
-"""The threads that write, as greenlets of the event loop's thread: nothing is left to chance.
+"""Writer threads as greenlets of the event loop's thread, which makes them deterministic.
 
 A writer runs until it waits for work, so that of two replicas in one process one commits, then the
 other. What the event loop does meanwhile, and when, is the same in every run: a history that failed

@@ -1,4 +1,4 @@
-"""What thousands of replicas in one process share, so that a history takes little.
+"""Shared objects of thousands of replicas in one process, which make histories cheap.
 
 Nothing of this is of one database: how SQLAlchemy writes statements, campaigns as they are read,
 and the thread that reads and computes, which is that of the event loop.

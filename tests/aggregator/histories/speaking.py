@@ -1,4 +1,4 @@
-"""Requests as they leave, and what their answers say: the wire contract and nothing else."""
+"""Requests and answers by the wire contract alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Histories of faults on PostgreSQL: three replicas, of which none knows the others.
+"""Histories of faults on PostgreSQL, with three independent replicas.
 
 As `test_histories_sqlite`, where it is said what fails them and what is left to chance. Besides:
 a connection is cut at a chosen round, before the server got it or before its answer came back,

@@ -1,4 +1,4 @@
-"""Traps: what happens to one store at a chosen statement that it sends to the database."""
+"""Traps: faults of one store at a chosen statement to the database."""
 
 import threading
 from collections.abc import Callable, Iterator

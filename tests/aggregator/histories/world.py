@@ -1,4 +1,4 @@
-"""What a history is played in: replicas of the server on one database, and what befalls them."""
+"""The world of a history: replicas of the server on one database, and their faults."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""Many questions: batches against single plans, errors against draws, the crossover."""
+"""Test plans of many questions: batches against single plans, errors against draws."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Caps by a public prior: the least that costs so little, by brute force over pairs of sides."""
+"""Test caps by a public prior against brute force over pairs of sides."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Mechanisms that a plan is asked to choose, in the words in which campaigns are made of them."""
+"""Test plans with a requested mechanism, by its name for campaigns."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The choice: that it is the best of what is predicted, and why."""
+"""Test that the choice is the best predicted one, and its reason."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is predicted, against draws: bias, noise, and who is asked."""
+"""Test predictions against draws: bias, noise, and sampling."""
 
 import math
 from dataclasses import replace

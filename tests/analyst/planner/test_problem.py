@@ -1,4 +1,4 @@
-"""Where a question varies is searched for with what it says, not guessed from names of fields."""
+"""Test that a plan finds where a question varies from its methods, not from names of fields."""
 
 from dataclasses import dataclass
 from typing import Any

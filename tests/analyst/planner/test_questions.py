@@ -1,4 +1,4 @@
-"""Hard questions: their truth, their soft stand-ins, and where the bands are put."""
+"""Test hard questions: truth, soft stand-ins, and placement of bands."""
 
 import math
 

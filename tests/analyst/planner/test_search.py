@@ -1,4 +1,4 @@
-"""Screening against trying everything, with exact moments: every band, profile and parameter."""
+"""Test screening against an exhaustive search with exact moments."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Plans for whoever the people are, as long as their density changes no faster than stated."""
+"""Test plans for any people whose density changes no faster than stated."""
 
 import math
 from statistics import NormalDist

@@ -1,4 +1,4 @@
-"""Reports of a form as data of XLSForm: each cell stands for the integers that were sent."""
+"""Test reports of a form as data of XLSForm: each cell stands for the sent integers."""
 
 import csv
 from pathlib import Path

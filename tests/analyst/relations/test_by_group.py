@@ -1,4 +1,4 @@
-"""Quantiles by group are where the intervals of shares hold their levels, however they are had."""
+"""Test quantiles by group against the intervals of shares."""
 
 import re
 

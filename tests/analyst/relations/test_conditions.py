@@ -1,4 +1,4 @@
-"""Fields that not everybody is asked: what is said is of those who are, or is refused."""
+"""Test fields that apply to some people: estimates are about those, or refused."""
 
 from datetime import UTC, datetime, timedelta
 

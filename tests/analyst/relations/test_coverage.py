@@ -1,4 +1,4 @@
-"""Intervals hold what they say, in populations with rare options and clusters; others do not.
+"""Test coverage of intervals with rare options and clusters, where simpler ones fail.
 
 Of 300 campaigns of 300 people each, at nominal 95 %, at least 263 hold: so few, or fewer, come of a
 coverage of 94 % with the probability α = 1e-5. The control takes reports for answers.

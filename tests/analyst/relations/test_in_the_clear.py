@@ -1,4 +1,4 @@
-"""With noise off, statistics of forms are those of pandas, NumPy and SciPy."""
+"""Test statistics of forms without noise against pandas, NumPy and SciPy."""
 
 from typing import Any
 

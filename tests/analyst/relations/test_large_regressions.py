@@ -1,4 +1,4 @@
-"""A regression of many reports starts at one of a part of them, and ends near the same root."""
+"""Test that a regression started from a part of many reports ends near the same root."""
 
 import numpy as np
 import pytest

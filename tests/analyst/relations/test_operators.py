@@ -1,4 +1,4 @@
-"""Every operator is unbiased over the noise, keeps its ends, and multiplies as it should."""
+"""Test that every operator is unbiased over the noise, keeps its limits, and multiplies right."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Scores of one's own: jets against mpmath, solutions against regressions, refusals."""
+"""Test users' scores: jets against mpmath, solutions against regressions, refusals."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The package for R says what Python says of the same file, to 1e-9."""
+"""Test that the package for R agrees with Python on the same file, to 1e-9."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Hidden populations whose people answer campaigns, without exact release: for coverage."""
+"""Hidden populations that answer campaigns, without exact release, for tests of coverage."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta

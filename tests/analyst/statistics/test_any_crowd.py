@@ -1,4 +1,4 @@
-"""Hard shares, quantiles, histograms and curves where people crowd within less than a noise scale.
+"""Test hard shares, quantiles, histograms and curves for people crowded within a noise scale.
 
 200 campaigns of 2,000 people, 40 for each spread of the crowd: exact intervals of 95 % hold in
 fewer than 180 of 200 once in 1,000 (α = 1e-3), and in fewer than 5 of 8 once in 2,000. The seed is

@@ -1,4 +1,4 @@
-"""Differences, ratios and trends against Monte Carlo, and one test of all of them.
+"""Test differences, ratios and trends against Monte Carlo, and their joint test.
 
 2,000 campaigns know a standard error within 1.6 % (one of its own); 3 % is asked of the mean of
 what is stated, and of 400 campaigns 8 %.

@@ -1,4 +1,4 @@
-"""Intervals of statistics hold although some reports were made up to move them most."""
+"""Test that intervals of statistics hold with worst-case false reports."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where nothing differs: p values of differences and trends of few people, and their intervals.
+"""Test p values and intervals of differences and trends of few people without a difference.
 
 Everybody's answer is 0 or 1 with noise of ±0.4, within public ends.
 """

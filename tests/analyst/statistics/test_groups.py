@@ -1,4 +1,4 @@
-"""Groups: published critical values, brute force, and populations that are known."""
+"""Test groups against published critical values, brute force, and known populations."""
 
 import json
 import math

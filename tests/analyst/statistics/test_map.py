@@ -1,4 +1,4 @@
-"""Density maps: what their nodes are, what they are compared with, and how they are handed on."""
+"""Test density maps: nodes, levels, and exports."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Means with a public range hold for everybody within it; without one a note says what is assumed.
+"""Test that means with a public range hold for everybody in it, and the note without one.
 
 Campaigns of n people each, seeds 1 to R; the number whose interval holds the mean is compared with
 a binomial at alpha = 1e-6. Student's interval, without the range, must fail.

@@ -1,4 +1,4 @@
-"""The median income of 50,000 Californians at ε = 1 per $8,000 is off by what was planned."""
+"""Test that the median income of 50,000 Californians at ε = 1 per $8,000 has the planned error."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GeoJSON as people have it: labels, outlines and shares are of one district, or it is refused.
+"""Test that GeoJSON files give matching labels, outlines and shares, or are refused.
 
 The oracle counts people in the outlines that a file has for a name, with shapely alone.
 """

@@ -1,4 +1,4 @@
-"""Curves over time of fleets that read once an epoch: coverage, changes and flags, by drawing them.
+"""Test curves over time of simulated fleets that read once an epoch: coverage, changes, flags.
 
 Each device of a fleet answers every week for three epochs of 13 weeks, extrapolated, from noisy
 readings at weeks of its own; only sums by week and cohort are looked at, as a server has them.

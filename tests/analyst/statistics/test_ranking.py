@@ -1,4 +1,4 @@
-"""The top k: sets, ranks and intervals hold the truth as often as they say, after choosing too."""
+"""Test that sets, ranks and intervals of the top k cover as often as stated."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Values that are compared by ratio, asked later: shares, quantiles and curves in dollars.
+"""Test later questions about values compared by ratio: shares, quantiles and curves in dollars.
 
 The oracle is what the same people say in the clear, their values blurred as the soft thresholds
 blur them; and, of what reports hold, the same questions asked of logarithms by hand.

@@ -1,4 +1,4 @@
-"""Intervals of weighted means: they hold where few answer otherwise and few count for most.
+"""Test intervals of weighted means with few unusual answers and few large weights.
 
 Weights are log-normal with σ = 1.5. A share of 2 in 1,000 holds 1, and everybody's answer has noise
 of ±0.3 at random, within public ends. Coverage is asked to be no less than 94.5 %, at α = 1e-4.
