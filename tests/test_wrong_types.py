@@ -18,6 +18,18 @@ from geoveil.analyst import (
     campaign_for_points,
     reports_of,
 )
+from geoveil.campaign import (
+    encode,
+    least_counted,
+    of_any_two,
+    unbiased_for,
+    what_a_form_tells,
+    what_it_tells,
+    what_it_tells_of,
+    what_to_ask,
+    who_asks,
+    who_learns,
+)
 from geoveil.client import AsyncClient, Client, Policy
 from geoveil.gp import GeoPrivacy, ParameterError
 
@@ -48,6 +60,16 @@ LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedel
         ),
         (lambda: PublicPrior.of_numbers(LogNormalPrior(11.49, 0.83), 5), "unit=5"),
         (lambda: GeoPrivacy(1.0, per=1.0, unit=5), "unit=5"),
+        (lambda: who_learns(None), "campaign=None"),
+        (lambda: who_asks("x"), "campaign='x'"),
+        (lambda: encode(5), "campaign=5"),
+        (lambda: what_it_tells(None), "campaign=None"),
+        (lambda: what_it_tells_of([], 5.0), r"campaign=\[\]"),
+        (lambda: what_to_ask(float("nan"), 5.0), "campaign=nan"),
+        (lambda: of_any_two("x"), "campaign='x'"),
+        (lambda: least_counted(None), "campaign=None"),
+        (lambda: unbiased_for({}), "campaign={}"),
+        (lambda: what_a_form_tells(None), "form=None"),
         (lambda: campaign_for_points(attribute="a", privacy=5, **LATER), "privacy=5"),
         (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "questions='x'"),
         (

@@ -6,11 +6,7 @@ from geoveil.campaign.admission import (
     Admission as Admission,
     Reason as Reason,
 )
-from geoveil.campaign.asker import (
-    Asker as Asker,
-    deletion_text as deletion_text,
-    who_asks as who_asks,
-)
+from geoveil.campaign.asker import Asker as Asker
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.attribute_campaign import (
     AttributeCampaign,
@@ -38,12 +34,14 @@ from geoveil.campaign.connection import (
 )
 from geoveil.campaign.consent import (
     away as away,
+    deletion_text as deletion_text,
     least_counted,
     likelihood as likelihood,
     of_any_two,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
+    who_asks as who_asks,
     who_learns as who_learns,
 )
 from geoveil.campaign.consent_forms import field_text as field_text, what_a_form_tells

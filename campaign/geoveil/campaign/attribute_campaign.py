@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ldexp
 
 from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.model import Campaign, Charge
+from geoveil.campaign.model import Campaign, Charge, require_campaign
 from geoveil.campaign.readings import Readings
 from geoveil.gp import (
     INT64_MAX,
@@ -242,7 +242,12 @@ class AttributeCampaign(Campaign):
 
 
 def require_attribute(campaign: Campaign) -> AttributeCampaign:
-    """Return the campaign if it is about one attribute; UnsupportedError if it is a form."""
+    """Return the campaign if it is about one attribute; UnsupportedError if it is a form.
+
+    Raises:
+        ParameterError: if it is no campaign.
+    """
+    require_campaign(campaign)
     if not isinstance(campaign, AttributeCampaign):
         raise UnsupportedError(
             f"{campaign.campaign_id!r} is a form of several fields, whose reports are exported"

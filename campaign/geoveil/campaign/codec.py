@@ -27,7 +27,7 @@ from geoveil.campaign.field_codec import (
 )
 from geoveil.campaign.form import MOST_FIELDS, FormCampaign
 from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
-from geoveil.campaign.model import Campaign
+from geoveil.campaign.model import Campaign, require_campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.signing import PublicKey
@@ -74,7 +74,7 @@ def encode(campaign: Campaign) -> bytes:
         UnsupportedError: if no campaign can carry a query or the mechanism.
     """
     message = pb.Campaign(
-        campaign_id=campaign.campaign_id,
+        campaign_id=require_campaign(campaign).campaign_id,
         title=campaign.title,
         minimum_participants=campaign.minimum_participants,
     )

@@ -6,12 +6,14 @@ sentences, letter for letter: proto/vectors/consent.json has them.
 """
 
 import math
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TypeAlias
 
 from geoveil.campaign.attribute import Attribute, Value
-from geoveil.campaign.attribute_campaign import AttributeCampaign
-from geoveil.campaign.model import Campaign
+from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
+from geoveil.campaign.model import Campaign, require_campaign
 from geoveil.campaign.saying import (
     FARTHEST,
     between,
@@ -89,7 +91,7 @@ def likelihood(
 
 def of_any_two(campaign: AttributeCampaign) -> str:
     """Return a campaign's promise for values far apart, in short."""
-    return of_far_values(campaign.largest_epsilon)
+    return of_far_values(require_attribute(campaign).largest_epsilon)
 
 
 def _however_far(nats: float, delta: float, subject: str, yours: str, **names: str) -> str:
@@ -110,7 +112,8 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
 
     `read`: whether one reading of the app's policy, which is not clamped, answers the campaign.
     """
-    attribute, clamped = campaign.attribute, campaign.clamped and not read
+    attribute = require_attribute(campaign).attribute
+    clamped = campaign.clamped and not read
     ends = [] if attribute.scale is None else [attribute.scale.floor]
     if clamped:
         ends.append(attribute.least or 0.0)
@@ -131,17 +134,40 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
     return say("away.twice") if factor == "2" else say("away.factor", factor=factor)
 
 
+def who_asks(campaign: Campaign) -> list[str]:
+    """Return the asker and the time of deletion as lines for people who may answer.
+
+    Raises:
+        ParameterError: if it is no campaign.
+    """
+    asker = require_campaign(campaign).asker
+    said = [say("tell.unknown")]
+    if asker is not None:
+        lines = asdict(asker).items()
+        said = [say(f"tell.{name}", text=text) for name, text in lines if text]
+    return [*said, deletion_text(campaign.delete_after), say("tell.withdrawal")]
+
+
+def deletion_text(until: datetime | None) -> str:
+    """Return the time of deletion of single answers as a sentence.
+
+    Example:
+        >>> deletion_text(datetime(2027, 3, 1, 12, tzinfo=UTC))
+        'The server deletes single answers after 2027-03-01 12:00 UTC, and keeps their sums.'
+    """
+    if until is None:
+        return say("tell.keeping")
+    return say("tell.deletion", date=f"{until.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
+
+
 def who_learns(campaign: Campaign) -> list[str]:
     """Return sentences on who learns that somebody takes part; none if only the server does.
 
-    Example:
-        >>> from types import SimpleNamespace
-        >>> plain = SimpleNamespace(relay_operator=None, token_key=None, period=None)
-        >>> who_learns(plain)
-        []
+    Raises:
+        ParameterError: if it is no campaign.
     """
     said = []
-    if campaign.relay_operator is not None:
+    if require_campaign(campaign).relay_operator is not None:
         said += ["relay.hides", "relay.both"]
     if campaign.token_key is not None:
         said += ["issuer.once" if campaign.period is None else "issuer.period", "issuer.both"]
@@ -177,7 +203,8 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
  surely as if you said so: that guess is right 99.9 % of the time.
         The report is exactly 0, the plain no, 99.5 % of the time.
     """
-    name, unit = campaign.attribute.name, campaign.attribute.unit
+    attribute = require_attribute(campaign).attribute
+    name, unit = attribute.name, attribute.unit
     privacy = campaign.report_privacy if reading is None else reading
     from_reading = reading is not None or campaign.readings is not None
     subject, yours = "reading" if from_reading else "report", say("yours", name=name)
@@ -221,7 +248,7 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     Raises:
         PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
     """
-    point = campaign.attribute.point(value, campaign.dimension)
+    point = require_attribute(campaign).attribute.point(value, campaign.dimension)
     of_points = read or campaign.readings is not None
     said = [_near(campaign, np.asarray(point), math.inf if read else campaign.largest_epsilon)]
     guesses = []
@@ -282,7 +309,8 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
         >>> what_to_ask(asked, -5), what_to_ask(asked, 52_000)
         ('You wrote -5. Is that your household income, in dollar?', '')
     """
-    name, plane = campaign.attribute.name, campaign.attribute.coordinates
+    attribute = require_attribute(campaign).attribute
+    name, plane = attribute.name, attribute.coordinates
     point = campaign.attribute.point(value, campaign.dimension)
     if plane is not None:
         if plane.area.holds(value):

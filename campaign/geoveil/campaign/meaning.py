@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 from types import MappingProxyType
 
-from geoveil.campaign.attribute_campaign import AttributeCampaign
+from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 from geoveil.campaign.words import digits
 
@@ -34,7 +34,9 @@ _MEAN_LOGARITHM = (
 
 def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
     """Return the quantity that a campaign's estimates target; `later` for questions to points."""
-    bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
+    bias = max(
+        (mechanism.bias_bound for mechanism in require_attribute(campaign).mechanisms), default=0.0
+    )
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."
     nearly = _within(bias) if bias else ""

@@ -308,3 +308,10 @@ class Campaign(ABC):
         least = self.minimum_participants
         if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least <= 10**12:
             raise ParameterError("minimum_participants", least, "an integer from 0 to 10^12")
+
+
+def require_campaign(campaign: Campaign) -> Campaign:
+    """Return the campaign; raise ParameterError if it is none."""
+    if not isinstance(campaign, Campaign):
+        raise ParameterError("campaign", campaign, "a Campaign")
+    return campaign
