@@ -9,7 +9,6 @@ from string import Formatter
 import pytest
 
 from geoveil.campaign import (
-    LANGUAGES,
     say,
     speaking,
     what_a_form_tells,
@@ -18,7 +17,7 @@ from geoveil.campaign import (
     what_to_ask,
     who_learns,
 )
-from geoveil.campaign.words import digits
+from geoveil.campaign.words import LANGUAGES, digits
 from geoveil.gp import ParameterError
 from tools.vectors.consent import surveys
 from tools.vectors.forms import _forms

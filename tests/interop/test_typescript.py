@@ -18,7 +18,6 @@ import pytest
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.campaign import (
-    LANGUAGES,
     FormCampaign,
     TokenRule,
     decode,
@@ -33,6 +32,7 @@ from geoveil.campaign import (
     who_learns,
 )
 from geoveil.campaign.tokens import _AFTER, _INFO
+from geoveil.campaign.words import LANGUAGES
 from geoveil.gp import LogScale
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest

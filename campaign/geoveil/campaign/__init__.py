@@ -132,7 +132,6 @@ from geoveil.campaign.tokens import (
 )
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.campaign.words import (
-    LANGUAGES as LANGUAGES,
     digits as digits,
     say as say,
     speaking as speaking,
