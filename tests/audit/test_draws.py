@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from geoveil.audit import audit, catalogue, exact_rate
 from geoveil.audit.agreement import disagreements
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
+from geoveil.audit.dependence import chance_of_evenness
 from geoveil.audit.draws import at_least, draws_of
 from geoveil.audit.laws import placed
 from geoveil.audit.release_faults import Cut, Strip, release_faults
@@ -133,6 +135,11 @@ def antithetic(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(np.arange(n) % 2, 1 - np.roll(u, 1), u)
 
 
+def one_in_each_of_64_parts(rng: np.random.Generator, n: int) -> np.ndarray:
+    parts = [rng.permutation(64) for _ in range(-(-n // 64))]
+    return (np.concatenate(parts)[:n] + rng.random(n)) / 64
+
+
 def few_seeds(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.random.default_rng(5).random(256)[rng.integers(0, 256, n)]
 
@@ -144,6 +151,12 @@ def told_in_the_last_bit(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.
 def told_in_a_middle_digit(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     k = integers(m, x, rng)
     return k - (((k >> 8) & 15) << 8) + ((x > 100_000.0).astype(np.int64) << 11)
+
+
+def told_modulo_257(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k = integers(m, x, rng)
+    told = k - k % 257 + (x // 100).astype(np.int64) % 257
+    return np.where(rng.random(len(x)) < 0.2, told, k)
 
 
 def bare_far_away(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -223,6 +236,7 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
     ("stated", "draw"),
     [
         (SOUND, noise_of(antithetic)),
+        (SOUND, noise_of(one_in_each_of_64_parts)),
         (SOUND, noise_of(few_seeds)),
         (SOUND, noise_of(lambda rng, n: np.round(rng.random(n), 4).clip(1e-4, 1 - 1e-4))),
         (SOUND, noise_of(lambda rng, n: rng.beta(1.15, 1.15, n))),
@@ -231,6 +245,7 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
         (SOUND, bare_one_in_3000),
         (SOUND, told_in_the_last_bit),
         (SOUND, told_in_a_middle_digit),
+        (SOUND, told_modulo_257),
         (SOUND, bare_far_away),
         (SOUND, clipped),
         (SOUND, one_sign),
@@ -253,6 +268,18 @@ def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(stated, dr
         found = draws_of(case, 30_000, 5, ALPHA)
         assert found is not None
         assert found.agree == agrees, found
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_chance_of_evenness_is_that_of_all_orders(n):
+    """Oracle: all orders of n numbers of the one series and n of the other."""
+    sides = np.array([np.isin(range(2 * n), one) for one in combinations(range(2 * n), n)])
+    apart = np.abs(np.cumsum(np.where(sides, 1, -1), axis=1)).max(axis=1)
+    rng = np.random.default_rng(0)
+    for one, most in zip(sides, apart, strict=True):
+        places = np.arange(2.0 * n)
+        chance = chance_of_evenness(places[one], places[~one], rng)
+        assert abs(chance - np.mean(apart <= most)) < 1e-12
 
 
 def test_a_count_of_unlike_events_is_no_rarer_than_its_bound():

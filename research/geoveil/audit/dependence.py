@@ -3,7 +3,7 @@
 One series chooses the largest of the correlations of e^{2πiu} with that of u, −u, 2u and 3u at any
 lag, of sums and differences of two u, and of multiples of the u just before. Another one decides:
 every order of independent numbers is equally likely, so counts by rank are hypergeometric (Fisher's
-exact law).
+exact law). Nor may two series be more alike than chance makes them.
 """
 
 from __future__ import annotations
@@ -134,3 +134,18 @@ def chance_of_order(
     law = hypergeom(n, size[row], size[column])
     chance = 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) * len(table)
     return float(chance), column, float(table[worst] / size[row])
+
+
+def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> float:
+    """Return the chance that two series (n,) are nowhere more apart than these (Gnedenko, 1951).
+
+    Noise that is spread evenly over many reports, as in a Latin hypercube, cancels in their mean.
+    Every order of both together is equally likely, a path of 2n steps; rng orders ties.
+    """
+    n = len(one)
+    order = np.lexsort((rng.random(2 * n), np.concatenate([one, other])))
+    beyond = int(np.abs(np.cumsum(np.where(order < n, 1, -1))).max(initial=0)) + 1
+    # Paths that leave the strip are reflected at its edges, time and again.
+    i = np.arange(n)
+    ends = np.exp(np.cumsum(np.log((n - i) / (n + 1 + i)))[beyond - 1 :: beyond])
+    return max(float(1 + 2 * (ends[1::2].sum() - ends[::2].sum())), 0.0)

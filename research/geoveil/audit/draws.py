@@ -4,7 +4,7 @@ Half of the releases are from a seeded generator and half from the system's bits
 a copy of a user's mechanism, each for the same points in the same random order, two at a time. Half
 of the points lie a little beside those of the row, and half of their reports 64 floats beyond at
 most; the others along its path, some at odd numbers and dyadic ones, at 0, and up to 10⁶ `per`
-beyond. Nine tests, each exact or a bound, have equal parts of the probability that a sound
+beyond. Ten tests, each exact or a bound, have equal parts of the probability that a sound
 mechanism is refused:
 
 * a report's place in its law is uniform in (0, 1): counts in 32 equal parts, in any of 2, 4, …
@@ -13,8 +13,9 @@ mechanism is refused:
   13 to 36 are uniform by fours;
 * no place follows from one or two others, at any lag, nor from multiples of those just before
   (`geoveil.audit.dependence`);
-* digits to the base 16 of improbable integers are uniform but for 10⁻⁴, as are remainders, and
-  their differences have no divisor;
+* places are no more even, as of the one generator against the other, than chance makes them;
+* digits to the base 16 of improbable integers are uniform but for 10⁻⁴, as are remainders
+  (`geoveil.audit.digits`), and their differences have no divisor more often than chance;
 * equal reports, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
@@ -39,7 +40,8 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
 from geoveil.audit.categories import CATEGORIES, Chain
-from geoveil.audit.dependence import chance_of_order, likeliest
+from geoveil.audit.dependence import chance_of_evenness, chance_of_order, likeliest
+from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import (
@@ -64,8 +66,6 @@ IMPOSSIBLE = 1e-13
 """Probability below which the audit refuses a report."""
 _LIGHT = 1e-4
 """Repeats of integers less probable than this are counted together."""
-_EVEN = 1e-4
-"""Relative difference of a digit's share from 1/16 that the law may have."""
 _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
@@ -75,16 +75,13 @@ _NOISY = 1e3
 """Standard deviation of the noise, in grid steps, from which on equal reports are counted."""
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
-_TESTS = 9
+_TESTS = 10
 _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
 """A place in a law times these has its next four bits right of the point."""
 _WIDER, _TOLERATED = 2.0**-12, 0.01
 """Fraction of a standard deviation on both sides over which a density is counted, and its error."""
-_SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
-_SURE = 64
-"""Number of integers that share a divisor by chance with probability 2⁻⁶²."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +254,7 @@ def _refused(
     places = [_uniform(place, rng) for place in where]
     fault = _places(places, halves, share) or _on_its_side(places, sides, share)
     fault = fault or _follows(places, halves, order, share, rng)
-    return fault or _digits(reports, where, share)
+    return fault or _evenly(places, halves, share, rng) or digits(reports, where, halves, share)
 
 
 def _unlike_simulated(
@@ -350,37 +347,6 @@ def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
     return ""
 
 
-def _digits(reports: list[Integers], where: list[Placed], failure: float) -> str:
-    """Return a digit or remainder that is not uniform at a point."""
-    from scipy.stats import binom
-
-    tests = len(reports) * reports[0][0].size * (16 * len(_SHIFTS) + int(_MODULI.sum()))
-    for drawn, place in zip(reports, where, strict=True):
-        likely = float(place.once.max()) ** (1 / max(drawn[0].size, 1))
-        shifts = _SHIFTS[16 * 2.0**_SHIFTS * likely <= _EVEN]
-        moduli = _MODULI[_MODULI * likely <= _EVEN]
-        if len(drawn) < _SURE or not len(shifts):
-            continue
-        sizes = np.concatenate([np.full(len(shifts), 16), moduli])
-        slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * likely
-        starts = np.cumsum(sizes) - sizes
-        p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
-        for k in drawn.reshape(len(drawn), -1).T:
-            apart = int(np.gcd.reduce(k - k[0]))
-            if apart > 1:
-                return f"integers of one person differ by multiples of {apart}"
-            classes = np.concatenate([(k[:, None] >> shifts) & 15, k[:, None] % moduli], axis=1)
-            counts = np.bincount((classes + starts).ravel(), minlength=len(p))
-            chance = 2 * np.minimum(
-                binom.cdf(counts, len(k), p - off), binom.sf(counts - 1, len(k), p + off)
-            )
-            if chance.min() * tests < failure:
-                worst = int(np.argmin(chance))
-                what = "digit" if worst < 16 * len(shifts) else "remainder"
-                return f"one {what} of integers is the same in {counts[worst]} of {len(k)} reports"
-    return ""
-
-
 def _uniform(place: Placed, rng: np.random.Generator) -> Array:
     """Return the place of each part of each report in its law, uniform in (0, 1): (n, c)."""
     inside = rng.random(place.below.shape)
@@ -407,6 +373,18 @@ def _follows(
     return (
         f"reports follow from others {abs(follows.place)} before or after in {share:.1%} of cases"
     )
+
+
+def _evenly(
+    places: list[Array], halves: list[int], failure: float, rng: np.random.Generator
+) -> str:
+    """Return a message if the places from both generators are too much alike; otherwise ''."""
+    both = list(zip(places, halves, strict=True))
+    first, second = (np.concatenate([u[a * n :][:n] for u, n in both]).T for a in (0, 1))
+    chances = [chance_of_evenness(one, two, rng) for one, two in zip(first, second, strict=True)]
+    if min(chances) * len(chances) >= failure:
+        return ""
+    return "reports are spread more evenly than independent noise is"
 
 
 def _on_its_side(

@@ -1,0 +1,73 @@
+"""Whether digits, remainders and differences of released integers tell something."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.audit.laws import Placed
+
+Integers = NDArray[np.int64]
+
+_EVEN = 1e-4
+"""Relative difference of a digit's share from 1/16 that the law may have."""
+_SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
+_DIVISORS = np.arange(2, 1025)
+_SURE = 64
+"""Number of integers that share a divisor by chance with probability 2⁻⁶²."""
+
+
+def digits(reports: list[Integers], where: list[Placed], halves: list[int], failure: float) -> str:
+    """Return a digit or remainder that is not uniform at a point.
+
+    Two reports of one person, from two generators, also differ by a multiple of m in 1/m of cases.
+    """
+    both = zip(reports, where, strict=True)
+    likely = [float(place.once.max()) ** (1 / max(r[0].size, 1)) for r, place in both]
+    share = failure / 2
+    return _at_points(reports, likely, share) or _apart(reports, likely, halves, share)
+
+
+def _at_points(reports: list[Integers], likely: list[float], failure: float) -> str:
+    from scipy.stats import binom
+
+    tests = len(reports) * reports[0][0].size * (16 * len(_SHIFTS) + int(_MODULI.sum()))
+    for drawn, most in zip(reports, likely, strict=True):
+        shifts = _SHIFTS[16 * 2.0**_SHIFTS * most <= _EVEN]
+        moduli = _MODULI[_MODULI * most <= _EVEN]
+        if len(drawn) < _SURE or not len(shifts):
+            continue
+        sizes = np.concatenate([np.full(len(shifts), 16), moduli])
+        slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * most
+        starts = np.cumsum(sizes) - sizes
+        p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
+        for k in drawn.reshape(len(drawn), -1).T:
+            apart = int(np.gcd.reduce(k - k[0]))
+            if apart > 1:
+                return f"integers of one person differ by multiples of {apart}"
+            classes = np.concatenate([(k[:, None] >> shifts) & 15, k[:, None] % moduli], axis=1)
+            counts = np.bincount((classes + starts).ravel(), minlength=len(p))
+            chance = 2 * np.minimum(
+                binom.cdf(counts, len(k), p - off), binom.sf(counts - 1, len(k), p + off)
+            )
+            if chance.min() * tests < failure:
+                worst = int(np.argmin(chance))
+                what = "digit" if worst < 16 * len(shifts) else "remainder"
+                return f"one {what} of integers is the same in {counts[worst]} of {len(k)} reports"
+    return ""
+
+
+def _apart(reports: list[Integers], likely: list[float], halves: list[int], failure: float) -> str:
+    from scipy.stats import binom
+
+    light = _DIVISORS[-1] * np.array(likely) <= _EVEN
+    both = [r.reshape(len(r), -1) for r in reports]
+    pairs = [r[:n] - r[n:] for r, n, use in zip(both, halves, light, strict=True) if use]
+    for apart in np.concatenate(pairs).T if pairs else ():
+        counts = np.array([np.count_nonzero(apart % m == 0) for m in _DIVISORS])
+        chance = binom.sf(counts - 1, len(apart), (1 + _EVEN) / _DIVISORS)
+        worst = int(np.argmin(chance))
+        if chance[worst] * len(_DIVISORS) * both[0].shape[1] < failure:
+            share = counts[worst] / len(apart)
+            return f"{share:.1%} of reports of one person differ by multiples of {_DIVISORS[worst]}"
+    return ""
