@@ -65,7 +65,7 @@ def test_the_device_in_typescript(device):
     done = npm(device, "run", "unit")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# fail 0" in done.stdout
-    for kind in ((), ("--epochs",), ("--categories",), ("--forms",)):
+    for kind in ((), ("--epochs",), ("--categories",), ("--forms",), ("--hostile",)):
         tuples = subprocess.run(
             [sys.executable, "-m", "tools.vectors", "--stream", "60", "5", *kind],
             cwd=ROOT,

@@ -65,6 +65,40 @@ def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield told | (shown if new else {})
 
 
+def hostile_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield forms by chance with slips in their fields; without charges they are refused."""
+    draw = Random(seed)
+    sound = b""
+    for i in range(count):
+        if i % _REUSED == 0:
+            sound = _by_chance(draw).encoded
+        made = pb.Campaign.FromString(sound)
+        for _ in range(draw.randint(1, 2)):
+            _slip(draw, draw.choice(made.fields))
+        changed = made.SerializeToString(deterministic=True)
+        yield {"changed": changed.hex(), **_judged(changed)}
+
+
+def _slip(draw: Random, message: Any) -> None:
+    """Set, add or take away something of a message, at any depth."""
+    held = [field for field, _ in message.ListFields()]
+    field = draw.choice(held if held and draw.random() < 0.7 else message.DESCRIPTOR.fields)
+    value: Any = getattr(message, field.name)
+    many = hasattr(value, "append")
+    if draw.random() < 0.1:
+        message.ClearField(field.name)
+    elif many and len(value) and draw.random() < 0.3:
+        del value[draw.randrange(len(value))]
+    elif field.message_type:
+        if many:
+            value = draw.choice(value) if len(value) and draw.random() < 0.8 else value.add()
+        _slip(draw, value)
+    elif many:  # only texts are repeated
+        value.append(draw.choice(_SLIPS[str]))
+    else:
+        setattr(message, field.name, draw.choice(_SLIPS[type(field.default_value)]))
+
+
 def _form(fields: Sequence[Field], **more: Any) -> FormCampaign:
     dates: dict[str, Any] = {"opens": _OPENS, "closes": _OPENS + timedelta(days=30)}
     return FormCampaign(campaign_id="f", title="Form", fields=tuple(fields), **dates, **more)
@@ -236,6 +270,18 @@ def _forms() -> dict[str, FormCampaign]:
 
 
 _LONG = "x" * 201
+_SLIPS: dict[type, Sequence[Any]] = {
+    float: (
+        *(0.0, -0.0, 1.0, -1.0, 50.0, 16.0, math.nextafter(16.0, 17.0), 1e-50, 1e-51, 5e-324),
+        *(1e50, 1e51, 1e90, 1e91, -1e90, math.inf, -math.inf, math.nan),
+    ),
+    int: (0, 1, 2, 3, 62, 63, 64, 200, 201, 2**31 - 1),
+    str: (
+        *("", "f0", "f1", "f2", "o0", "o1", "dollar", "log dollar", "metre", "option", "step"),
+        *("x" * 64, "x" * 65, "a ", "\n", "é", "e\u0301", "\u200b", "\ufeff", "\ufefff0", "\u202e"),
+        *("😀" * 64, "😀" * 65, "de", "DE-at"),
+    ),
+}
 _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
     "small": [
         *((f"attribute.{name}", value) for name, value in (
@@ -341,12 +387,17 @@ def _changed(name: str, base: str, before: bytes, made: pb.Campaign) -> dict[str
     end = _same(before[start:][::-1], after[start:][::-1])
     told: dict[str, Any] = {"name": name, "base": base, "from": start, "to": len(before) - end}
     told["put"] = after[start : len(after) - end].hex()
+    return told | _judged(after)
+
+
+def _judged(encoded: bytes) -> dict[str, Any]:
+    """Return what a report costs; nothing of what is refused."""
     try:
-        form = decode(after)
+        form = decode(encoded)
     except (GeoVeilError, ArithmeticError):
-        return told
+        return {}
     assert isinstance(form, FormCampaign)
-    return told | _stated(form)
+    return _stated(form)
 
 
 def _same(a: bytes, b: bytes) -> int:

@@ -1,8 +1,10 @@
 /** Reads tuples of a campaign, a point, bits and answers, a line each, and counts those that differ. */
+import assert from "node:assert/strict";
 import { createInterface } from "node:readline";
 import { Campaign, type Drawn } from "../src/campaign.js";
 import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
 import { whatItTells } from "../src/consent.js";
+import { GeoveilError } from "../src/errors.js";
 import { type Form, type Prepared, readForm } from "../src/form.js";
 import { type Category, choiceOf, release } from "../src/gp/categories.js";
 import { seeded, Tape } from "./files.js";
@@ -114,6 +116,24 @@ export function fills(form: Form, { answers, prepared, seed, drawn, id, report }
   );
 }
 
+/** What a form costs, as Python states it; nothing if it is refused. */
+export interface Stated {
+  columns: number;
+  charges: { attribute: string; unit: string; epsilon: number; per: number; any_two?: number }[];
+  any_two?: number;
+}
+
+export function states({ columns, charges, largestEpsilon }: Form, told: Partial<Stated>): void {
+  const found = charges.map(({ attribute, unit, privacy, anyTwo }) => ({ attribute, unit, ...privacy, ...(anyTwo < Infinity && { any_two: anyTwo }) }));
+  assert.deepEqual([columns, found, largestEpsilon], [told.columns, told.charges, told.any_two ?? Infinity]);
+}
+
+/** A form that is sound or refused as Python says. */
+export function judged(bytes: Uint8Array, told: Partial<Stated>): void {
+  if (told.charges) states(readForm(bytes), told);
+  else assert.throws(() => readForm(bytes), GeoveilError);
+}
+
 export function bytesOf(hexadecimal: string): Uint8Array {
   return Uint8Array.from(hexadecimal.match(/../g) ?? [], (byte) => parseInt(byte, 16));
 }
@@ -123,7 +143,7 @@ if (process.argv[1]?.endsWith("tuples.js")) {
   let campaign: Campaign | undefined;
   let form: Form | undefined;
   for await (const line of createInterface({ input: process.stdin })) {
-    const tuple = JSON.parse(line) as Tuple | Nested | Sequence | Categorical | Formed;
+    const tuple = JSON.parse(line) as Tuple | Nested | Sequence | Categorical | Formed | (Partial<Stated> & { changed: string });
     try {
       if ("operations" in tuple) {
         sequences += 1;
@@ -131,6 +151,10 @@ if (process.argv[1]?.endsWith("tuples.js")) {
         continue;
       }
       count += 1;
+      if ("changed" in tuple) {
+        judged(bytesOf(tuple.changed), tuple);
+        continue;
+      }
       if ("kind" in tuple) {
         if (!sends(tuple)) throw new Error("another report");
         continue;
