@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from geoveil.campaign import LANGUAGES
+from geoveil.campaign.words import LANGUAGES
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "client" / "typescript" / "src" / "gen" / "messages"

@@ -270,8 +270,8 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
         where = region(query, label, inside, campaign.attribute)
         begins = "report" if only else "answer" if campaign.answers_all else "if"
         sure = ".sure" if right >= _SURE else "" if right >= _HARDLY else ".hardly"
-        told = {"name": campaign.attribute.name, "region": where, "often": percent(right)}
-        said.append(say(f"guess{sure}", begins=say(f"begins.{begins}", label=label), **told))
+        names = {"name": campaign.attribute.name, "region": where, "often": percent(right)}
+        said.append(say(f"guess{sure}", begins=say(f"begins.{begins}", label=label), **names))
         if plain > _MOSTLY:
             answer = say("plain.yes" if inside else "plain.no")
             kind = "report" if only else "answer"

@@ -84,4 +84,4 @@ def digits(x: float) -> str:
 @cache
 def _messages(language: str) -> dict[str, Any]:
     text = resources.files("geoveil.campaign").joinpath(f"data/{language}.json").read_text("utf-8")
-    return {key: told for of in json.loads(text).values() for key, told in of.items()}
+    return {key: message for of in json.loads(text).values() for key, message in of.items()}

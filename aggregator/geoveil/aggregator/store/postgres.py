@@ -139,8 +139,8 @@ shown), got database='...'
 
     def _delete(self, connection: Connection, key: int, limit: int) -> bool:
         slot = REPORT.c.slot
-        some = _in_slots(key).with_only_columns(slot).limit(limit)
-        if connection.execute(delete(REPORT).where(slot.in_(some))).rowcount:
+        piece = _in_slots(key).with_only_columns(slot).limit(limit)
+        if connection.execute(delete(REPORT).where(slot.in_(piece))).rowcount:
             return True
         connection.execute(delete(REPORT_BESIDE).where(REPORT_BESIDE.c.campaign_key == key))
         return False
