@@ -28,6 +28,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from tests.campaign.test_words import english
 
 from .surveys import axe, counted
 
@@ -158,7 +159,8 @@ async def test_nothing_is_said_outside_the_catalogue(survey, german):
     await opened(page, survey.url("777"))
     for typed in ("?", "52,000", "99999999999", "52.000"):
         await page.fill("#value", typed)
-        await page.wait_for_timeout(400)  # the dots are drawn
+        if typed == "52.000":
+            await page.wait_for_selector("#dots svg")
         await page.click("#send")
         assert await unmarked(page) == [], typed
     await counted(page)
@@ -219,6 +221,35 @@ async def test_the_address_chooses_the_language(survey, page, language, typed, s
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.click("#send")
     await counted(page)
+
+
+async def test_an_element_speaks_as_its_page_or_its_own_attribute_says(survey, page):
+    await survey.create(INCOME)
+    await page.goto(survey.url("777"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    for of_page, own, button in (
+        ("fr-CA", None, "Brouiller et envoyer"),
+        ("fr", "es-MX", "Alterar al azar y enviar"),
+        ("ja", None, "Perturb and send"),
+    ):
+        said = await page.evaluate(
+            """async ([ofPage, own]) => {
+                await import("/pages/geoveil-element.js");
+                document.documentElement.lang = ofPage;
+                const survey = document.createElement("geoveil-survey");
+                survey.setAttribute("campaign", "777");
+                if (own) survey.lang = own;
+                document.body.replaceChildren(survey);
+                while (!survey.shadowRoot.querySelector("button"))
+                    await new Promise((done) => setTimeout(done, 10));
+                return survey.shadowRoot.textContent;
+            }""",
+            [of_page, own],
+        )
+        assert button in said
+        if of_page != "ja":
+            of_survey = re.sub(r"@\w+|ed25519:\S+", "", said)
+            assert english(of_survey, (own or of_page)[:2]) == []
 
 
 async def test_words_of_a_survey_run_from_right_to_left(survey, browser):

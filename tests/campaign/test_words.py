@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "campaign" / "geoveil" / "campaign" / "data"
 ENGLISH = re.compile(
     r"\b(the|is|of|you|your|that|this|and|with|for|from|its?|not|are|was|all|at|to|an?|or"
-    r"|answers?|reports?|server|survey|nobody|one|what|which|here|give|sent|open|choose)\b",
+    r"|answers?|reports?|server|survey|nobody|one|per|what|which|here|give|sent|open|choose)\b",
     re.IGNORECASE,
 )
 OWN = {

@@ -146,6 +146,11 @@ def _say(key: str, **values: str | float) -> str:
     return say(key, **values).translate(_BLANKS)
 
 
+def _price(text: str) -> str:
+    """Return a price with its "per" in the person's language: the first, as a unit may have one."""
+    return text.replace(" per ", say("tell.per"), 1)
+
+
 def _tell(*sentences: str) -> None:
     for sentence in sentences:
         err.tell(sentence.translate(_BLANKS))
@@ -202,15 +207,14 @@ def _take_part(
     if campaign.attribute.coordinates is not None:
         _tell(_area_text(campaign.attribute.coordinates.area))
     _tell(*who_asks(said), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
-    _tell(
-        say("tell.privacy", text=str(campaign.report_privacy) if epoch else privacy_text(campaign))
-    )
+    cost = str(campaign.report_privacy) if epoch else privacy_text(campaign)
+    _tell(say("tell.privacy", text=_price(cost)))
     reading = None if epoch is None else epoch.privacy
     _tell(*what_it_tells(campaign, reading), *who_learns(campaign))
     if epoch is not None:
         _tell(say("tell.epoch", name=campaign.attribute.name, epoch=str(epoch)))
     elif campaign.readings is not None:
-        text, total = str(campaign.readings), str(campaign.total_privacy)
+        text, total = str(campaign.readings), _price(str(campaign.total_privacy))
         _tell(say("tell.total", readings=text, privacy=total))
     if campaign.readings is not None and campaign.cohorts > 1:
         _tell(campaign.readings.telling)

@@ -18,9 +18,14 @@ const CATALOGUES: Readonly<Record<string, () => Promise<{ default: Messages }>>>
 let messages: Messages | undefined;
 let [language, written]: [string, string | undefined] = ["en", "en"];
 
-/** The language of a tag: "de" of "de-AT". */
+/** The language of a tag: "de" of "de-AT"; "" where it is none, or has no catalogue. */
 function short(tag: string): string {
-  return tag.toLowerCase().split(/[-_]/)[0]!;
+  try {
+    const { language } = new Intl.Locale(tag);
+    return Object.hasOwn(CATALOGUES, language) ? language : "";
+  } catch {
+    return "";
+  }
 }
 
 /**
@@ -28,7 +33,7 @@ function short(tag: string): string {
  * Numbers and dates are then written as its tag says, with the region. Return its language, for the attribute `lang`.
  */
 export async function speak(...tags: readonly string[]): Promise<string> {
-  const tag = tags.find((one) => short(one) in CATALOGUES);
+  const tag = tags.find(short);
   const wanted = short(tag ?? "en");
   const { default: loaded } = await CATALOGUES[wanted]!();
   [messages, language, written] = [loaded, wanted, tag];
