@@ -1,4 +1,4 @@
-"""What costs seconds to make, made by one of the processes of a run for all of them."""
+"""Objects that take seconds to make, made by one process of a run for all."""
 
 import fcntl
 import os

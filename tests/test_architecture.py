@@ -1,4 +1,4 @@
-"""The picture of the architecture shows the files and sentences that there are."""
+"""Test that the picture of the architecture shows the current files and sentences."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The artifact: every claim is measured, every range says something, and can be missed."""
+"""Test the artifact: every claim is measured, and every range can fail."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Every citation in code and documents leads somewhere: a paper's key, a section that ships."""
+"""Test that every citation in code and documents names a paper's key or a section."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Every public function, class and method says what it is for, or overrides one that does."""
+"""Test that every public function, class and method has a docstring or overrides one with it."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Figures that the documents state, read from them and computed."""
+"""Test figures in documents by computing them."""
 
 import re
 from pathlib import Path

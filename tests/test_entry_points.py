@@ -1,4 +1,4 @@
-"""What other packages add besides families: priors, stores and commands, and what they can't do."""
+"""Test other packages' priors, stores and commands, and their limits."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Every entry of docs/errata.md: the claim, a counterexample, and what is true instead."""
+"""Test every entry of docs/errata.md: the claim, a counterexample, and the correct statement."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Every example runs as its docstring says."""
+"""Test that every example runs as its docstring says."""
 
 import subprocess
 import sys

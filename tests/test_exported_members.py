@@ -1,4 +1,4 @@
-"""The front door of every part is complete, and opens nothing that nobody uses.
+"""Test that every part exports all public names, and none that is unused.
 
 `__all__` is promised to everybody; `X as X` in an `__init__` is for the other parts of geoveil.
 """

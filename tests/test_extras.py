@@ -1,4 +1,4 @@
-"""Each extra has what its commands need, and what is missing is named with its extra.
+"""Test that each extra has its commands' dependencies, and that errors name a missing extra.
 
 An environment holds the wheel and, linked from the environment that runs this, exactly the
 distributions that the wheel's metadata asks for with one extra; no others can be imported.

@@ -1,4 +1,4 @@
-"""The count of the house, on a small one whose numbers are known."""
+"""Test the count of the project on a small one with known numbers."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `make` installs: every requirement of the package, at one version, with hashes."""
+"""Test the packages that `make` installs: every requirement, at one version, with hashes."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last, and what it finds is near what it asked."""
+"""Test that the notebook runs completely, and that its estimates are near the truth."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The description of the gateway's calls, against proto/ and the library's own JSON."""
+"""Test the description of the gateway's calls against proto/ and the library's JSON."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The wheel: builds from the tree, installs into a bare environment, and adds only `geoveil/`."""
+"""Test that the wheel builds, installs into a bare environment, and adds only `geoveil/`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""README and the pages of docs, pasted from top to bottom into an empty folder.
+"""Test README and the pages of docs, pasted from top to bottom into an empty folder.
 
 Each page has a shell and a Python that stay open to its end. `sh` and `python` are pasted; under
 **`name`** a block is a file; of `console`, what follows a `$` is pasted and the rest is what it

@@ -1,4 +1,4 @@
-"""Every public object is shown as what makes it, equal to what is made again, and can be pickled.
+"""Test that every public object has a reproducing repr, equality by value, and can be pickled.
 
 All public classes of all parts are walked; one that is new must be made here, or excused in a word.
 """

@@ -1,4 +1,4 @@
-"""Samples for operators: they are read, and name what there is."""
+"""Test that samples for operators can be read, and name real settings."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The count of the way of one report: files of geoveil, wherever the clone lies."""
+"""Test the count of a report's path: files of geoveil, in any clone."""
 
 from collections.abc import Iterator
 

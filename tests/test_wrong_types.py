@@ -1,4 +1,4 @@
-"""What is no argument of its kind is refused, by the name of the parameter and its value."""
+"""Test that wrong arguments are refused with the parameter's name and value."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Approximate geo-privacy by its definition: the hockey-stick divergence of pairs of points.
+"""Test approximate geo-privacy by the hockey-stick divergence of pairs of points.
 
 sup_S P[M(x)∈S] − e^{ε|x−x'|} P[M(x')∈S] = ∫ max(p_x − e^{ε|x−x'|} p_x', 0) must be at most δ. The
 log-ratio of two Laplace densities is linear between the two centres and beyond them, so the

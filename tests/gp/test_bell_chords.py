@@ -1,4 +1,4 @@
-"""The bell's bound at reach ∞, from cells that stand in the source, against brute force."""
+"""Test the bell's bound at reach ∞, from cells in the source, against brute force."""
 
 import math
 

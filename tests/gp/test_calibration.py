@@ -1,4 +1,4 @@
-"""η on the exact frontier and in the seed's form, and the variances that follow from it."""
+"""Test η on the exact frontier and by the seed paper's formula, and the resulting variances."""
 
 import math
 from typing import Any

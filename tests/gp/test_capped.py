@@ -1,4 +1,4 @@
-"""Clipped distances: the same answer, and no two points that are told apart better than is said."""
+"""Test clipped distances: the same answer, and at most the stated ε of any two points."""
 
 import math
 from fractions import Fraction

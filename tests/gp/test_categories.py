@@ -1,4 +1,4 @@
-"""Categories: laws by enumeration of draws, estimators by exact sums, variances by formulas."""
+"""Test categories: laws by enumerated draws, estimators by exact sums, variances by formulas."""
 
 import itertools
 import math

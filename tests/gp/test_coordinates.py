@@ -1,4 +1,4 @@
-"""The plane of places: distances, the certified distortion, and what becomes of places outside."""
+"""Test the plane of places: distances, certified distortion, and places outside."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Areas: the move onto the disc, and discs around boxes and polygons."""
+"""Test areas: the move onto the disc, and discs around boxes and polygons."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Projections over an area: their certified distortion, PROJ's own numbers, and what ε means."""
+"""Test projections over an area: certified distortion, PROJ's numbers, and the true ε."""
 
 import math
 import os

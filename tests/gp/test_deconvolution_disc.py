@@ -1,4 +1,4 @@
-"""Discs and balls fed with perturbed points: the bias and variance of plugging in.
+"""Test discs and balls applied to perturbed points: bias and variance of the plug-in.
 
 Oracles: normal mixtures and the non-central χ², adaptive quadrature, Monte Carlo.
 """

@@ -1,4 +1,4 @@
-"""Digests are those of hashlib, wherever they come from."""
+"""Test that digests equal hashlib's, from either source."""
 
 import hashlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Releases and simulations follow the ideal mechanism, and no other scale of it.
+"""Test that releases and simulations follow the ideal mechanism, and not another scale of it.
 
 Every test: fixed seeds, n stated, failure probability ALPHA = 1e-6, and controls that must fail.
 The seeds never change, so that a test that passes once passes always.

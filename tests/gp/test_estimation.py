@@ -1,4 +1,4 @@
-"""Accumulators are exact; estimates are what a textbook computes from the numbers themselves."""
+"""Test that accumulators are exact, and that estimates match textbook formulas."""
 
 import math
 

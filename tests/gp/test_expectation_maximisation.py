@@ -1,4 +1,4 @@
-"""Expectation-maximisation: the likeliest shares without smoothing, smooth ones with it."""
+"""Test expectation-maximisation: maximum likelihood without smoothing, smooth shares with it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the reports themselves prove of forgers, beside laws summed cell by cell."""
+"""Test the bound on forged reports against laws summed cell by cell."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Profiles of one's own: certified bounds, derivatives, refusals, and the two arithmetics.
+"""Test users' profiles: certified bounds, derivatives, refusals, and both arithmetics.
 
 The oracle of a bound is the definition by brute force in NumPy: the steepest chords between points
 of a fine grid, and the supremum of them over another. Formulas are written twice, for the library

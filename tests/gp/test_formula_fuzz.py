@@ -1,4 +1,4 @@
-"""Random formulas: every enclosure contains the value, the slopes and the curvature.
+"""Test on random formulas that enclosures contain value, slopes and curvature.
 
 The oracle evaluates the same formula at points with 240 to 720 digits and differentiates it by
 differences, without jets, wide balls or records of operations. It finds out by itself whether

@@ -1,4 +1,4 @@
-"""Calibration of every noise family, heavy tails included, against 40-digit arithmetic."""
+"""Test the calibration of every noise family against 40-digit arithmetic."""
 
 import math
 from fractions import Fraction

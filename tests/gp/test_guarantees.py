@@ -1,4 +1,4 @@
-"""The guarantee by brute force: sup over points, pairs and outputs of |log p_x(y) − log p_x'(y)|.
+"""Test the guarantee by brute force: sup of |log p_x(y) − log p_x'(y)| over points and outputs.
 
 On a line a pair of grid points is bounded by the neighbours between them, so the supremum over all
 pairs of the grid of |log-ratio|/|x−x'| is the supremum over neighbours. Outputs are placed where

@@ -1,4 +1,4 @@
-"""The hard question: critical values, worst differences and coverage, against what they claim."""
+"""Test hard questions: critical values, worst differences and coverage."""
 
 import itertools
 import math

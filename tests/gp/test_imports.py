@@ -1,4 +1,4 @@
-"""A device that releases a value pays for neither SciPy nor PROJ nor Matplotlib."""
+"""Test that a device that releases a value loads neither SciPy nor PROJ nor Matplotlib."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Intervals cover: exactly for reports of 0 and 1, by simulation for mechanisms.
+"""Test the coverage of intervals: exactly for reports of 0 and 1, by simulation for mechanisms.
 
 For reports of 0 and 1 every outcome is enumerated, so that coverage is computed, not estimated.
 Simulated coverage of R campaigns is compared with a binomial at alpha = 1e-6. Student's interval,

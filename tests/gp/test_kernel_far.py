@@ -1,4 +1,4 @@
-"""Smooth bounds whose chords reach far, and at points that are far away.
+"""Test smooth bounds with long chords, and at far points.
 
 At reach ∞ the Gaussian kernel's bound has no closed form; the oracles here find the supremum by
 searching over pairs of points, and evaluate it in mpmath.

@@ -1,4 +1,4 @@
-"""The range that noise without bound stays in: against the tails of densities, by quadrature."""
+"""Test the range of unbounded noise against the tails of densities, by quadrature."""
 
 import math
 from collections.abc import Callable

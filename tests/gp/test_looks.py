@@ -1,4 +1,4 @@
-"""An interval that is looked at while reports come in is right at all looks at once.
+"""Test that the interval for all looks holds at all looks at once.
 
 500 campaigns, seed 37, some 100 looks each from 100 to 20,000 reports; counts of campaigns that any
 look misses are compared with a binomial at alpha = 1e-6. The interval of one look must fail.

@@ -1,4 +1,4 @@
-"""Means, variances and densities of mechanisms against quadrature of their definitions."""
+"""Test means, variances and densities of mechanisms against quadrature of their definitions."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nested noise: its law against the closed forms, its integers against 60 digits.
+"""Test nested noise: its law against closed forms, its integers against 60 digits.
 
 The rest E that makes noise of scale b₁ from noise of scale b₂ has the characteristic function
 ((1 + b₂²t²)/(1 + b₁²t²))^{(k+1)/2}; its distribution function is found by Fourier inversion here,

@@ -1,4 +1,4 @@
-"""One contract for every family of the registry, against quadrature in mpmath and scipy.stats."""
+"""Test the contract of every registered family against quadrature in mpmath and scipy.stats."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Planar Laplace: the law of its radius, its covariance, and which estimators it offers."""
+"""Test planar Laplace noise: the law of its radius, its covariance, and its estimators."""
 
 import math
 import os

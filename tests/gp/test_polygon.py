@@ -1,4 +1,4 @@
-"""The polygon: its distance by brute force at 60 digits, its bound over pairs of points."""
+"""Test polygons: distances by brute force at 60 digits, bounds over pairs of points."""
 
 import copy
 import dataclasses

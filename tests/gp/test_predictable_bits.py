@@ -1,4 +1,4 @@
-"""A release with bits that can be predicted says so, once, to whoever asked for it."""
+"""Test that a release with predictable bits warns its caller, once."""
 
 import warnings
 from collections.abc import Callable

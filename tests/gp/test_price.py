@@ -1,4 +1,4 @@
-"""What part of the variance of answers is noise: against quadrature, enumeration and campaigns."""
+"""Test the noise variance of answers against quadrature, enumeration and campaigns."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The algebra of guarantees: several releases together, other units, any distance, ratios.
+"""Test the algebra of guarantees: composition, other units, any distance, ratios.
 
 Oracles: exact fractions, mpmath, and finite mechanisms whose indistinguishability is summed outcome
 by outcome. Every bound is checked for its direction, and where it can be reached it is.

@@ -1,4 +1,4 @@
-"""What is said to be rounded to the private side is, against 60-digit arithmetic."""
+"""Test that numbers are rounded to the private side, against 60-digit arithmetic."""
 
 import math
 from fractions import Fraction

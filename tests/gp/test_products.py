@@ -1,4 +1,4 @@
-"""Covariances of many estimators over points: against numpy's of their values."""
+"""Test covariances of many estimators over points against NumPy's."""
 
 from collections.abc import Sequence
 from typing import Any

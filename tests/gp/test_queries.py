@@ -1,4 +1,4 @@
-"""f, L and B of every query against definitions: mpmath values, and suprema over grids of pairs."""
+"""Test f, L and B of every query against mpmath values and suprema over grids of pairs."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Ranges, quadrants and discs: their signed distances, bounds, guarantees and exact releases."""
+"""Test ranges, quadrants and discs: signed distances, bounds, guarantees and exact releases."""
 
 import math
 import random

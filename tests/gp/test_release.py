@@ -1,4 +1,4 @@
-"""Exact release: the integer is the correctly rounded ideal output, evaluated here at 200 digits.
+"""Test that a release is the correctly rounded ideal output, evaluated at 200 digits.
 
 U = 0.b₁b₂b₃… in the order in which the bits are drawn: 128 at first, then 64 at a time.
 """

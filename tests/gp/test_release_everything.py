@@ -1,4 +1,4 @@
-"""Every mechanism × query × noise × reach × calibration that can be made can be released.
+"""Test that every possible mechanism × query × noise × reach × calibration can be released.
 
 And what it releases has the law of what it simulates. A public mechanism, query, profile or noise
 without a row here fails the first test.

@@ -1,4 +1,4 @@
-"""Many releases at a time: the integers of `release`, and what doubles say of them is true."""
+"""Test that many releases at once equal those of `release`, and that doubles decide rightly."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exact release of points: every coordinate is the rounded ideal one, evaluated at 200 digits.
+"""Test that every coordinate of a released point is the rounded ideal one, at 200 digits.
 
 The random numbers are U₁, …, U_m, drawn one after the other with 128 bits each, then 64 more of
 each in the same order whenever they do not settle the integers. The first k make the radius.

@@ -1,4 +1,4 @@
-"""Laws of reports from cells, against brute force on meshes that are dense where profiles bend."""
+"""Test laws of reports from cells against brute force on meshes dense where profiles bend."""
 
 import math
 from itertools import pairwise

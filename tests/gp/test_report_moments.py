@@ -1,4 +1,4 @@
-"""Moments of reports, and the bounds of a third moment: by simulation and linear programmes."""
+"""Test moments of reports, and bounds of a third moment, by simulation and linear programmes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""ε of reports in random order: never below what any such reports tell, and not far above it."""
+"""Test that ε of reports in random order is an upper bound, and nearly tight."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Smooth bounds by their definition: B(u) ≥ L_Λ(y)/g(β|u − y|) for all y, in both arithmetics.
+"""Test smooth bounds by their definition: B(u) ≥ L_Λ(y)/g(β|u − y|) for all y.
 
 Random profiles × growth × reach × signs of the ends of tables × lines and rays. Brute force takes
 chords between points; it sees some of them only, so that it is a lower bound.

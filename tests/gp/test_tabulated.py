@@ -1,4 +1,4 @@
-"""Profiles as data: certified from the numbers alone, whoever wrote them."""
+"""Test that tables are certified from their numbers alone, whoever wrote them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Laws of answers of a vector, and of polygons: hardly wider than what people attain.
+"""Test that laws of answers of vectors and polygons are nearly tight.
 
 Oracle: dense search over places, far ones too. In 100 directions by chance (seeds are fixed) no
 person is outside the hull, and it is farther out by at most 5 % of how far people are apart there.

@@ -1,4 +1,4 @@
-"""Sums over points by fewer steps: against every estimator at every point."""
+"""Test fast sums over points against every estimator at every point."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every public constructor and call refuses what it can't use, by name; private values stay unseen.
+"""Test that every public constructor and call refuses wrong arguments by name, hiding private ones.
 
 A public parameter that is wrong raises ParameterError with the parameter's name; a private value
 raises PrivateValueError, whose text never holds the value, in whatever form it was given.

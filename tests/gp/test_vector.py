@@ -1,4 +1,4 @@
-"""Several queries together: the guarantee of all reports at once, by brute force and by definition.
+"""Test the joint guarantee of several queries, by brute force and by definition.
 
 On a line the supremum over pairs of |log-ratio|/|x−x'| is the supremum over neighbours. Outputs are
 placed where they count: f(x) + (B(x)/η)·z, every coordinate of z over many magnitudes.

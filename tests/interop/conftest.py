@@ -1,4 +1,4 @@
-"""A live server for clients that know nothing but the .proto files, and the TypeScript device."""
+"""A live server for clients made from the .proto files alone, and for the TypeScript device."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""A server that answers as an attack wants, to devices of either transport."""
+"""A server with hostile answers, for devices of either transport."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A hostile server gets nothing from a device, in Python, Node and Chromium: one list of attacks.
+"""Test one list of attacks by a hostile server on devices in Python, Node and Chromium.
 
 An attack is what a server answers and what a person does meanwhile. The server has won if it has
 two reports where one is due, one of a campaign that the policy does not permit, or if the private

@@ -1,4 +1,4 @@
-"""The bundle in Chromium, from another origin: killed at every step, raced by tabs and a worker."""
+"""Test the bundle in Chromium from another origin: killed at every step, raced by tabs."""
 
 import asyncio
 import shutil

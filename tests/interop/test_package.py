@@ -1,4 +1,4 @@
-"""The package of npm in apps: installed from its tarball, and built by what apps are built with."""
+"""Test the npm package in apps: installed from its tarball, and built by common bundlers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A Python client of stubs that are made here and now from the .proto files."""
+"""Test a Python client with stubs freshly generated from the .proto files."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The TypeScript device, by its own tests and against Python's; left out where there is no Node."""
+"""Test the TypeScript device, by its own tests and against Python's; skipped without Node."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The published vectors: Python's own device meets them, and nothing has drifted."""
+"""Test that Python's device meets the published vectors, and that they are current."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A gateway behind a relay, and taps that keep all bytes that pass on either side of it."""
+"""A gateway behind a relay, with taps that record all bytes on either side."""
 
 import asyncio
 import socket

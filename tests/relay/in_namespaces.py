@@ -1,4 +1,4 @@
-"""A device, a relay and a server in network namespaces, and what passes before the eyes of each.
+"""A device, a relay and a server in network namespaces, with the traffic that each sees.
 
 `python -m tests.relay.in_namespaces ROLE ...` is one of them, also one that leaks; `packets` reads
 what a namespace captured.

@@ -1,4 +1,4 @@
-"""Devices that die by SIGKILL: each line of standard input is one life of one of them.
+"""Devices that die by SIGKILL: each line of standard input is one run of a device.
 
 A life is a process forked from this one. All that it does outside its own memory is a numbered
 point: what it asks the issuer and the relay, before and after, what it computes of a token, and

@@ -1,4 +1,4 @@
-"""Messages of RFC 9292: its examples, bytes that are none, and random ones there and back."""
+"""Test messages of RFC 9292: its examples, invalid bytes, and random round trips."""
 
 from contextlib import suppress
 

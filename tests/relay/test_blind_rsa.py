@@ -1,4 +1,4 @@
-"""Blind signatures and tokens: the vectors of RFC 9474 and RFC 9578, and what is refused."""
+"""Test blind signatures and tokens: the vectors of RFC 9474 and RFC 9578, and refusals."""
 
 import json
 from pathlib import Path

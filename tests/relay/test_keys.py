@@ -1,4 +1,4 @@
-"""Keys of a gateway: who signed them, when they end, and how they follow each other."""
+"""Test keys of a gateway: signatures, expiry, and succession."""
 
 import stat
 from dataclasses import replace

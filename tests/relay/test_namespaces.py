@@ -1,4 +1,4 @@
-"""A device, a relay and a server in namespaces of their own: what packets tell each of them.
+"""Test, with network namespaces, what packets reveal to a device, a relay and a server.
 
 20 campaigns whose names and questions differ in length, 12 devices of each, in random order (seed
 41). A classifier learns from half of what the relay's namespace saw on both sides (sizes, times,

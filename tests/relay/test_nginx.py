@@ -1,4 +1,4 @@
-"""nginx as a relay, with the lines of docs/operating.md."""
+"""Test nginx as a relay, with the lines of docs/operating.md."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What an issuer and a server have, put together: it links nobody, but where a device is broken.
+"""Test that the records of issuer and server together link nobody, except for broken devices.
 
 10⁴ devices get tokens and send reports, each at times of its own. All that passes is kept, which is
 more than logs and databases hold: of the issuer the credential, request, answer and time; of the

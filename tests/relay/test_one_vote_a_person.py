@@ -1,4 +1,4 @@
-"""Campaigns that ask for tokens: one person has one report, through crashes and replays."""
+"""Test that one person has one report in campaigns with tokens, through crashes and replays."""
 
 import asyncio
 import threading

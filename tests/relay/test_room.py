@@ -1,4 +1,4 @@
-"""What is too long for a relay is named before a campaign is published."""
+"""Test that a campaign too long for a relay is refused before it is published."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

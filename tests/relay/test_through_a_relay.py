@@ -1,4 +1,4 @@
-"""Devices, a relay and a gateway: who sees what, and that nothing is lost or counted twice."""
+"""Test devices, a relay and a gateway: who sees what, and that each report counts once."""
 
 import asyncio
 import http.client

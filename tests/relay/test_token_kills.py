@@ -1,4 +1,4 @@
-"""Devices that are killed at each step of a token, issuers that fail, and clocks that differ."""
+"""Test devices killed at each step of a token, failing issuers, and wrong clocks."""
 
 import asyncio
 import http.client

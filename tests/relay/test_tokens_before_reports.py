@@ -1,4 +1,4 @@
-"""A report that waits for its time has its token long before, and then needs no issuer."""
+"""Test that a waiting report has its token long before its time, and then needs no issuer."""
 
 import asyncio
 import inspect

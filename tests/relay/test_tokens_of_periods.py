@@ -1,4 +1,4 @@
-"""Campaigns with periods and tokens: one report a person and period, by threads and asyncio."""
+"""Test campaigns with periods and tokens: one report a person and period."""
 
 import asyncio
 import time

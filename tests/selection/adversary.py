@@ -1,4 +1,4 @@
-"""Looks for neighbours between which a smooth mechanism of selection loses most.
+"""Search for neighbours between which a smooth selection mechanism loses most.
 
     python tests/selection/adversary.py
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of selection: the contract's rows, and a test of frequencies."""
+"""Fixtures of the tests of selection: rows of the contract, and a test of frequencies."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The work of a selection is the same wherever the scores lie: bits, calls, balls are counted."""
+"""Test that the work of a selection (bits, calls, balls) does not depend on the scores."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""What holds of every selection mechanism."""
+"""Test the contract of every selection mechanism."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exact draws: what bits the decision needs, and that it is the one of the real numbers."""
+"""Test exact draws: the bits of a decision, and that it is that of real numbers."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""No score is rounded on the way in; scores by name; margins of counts."""
+"""Test that no score is rounded on input; scores by name; margins of counts."""
 
 import math
 from collections import deque

@@ -1,4 +1,4 @@
-"""Laplace log-normal noise: against its defining integral, and the (ε, δ) that it keeps."""
+"""Test Laplace log-normal noise against its defining integral, and its (ε, δ)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Local dampening: the paper's examples, its definition taken literally, and what it needs of δ."""
+"""Test local dampening: the paper's examples, its literal definition, and conditions on δ."""
 
 import math
 from fractions import Fraction

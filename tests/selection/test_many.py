@@ -1,4 +1,4 @@
-"""Many draws at once: word by word what one draw would be, and what is in doubt goes on."""
+"""Test that many draws at once equal single draws word by word, also undecided ones."""
 
 from collections.abc import Callable, Sequence
 

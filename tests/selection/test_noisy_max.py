@@ -1,4 +1,4 @@
-"""Report-noisy-max: probabilities against rigorous integration, and the lead that comes with it."""
+"""Test report-noisy-max: probabilities against rigorous integration, and the lead."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Certified suprema of functions whose suprema are known."""
+"""Test certified suprema of functions with known suprema."""
 
 import pytest
 from flint import arb

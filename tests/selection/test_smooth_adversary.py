@@ -1,4 +1,4 @@
-"""An adversary looks for neighbours between which a smooth mechanism breaks its promise."""
+"""Test by an adversary that searches for neighbours where a smooth mechanism breaks its promise."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The exact draw: the same law as the probabilities, at ties, far gaps and close calls."""
+"""Test that exact draws follow the probabilities, at ties, far gaps and close calls."""
 
 from collections.abc import Callable
 

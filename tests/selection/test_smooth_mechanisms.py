@@ -1,4 +1,4 @@
-"""Smooth noisy max and smooth private selection: what they promise, refuse, and what is false."""
+"""Test smooth noisy max and smooth private selection: promises, refusals, and false claims."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The k best of m: the law by enumeration, leads, what they promise, what is refused."""
+"""Test the k best of m: the law by enumeration, leads, promises, refusals."""
 
 from collections import Counter
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""What ε-LDP would add to the demonstration: the lesser noise of two mechanisms, by formulas."""
+"""Test the demonstration's error under ε-LDP: the lesser noise of two mechanisms."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The experiment on one threshold: formula against draws, weights, and what a survey may know."""
+"""Test the experiment on one threshold: formula against draws, weights, and surveys."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Runs: cells are computed once, whoever computes them; tables keep what they are given."""
+"""Test that cells are computed once by any process, and that tables keep their rows."""
 
 import csv
 import json

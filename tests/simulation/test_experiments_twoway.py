@@ -1,4 +1,4 @@
-"""The experiment on pairs of thresholds: moments against the mechanisms, and against draws."""
+"""Test the experiment on pairs of thresholds: moments against mechanisms and draws."""
 
 import math
 

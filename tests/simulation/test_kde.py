@@ -1,4 +1,4 @@
-"""The kernel experiment: sums over distances, exact errors, and both against every report drawn."""
+"""Test the kernel experiment: sums over distances and exact errors against drawn reports."""
 
 import pickle
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The ledger of reproductions: nothing is missing, verdicts are honest, numbers are published.
+"""Test that the ledger of reproductions is complete, with honest verdicts and published numbers.
 
 The published numbers come from the papers and from what their authors' code printed, so that a row
 that agrees is an oracle of its own; the controls are numbers that must not agree.

@@ -1,4 +1,4 @@
-"""Load on a real aggregator is counted to the last report, also when answers get lost."""
+"""Test that load on a real aggregator is counted to the last report, even if answers are lost."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""The bound on all unbiased mechanisms: below what others prove, and what mechanisms attain."""
+"""Test the bound on all unbiased mechanisms against other proofs and real mechanisms."""
 
 import math
 from pathlib import Path

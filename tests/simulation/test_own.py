@@ -1,4 +1,4 @@
-"""A mechanism and people of one's own: the page is followed, and what comes out is a formula's."""
+"""Test a user's mechanism and people, by the page, against a formula."""
 
 import json
 import subprocess

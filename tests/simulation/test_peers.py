@@ -1,4 +1,4 @@
-"""geoveil beside other packages: errors against formulas, audits, and who is not installed."""
+"""Test the comparison with other packages: errors against formulas, audits, missing packages."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The planner on real people: predictions against draws, and what planning gains.
+"""Test the planner on real people: predictions against draws, and the gain from planning.
 
 Plans are made from one random half of the households and judged on the other half, against the
 hard share there. The paper's Student-t mechanism runs at its own parameters [MATH §12].

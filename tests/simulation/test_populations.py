@@ -1,4 +1,4 @@
-"""The shipped populations are the published ones; files and formulas become what they say."""
+"""Test that shipped populations are the published ones, and files and formulas are read right."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Ctrl-C reaches every process of a terminal: the command alone acts on it, at once."""
+"""Test that only the command acts on Ctrl-C, at once, although every process receives it."""
 
 import multiprocessing
 import os

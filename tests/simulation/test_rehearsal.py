@@ -1,4 +1,4 @@
-"""A rehearsal finds what its people hold: by the SDK, a server on the loopback and an analyst."""
+"""Test that a rehearsal with the SDK, a local server and an analyst finds the truth."""
 
 import math
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The page of results: every number of the tables, the command that makes it, and honest ratios."""
+"""Test the page of results: numbers of the tables, their commands, and honest ratios."""
 
 from geoveil.simulation.epochs.experiment import (
     ALONE,

@@ -1,4 +1,4 @@
-"""The same bits, however the work is cut, who computes it, and how often it is interrupted."""
+"""Test that sums have the same bits for any division, computer and interruption of the work."""
 
 import math
 import os

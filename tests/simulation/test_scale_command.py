@@ -1,4 +1,4 @@
-"""geoveil simulate scale, export and bulk, as typed."""
+"""Test geoveil simulate scale, export and bulk by command."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The forest experiment: votes against enumeration, and mechanisms against the library."""
+"""Test the forest experiment: votes against enumeration, mechanisms against the library."""
 
 from itertools import product
 

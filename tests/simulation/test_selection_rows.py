@@ -1,4 +1,4 @@
-"""What all experiments of selection share: rows, their means, and what they are given."""
+"""Test the common parts of selection experiments: rows, means, and inputs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tree experiment: expected accuracies against drawn trees, and what printed ones cost."""
+"""Test the tree experiment: expected accuracies against drawn trees, and costs as printed."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The paper's mechanism at its own best: found by a search of its own, and quoted as it is."""
+"""Test the paper's mechanism at its own best against a separate search, and its quotations."""
 
 import re
 from dataclasses import replace

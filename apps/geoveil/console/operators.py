@@ -107,7 +107,7 @@ class Operators:
 
     @property
     def routes(self) -> Sequence[Route]:
-        """The routes of the console."""
+        """The routes of the page for operators."""
         return (Route("GET", "/operators", self.shown),)
 
     def remember(self, who: str, action: str, about: Mapping[str, object]) -> None:

@@ -28,7 +28,7 @@ HEAD_BYTES = 16 << 10
 _AT_ONCE = 32
 """Connections that are taken before others are heard."""
 _PIPELINED = 8
-"""Requests of a connection that may wait for the one before them."""
+"""Requests that may wait on a connection while an earlier one is answered."""
 _READ_BYTES, _WRITE_BYTES = 32 << 10, 32 << 10
 _UNSENT_BYTES = 128 << 10
 """Bytes of unsent data that the kernel keeps for a connection; its default is megabytes."""

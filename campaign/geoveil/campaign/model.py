@@ -191,7 +191,7 @@ class Campaign(ABC):
         )
 
     def counted(self, index: int, value: int) -> int:
-        """Return the integer that a reported one counts as: clamped to the range, if it clamps."""
+        """Return a reported integer, clamped to its range if the column clamps."""
         column = index % self.columns
         low, high = self.ranges[column]
         return min(max(value, low), high) if self.clamps[column] else value

@@ -138,7 +138,7 @@ class Journal:
             return _find(connection, campaign_id, period)
 
     def admit(self, campaign_id: str, period: int, permit: Permit, bounds: Bounds) -> Entry | None:
-        """Return the entry of a campaign and period; None if it may be made, else OutboxFull."""
+        """Return the entry of a period or None; raise OutboxFull if none may be made."""
         with self._file.transaction(writes=False) as connection:
             entry = self._admitted(connection, campaign_id, period, permit, bounds)
             room_for = (campaign_id, period, permit, bounds)
@@ -307,7 +307,7 @@ class Journal:
 
 
 def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
-    """Return whether the reading or point that was drawn exists by now."""
+    """Return whether the journal already holds the drawn reading or point."""
     if new.reading is not None:
         row = reading_row(new.reading)
         stored = map(reading_of, connection.execute(READINGS_OF, row[:3]).fetchall())

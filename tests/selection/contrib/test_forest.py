@@ -1,4 +1,4 @@
-"""The private random forest: ε over all small leaves, its structure, and what it refuses."""
+"""Test the private random forest: ε over all small leaves, its structure, and refusals."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Criteria of splits: values, and sensitivities over all small tables."""
+"""Test criteria of splits: values, and sensitivities over all small tables."""
 
 from collections.abc import Iterator
 from fractions import Fraction

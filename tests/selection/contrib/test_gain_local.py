@@ -1,4 +1,4 @@
-"""Element local sensitivity of information gain against brute force over all small tables."""
+"""Test element local sensitivity of information gain against brute force over small tables."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""Margins of counts against brute force over all small ones."""
+"""Test margins of counts against brute force over all small counts."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""Influential nodes: the centrality, its sensitivity on all small graphs, and the choices."""
+"""Test influential nodes: centrality, its sensitivity on all small graphs, and choices."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Percentiles: distances, margins and smooth sensitivities against search over all databases."""
+"""Test percentiles: distances, margins and smooth sensitivities against exhaustive search."""
 
 import math
 from collections import deque

@@ -1,4 +1,4 @@
-"""Transmission tests: distances and sensitivities against search over all small databases."""
+"""Test transmission tests: distances and sensitivities against exhaustive search."""
 
 import math
 from itertools import pairwise, product

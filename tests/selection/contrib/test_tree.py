@@ -1,4 +1,4 @@
-"""The private decision tree: ε over all small databases, its law, and what it refuses."""
+"""Test the private decision tree: ε over all small databases, its law, and refusals."""
 
 from collections.abc import Iterator
 from itertools import product

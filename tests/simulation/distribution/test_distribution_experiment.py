@@ -1,4 +1,4 @@
-"""geoveil simulate distribution: what is measured, at which footing, with which seed."""
+"""Test geoveil simulate distribution: measures, footings, and seeds."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""Frequency oracles and hierarchical histograms: variances as published, consistency as solved."""
+"""Test frequency oracles and hierarchical histograms: published variances, least squares."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The square wave: its optimal width, its densities, and what its transition matrix holds."""
+"""Test the square wave: its optimal width, its densities, and its transition matrix."""
 
 import math
 

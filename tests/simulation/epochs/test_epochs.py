@@ -1,4 +1,4 @@
-"""Answers over time: the drift against drawing it, errors, coverage and flags against theory."""
+"""Test answers over time: drift against draws, errors, coverage and flags against theory."""
 
 import csv
 from typing import Any

@@ -39,7 +39,7 @@ Table = tuple[Array, Array]
 NARROWEST, WIDEST = -6, 26
 """Bands to try, as arguments of `width`: from 0.35 to 91 noise scales."""
 FINENESS = 4
-"""Widths per octave: `width` has whole numbers for arguments."""
+"""Widths per octave; `width` takes integers."""
 STANDARD = GeoPrivacy(1.0, per=1.0)
 """The guarantee, in noise scales, of everything without a δ."""
 _TABLE_PER_NEAR = 16

@@ -92,7 +92,7 @@ class HardQuestion(PopulationMean):
     """The share of people inside a region."""
 
     shifts: ClassVar[bool] = True
-    """Whether to move the boundary inwards by d lowers every signed distance by d."""
+    """Whether moving the boundary inwards by d lowers every signed distance by d."""
     rounded: ClassVar[bool] = False
     """Whether the signed distance depends on the width of the band."""
 

@@ -74,7 +74,7 @@ class Change(Result):
     last: int
     """The later one."""
     value: float
-    """The later mean less the earlier."""
+    """The later mean minus the earlier one."""
     standard_error: float
     """From the variation between cohorts; without cohorts, the largest possible error."""
     low: float
