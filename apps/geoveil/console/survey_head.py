@@ -77,7 +77,7 @@ def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
 
 
 def central_words(campaign: Campaign, reports: int) -> str:
-    """Return the central ε if all reports so far are honest, or the fewest shown of a period."""
+    """Return the central ε if all reports so far, or the minimum of a period, are honest."""
     if not isinstance(campaign, AttributeCampaign):
         return ""
     honest = of_one_question(campaign, reports)

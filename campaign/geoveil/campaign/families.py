@@ -100,7 +100,7 @@ class Wire:
     """A family's own message of the protocol."""
 
     field: str
-    """The field of the `kind` that holds it."""
+    """The field of the `kind` that holds the family's message."""
     write: Callable[[Any], Message]
     read: Callable[[Any], Any]
 

@@ -161,7 +161,7 @@ class DeviceSession:
         self._accepted_bytes = 0
         self._refused = 0
         self.wanted: dict[str, ClientError | None] = {}
-        """Campaigns to be fetched, each with why that failed last."""
+        """Campaigns to be fetched, each with the error of the last attempt."""
 
     def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Draw and store the one report to a campaign and period, or return the stored one."""

@@ -152,7 +152,7 @@ class Journal:
         return tuple(map(reading_of, rows))
 
     def points(self, campaign_id: str, readings: Iterable[Reading]) -> tuple[CampaignPoint, ...]:
-        """Return a campaign's points, of some readings of its attribute."""
+        """Return a campaign's points made from the given readings of its attribute."""
         of = {microseconds(reading.begins): reading for reading in readings}
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute(POINTS_OF, (campaign_id,)).fetchall()

@@ -163,7 +163,7 @@ class Spent:
         return Spent(self.rate - other.rate, self.slack - other.slack)
 
     def within(self, limit: GeoPrivacy) -> bool:
-        """Return whether a limit permits it, in rate and in δ."""
+        """Return whether a limit permits this spending, in rate and in δ."""
         return self.rate <= limit.exact_rate and self.slack <= limit.delta
 
 

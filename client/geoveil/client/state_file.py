@@ -159,7 +159,7 @@ class StateFile:
 
     @property
     def place(self) -> str:
-        """Its place, for messages."""
+        """The path of the file, or "memory", for messages."""
         return "memory" if self._path is None else str(self._path)
 
     @contextmanager

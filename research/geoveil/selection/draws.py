@@ -81,7 +81,7 @@ Indices = NDArray[np.int64]
 Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
 """Encloses noise given two words of each U, shape (..., 2), as `uniform` takes them."""
 Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
-"""Finds in balls the winner of several outcomes, given their uniform numbers; returns its place."""
+"""Returns the index of the winner of several outcomes, given their uniform numbers; uses balls."""
 
 _WORD = 64
 _CHUNK = 512

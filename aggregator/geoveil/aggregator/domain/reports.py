@@ -136,7 +136,7 @@ class PackedColumns(Sequence[PackedReport]):
 
     @property
     def distinct(self) -> bool:
-        """Whether no id comes twice. False if half an id does, too: then look one by one."""
+        """Whether the first halves of all ids differ. If not, compare the ids one by one."""
         halves = np.sort(np.frombuffer(self.ids, np.uint64)[::2])
         return not (halves[1:] == halves[:-1]).any()
 

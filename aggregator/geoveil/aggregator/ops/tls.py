@@ -86,7 +86,7 @@ class Certificates:
 
 
 def certificates(settings: Settings) -> Certificates | None:
-    """Return the certificates that settings name, or None; ParameterError as `Certificates`."""
+    """Return the certificates that settings name, or None. `Certificates` says what it raises."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)

@@ -74,7 +74,7 @@ class Prediction:
     prior_size: float
     """The effective number of people behind the prior; see `Prior.size`."""
     scenarios: tuple["Prediction", ...] = ()
-    """The same reports in each of `Prior.scenarios`, in order."""
+    """The predictions for the same reports in each of `Prior.scenarios`, in order."""
     mean: float | None = None
     """E[m], if it is known."""
     limits: Limits = UNLIMITED

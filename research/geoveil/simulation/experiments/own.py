@@ -22,7 +22,7 @@ MakeReports = Callable[[Query, GeoPrivacy], ReportLaw]
 
 @dataclass(frozen=True)
 class OwnInput:
-    """A user's files; without any, the experiment is the paper's.
+    """A user's files, which replace the mechanisms and data of the paper's experiment.
 
     Args:
         module: a Python file of mechanisms, as `geoveil audit --module` takes it; it is run.

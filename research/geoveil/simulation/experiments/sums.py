@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-250
 _PER_NEAR = 400
 """Nodes per unit length near the centre."""
 _BEND = 10.0
-"""Unit lengths from the centre at which the spacing of nodes is four times that next to it."""
+"""Distance from the centre, in unit lengths, where nodes are four times as sparse as there."""
 
 
 def sampler(noise: Noise) -> Sampler:
