@@ -32,6 +32,7 @@ from geoveil.campaign import (
 )
 from geoveil.client import AsyncClient, Client, Policy
 from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.relay import AsyncRelayTransport, GatewayKeys, InvitationCodes, Relay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DOLLARS = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
@@ -70,6 +71,10 @@ LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedel
         (lambda: least_counted(None), "campaign=None"),
         (lambda: unbiased_for({}), "campaign={}"),
         (lambda: what_a_form_tells(None), "form=None"),
+        (lambda: InvitationCodes(None), "codes='None'"),
+        (lambda: GatewayKeys(5), "relay_keys='5'"),
+        (lambda: Relay(("127.0.0.1", 0), b"https://a.example"), "gateway=b'https://a.example'"),
+        (lambda: AsyncRelayTransport("https://a.example"), "relay='https://a.example'"),
         (lambda: campaign_for_points(attribute="a", privacy=5, **LATER), "privacy=5"),
         (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "questions='x'"),
         (

@@ -39,7 +39,7 @@ class Relay(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, listen: tuple[str, int], gateway: str) -> None:
-        parts = urlsplit(gateway)
+        parts = urlsplit(gateway if isinstance(gateway, str) else "")
         local = parts.scheme == "http" and is_loopback(parts.hostname or "")
         if not (parts.hostname and (local or parts.scheme == "https")):
             expected = "a URL with https://, or http:// on this machine"

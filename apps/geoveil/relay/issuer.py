@@ -51,8 +51,8 @@ class InvitationCodes:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._hashes = frozenset(path.read_text(encoding="ascii").split())
-        except (OSError, ValueError):
+            self._hashes = frozenset(Path(path).read_text(encoding="ascii").split())
+        except (OSError, ValueError, TypeError):
             raise ParameterError("codes", str(path), "a file of 'geoveil relay invite'") from None
 
     def account(self, credential: str) -> str | None:

@@ -206,12 +206,12 @@ class GatewayKeys:
     def _read(self) -> None:
         """Read the file if it has changed."""
         try:
-            status = self._path.stat()
+            status = Path(self._path).stat()
             if (stamp := (status.st_mtime_ns, status.st_ino)) == self._stamp:
                 return
-            lines = self._path.read_text(encoding="ascii").splitlines()
+            lines = Path(self._path).read_text(encoding="ascii").splitlines()
             self._live, self._stamp = [_Live.parse(line) for line in lines[-MOST_LIVE:]], stamp
-        except (OSError, ValueError):  # what failed may quote the key
+        except (OSError, ValueError, TypeError):  # what failed may quote the key
             if not self._live:  # else what was read last stays in use
                 expected = "a file that 'geoveil relay rotate' wrote"
                 raise ParameterError("relay_keys", str(self._path), expected) from None

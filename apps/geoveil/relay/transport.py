@@ -154,9 +154,14 @@ class AsyncRelayTransport(AsyncTransport):
 
     Args:
         relay: a transport for threads.
+
+    Raises:
+        ParameterError: if it is none.
     """
 
     def __init__(self, relay: RelayTransport) -> None:
+        if not isinstance(relay, RelayTransport):
+            raise ParameterError("relay", relay, "a RelayTransport")
         self._relay = relay
         self.operator = relay.operator
 
