@@ -180,7 +180,7 @@ def rehearse(
 
 
 def _everybody(prior: Prior) -> NDArray[np.float64]:
-    """Return a value for each person of a file, since its prior counts equal values together."""
+    """Return a value for each person of a file; its prior merges equal values."""
     values, weights = prior.nodes()
     return np.repeat(values, np.rint(weights * prior.size).astype(int), axis=0)
 

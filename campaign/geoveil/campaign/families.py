@@ -61,7 +61,7 @@ class MechanismSpec(ABC):
         return "smoothstep"
 
     def unserved(self, queries: Sequence[Query]) -> str | None:
-        """Return why devices in browsers refuse it for queries; None if they don't."""
+        """Return why devices in browsers refuse this mechanism for queries; None if they don't."""
         return None
 
     @abstractmethod

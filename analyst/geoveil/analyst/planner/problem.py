@@ -89,7 +89,7 @@ class PlanningProblem:
     diameter: float | None = None
     """Largest distance between two possible values, if known, in the unit of the points."""
     scenarios: tuple[Nodes, ...] = ()
-    """The same for each of `Prior.scenarios`, in order."""
+    """The nodes of each of `Prior.scenarios`, in order."""
 
     @classmethod
     def of(

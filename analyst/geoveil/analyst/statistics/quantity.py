@@ -163,7 +163,7 @@ def ratios_within(
         side = int((sign > 0) == falls)
 
         def left(away: float) -> float:
-            """Return the distance of the contrast's end from 0; r may go until it falls below 0."""
+            """Return how far 0 is from the contrast's end; negative if r is outside."""
             bound = contrast(start + sign * away)[side]
             return bound if side else -bound
 

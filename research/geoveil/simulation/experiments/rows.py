@@ -52,7 +52,7 @@ class ErrorRow:
     repetitions: int = 0
     """0 in exact mode: over all samples and all noise."""
     footing: float | None = None
-    """Distance, in the values' unit, at which ε-LDP promises as much; None without one."""
+    """Distance, in the values' unit, at which ε-LDP promises as much, if the row has one."""
 
     def __post_init__(self) -> None:
         validation.choice("origin", self.origin, ORIGINS)
