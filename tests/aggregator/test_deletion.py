@@ -15,12 +15,13 @@ import pytest
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.reports import PackedReport, Reason, Report, Status, pack
+from geoveil.aggregator.grpc import server
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.maintenance import check_database
-from geoveil.campaign import PlanarLaplaceSpec, PointQuestion, encode, seal
+from geoveil.campaign import PlanarLaplaceSpec, PointQuestion, digest, encode, seal
 from geoveil.gp import Threshold
 
-from .conftest import CLOSES, OPENS
+from .conftest import CLOSES, OPENS, Published
 
 DAYS = timedelta(days=1)
 UNTIL = CLOSES + 10 * DAYS
@@ -123,6 +124,27 @@ async def test_reports_of_slow_clocks_are_waited_for(start_service, publish, clo
     await service.delete_due()
     (again,) = await service.submit("income", digest, [Report(bytes(16), [(0, 5)])])
     assert (first.status, again.reason) == (Status.ACCEPTED, Reason.NOT_OPEN)
+
+
+@pytest.mark.deep
+async def test_a_server_deletes_by_itself(
+    start_server, publish, wire_report, store, clock, monkeypatch
+):
+    monkeypatch.setattr(server, "_NOTE_FIRST_S", 0.0)
+    monkeypatch.setattr(server, "_NOTE_S", 0.05)
+    campaign = asked_until(publish)
+    published = Published(campaign, encode(campaign), digest(encode(campaign)))
+    wire = (await start_server()).wire
+    await wire.create(published)
+    await wire.submit(published, *(wire_report(i, (0, i)) for i in range(1, 41)))
+    sums = await wire.sums(published)
+    clock.now = UNTIL + DAYS
+    for _ in range(1_000):
+        if not store.due(clock.now):
+            break
+        await asyncio.sleep(0.05)
+    assert store.answers("income").packed == b""
+    assert await wire.sums(published) == sums
 
 
 def filled(database, count):
