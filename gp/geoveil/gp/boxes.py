@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from geoveil.gp.arrays import Array, NDArray, np
 
-_MOST_BOXES, _ROUNDS = 2**15, 200
-"""The most boxes and halvings of a search."""
+Indices: TypeAlias = "NDArray[np.intp]"
+
+_MOST_BOXES, _MOST_PAIRS, _ROUNDS = 2**15, 2**17, 200
+"""Boxes, pairs with a part, and halvings, at which a search ends, and bounds are as loose as they
+are then."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
 
@@ -24,10 +28,10 @@ def greatest_in(
     """
 
     def one_part(
-        centers: Array, radius: float
-    ) -> tuple[Array, Array, Array, NDArray[np.intp], NDArray[np.bool_]]:
+        centers: Array, radius: float, box: Indices, part: Indices
+    ) -> tuple[Indices, Array, Array]:
         at, most = look(centers, radius)
-        return at, at, most, np.zeros(len(at), np.intp), np.ones((len(at), 1), np.bool_)
+        return box, np.stack([at, at]), np.stack([at, most])
 
     nothing = np.array([[np.inf], [-np.inf]])
     return float(enclosed_in_parts(corners, one_part, nothing, loose)[1, 0])
@@ -35,7 +39,7 @@ def greatest_in(
 
 def enclosed_in_parts(
     corners: Array,
-    look: Callable[[Array, float], tuple[Array, Array, Array, NDArray[np.intp], NDArray[np.bool_]]],
+    look: Callable[[Array, float, Indices, Indices], tuple[Indices, Array, Array]],
     attained: Array,
     loose: float,
 ) -> Array:
@@ -43,9 +47,10 @@ def enclosed_in_parts(
 
     Args:
         corners: of the box, where all coordinates are least and where they are greatest, (2, k).
-        look: from centers, (m, k), and how far the farthest point of their boxes is, to: the
-            numbers at the centers; bounds of the least and of the greatest number of each box;
-            the part of each center; and whether a box may reach into each part, (m, n).
+        look: from centers, (m, k), how far the farthest point of their boxes is, and pairs of a box
+            and a part, to: the pairs of which the box may reach into the part; the least and the
+            greatest number that is attained in the part, by these boxes, ∞ and −∞ if none is; and
+            bounds of the numbers of each box there.
         attained: the least and the greatest number that is known of each part, (2, n); ∞ and −∞.
         loose: how much wider the bounds may be than what is attained, relative to the greatest
             number of the part.
@@ -55,24 +60,23 @@ def enclosed_in_parts(
     """
     attained = attained.copy()
     centers, half = corners.mean(axis=0)[None], np.diff(corners, axis=0)[0] / 2
-    rest, slack = np.array([[np.inf], [-np.inf]]), np.zeros(1)
+    part = np.arange(attained.shape[1])
+    box, rest, bounds = np.zeros_like(part), attained, attained.copy()
     for _ in range(_ROUNDS):
-        if not 0 < len(centers) <= _MOST_BOXES:
+        if not (0 < len(box) <= _MOST_PAIRS and len(centers) <= _MOST_BOXES):
             break
-        at, least, most, here, reached = look(centers, float(np.linalg.norm(half)))
-        np.minimum.at(attained[0], here, at)
-        np.maximum.at(attained[1], here, at)
+        met, people, (least, most) = look(centers, float(np.linalg.norm(half)), box, part)
+        box, part = box[met], part[met]
+        np.minimum.at(attained[0], part, people[0])
+        np.maximum.at(attained[1], part, people[1])
         slack = loose * np.maximum(attained[1], _LITTLE * attained[1].max())
-        less, more = least[:, None] < attained[0] - slack, most[:, None] > attained[1] + slack
-        cut = (reached & (less | more)).any(axis=1)
-        centers, reached = centers[cut], reached[cut]
-        rest = np.stack(
-            [
-                np.where(reached, least[cut, None], np.inf).min(axis=0, initial=np.inf),
-                np.where(reached, most[cut, None], -np.inf).max(axis=0, initial=-np.inf),
-            ]
-        )
+        cut = (least < (attained[0] - slack)[part]) | (most > (attained[1] + slack)[part])
+        rest = np.repeat([[np.inf], [-np.inf]], attained.shape[1], axis=1)
+        for ends, pairs in ((rest, cut), (bounds, ~cut)):
+            np.minimum.at(ends[0], part[pairs], least[pairs])
+            np.maximum.at(ends[1], part[pairs], most[pairs])
+        kept, box = np.unique(box[cut], return_inverse=True)
+        box, part = np.append(box, box + len(kept)), np.tile(part[cut], 2)
         step = np.where(np.arange(len(half)) == np.argmax(half), half / 2, 0.0)
-        centers, half = np.concatenate([centers - step, centers + step]), half - step
-    least, most = attained[0] - slack, attained[1] + slack
-    return np.stack([np.minimum(least, rest[0]), np.maximum(most, rest[1])])
+        centers, half = np.concatenate([centers[kept] - step, centers[kept] + step]), half - step
+    return np.stack([np.minimum(bounds[0], rest[0]), np.maximum(bounds[1], rest[1])])

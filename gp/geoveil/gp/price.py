@@ -161,7 +161,7 @@ def bounded_noise_variance(
     if law is None or law.noise is None:  # of biased noise no variance is a mean of others
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
     (value, second, _), noise = law.points.T, law.variances
-    least, greatest = float(noise.min()), float(noise.max())
+    least, greatest, total = float(noise.min()), float(noise.max()), math.inf
     if greatest - least <= _CONSTANT * greatest:
         return NoiseVariance(greatest, greatest, greatest, Basis.EXACT)
     rows, ends = [], []
@@ -175,13 +175,15 @@ def bounded_noise_variance(
         slack = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(spread / n)
         rows += [square, -square]
         ends += [excess + slack, slack - excess]
+        middle = min(max(mean[0], 0.5), mean[1])
+        total = excess + slack + middle - middle**2  # no noise varies more than the reports
     if rows:
         low = max(_least(noise[0], np.array(rows), np.array(ends)), least)
         high = min(-_least(-noise[1], np.array(rows), np.array(ends)), greatest)
     else:
         low, high = least, greatest
     low = low if low > _CONSTANT * greatest else 0.0  # rounding
-    return NoiseVariance(None, low, max(low, high), Basis.BOUNDED)
+    return NoiseVariance(None, low, max(low, min(high, total)), Basis.BOUNDED)
 
 
 def _least(goal: Array, rows: Array, ends: Array) -> float:

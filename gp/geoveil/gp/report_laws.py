@@ -33,9 +33,11 @@ _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
 _OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 2.5, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
-"""How far cells may stick out, relative to the spread of people in a direction, and the stricter
-factor for profiles. A direction counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
-moments; then the directions, in multiples of the axes of all people."""
+"""How far cells may stick out, relative to how far people are apart in a way; how many times less
+those of a profile may. A way counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
+moments; and the ways, in multiples of axes of all people."""
+_NOISES, _LARGE = 64, 1000
+"""Parts of a variance, and of the largest, that it may be unknown by inside a cell of a profile."""
 _SLACK = 0.002
 """Enlargement of half a box, relative to its distance from moments that are 0 or 1."""
 
@@ -75,7 +77,10 @@ def law_of_profile(
         inner = inner + np.max([end[:, None] * ways[:, 3] for end in h], axis=0)
         high = own * high + other * low + kept * inner
         out = _CLOSER * _above(high, heights.max(axis=0))
-        return (people, g, h, own, other, kept), out
+        # From the mean and the variance of reports the noise follows, however little it is.
+        close = np.minimum(noise[:-1], noise[1:]) / _NOISES + noise.max() / _LARGE
+        unknown = kept[:, 0] * (h[1] - h[0]) / np.maximum(close, 1e-300)
+        return (people, g, h, own, other, kept), np.maximum(out, np.minimum(unknown, 4.0))
 
     nodes = distinct(np.clip(nodes, least, most))
     nodes, (people, g, h, own, other, kept) = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
@@ -156,15 +161,19 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
 def beyond_others(value: Array, noise: Array) -> Array:
     """Return how far each cell sticks out beyond all attained values, shape (n,).
 
-    1 is `_OUT` of how far people are apart, in the way in which it is farthest out.
+    1 is `_OUT` of how far people are apart, in the way in which it is farthest out. In each cell
+    there is somebody in each of k ranges of the noise, (k, 2, n), and nobody beyond all of them.
     """
-    corners = _lifted(value, noise)
-    ways = _ways(np.concatenate(corners))
-    high = low = corners[0] @ ways.T
-    for corner in corners[1:]:
-        heights = corner @ ways.T
-        high, low = np.maximum(high, heights), np.minimum(low, heights)
-    return _above(high, low.max(axis=0))
+    corners = [_lifted(value, person) for person in noise]
+    ways = _ways(np.concatenate([*corners[0], *corners[-1]]))
+    high = attained = np.array(-np.inf)
+    for person in corners:
+        low = above = person[0] @ ways.T
+        for corner in person[1:]:
+            heights = corner @ ways.T
+            above, low = np.maximum(above, heights), np.minimum(low, heights)
+        high, attained = np.maximum(high, above), np.maximum(attained, low.max(axis=0))
+    return _above(high, attained)
 
 
 def _ways(points: Array) -> Array:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, distinct, np
+from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.exact import BALL, grid_around, round_up, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import QueryMechanism
@@ -85,35 +85,36 @@ class AdditiveMechanism(QueryMechanism):
         edges = np.concatenate([profile.cells(0.0), self._turns(), limits[finite]])
         edges = distinct(np.clip(edges, *limits))
 
+        # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.
+        ends = np.repeat(np.asarray(profile.value(edges[[0, -1]]))[None, ~finite], 2, axis=0)
+        beyond = self._scale_range(edges[[0, -1]], ~finite)
+
         def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
-            value, _ = profile.ranges(edges, 0.0)
-            noise = np.square(self._scale_range(edges)) * self.noise.variance
+            value = np.concatenate([profile.ranges(edges, 0.0)[0], ends], axis=1)
+            scale = np.concatenate([self._scale_range(edges), beyond], axis=2)
+            noise = np.square(scale) * self.noise.variance
             most, span = noise.max(), np.ptp(profile.bounds)
             # From the mean and the variance of answers the noise follows, however little it is.
             wide = np.diff(value, axis=0)[0] / np.clip(most**0.5 / 5, span / 64, span / 32)
-            loose = np.diff(noise, axis=0)[0] / (noise[1] / _NOISES + most / _LARGE)
+            loose = np.diff(noise, axis=1).max(axis=0)[0] / (noise[-1, 1] / _NOISES + most / _LARGE)
             inside = np.minimum(np.maximum(wide, loose), 2.0)  # what sticks out is cut first
-            return (value, noise), np.square(np.maximum(beyond_others(value, noise), inside))
+            loose = np.maximum(beyond_others(value, noise), inside)[: len(edges) - 1]
+            return (value, np.stack([noise[0, 0], noise[-1, 1]])), np.square(loose)
 
-        edges, (value, noise) = cut_while_loose(edges, look)
-        # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.
-        ends = np.asarray(profile.value(edges[[0, -1]]))
-        beyond = np.square(self._scale_range(edges[[0, -1]], beyond=True)) * self.noise.variance
-        beyond[0, finite] = beyond[1, finite]
-        return law_of_symmetric_noise(
-            np.concatenate([value, [ends, ends]], axis=1), np.concatenate([noise, beyond], axis=1)
-        )
+        return law_of_symmetric_noise(*cut_while_loose(edges, look)[1])
 
     def _turns(self) -> Array:
         """Return possible turning points of the scale, in the unit of the distance."""
         return np.array([])
 
-    def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
-        """Return the least and greatest scale on each cell between n + 1 edges, (2, n).
+    def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
+        """Return bounds of the scale on each cell between n + 1 edges, (1, 2, n).
 
-        `_turns` are among the edges. `beyond` gives the scales before the first and after the last.
+        Or, (2, 2, n), of whoever has the least on the cell, and the greatest. `_turns` are among
+        the edges. `beyond`: instead before the first and after the last, on these sides.
         """
-        return np.full((2, 2 if beyond else len(edges) - 1), self.largest_scale)
+        parts = len(edges) - 1 if beyond is None else beyond.sum()
+        return np.full((1, 2, parts), self.largest_scale)
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:

@@ -1,5 +1,7 @@
 """Noise scaled to a smooth bound of the slope at the person's point [SGP §3; MATH §3, §4]."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
@@ -7,7 +9,7 @@ from functools import partial
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
@@ -70,6 +72,36 @@ class SmoothlyScaled:
         eta = CALIBRATIONS[calibration](self.noise, self.frontier, exact, reports)
         self._beta, self._eta = exact * self.privacy.exact_rate, eta * self.privacy.exact_rate
 
+    def _bound_range(
+        self,
+        query: Query,
+        edges: Array,
+        beyond: NDArray[np.bool_] | None,
+        growth: str,
+        reach: float,
+    ) -> Array:
+        """Return the least and the greatest B of a query, (2, n), as `_scale_range` its scale.
+
+        Its logarithm has slopes of at most β.
+        """
+        profile = query.profile
+        at = np.asarray(profile.noise_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
+        if beyond is not None:
+            return np.stack([np.zeros_like(at), at])[:, beyond]
+        low, high = np.sort([at[:-1], at[1:]], axis=0)
+        moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
+        middle = np.sqrt(low) * np.sqrt(high)
+        least, steepest = profile.bounds_within(edges, self._beta, growth, reach)
+        most = np.minimum(np.maximum(high, steepest), middle * moved)
+        least = np.minimum(np.maximum(middle / moved, least), low)
+        return np.stack([least, np.maximum(most, high)])
+
+
+def turns_of(query: Query, reach: float) -> Array:
+    """Return at which distances B of a query may turn."""
+    turns = np.array(query.profile.turns(reach))
+    return np.asarray(turns[np.isfinite(turns)])
+
 
 class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
     """f(x) + (B(x)/η)·Z, B a smooth bound of the query."""
@@ -87,22 +119,11 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         return self.query.lipschitz / self.eta
 
     def _turns(self) -> Array:
-        turns = np.array(self.query.profile.turns(self._growing[1]))
-        return np.asarray(turns[np.isfinite(turns)])
+        return turns_of(self.query, self._growing[1])
 
-    def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
-        """Return the range of B between two places: its logarithm has slopes of at most β."""
-        at = np.asarray(self._scale(edges, FLOAT))
-        if beyond:
-            return np.stack([np.zeros_like(at), at])
-        low, high = np.sort([at[:-1], at[1:]], axis=0)
-        moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
-        middle = np.sqrt(low) * np.sqrt(high)
-        within = self.query.profile.bounds_within(edges, self._beta, *self._growing)
-        least, steepest = within / float(self._eta)
-        most = np.minimum(np.maximum(high, steepest), middle * moved)
-        least = np.minimum(np.maximum(middle / moved, least), low)
-        return np.stack([least, np.maximum(most, high)])
+    def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
+        bounds = self._bound_range(self.query, edges, beyond, *self._growing)
+        return bounds[None] / float(self._eta)
 
 
 class SmoothMechanism(BoundedMechanism):

@@ -16,20 +16,18 @@ from flint import ctx
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
-from geoveil.gp.mechanisms.smooth import SmoothlyScaled
-from geoveil.gp.mechanisms.vector_bounds import bounds_by_value, largest_bound
+from geoveil.gp.mechanisms.smooth import SmoothlyScaled, turns_of
+from geoveil.gp.mechanisms.vector_bounds import Search
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries import Query
-from geoveil.gp.report_laws import law_of_symmetric_noise
-from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -167,8 +165,12 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def largest_bound(self) -> float:
-        """An upper bound of B(x) for all x, nearly tight, in 1/(unit of x): see `vector_bounds`."""
-        return largest_bound(self)
+        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `Search.largest`."""
+        return self._search.largest()
+
+    @lazy
+    def _search(self) -> Search:
+        return Search(self)
 
     @property
     def unbiased(self) -> bool:
@@ -315,19 +317,14 @@ class VectorAnswer(AdditiveMechanism):
         """Refuse, because people at one distance to this query differ in those to the others."""
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")
 
-    def law(self) -> ReportMoments | None:
-        return self._law
-
-    @lazy
-    def _law(self) -> ReportMoments | None:
-        if not math.isfinite(self.noise.variance):
-            return None
-        values, bounds = bounds_by_value(self.vector, self.index)
-        noise = np.square(bounds / float(self.vector.eta)) * self.noise.variance
-        return law_of_symmetric_noise(values, noise)
-
     def report_moments(self) -> None:
         return None
+
+    def _turns(self) -> Array:
+        return turns_of(self.query, self.vector.reach)
+
+    def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
+        return self.vector._search.between(self.index, edges, beyond) / float(self.vector._eta)
 
     def _distance(self, x: ArrayLike) -> Array:
         """Return the signed distances of all queries, shape (m, n)."""
