@@ -24,7 +24,7 @@ from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, Lipschit
 from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.smooth import SmoothlyScaled, turns_of
-from geoveil.gp.mechanisms.vector_bounds import Search
+from geoveil.gp.mechanisms.vector_bounds import VectorSearch
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries import Query
@@ -165,12 +165,12 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def largest_bound(self) -> float:
-        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `Search.largest`."""
+        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `VectorSearch.largest`."""
         return self._search.largest()
 
     @lazy
-    def _search(self) -> Search:
-        return Search(self)
+    def _search(self) -> VectorSearch:
+        return VectorSearch(self)
 
     @property
     def unbiased(self) -> bool:

@@ -21,7 +21,7 @@ _FAR, _AWAY = 700.0, 1e9
 chords are level."""
 
 
-class Search:
+class VectorSearch:
     """The search for bounds of B, in a box outside of which it is not larger.
 
     Args:
@@ -101,7 +101,7 @@ class Search:
             least = together(self._moved(others, -radius), part, 0)
             most = together(self._moved(others, radius), part, 1)
             if isinstance(plain, Polygon):
-                # The shortest way to its sides is level nowhere; one farther in may end.
+                # The shortest way to its sides passes all distances between; one in or out may end.
                 farther = (np.abs(nearest) > np.abs(s)) | (s * nearest < 0)
                 away = np.where(farther, np.inf, away)
             somebody = together(self._moved(others, away), part, 0)
@@ -114,7 +114,7 @@ class Search:
         if self.corners is None:
             most = together(self.steepest, parts, 1)
             return np.stack([[alone, alone], [most, most]])
-        # Out of the box the others die away, but for those that bands pass which go on.
+        # Out of the box the others die away, but for the bands of two-way thresholds.
         known = np.stack([np.where(endless, alone, np.inf), -np.inf + 0 * alone])
         if isinstance(plain, TwoWayThreshold) and beyond is None:
             for axis, place in enumerate(plain.at):
