@@ -10,8 +10,7 @@ from geoveil.gp.arrays import Array, NDArray, np
 Indices: TypeAlias = "NDArray[np.intp]"
 
 _MOST_BOXES, _MOST_PAIRS, _ROUNDS = 2**15, 2**17, 200
-"""Boxes, pairs with a part, and halvings, at which a search ends, and bounds are as loose as they
-are then."""
+"""The most boxes, pairs of a box and a part, and halvings of a search."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
 

@@ -33,11 +33,11 @@ _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
 _OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 2.5, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
-"""How far cells may stick out, relative to how far people are apart in a way; how many times less
-those of a profile may. A way counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
-moments; and the ways, in multiples of axes of all people."""
+"""How far cells may stick out, relative to the spread of people in a direction, and the stricter
+factor for profiles. A direction counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
+moments; then the directions, in multiples of the axes of all people."""
 _NOISES, _LARGE = 64, 1000
-"""Parts of a variance, and of the largest, that it may be unknown by inside a cell of a profile."""
+"""Parts of a variance, and of the largest, that a cell of a profile may leave open."""
 _SLACK = 0.002
 """Enlargement of half a box, relative to its distance from moments that are 0 or 1."""
 
@@ -161,8 +161,12 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
 def beyond_others(value: Array, noise: Array) -> Array:
     """Return how far each cell sticks out beyond all attained values, shape (n,).
 
-    1 is `_OUT` of how far people are apart, in the way in which it is farthest out. In each cell
-    there is somebody in each of k ranges of the noise, (k, 2, n), and nobody beyond all of them.
+    1 is `_OUT` of how far people are apart, in the way in which it is farthest out.
+
+    Args:
+        value: the least and the greatest f on each cell, shape (2, n).
+        noise: k ranges of the variance on each cell, (k, 2, n). Each holds somebody, and together
+            they reach from the least to the greatest.
     """
     corners = [_lifted(value, person) for person in noise]
     ways = _ways(np.concatenate([*corners[0], *corners[-1]]))

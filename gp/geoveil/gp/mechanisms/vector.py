@@ -165,7 +165,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def largest_bound(self) -> float:
-        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `VectorSearch.largest`."""
+        """An upper bound of B(x) for all x, nearly tight, in 1/(unit of x): see `vector_bounds`."""
         return self._search.largest()
 
     @lazy

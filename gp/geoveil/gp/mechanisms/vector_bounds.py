@@ -1,4 +1,4 @@
-"""Bounds of the noise of a vector of answers, over all points and by the distance to a query."""
+"""Bound the noise of a vector of answers, over all points and by the distance to a query."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
 _LOOSE = 0.002
-"""How much wider a bound may be than what is attained, relative to the greatest of a part."""
+"""Largest relative gap between a bound and the attained value in a part."""
 _FAR, _AWAY = 700.0, 1e9
-"""The logarithm of a ratio that is next to infinite, and a distance, in units of 1/β, from which on
-chords are level."""
+"""The logarithm of a practically infinite ratio, and the distance, in units of 1/β, from which on
+chords are flat."""
 
 
 class VectorSearch:
-    """The search for bounds of B, in a box outside of which it is not larger.
+    """The search for bounds of B, in a box that contains its maximum.
 
     Args:
         vector: the mechanism.
@@ -44,7 +44,7 @@ class VectorSearch:
             self.corners = np.stack([np.min(around, axis=0)[0], np.max(around, axis=0)[1]])
 
     def largest(self) -> float:
-        """Return at least B(x) for all x, in 1/(unit of x).
+        """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
         At most 0.2 % above what it attains, where 32,768 boxes at a time tell; as if all queries
         were steepest at one place where one is linear in the plane, or of a kind of one's own.
@@ -59,10 +59,11 @@ class VectorSearch:
         return min(self.everywhere, greatest_in(self.corners, look, _LOOSE))
 
     def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
-        """Return bounds of B for whoever has the least, and the greatest, in each of many parts.
+        """Return bounds of the least and of the greatest B in each of many parts.
 
-        Its own bound of a query is that of its profile in the part; those of the others are as
-        close as `largest` is, relative to the greatest B of the part.
+        The query's own share of B is that of its profile in the part. The shares of the others are
+        as close as `largest` is, relative to the greatest B of the part, where 131,072 pairs of a
+        box and a part tell; in the plane next to a linear query, as wide as they can be.
 
         Args:
             index: of the query.
