@@ -91,6 +91,7 @@ class AdditiveMechanism(QueryMechanism):
 
         def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
             value = np.concatenate([profile.ranges(edges, 0.0)[0], ends], axis=1)
+            value = np.clip(value, *profile.bounds)
             scale = np.concatenate([self._scale_range(edges), beyond], axis=2)
             noise = np.square(scale) * self.noise.variance
             most, span = noise.max(), np.ptp(profile.bounds)

@@ -324,7 +324,7 @@ class VectorAnswer(AdditiveMechanism):
         return turns_of(self.query, self.vector.reach)
 
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
-        return self.vector._search.between(self.index, edges, beyond) / float(self.vector._eta)
+        return self.vector._search.between(self.index, edges, beyond) / self.vector.eta
 
     def _distance(self, x: ArrayLike) -> Array:
         """Return the signed distances of all queries, shape (m, n)."""
