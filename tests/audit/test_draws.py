@@ -24,6 +24,7 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalPrivacy,
     Mechanism,
+    ParameterError,
     PlanarLaplace,
     RandomizedResponse,
     SeededSource,
@@ -343,6 +344,18 @@ class SeededByDefault(LipschitzMechanism):
 
     def release(self, x: Any, source: Any = None) -> Any:
         return super().release(x, source or SeededSource(7))
+
+
+@pytest.mark.parametrize("report", [None, 2**80, (1, 2), 0.5, "7"])
+def test_a_release_that_is_no_report_is_refused_by_name(report):
+    class Unfit(LipschitzMechanism):
+        """One's own: what it releases is no integer of 64 bits."""
+
+        def release(self, x, source=None):
+            return report
+
+    with pytest.raises(ParameterError, match="releases an integer of 64 bits, not"):
+        draws_of(RAMP.case(Unfit(RAMP.query, INCOME), [0.0, 1.0]), 400, 6, ALPHA)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from geoveil.gp import (
     AdditiveMechanism,
     Mechanism,
     NotPrivateWarning,
+    ParameterError,
     QueryMechanism,
     SeededSource,
     SystemSource,
@@ -135,7 +136,8 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     rng = np.random.default_rng(seed)
     along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
-    both_states = copies(mechanism) if is_own(mechanism) else (mechanism, mechanism)
+    own = is_own(mechanism)
+    both_states = copies(mechanism) if own else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # what devices call
         many[1] = partial(Mechanism.release_many, both_states[1])
@@ -149,13 +151,18 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         sources = SeededSource(seed), SystemSource()
-        both = [draw(x, source)[order] for draw, source in zip(many, sources, strict=True)]
+        try:
+            both = [draw(x, source)[order] for draw, source in zip(many, sources, strict=True)]
+        except (TypeError, ValueError, OverflowError):
+            if own and isinstance(mechanism, Mechanism):
+                _as_a_device(case.name, mechanism, points[0].tolist())  # says what is no report
+            raise
         ends_of = np.cumsum(halves)[:-1]
         drawn_by = [np.split(drawn, ends_of) for drawn in both]
-        if is_own(mechanism) and isinstance(mechanism, Mechanism):  # as a device: new, one each
+        if own and isinstance(mechanism, Mechanism):  # as a device: new, one each
             for point, drawn in zip(points.tolist(), drawn_by[1], strict=True):
                 for i in range(min(_DEVICES, len(drawn))):
-                    drawn[i] = _as_a_device(mechanism, point)
+                    drawn[i] = _as_a_device(case.name, mechanism, point)
     reports = [np.concatenate(pair) for pair in zip(*drawn_by, strict=True)]
     where, simulated = [], []
     bare, chances, sides = 0, [np.zeros(0)], []
@@ -168,7 +175,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             fault = _unlike_simulated(mechanism, points, reports, halves, failure, rng)
             return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
-        if is_own(mechanism) and isinstance(mechanism, QueryMechanism):
+        if own and isinstance(mechanism, QueryMechanism):
             if fault := _misstated(mechanism, point, drawn, where[-1].once):
                 return Draws(sum(map(len, reports)), False, fault)
             simulated.append(_simulated(mechanism, point, len(drawn), rng))
@@ -222,13 +229,20 @@ def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -
     return _uniform(place, rng)  # type: ignore[arg-type]
 
 
-def _as_a_device(mechanism: Any, point: Any) -> Any:
-    """Return a release of a copy, which uses its own source if it can."""
+def _as_a_device(name: str, mechanism: Any, point: Any) -> Any:
+    """Return a release of a copy, which uses its own source if it can; refuse any other value."""
     new = copies(mechanism)[0]
     try:
-        return new.release(point)
+        report = new.release(point)
     except (AttributeError, TypeError):
-        return new.release(point, chosen_source(None))
+        report = new.release(point, chosen_source(None))
+    parts = report if isinstance(report, tuple) else (report,)
+    whole = all(isinstance(k, int | np.integer) and -(2**63) <= k < 2**63 for k in parts)
+    if not whole or np.shape(report) != mechanism._shape:
+        released = f"an integer of 64 bits, not {report!r:.40}"
+        permitted = f"a file whose {name}(query, privacy) releases {released}"
+        raise ParameterError("module", name, permitted)
+    return report
 
 
 def _refused(
