@@ -65,7 +65,7 @@ class Contamination:
 
     @property
     def moved_by_values(self) -> float:
-        """How far false values, perturbed like true ones, can move its expectation."""
+        """How far false values, perturbed like true ones, can move the estimate's expectation."""
         low, high = self.means
         if not self.fraction:
             return 0.0

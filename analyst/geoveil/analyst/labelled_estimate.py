@@ -334,7 +334,7 @@ class ContaminatedEstimate:
     """An estimate of which some answers may be false."""
 
     contamination: Contamination
-    """How far false answers can move it."""
+    """How far false answers can move the estimate."""
     ci_low: float | None
     """Lower end of the interval of the mean over honest people."""
     ci_high: float | None

@@ -28,11 +28,12 @@ def tuned(
     ] = "student-t",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """How many times geoveil's noise the paper's has, as published and tuned.
+    """Print the ratio of the paper's noise to geoveil's, as published and tuned.
 
-    Tuned are the shape of Student-t noise, ν, or of generalized Cauchy noise, γ, and the split of
-    ε, on the people of the experiment. One threshold on incomes first, then, without --quick, pairs
-    of thresholds and densities, whose whole error is compared: two to three minutes.
+    The command tunes the shape of Student-t noise, ν, or of generalized Cauchy noise, γ, and the
+    split of ε on the people of the experiment. It takes a threshold on incomes first. Without
+    --quick it then compares the whole error of pairs of thresholds and of densities, which takes
+    two to three minutes.
 
     Example: geoveil simulate tuned --quick
     """

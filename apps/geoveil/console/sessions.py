@@ -21,7 +21,7 @@ class Session:
     """A signed-in user."""
 
     who: str
-    """The name of their token; for people only."""
+    """The name of the person's token, which only people read."""
     token: str | None = field(repr=False)
     """Their token; None if the server trusts everybody on its machine."""
     form_token: str = field(repr=False)
@@ -33,7 +33,7 @@ class Session:
 
     @property
     def authorization(self) -> list[str]:
-        """The header of their calls."""
+        """The header that authorizes the person's calls."""
         return [] if self.token is None else [f"Bearer {self.token}"]
 
 

@@ -183,7 +183,7 @@ def _of_numbers(one: PublishedCampaign) -> bool:
 
 
 def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
-    """Return ε of a report, and ε with its distance; of a form nothing."""
+    """Return ε of a report, and ε with its distance as text; 0 and no text for a form."""
     campaign = one.campaign
     if not isinstance(campaign, AttributeCampaign):
         return 0.0, ""

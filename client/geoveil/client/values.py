@@ -128,7 +128,7 @@ class Place(ReprByArguments):
         validation.choice("outside", self.outside, ("moved", "refused"))
 
     def permits(self, asked: "ValueKind") -> bool:
-        """Return whether all of `asked`'s area is in this one; UnsupportedError without pyproj."""
+        """Return whether this area contains the other's; UnsupportedError without pyproj."""
         if not isinstance(asked, Place) or self.area is None or asked.area is None:
             return isinstance(asked, Place) and self.area is None
         return asked.area == self.area or self.area.contains(asked.area)

@@ -104,7 +104,7 @@ class Layout:
 
     @property
     def sums(self) -> int:
-        """How many there are."""
+        """The number of sums."""
         return self.campaign.slots * self.blocks
 
     def _bins(self) -> Bins | None:

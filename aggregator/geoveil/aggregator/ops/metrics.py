@@ -86,7 +86,7 @@ class Metrics:
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
-        """Count a call of "package.Service/Method", its `grpc.StatusCode` by name and seconds."""
+        """Count a call of "package.Service/Method", with the name of its status and its seconds."""
         both = self._known.get((method, code))
         if both is None:  # finding a label costs more than counting
             both = (self._calls.labels(method, code), self._call_seconds.labels(method))

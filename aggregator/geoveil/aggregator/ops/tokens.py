@@ -54,7 +54,7 @@ class Token:
     """The stored record of a token; ParameterError names a wrong field."""
 
     name: str
-    """For people: who or what uses it."""
+    """The name of the person or program that uses the token."""
     digest: bytes
     """SHA-256 of the token."""
     scopes: frozenset[Scope]

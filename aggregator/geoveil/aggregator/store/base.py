@@ -26,7 +26,7 @@ class CampaignRecord:
     published: bytes
     """The bytes whose SHA-256 is the digest."""
     queries: int
-    """How many; at least 1."""
+    """The number of queries, at least 1."""
     block_key: bytes | None = field(default=None, repr=False)
     """The secret key of `Layout`; of the record that created the campaign."""
     closed: bool = False

@@ -1,4 +1,4 @@
-"""Noise added to the answer: f(x) + scale(x)·Z, here with a constant scale by the steepest slope.
+"""Noise added to the answer: f(x) + scale(x)·Z. Here the steepest slope sets a constant scale.
 
 [SGP Lemma 2.3; MATH §6]
 """

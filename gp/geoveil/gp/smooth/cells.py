@@ -29,7 +29,7 @@ _FINEST = 2.0**-9
 """Length, or fraction of their distance from 0, below which cells need to be tight only beside the
 steepest slope around them."""
 _LOOSE = 1.02
-"""The same ratio for cells that are no candidate for the steepest of all."""
+"""The same ratio for cells that cannot hold the steepest slope of all."""
 _MOST = 1_000_000
 """The most operations, a few seconds."""
 _OVERHEAD = 4

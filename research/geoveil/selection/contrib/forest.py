@@ -100,7 +100,7 @@ def _by_counts(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
 
 
 def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
-    """Return a recipe by the winner's lead in changes."""
+    """Return a recipe that scores labels by how many changes the winner is ahead."""
     return SelectionRecipe(
         lambda epsilon, _: make(epsilon, 1.0),
         lambda counts, _: distance_utilities(count_margin(counts)),

@@ -36,7 +36,7 @@ class RandomTrees:
 
     @property
     def trees(self) -> int:
-        """How many there are."""
+        """The number of trees."""
         return len(self.attribute)
 
     @property

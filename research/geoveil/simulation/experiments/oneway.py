@@ -39,7 +39,7 @@ WIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0)
 """Widths to try, in widths of the paper's band."""
 _HALVINGS = 40
 BLOCK = 1 << 17
-"""People drawn together, from a separate seed."""
+"""The number of people in a block, which draws from its own seed."""
 PEOPLE = (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
 _PERS = {
     10_000.0: (800.0, 1_200.0, 2_000.0),

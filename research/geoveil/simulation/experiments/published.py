@@ -57,7 +57,7 @@ class Panel(ABC):
     measure: ClassVar[str] = "ASE"
     unit: ClassVar[str] = "dollar"
     of_papers: ClassVar[Mapping[str, Contestant]]
-    """The contestants, without those of a file."""
+    """The contestants, without the mechanisms that a user's file adds."""
     repetitions: ClassVar[tuple[int, int]]
     """Repetitions in monte-carlo mode: the paper's, and those of a quick run."""
     quick_people: ClassVar[int] = 20_000
@@ -134,7 +134,7 @@ def _own(make: MakeReports, setting: Setting) -> ReportLaw:
 
 
 def _named(words: str, setting: Setting) -> ReportLaw:
-    """Return a campaign's mechanism for the paper's query, or for ours if that is unserved."""
+    """Return a campaign's mechanism for the paper's query, or for ours if it refuses that."""
     spec: MechanismSpec = MECHANISMS.parse(words)
     try:
         return spec.build(setting.seed, setting.privacy)

@@ -35,7 +35,7 @@ from geoveil.simulation.populations import Array, incomes_and_debts
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
 BLOCK = 1 << 14
-"""People drawn together, from a separate seed."""
+"""The number of people in a block, which draws from its own seed."""
 PEOPLE = (400_000, 1_600_000, 6_400_000)
 AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 """Thresholds along each axis, in dollars."""

@@ -44,7 +44,7 @@ class EnclosedProfile(Profile):
     @property
     @abstractmethod
     def _cells(self) -> SlopeCells:
-        """Enclosures between the ends: always the same object."""
+        """Enclosures between the ends. Every access returns the same object."""
 
     @property
     @abstractmethod
