@@ -41,6 +41,7 @@ async def opened(survey: Survey, page: Page, centre: AzimuthalEquidistant = NEW_
     await page.set_viewport_size(PHONE)
     await survey.create(places("home", centre))
     await page.goto(survey.url("home"))
+    await page.locator("#map").scroll_into_view_if_needed()  # where it is drawn
     await page.wait_for_selector(".place-map[data-ready]", timeout=60_000)
 
 

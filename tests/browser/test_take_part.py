@@ -504,6 +504,7 @@ async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_serve
     )
     page = await context.new_page()
     await page.goto(survey.url("bus"))
+    await page.locator("#map").scroll_into_view_if_needed()  # where it is drawn
     await page.wait_for_selector(".place-map[data-ready]", timeout=60_000)
     assert await axe(page) == []
     await context.set_offline(True)
