@@ -1,6 +1,7 @@
 """The oracles, and bits that a test chooses."""
 
 import importlib
+import os
 import random
 import signal
 import zlib
@@ -20,6 +21,14 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     """Look for tests alone: no docstring here has an example, and the search takes a second."""
     found = yield
     return [part for part in found if type(part) is pytest.Module]
+
+
+def _use_the_system() -> None:
+    randomness._SYSTEM = random.SystemRandom()
+
+
+# Two lives of a device would draw alike, and a second draw would not show.
+os.register_at_fork(after_in_child=_use_the_system)
 
 
 @pytest.hookimpl(tryfirst=True)

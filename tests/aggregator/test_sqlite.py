@@ -66,7 +66,7 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store, database):
     columns = {
         "campaign": {
             *("campaign_key", "campaign_id", "published", "queries", "block_key", "closed"),
-            *("opens", "closes"),
+            *("opens", "closes", "delete_after", "deleted"),
         },
         "geoveil_revision": {"version_num"},
         "query_sum": {

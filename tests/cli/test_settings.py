@@ -28,7 +28,7 @@ WEB = ("127.0.0.1:1", "[::1]:2", "https://a.example", "https://b.example")
 CANDIDATES = {
     bool: (True, False),
     int: NUMBERS,
-    float: NUMBERS,
+    float: (*NUMBERS, 0.5),
     str: (*LOG_LEVELS, *LOG_FORMATS, *WEB, "192.0.2.1", "2001:db8::1"),
     Path: tuple(Path(f"/{name}/file") for name in "abc"),
     Path | DatabaseURL: (Path("/a.db"), DatabaseURL("postgresql:///b"), Path("/c.db")),

@@ -311,11 +311,14 @@ def _agree(question: str, unsaid: str) -> None:
     yes = say("tell.yes").split()
     prompt = f"{question} [{yes[0]}/N]".translate(_BLANKS)
     try:
-        answer = typer.prompt(prompt, default="", show_default=False, err=True)
+        answer = typer.prompt(prompt, default="", show_default=False, err=True).strip().lower()
     except typer.Abort:  # nobody is there to answer
-        raise CommandError(unsaid.translate(_BLANKS)) from None
-    if answer.strip().lower() not in yes:
+        answer = "?"
+    if answer in yes:
+        return
+    if not answer or answer[0] == "n":  # no, nein, non
         raise typer.Exit(1)
+    raise CommandError(unsaid.translate(_BLANKS))
 
 
 @dataclass(frozen=True, slots=True)
