@@ -47,7 +47,7 @@ def test_an_interval_of_a_share_holds_a_level_where_its_difference_from_it_holds
     held = (low <= levels[:, None]) & (levels[:, None] <= high)
     assert held.any()
     assert np.array_equal(held, (below <= 0) & (beyond >= 0))
-    assert not held.all() or group == "o2"  # whose size is not told from 0
+    assert not held.all() or group == "o2"  # which may be empty
 
 
 def test_what_groups_say_is_told_in_sentences() -> None:

@@ -256,3 +256,14 @@ def test_a_group_of_no_certain_size_has_the_whole_line() -> None:
     for row in means.differences().rows():
         assert row["ci_high"] == np.inf
         assert row["p_value"] > 0.05
+
+
+def test_no_note_is_said_twice(reports):
+    statistics = [
+        Shares("rents"), CrossTable("rents", "mood"), MeanBy("age", "rents"),
+        QuantileBy("age", "rents"), Correlation("age", "hours"), Mean("age"),
+    ]  # fmt: skip
+    for statistic in statistics:
+        notes = reports.ask(statistic).notes
+        assert notes
+        assert len(set(notes)) == len(notes), statistic

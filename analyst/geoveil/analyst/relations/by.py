@@ -44,12 +44,12 @@ _PEOPLE = "people of "
 _MANY = 50_000
 """Reports from which on equal ones are counted together."""
 _FIELLER = (
-    "The intervals are Fieller's, of all means that the reports do not contradict: the whole line"
-    " where the size of a group is not told from 0. Standard errors are by the delta method."
+    "The intervals are Fieller's: they hold every mean that the reports do not contradict, and are"
+    " the whole line where a group may be empty. Standard errors are by the delta method."
 )
 _UNBOUNDED = (
-    "No report of {} has an end, and no public range says what people hold: the intervals are right"
-    " once so many people are in a group that its mean is nearly normal."
+    "Reports of {} have no ends, and no public range bounds the values: the intervals are right"
+    " where groups are large enough for a nearly normal mean."
 )
 
 
@@ -125,8 +125,6 @@ class MeansByGroup(GroupEstimates):
     """The name of the averaged number."""
     unit: str
     """The unit of the number; empty without one, and for logarithms."""
-    about: tuple[str, ...] = ()
-    """Sentences: the method of the intervals, and the groups left out."""
 
     @property
     def sentences(self) -> Sequence[Answer]:
@@ -135,10 +133,6 @@ class MeansByGroup(GroupEstimates):
             amount_answer(value, low, high, self.unit, f"is the mean {self.number} of “{label}”")
             for label, value, low, high in zip(self.labels, *columns, strict=True)
         ]
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (*super().notes, *self.about)
 
     def margins_at(self, confidence: float) -> Array:
         m = len(self.labels)
@@ -191,7 +185,10 @@ class MeanBy(FormStatistic[MeansByGroup]):
             about=(
                 _FIELLER,
                 *([] if np.isfinite(limits.means).all() else [_UNBOUNDED.format(term.text)]),
-                *(f"Nothing is told of {label}: its size is not above 0." for label in left),
+                *(
+                    f"There is no estimate of {label}: its estimated size is not above 0."
+                    for label in left
+                ),
             ),
         )
 

@@ -54,7 +54,7 @@ class ByGroup(Result):
             "Each row is of the people of its group, of whom those who took part are a random"
             " sample.",
             *sentences,
-            *(f"Nothing is told of {label}: {why}." for label, why in self.untold.items()),
+            *(f"There is no estimate of {label}: {why}." for label, why in self.untold.items()),
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -227,7 +227,7 @@ class SharesGiven(Result):
         return (
             POPULATION,
             f"Each interval covers at {100 * self.table.confidence:.4g} % by itself; it is"
-            " Fieller's, and all from 0 to 1 where the size of a group is not told from 0. Standard"
+            " Fieller's, and goes from 0 to 1 where a group may be empty. Standard"
             " errors are by the delta method.",
         )
 

@@ -187,7 +187,7 @@ def _fieller(
 ) -> tuple[float, float]:
     """Return the ends of all r with |a − r·b| ≤ z·√Var(a − r·b).
 
-    Where b is not told from 0 that set is no interval, and the whole line is returned.
+    Where b may be 0, that set is no interval, and the whole line is returned.
     """
     aa, ab, bb = covariance
     square = quantile**2
