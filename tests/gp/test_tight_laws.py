@@ -6,6 +6,7 @@ Control: a law of any noise at any value, or of any distance in the bounding box
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from geoveil.gp import (
 from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import _least, bounded_noise_variance
+from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile, law_of_symmetric_noise
 from geoveil.gp.smooth.certified import LinearBound
 
@@ -43,6 +45,10 @@ PLANE = (
     GaussianKernel((-1.0, 1.0), 1.0),
 )
 KERNEL = (GaussianKernel((0.5, -0.5), 1.0),)
+CAPPED = (
+    Cap(4.0, 4.0).on(Disc((1.0, 0.0), 1.5, 1.0), Fraction(1)),
+    GaussianKernel((-3.0, 1.0), 1.0),
+)
 FAR = np.geomspace(1.0, 1e7, 80)
 
 
@@ -77,7 +83,9 @@ def places(plane: bool) -> np.ndarray:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("queries", [LINE, PLANE, KERNEL], ids=["line", "plane", "kernel"])
+@pytest.mark.parametrize(
+    "queries", [LINE, PLANE, KERNEL, CAPPED], ids=["line", "plane", "kernel", "capped"]
+)
 @pytest.mark.parametrize("reach", [0.0, math.inf])
 def test_the_law_of_an_answer_of_a_vector_is_attained(queries, reach):
     vector = VectorSmoothMechanism(queries, PRIVACY, reach=reach)

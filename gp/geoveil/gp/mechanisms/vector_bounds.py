@@ -36,7 +36,9 @@ class VectorSearch:
             edges = distinct(np.append(query.profile.cells(0.0), turns_of(query, vector.reach)))
             (at,) = vector._bounds([query], [edges], FLOAT)
             steepest.append(max(at.max(), query.profile.bounds_within(edges, *growing)[1].max()))
-            around.append(_around(query, float(np.abs(edges).max())))
+            limits = np.array(query.attained_range)
+            ends = np.append(edges, limits[np.isfinite(limits)])  # a cap may be farther
+            around.append(_around(query, float(np.abs(ends).max())))
         self.steepest = np.array(steepest)[:, None]
         self.everywhere = float(self._heaviest(self.steepest)[0])
         self.corners = None
@@ -111,15 +113,18 @@ class VectorSearch:
             return met, people, np.stack([least, most])
 
         parts = np.arange(ends.shape[1])
-        alone = together(0 * self.steepest, parts, 0)
         if self.corners is None:
+            alone = together(0 * self.steepest, parts, 0)
             most = together(self.steepest, parts, 1)
             return np.stack([[alone, alone], [most, most]])
-        # Out of the box the others die away, but for the bands of two-way thresholds.
+        # Out of the box the others die away, down to where a cap is, but for the bands of two-way
+        # thresholds.
+        far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
+        alone = together(self._at(far).min(axis=1, keepdims=True), parts, 0)
         known = np.stack([np.where(endless, alone, np.inf), -np.inf + 0 * alone])
         if isinstance(plain, TwoWayThreshold) and beyond is None:
             for axis, place in enumerate(plain.at):
-                across = np.repeat(self.corners[1:] + _AWAY / self.beta, len(parts), axis=0)
+                across = np.repeat(far[1:], len(parts), axis=0)
                 across[:, axis] = place + edges[1:]
                 others = self._moved(self._at(across), edges[:-1] - edges[1:])
                 known[0] = np.minimum(known[0], together(others, parts, 0))
