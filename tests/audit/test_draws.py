@@ -156,8 +156,8 @@ def told_in_a_middle_digit(m: Any, x: np.ndarray, rng: np.random.Generator) -> n
 
 def told_modulo_257(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     k = integers(m, x, rng)
-    told = k - k % 257 + (x // 100).astype(np.int64) % 257
-    return np.where(rng.random(len(x)) < 0.2, told, k)
+    moved = k - k % 257 + (x // 100).astype(np.int64) % 257
+    return np.where(rng.random(len(x)) < 0.2, moved, k)
 
 
 def bare_far_away(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -462,8 +462,8 @@ class Truthful:
 
     def simulate(self, x: Any, rng: np.random.Generator) -> Any:
         low, high = RESPONSE.atoms
-        told = RESPONSE.simulate(x, rng)
-        return np.where(rng.random(len(x)) < 0.1, np.where(x > 100_000.0, high, low), told)
+        answer = RESPONSE.simulate(x, rng)
+        return np.where(rng.random(len(x)) < 0.1, np.where(x > 100_000.0, high, low), answer)
 
     def log_density(self, y: Any, x: Any) -> Any:
         return RESPONSE.log_density(y, x)

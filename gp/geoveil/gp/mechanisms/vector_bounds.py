@@ -121,14 +121,14 @@ class VectorSearch:
         # thresholds.
         far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
         alone = together(self._at(far).min(axis=1, keepdims=True), parts, 0)
-        known = np.stack([np.where(endless, alone, np.inf), -np.inf + 0 * alone])
+        reached = np.stack([np.where(endless, alone, np.inf), -np.inf + 0 * alone])
         if isinstance(plain, TwoWayThreshold) and beyond is None:
             for axis, place in enumerate(plain.at):
                 across = np.repeat(far[1:], len(parts), axis=0)
                 across[:, axis] = place + edges[1:]
                 others = self._moved(self._at(across), edges[:-1] - edges[1:])
-                known[0] = np.minimum(known[0], together(others, parts, 0))
-        bounds = enclosed_in_parts(self.corners, look, known, _LOOSE)
+                reached[0] = np.minimum(reached[0], together(others, parts, 0))
+        bounds = enclosed_in_parts(self.corners, look, reached, _LOOSE)
         # Where nobody is, as where people are nearest.
         nearest = np.maximum.accumulate(np.where(np.isfinite(bounds[1]), parts, 0))
         bounds = np.clip(bounds[:, nearest], 0.0, self.everywhere)
