@@ -395,7 +395,7 @@ def _evenly(
     """Return a message if the places from both generators are too much alike; otherwise ''."""
     both = list(zip(places, halves, strict=True))
     first, second = (np.concatenate([u[a * n :][:n] for u, n in both]).T for a in (0, 1))
-    chances = [chance_of_evenness(one, two, rng) for one, two in zip(first, second, strict=True)]
+    chances = [chance_of_evenness(*pair, rng) for pair in zip(first, second, strict=True)]
     if min(chances) * len(chances) >= failure:
         return ""
     return "reports are spread more evenly than independent noise is"
