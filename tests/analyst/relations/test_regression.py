@@ -89,15 +89,15 @@ def test_a_form_in_the_clear_has_the_summary_of_statsmodels(
     else:
         glm = sm.GLM(values[response], x, family=family, var_weights=weights)
         theirs = glm.fit(cov_type="HC0", tol=1e-14)
-    assert made.values == pytest.approx(theirs.params, rel=1e-7, abs=1e-9)
-    assert made.standard_errors == pytest.approx(theirs.bse, rel=1e-7)
+    assert made.values == pytest.approx(theirs.params, rel=1e-9, abs=1e-9)
+    assert made.standard_errors == pytest.approx(theirs.bse, rel=1e-9)
     rows = made.rows()
     assert [row["z"] for row in rows] == pytest.approx(theirs.tvalues, rel=1e-6)
     assert [row["p_value"] for row in rows] == pytest.approx(theirs.pvalues, abs=0.01)
     at = {"age": 30, "rents": "o1", "mood": 2}
     (row,) = made.predict(at).rows()
     person = np.array([[1, 1, 0, 30, 2, 0]], float)
-    assert row["estimate"] == pytest.approx(float(theirs.predict(person)[0]), rel=1e-7)
+    assert row["estimate"] == pytest.approx(float(theirs.predict(person)[0]), rel=1e-9)
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert row["people"] == "age 30, rents o1, mood 2"
 
@@ -113,15 +113,15 @@ def test_squares_and_interactions_are_those_of_statsmodels() -> None:
     made = asked(values, clear=True).ask(Regression("hours", on, errors="HC0"))
     theirs = sm.OLS(values["hours"], np.column_stack(x)).fit(cov_type="HC0")
     # Answers are on a grid of about 1e-9 noise scales.
-    assert made.values == pytest.approx(theirs.params, rel=1e-7, abs=1e-9)
-    assert made.standard_errors == pytest.approx(theirs.bse, rel=1e-7)
+    assert made.values == pytest.approx(theirs.params, rel=1e-9, abs=1e-9)
+    assert made.standard_errors == pytest.approx(theirs.bse, rel=1e-9)
     assert made.names == (
         "constant", "age", "age²", "rents: o1", "rents: o2", "age × rents: o1", "age × rents: o2",
         "rents: o1 × mood", "rents: o2 × mood",
     )  # fmt: skip
     (row,) = made.predict({"age": 30, "rents": "o1", "mood": 2}).rows()
     person = [1, 30, 900, 1, 0, 30, 0, 2, 0]
-    assert row["estimate"] == pytest.approx(float(theirs.predict([person])[0]), rel=1e-7)
+    assert row["estimate"] == pytest.approx(float(theirs.predict([person])[0]), rel=1e-9)
 
 
 @pytest.mark.deep(keep=0)
@@ -193,7 +193,7 @@ def test_an_estimand_is_a_regression_of_ones_own() -> None:
     made = reports.ask(
         Regression(Option("works", "o1"), ["age", Option("rents", "o1")], "logistic", errors="HC0")
     )
-    assert own.values * [1, 1 / 40, 1] == pytest.approx(made.values, rel=1e-7)
+    assert own.values * [1, 1 / 40, 1] == pytest.approx(made.values, rel=1e-9)
     assert own.standard_errors * [1, 1 / 40, 1] == pytest.approx(made.standard_errors, rel=1e-6)
     assert own.names == tuple(region)
     assert own.title.startswith("Root of logistic")
