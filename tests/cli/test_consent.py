@@ -60,7 +60,9 @@ PIECES = [
     *("[bold]", "[/bold]", "[/b]", "[link=https://x]", "[red", "\\[", "]", ":smile:", "%s", "{0}"),
     *(FORGED, "Privacy: ε = 0 per 1 metre", "Take part? [y/N]: y", "counted: report 00", "\\n"),
 ]
-PROMPT = ["Asks for: ", "Given in: ", "Who asks is unknown", "Signed by: nobody",
+PROMPT = ["Asks for: ", "Given in: ", "Who asks is unknown",
+          "How long the server keeps single answers is unknown", "Nobody can withdraw an answer",
+          "Signed by: nobody",
           "Privacy: ε = 1 per 8000 ",
           "This report is at most 2.72 times as likely", "Somebody who thinks",
           "This report does not hide which of two very different values you have."]  # fmt: skip
@@ -206,7 +208,7 @@ def test_the_prompt_of_a_terminal(hostile, tmp_path):
         elif margin:  # folded
             margin[-1] += line[2:]
     begins = [*PROMPT, "Take part?"]
-    begins[3] = "Signed by: "
+    begins[5] = "Signed by: "
     assert f"  {KEY.public}"[:60] in lines
     for line, begin in zip(margin, begins, strict=True):
         assert line.startswith(begin)

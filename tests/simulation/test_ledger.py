@@ -212,7 +212,7 @@ def test_six_variants_differ_as_the_reason_says():
     assert all(c.own and abs(c.own[0] - c.value) < 0.03 for c in coded)
     best = next(c for c in done.compared if c.quantity.startswith("SPS (IV) less the best"))
     assert best.verdict == DIFFERS
-    assert "ranking reverses" in done.reason
+    assert "ranking is reversed" in done.reason
 
 
 @pytest.mark.deep(rest=0)

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -69,6 +67,7 @@ def end_call(code: str) -> None:
     """End the span of the call under way, if it has one, with the name of its status code."""
     if (call := _CALL.get()) is None:
         return
+    import grpc
     from opentelemetry.trace import StatusCode
 
     _CALL.set(None)
