@@ -209,7 +209,7 @@ async def test_nothing_of_a_form_is_said_outside_the_catalogue(survey, german):
     ],
 )
 async def test_the_address_chooses_the_language(survey, page, language, typed, shown, button):
-    """Of an English browser; numbers are written, and read, as the language writes them."""
+    """In an English browser; the page writes and reads numbers as the language writes them."""
     await survey.create(INCOME)
     await page.goto(survey.url("777") + f"?lang={language}")
     await page.wait_for_selector("#survey:not([hidden])")
@@ -253,7 +253,7 @@ async def test_an_element_speaks_as_its_page_or_its_own_attribute_says(survey, p
 
 
 async def test_words_of_a_survey_run_from_right_to_left(survey, browser):
-    """Of a survey in Arabic, in a browser whose language has no catalogue: English, but for it."""
+    """The browser's language has no catalogue: the page is English, the survey Arabic."""
     wording = Wording(language="ar", text="هل تسكن بالإيجار؟", options=("نعم", "لا"))
     rents = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0, wordings=(wording,))
     await survey.create(

@@ -40,7 +40,7 @@ def speaking(language: str) -> Iterator[None]:
         ...     say("range.least", x=digits(52_000.5))
         'mindestens 52.000,5'
     """
-    short = language.replace("_", "-").partition("-")[0].lower()
+    short = str(language).replace("_", "-").partition("-")[0].lower()
     if short not in LANGUAGES:
         raise ParameterError("language", language, f"one of {', '.join(LANGUAGES)}")
     token = _LANGUAGE.set(short)

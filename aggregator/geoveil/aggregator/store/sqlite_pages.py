@@ -26,7 +26,7 @@ from geoveil.campaign import REPORT_ID_BYTES
 
 _ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
 MOST_REPORTS = 256
-"""Of a page."""
+"""The most reports of a page."""
 _MOST_BYTES = 8192
 """The most bytes of a page that holds more than one report."""
 _PAGES_READ = 1024
