@@ -186,12 +186,13 @@ from geoveil.analyst.statistics.districts import (
 )
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
-from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.map import DensityMap, Map
 from geoveil.analyst.statistics.one_mechanism import estimate
 from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from geoveil.campaign import Attribute, digits
 from geoveil.gp import Query, Range, SoftIndicator, Threshold
 
-__all__ = ["Answer"]
-
 _SIGNS = MappingProxyType({"dollar": "$", "euro": "€", "pound": "£"})
 """Name of a currency → the sign before its amounts."""
 _LEAST_P = 0.001

@@ -26,8 +26,6 @@ from geoveil.campaign import (
 )
 from geoveil.gp import Array, AzimuthalEquidistant, ParameterError, PrivateValueError
 
-__all__ = ["NOT_HIDDEN", "mask_file", "masked_columns", "masked_form", "sidecar_of"]
-
 NOT_HIDDEN = (
     "This is a tool for whoever holds the values, and hides nothing from them.",
     "Other columns are as they were: an address, a district or a photo still tells a place.",

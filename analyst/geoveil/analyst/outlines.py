@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["coastline", "new_york_boroughs"]
-
 Bounds = tuple[float, float, float, float]
 """West, south, east and north, in degrees."""
 

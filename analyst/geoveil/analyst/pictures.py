@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["axes_of", "draw_bars", "draw_curve", "draw_intervals", "finish_map", "new_axes"]
 
 Array = NDArray[np.float64]
 

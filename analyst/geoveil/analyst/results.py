@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["GeoResult", "Result", "cell_text", "cells", "rows_of"]
 
 _INTERVALS = {
     "ci": "interval",

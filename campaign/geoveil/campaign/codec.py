@@ -287,6 +287,3 @@ def _decode_duration(field: str, message: Duration) -> timedelta:
         return message.ToTimedelta()
     except (ValueError, OverflowError):
         raise ParameterError(field, f"{message.seconds} s", "at most ten years") from None
-
-
-__all__ = ["MOST_BYTES", "decode", "digest", "encode", "make_campaign"]

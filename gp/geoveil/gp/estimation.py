@@ -13,8 +13,6 @@ from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
 
-__all__ = ["Accumulator", "Estimate", "estimate", "sums_of"]
-
 _LIMB_BITS = 22
 _SMALL = 1 << 43
 """Integers below this in absolute value have two limbs of 22 bits, others three."""

@@ -22,8 +22,6 @@ from geoveil.gp.noise.base import Laplace
 from geoveil.gp.queries.indicator import Range
 from geoveil.gp.queries.profiles.base import Profile
 
-__all__ = ["ForgedShare", "forged_share", "report_bins"]
-
 _HALVINGS = 24
 """Bins at each end of the range: quarters, eighths and so on of its length."""
 _CELL = 1 / 64

@@ -25,19 +25,6 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.reprs import ReprByArguments, enum_repr
 
-__all__ = [
-    "UNLIMITED",
-    "FindsMoments",
-    "Interval",
-    "IntervalMethod",
-    "Limits",
-    "interval_of_mean",
-    "interval_of_weighted_mean",
-    "kept_within",
-    "margins_of_mean",
-    "reach_at_all_looks",
-]
-
 _LIGHT, _FULL = 0.2, 0.5
 """Effects of one person on the mean in standard errors: up to the first no report is imagined, from
 the second on one of weight `_HALF`."""

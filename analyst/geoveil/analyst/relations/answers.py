@@ -12,8 +12,6 @@ from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import CategoryField, Field, MultipleField, NumberField, PlaceField
 from geoveil.gp import UnaryEncoding
 
-__all__ = ["write_answers"]
-
 _BITS = 62
 """Options in each integer of a report with a bit for each option."""
 

@@ -38,8 +38,6 @@ from geoveil.gp import (
     kept_within,
 )
 
-__all__ = ["CurveBy", "MeanBy", "MeansByGroup", "Parts", "QuantileBy", "StatisticBy"]
-
 _PEOPLE = "people of "
 _MANY = 50_000
 """Reports from which on equal ones are counted together."""

@@ -13,8 +13,6 @@ from geoveil.analyst.statistics.distribution import Curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ByGroup"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ByGroup(Result):

@@ -13,8 +13,6 @@ from geoveil.gp import needed_for, validation
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["contributions"]
-
 
 def contributions(
     reports: FormReports,

@@ -15,8 +15,6 @@ from geoveil.analyst.relations.solving import sandwich, solve
 from geoveil.analyst.relations.terms import Term
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
-__all__ = ["Estimand"]
-
 
 @dataclass(frozen=True)
 class Estimand(FormStatistic[ParameterEstimates]):

@@ -25,8 +25,6 @@ from geoveil.analyst.statistics.reports import Reports
 from geoveil.campaign import ChoiceField, FormCampaign, MultipleField
 from geoveil.gp import Array, Limits, ParameterError, validation
 
-__all__ = ["FormReports", "FormStatistic"]
-
 Found = TypeVar("Found", bound=Result)
 
 AT_ONCE = 1 << 22

@@ -18,8 +18,6 @@ from geoveil.analyst.results import GeoResult, possible, rows_of
 from geoveil.analyst.statistics.map import Bounds, Map, cells_around
 from geoveil.gp import Array, GaussianKernel, ParameterError
 
-__all__ = ["MeanMap", "MeanMapEstimates"]
-
 _MOST_NODES = 441
 
 

@@ -26,8 +26,6 @@ from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratios_wit
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
 from geoveil.gp import Array, ParameterError
 
-__all__ = ["Correlation", "Covariance", "Mean", "PartialCorrelation"]
-
 Variable: TypeAlias = str | Term
 """The name of a number field or of an ordinal one, or a function of a field."""
 

@@ -10,8 +10,6 @@ from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.simultaneous import two_sided
 from geoveil.gp import UNLIMITED, Array, Limits, interval_of_weighted_mean
 
-__all__ = ["ParameterEstimates"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParameterEstimates(Result):

@@ -21,8 +21,6 @@ from geoveil.analyst.relations.terms import NumberOf, Square, Term
 from geoveil.campaign import FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError
 
-__all__ = ["Interaction", "factors_of"]
-
 MOST_PERTURBED = 4
 """The most perturbed numbers of a model with products; each triples its derivatives."""
 _AT_ONCE = 1 << 14

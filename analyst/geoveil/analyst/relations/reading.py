@@ -12,8 +12,6 @@ from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, FormCampaign, decode
 from geoveil.gp import ParameterError
 
-__all__ = ["form_reports_of"]
-
 
 def form_reports_of(
     source: "str | os.PathLike[str] | Iterable[bytes | ReportRows]", period: int | None = None

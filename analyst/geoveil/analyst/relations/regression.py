@@ -26,8 +26,6 @@ from geoveil.analyst.results import Result, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
-__all__ = ["Predictions", "Regression", "RegressionEstimates"]
-
 _MODELS: tuple[Model, ...] = ("linear", "logistic", "poisson", "median")
 _RESPONSES: dict[Model, tuple[type[Term], ...]] = {
     "linear": (NumberOf, Score, Option, Between, Within, Coordinate),

@@ -38,8 +38,6 @@ from geoveil.analyst.statistics.simultaneous import (
 )
 from geoveil.gp import Array, ParameterError, kept_within
 
-__all__ = ["CrossTable", "ShareTable", "Shares", "SharesGiven"]
-
 MOST_CELLS = 10_000
 _MOST_TESTED = 500
 """The most options of a field in a test of independence."""

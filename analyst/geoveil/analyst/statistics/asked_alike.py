@@ -20,8 +20,6 @@ from geoveil.analyst.statistics.thresholds import band_width
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import ParameterError
 
-__all__ = ["ask_changes", "asked_alike"]
-
 
 def ask_changes(
     asking: Sequence[Callable[[Statistic[Any]], Any]],

@@ -7,8 +7,6 @@ import numpy as np
 
 from geoveil.gp import Array, ParameterError, validation
 
-__all__ = ["FALSE_ALARMS", "delay", "flagged", "windows"]
-
 FALSE_ALARMS = 0.01
 """The probability of any flag in a year in which the mean's drift does not change."""
 POWER = 0.9

@@ -22,15 +22,6 @@ from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one, two_sided
 from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, enum_repr
 
-__all__ = [
-    "Changes",
-    "CurveChange",
-    "People",
-    "compare",
-    "holm",
-    "people_of",
-]
-
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 """Estimates whose differences are `Changes`."""
 
@@ -251,6 +242,7 @@ class _Sample:
 
 
 def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
+    """Return what a comparison needs of one set of estimates."""
     if isinstance(estimates, JointEstimates):
         return _Sample(
             estimates.labels,
@@ -360,6 +352,7 @@ def holm(p_values: ArrayLike) -> Array:
 
 
 def check_samples(samples: Sequence[_Sample], names: Sequence[str]) -> None:
+    """Refuse samples that differ in labels, confidence or softness."""
     _check_names(samples, names)
     first = samples[0]
     for sample in samples[1:]:

@@ -39,8 +39,6 @@ from geoveil.gp import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Curve", "Density", "DistributionCurve", "DistributionFunction"]
-
 
 _TAIL = 0.002
 """The share on either side of a default grid."""

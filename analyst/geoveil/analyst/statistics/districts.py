@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import shapely
     from matplotlib.axes import Axes
 
-__all__ = ["DistrictShares", "Districts", "Nearest"]
 
 ELSEWHERE = "elsewhere"
 _OVERLAP = 1e-3

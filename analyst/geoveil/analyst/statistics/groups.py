@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from geoveil.analyst.results import Result, possible
-from geoveil.analyst.statistics.joint import Quantity
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
@@ -382,6 +382,3 @@ def _is_covariance(matrix: Array, groups: int) -> bool:
     scale = float(abs(matrix).max())
     symmetric = bool((abs(matrix - matrix.T) <= 1e-9 * scale).all())
     return symmetric and float(np.linalg.eigvalsh(matrix).min()) >= -1e-9 * scale
-
-
-__all__ = ["RULES", "Differences", "GroupEstimates"]

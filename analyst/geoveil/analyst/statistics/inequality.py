@@ -20,8 +20,6 @@ from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, kept_within, validation
 
-__all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
-
 _SPREAD, _CROWDED, _CROWDED_AT_ONE = 1 / 20, 3 / 28, 1 / 16
 """Bias of a smoothstep of width w in ∫S(1 − S), in multiples of w² and of the integral of the
 squared density: for people spread evenly over w, and at most, if all are in one place; and the most

@@ -31,9 +31,6 @@ from geoveil.gp import (
     validation,
 )
 
-__all__ = ["JointEstimates", "Quantity", "limits_of_sum"]
-
-
 LIARS = "Intervals hold also if"
 """How a note on false reports begins."""
 

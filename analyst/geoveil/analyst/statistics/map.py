@@ -34,7 +34,6 @@ from geoveil.gp import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DensityMap", "Map"]
 
 Bounds = tuple[float, float, float, float]
 

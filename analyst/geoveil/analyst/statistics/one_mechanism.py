@@ -7,7 +7,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.statistics.joint import Quantity
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import reports_of
 from geoveil.analyst.statistics.statistic import Found, Statistic
@@ -28,8 +28,6 @@ from geoveil.gp import (
     step_exponent_of,
     sums_of,
 )
-
-__all__ = ["estimate"]
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -40,12 +40,6 @@ from geoveil.gp import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Change",
-    "Cohorts",
-    "OverTime",
-    "over_time",
-]
 
 _COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
 

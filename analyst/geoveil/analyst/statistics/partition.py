@@ -25,7 +25,6 @@ from geoveil.gp import Array, GeoPrivacy, Limits, LogScale, ParameterError, vali
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
 MOST_EDGES = MOST_QUESTIONS // 2
 _ROUNDING = 1e-14

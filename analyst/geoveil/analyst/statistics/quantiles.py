@@ -22,9 +22,6 @@ from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, sha
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, GeoPrivacy, LogScale, ParameterError
 
-__all__ = ["QuantileEstimates", "Quantiles"]
-
-
 _MOST_LEVELS = 20
 _STEPS = 96
 """Thresholds around a quantile in each round, unless there are many quantiles."""

@@ -10,9 +10,6 @@ from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.gp import Array, GeoPrivacy, LogScale, validation
 
-__all__ = ["POPULATION", "Quantity", "ratio_of", "ratios_within"]
-
-
 POPULATION = (
     "Estimates are of the population of which the participants are a random sample; errors hold"
     " the noise of privacy and the sampling."

@@ -23,8 +23,6 @@ from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Step
 from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import Array, GeoPrivacy, Interval, LogScale, ParameterError, validation
 
-__all__ = ["Ranking", "Top", "ranking_of"]
-
 Flags = NDArray[np.bool_]
 
 _DRAWS = 20_000

@@ -66,8 +66,6 @@ from geoveil.gp import (
     ways,
 )
 
-__all__ = ["ReportRows", "Reports", "reports_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Reports:

@@ -7,19 +7,6 @@ import numpy as np
 
 from geoveil.gp import Array, ParameterError, validation
 
-__all__ = [
-    "correlations_of",
-    "critical_value",
-    "critical_value_of_field",
-    "critical_value_of_many",
-    "critical_value_of_one",
-    "largest_errors",
-    "normal_draws",
-    "scores_of",
-    "two_sided",
-]
-
-
 DRAWS = 1 << 16
 """Draws of max |N(0, R)|: its 95 % quantile has a standard error of 0.004 to 0.006, so a band at 95
 % covers 95 ± 0.09 %."""

@@ -17,8 +17,6 @@ from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, LogScale, ParameterError, UnsupportedError, validation
 
-__all__ = ["Contaminated", "Means", "Statistic"]
-
 Found = TypeVar("Found", bound=Result)
 Wanted = TypeVar("Wanted")
 

@@ -29,8 +29,6 @@ from geoveil.analyst.statistics.simultaneous import (
 from geoveil.campaign import digits
 from geoveil.gp import Array, GeoPrivacy, ParameterError
 
-__all__ = ["Trends", "trend"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trends(Result):

@@ -19,12 +19,11 @@ from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
 from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
 from geoveil.gp import ParameterError, validation
 
-__all__ = ["STATISTICS", "statistics_in", "two_numbers"]
-
 Made = Statistic[Any]
 
 
 def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
+    """Return numbers with commas between them."""
     try:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
