@@ -36,9 +36,11 @@ from geoveil.analyst import (
     plan_for,
     reports_of,
 )
+from geoveil.analyst.hard_question import Heap, NearbyPeople, difference, hard_share
 from geoveil.analyst.planner import HeapedPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.campaign import (
     Attribute,
+    Difference,
     PlanarLaplaceSpec,
     PointQuestion,
     StatisticCampaign,
@@ -51,7 +53,6 @@ from geoveil.gp import (
     QueryMechanism,
     Threshold,
 )
-from geoveil.gp.hard_question import Difference, Heap, NearbyPeople, difference, hard_share
 from geoveil.gp.intervals import Limits, interval_of_mean
 
 PLANS, CAMPAIGNS, DRAWN = 40, 50, 20_000

@@ -115,7 +115,7 @@ def made() -> list[Any]:
         ),
         gp.DebiasedLaplace(STEP, PRIVACY),
         gp.DebiasedLaplace(STEP, PRIVACY, step=2.0**-9),
-        gp.CentralPrivacy(0.25, 1e-6, 100),
+        analyst.CentralPrivacy(0.25, 1e-6, 100),
         CentralWish(epsilon=0.4, honest=100_000),
         gp.ForgedShare(0.25),
         gp.LipschitzMechanism(gp.Linear(decay, (1.0, 2.0)), PRIVACY),

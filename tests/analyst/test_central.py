@@ -12,6 +12,7 @@ from geoveil.analyst import (
     PlanRequest,
     PublicPrior,
     ShareAbove,
+    central_privacy,
     central_record,
     central_text,
     of_one_question,
@@ -24,7 +25,7 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     Question,
 )
-from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold, central_privacy
+from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold
 from tools.vectors.examples import small_campaign
 
 CAPPED = small_campaign("c", cap=Cap(3.0, 3.0))

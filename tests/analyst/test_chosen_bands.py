@@ -17,10 +17,10 @@ from geoveil.analyst import (
     ShareBetween,
     hard_shares,
 )
+from geoveil.analyst.hard_question import Heap, critical_value
 from geoveil.analyst.questions import MeanOf
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.hard_question import Heap, critical_value
 from geoveil.gp.intervals import interval_of_mean
 
 B = 8_000.0

@@ -17,9 +17,9 @@ from geoveil.analyst import (
     plan_for,
     planned_contamination,
 )
+from geoveil.campaign import Difference
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.hard_question import Difference
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.simulation.priors import public_prior
 

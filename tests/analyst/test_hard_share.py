@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import LabelledEstimate, PlanRequest, ShareAbove, plan_for
+from geoveil.analyst.hard_question import Heap, hard_share
 from geoveil.analyst.planner import (
     DoubtedPrior,
     HardThreshold,
@@ -23,9 +24,8 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.public_prior import scaled
-from geoveil.campaign import Question, decode, encode
+from geoveil.campaign import Difference, Question, decode, encode
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.hard_question import Difference, Heap, hard_share
 from geoveil.gp.intervals import UNLIMITED
 from geoveil.proto.v1 import campaign_pb2 as pb
 from geoveil.simulation.priors import public_prior

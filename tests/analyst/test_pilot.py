@@ -18,12 +18,12 @@ from geoveil.analyst import (
     pilot_prior,
     reports_of,
 )
+from geoveil.analyst.hard_question import Heap, hard_share
 from geoveil.analyst.pilot import transition
 from geoveil.analyst.planner import HardThreshold, LogNormalPrior, Prior, plan
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
+from geoveil.campaign import Attribute, Difference, PlanarLaplaceSpec, ValueCampaign, encode
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.hard_question import Difference, Heap, hard_share
 from geoveil.simulation.scale import write_reports
 
 PRIVACY, SCALE, NORMAL = GeoPrivacy(1.0, per=8_000.0, unit="dollar"), 8_000.0, 1.959963984540054

@@ -13,10 +13,10 @@ import pytest
 
 from geoveil.analyst import Analyst, ServerError, questions_in
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
+from geoveil.analyst.hard_question import hard_share
+from geoveil.campaign import Attribute, Difference, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
-from geoveil.gp.hard_question import Difference, hard_share
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 

@@ -11,17 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, ks_2samp, kstest
 
+from geoveil.analyst import central_privacy
 from geoveil.campaign import Campaign, decode, seal
 from geoveil.client import CampaignNotOpen, Limit, Policy, ReportBuilder
-from geoveil.gp import (
-    Cap,
-    DebiasedLaplace,
-    GeoPrivacy,
-    ParameterError,
-    Threshold,
-    central_privacy,
-)
-from tests.gp.test_shuffle import black_box
+from geoveil.gp import Cap, DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
+from tests.analyst.test_shuffle import black_box
 
 Make = Callable[..., Any]
 ALPHA = 1e-6

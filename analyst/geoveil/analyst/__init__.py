@@ -41,6 +41,7 @@ from geoveil.analyst.geojson import (
     features_in as features_in,
     outlines_in as outlines_in,
 )
+from geoveil.analyst.hard_question import Heap as Heap
 from geoveil.analyst.labelled_estimate import (
     ContaminatedEstimate,
     LabelledEstimate,
@@ -51,6 +52,7 @@ from geoveil.analyst.masks import (
     mask_file as mask_file,
     sidecar_of as sidecar_of,
 )
+from geoveil.analyst.maximum_likelihood import expectation_maximisation as expectation_maximisation
 from geoveil.analyst.messages import PublishedCampaign, published as published
 from geoveil.analyst.outlines import (
     coastline,
@@ -158,6 +160,7 @@ from geoveil.analyst.results import (
     cell_text as cell_text,
     cells as cells,
 )
+from geoveil.analyst.shuffle import CentralPrivacy, central_privacy
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
 from geoveil.analyst.statistics.change_flags import (
     FALSE_ALARMS as FALSE_ALARMS,
@@ -236,6 +239,7 @@ __all__ = [
     "Between",
     "ByGroup",
     "CampaignEstimates",
+    "CentralPrivacy",
     "CentralWish",
     "Change",
     "Changes",
@@ -345,6 +349,7 @@ __all__ = [
     "campaign_asking",
     "campaign_for_points",
     "campaign_of",
+    "central_privacy",
     "coastline",
     "compare",
     "contributions",

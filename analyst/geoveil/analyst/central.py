@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geoveil.analyst.shuffle import central_privacy
 from geoveil.campaign import (
     Allocation,
     AttributeCampaign,
@@ -14,7 +15,7 @@ from geoveil.campaign import (
     rounded_up,
     to_one,
 )
-from geoveil.gp import GeoPrivacy, central_privacy, validation
+from geoveil.gp import GeoPrivacy, validation
 
 _EIGHTHS, _MOST = 8, 48
 """The search for ε of a report goes in steps of an eighth, like that of caps."""

@@ -18,23 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.hard_question import Heap, NearbyPeople, critical_value, difference, reach
 from geoveil.analyst.labelled_estimate import ChosenBand, LabelledEstimate
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
-from geoveil.campaign import PointQuestion, ValueCampaign
-from geoveil.gp import (
-    Difference,
-    GaussianKernel,
-    Heap,
-    NearbyPeople,
-    ParameterError,
-    Query,
-    Range,
-    Threshold,
-    critical_value,
-    difference,
-    reach,
-    validation,
-)
+from geoveil.campaign import Difference, PointQuestion, ValueCampaign
+from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, validation
 
 _WIDTHS = tuple(2.0 ** (k / 2) for k in range(2, 9))
 """In noise scales: from 2 to 16."""

@@ -20,10 +20,9 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import ONE_LOOK, period_of
 from geoveil.analyst.statistics.trends import Trends, trend
-from geoveil.campaign import AttributeCampaign, StatisticCampaign, of_any_two
+from geoveil.campaign import AttributeCampaign, Difference, StatisticCampaign, of_any_two
 from geoveil.gp import (
     Basis,
-    Difference,
     GeoPrivacy,
     IntervalMethod,
     NoiseVariance,

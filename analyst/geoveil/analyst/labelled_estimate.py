@@ -4,16 +4,15 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
+from geoveil.analyst.hard_question import HardShare, Heap, hard_share
 from geoveil.analyst.results import SMOOTH, possible
+from geoveil.campaign import Difference
 from geoveil.gp import (
     Accumulator,
     Basis,
     ContradictionError,
-    Difference,
     ForgedShare,
     GeoPrivacy,
-    HardShare,
-    Heap,
     IntervalMethod,
     Limits,
     NoiseVariance,
@@ -21,7 +20,6 @@ from geoveil.gp import (
     QueryMechanism,
     bounded_noise_variance,
     estimate,
-    hard_share,
     interval_of_mean,
 )
 

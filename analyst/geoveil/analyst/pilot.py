@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.analyst.hard_question import Heap
+from geoveil.analyst.maximum_likelihood import expectation_maximisation
 from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
 from geoveil.campaign import AttributeCampaign, ValueCampaign
-from geoveil.gp import Heap, ParameterError, expectation_maximisation
+from geoveil.gp import ParameterError
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

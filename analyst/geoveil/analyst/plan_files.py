@@ -36,6 +36,7 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     AttributeCampaign,
+    Difference,
     MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
@@ -49,7 +50,6 @@ from geoveil.campaign import (
 )
 from geoveil.gp import (
     Cap,
-    Difference,
     Disc,
     GaussianKernel,
     ParameterError,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.planner import (
     DoubtedPrior,
     HeapedPrior,
@@ -10,7 +11,7 @@ from geoveil.analyst.planner import (
     Prior,
     SlopeBoundedPrior,
 )
-from geoveil.gp import AzimuthalEquidistant, Heap, LogScale, ParameterError, validation
+from geoveil.gp import AzimuthalEquidistant, LogScale, ParameterError, validation
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from geoveil.analyst.campaigns import slack_of
+from geoveil.analyst.hard_question import reach
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import (
     ALLOCATIONS,
@@ -21,7 +22,7 @@ from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
 from geoveil.analyst.public_prior import scaled
 from geoveil.analyst.request import PlanRequest
-from geoveil.gp import GeoPrivacy, Query, reach, reach_at_all_looks
+from geoveil.gp import GeoPrivacy, Query, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
 """The name of the prior without a scenario."""

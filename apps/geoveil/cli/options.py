@@ -10,7 +10,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from geoveil.gp import Heap, ParameterError
+from geoveil.analyst import Heap
+from geoveil.gp import ParameterError
 
 _UNITS = {
     "w": timedelta(weeks=1),

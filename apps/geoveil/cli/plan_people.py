@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
-from geoveil.analyst import PublicPrior, pilot_prior, reports_of
+from geoveil.analyst import Heap, PublicPrior, pilot_prior, reports_of
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at
 from geoveil.cli.console import err
-from geoveil.gp import GeoVeilError, Heap, ParameterError
+from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
 

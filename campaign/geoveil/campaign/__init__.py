@@ -99,6 +99,7 @@ from geoveil.campaign.model import (
 )
 from geoveil.campaign.queries import (
     QUERIES,
+    Difference as Difference,
     PointQuestion,
     Question,
     decode_point_question,

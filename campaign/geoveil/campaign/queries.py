@@ -9,7 +9,6 @@ from typing import Any
 from geoveil.campaign.families import Example, QueryFamily, Registry, Wire, Work
 from geoveil.campaign.text import require_printable
 from geoveil.gp import (
-    Difference,
     Disc,
     GaussianKernel,
     GeoPrivacy,
@@ -26,8 +25,28 @@ from geoveil.gp import (
     TwoWayThreshold,
     UnsupportedError,
     require_pieces,
+    validation,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Soft minus hard share.
+
+    Args:
+        expected: its known part.
+        bound: ≥ 0; the difference is within this of `expected`.
+    """
+
+    expected: float
+    bound: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expected", validation.real("expected", self.expected))
+        object.__setattr__(self, "bound", validation.non_negative("bound", self.bound))
+        if not self.bound <= validation.MOST:
+            raise ParameterError("bound", self.bound, f"at most {validation.MOST:g}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,19 +62,8 @@ from geoveil.gp.exact import (
     upper as upper,
     working_precision as working_precision,
 )
-from geoveil.gp.expectation_maximisation import expectation_maximisation as expectation_maximisation
 from geoveil.gp.extras import MissingExtraError as MissingExtraError, needed_for as needed_for
 from geoveil.gp.forged import ForgedShare, forged_share, report_bins
-from geoveil.gp.hard_question import (
-    Difference as Difference,
-    HardShare as HardShare,
-    Heap as Heap,
-    NearbyPeople as NearbyPeople,
-    critical_value as critical_value,
-    difference as difference,
-    hard_share as hard_share,
-    reach as reach,
-)
 from geoveil.gp.intervals import (
     UNLIMITED as UNLIMITED,
     FindsMoments as FindsMoments,
@@ -179,7 +168,6 @@ from geoveil.gp.reprs import (
     ValueObject as ValueObject,
     enum_repr as enum_repr,
 )
-from geoveil.gp.shuffle import CentralPrivacy, central_privacy
 from geoveil.gp.smooth.frontier import CALIBRATIONS as CALIBRATIONS, Frontier as Frontier
 from geoveil.gp.smooth.growth import DECAYS as DECAYS, EXPONENTIAL as EXPONENTIAL, LINEAR as LINEAR
 from geoveil.gp.version import __version__ as __version__
@@ -189,7 +177,6 @@ __all__ = [
     "ApproximateLaplace",
     "Cap",
     "Capped",
-    "CentralPrivacy",
     "Coarsening",
     "DebiasedLaplace",
     "Disc",
@@ -237,7 +224,6 @@ __all__ = [
     "UnsupportedError",
     "VectorAnswer",
     "VectorSmoothMechanism",
-    "central_privacy",
     "compose",
     "forged_share",
     "paced",

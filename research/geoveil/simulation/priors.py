@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from geoveil.analyst import (
+    Heap,
     HistogramPrior,
     LogNormalPrior,
     Prior,
@@ -18,7 +19,7 @@ from geoveil.analyst import (
     reports_of,
 )
 from geoveil.campaign import added, foreign, load
-from geoveil.gp import AzimuthalEquidistant, Heap, ParameterError, TableFileError, UnsupportedError
+from geoveil.gp import AzimuthalEquidistant, ParameterError, TableFileError, UnsupportedError
 from geoveil.simulation.people_files import FORMATS, GEOPACKAGE, read_csv
 from geoveil.simulation.populations import Population, collisions, household_incomes
 

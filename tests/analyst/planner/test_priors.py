@@ -6,6 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.planner import (
     DoubtedPrior,
     HeapedPrior,
@@ -14,7 +15,6 @@ from geoveil.analyst.planner import (
     SamplePrior,
 )
 from geoveil.gp import ParameterError
-from geoveil.gp.hard_question import Heap
 
 
 def test_a_sample_keeps_its_heaps():

@@ -20,11 +20,11 @@ from geoveil.analyst import (
     plan_for,
     planned_quantiles,
 )
+from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.plan_files import campaign_of
 from geoveil.analyst.planner import ExpPrior, HeapedPrior, LogPrior, SoftQuestion
 from geoveil.campaign import StatisticCampaign
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError
-from geoveil.gp.hard_question import Heap
 
 SCALE = LogScale(1_000.0)
 LAW = LogNormalPrior(10.8, 0.9)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import PlanRequest, PublicPrior, ShareAbove, ShareBetween, plan_for
+from geoveil.analyst.hard_question import Heap, NearbyPeople, difference, hard_share
 from geoveil.analyst.planner import (
     HardThreshold,
     HistogramPrior,
@@ -17,8 +18,8 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planner.coarse import width
 from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.campaign import Difference
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.hard_question import Difference, Heap, NearbyPeople, difference, hard_share
 from geoveil.simulation.priors import public_prior
 
 PER, T, NORMAL = 8_000.0, 100_000.0, 1.959963984540054

@@ -39,10 +39,10 @@ from geoveil.analyst import (
     softness_of_points,
 )
 from geoveil.analyst.campaigns import campaign_for_points, expected_text
+from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.statistics import simultaneous
 from geoveil.campaign import ValueCampaign, unbiased_for, what_it_tells, what_to_ask
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold, UnsupportedError
-from geoveil.gp.hard_question import Heap
 
 Array = NDArray[np.float64]
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)

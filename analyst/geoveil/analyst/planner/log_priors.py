@@ -21,7 +21,7 @@ class LogPrior(MappedPrior):
 
     Example:
         >>> from geoveil.analyst.planner.priors import HeapedPrior, LogNormalPrior
-        >>> from geoveil.gp.hard_question import Heap
+        >>> from geoveil.analyst.hard_question import Heap
         >>> incomes = HeapedPrior(LogNormalPrior(11.5, 0.8), (Heap(0.0, 0.1),))
         >>> logs = LogPrior(incomes, LogScale(floor=1_000))
         >>> round(logs.expectation(lambda y: y > 11.5, breaks=[11.5]), 6)

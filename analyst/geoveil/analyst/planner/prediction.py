@@ -22,7 +22,7 @@ and that is what choices are made by.
 **The prior may be wrong.** Where scenarios say what people may be like instead, the same reports
 have a prediction for each of them, and what counts is the largest error.
 
-**The interval for the hard question** is that of `geoveil.gp.hard_question`: the bias that is
+**The interval for the hard question** is that of `analyst.hard_question`: the bias that is
 expected is taken off, with scenarios the middle of what they permit, and the interval is wide
 enough for whatever the bias may be besides, 1.96 standard deviations of what the prior does not
 know of it, in each scenario.
@@ -36,14 +36,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.hard_question import reach
+from geoveil.campaign import Difference
 from geoveil.gp import (
     UNLIMITED,
-    Difference,
     Limits,
     MomentsAskedOnce,
     ReportMoments,
     interval_of_mean,
-    reach,
     validation,
 )
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import Heap, NearbyPeople, ParameterError, distinct, validation
+from geoveil.analyst.hard_question import Heap, NearbyPeople
+from geoveil.gp import ParameterError, distinct, validation
 
 Array = NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.hard_question import difference
 from geoveil.analyst.planner.band_placement import aimed, at_the_boundary
 from geoveil.analyst.planner.candidates import (
     KINDS,
@@ -53,7 +54,6 @@ from geoveil.gp import (
     SoftIndicator,
     SoftStep,
     UnsupportedError,
-    difference,
 )
 
 Array = NDArray[np.float64]

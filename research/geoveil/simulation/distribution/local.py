@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import LocalPrivacy, expectation_maximisation
+from geoveil.analyst import expectation_maximisation
+from geoveil.gp import LocalPrivacy
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.populations import Array
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.analyst import Softness
-from geoveil.gp import GeoPrivacy, PlanarLaplace, Smoothstep, SoftStep, expectation_maximisation
+from geoveil.analyst import Softness, expectation_maximisation
+from geoveil.gp import GeoPrivacy, PlanarLaplace, Smoothstep, SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array

@@ -6,43 +6,29 @@ density by a bound on its slope. An interval for the hard share then has the len
 whatever is left unknown [AK20].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from geoveil.gp import validation
-from geoveil.gp.arrays import np
-from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.intervals import kept_within
-from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.indicator import Range, SoftIndicator, Threshold
+import numpy as np
+
+from geoveil.campaign import Difference
+from geoveil.gp import (
+    ParameterError,
+    Query,
+    Range,
+    SoftIndicator,
+    Threshold,
+    UnsupportedError,
+    kept_within,
+    validation,
+)
 
 _HALVINGS = 60
 _CELLS = 1 << 13
 _ROUND_UP = 1 + 1e-5
 """Factor above the error of the trapezoidal rule on that many cells."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Soft minus hard share.
-
-    Args:
-        expected: its known part.
-        bound: ≥ 0; the difference is within this of `expected`.
-    """
-
-    expected: float
-    bound: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "expected", validation.real("expected", self.expected))
-        object.__setattr__(self, "bound", validation.non_negative("bound", self.bound))
-        if not self.bound <= validation.MOST:
-            raise ParameterError("bound", self.bound, f"at most {validation.MOST:g}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from geoveil.gp import validation
-from geoveil.gp.arrays import Array, np
+import numpy as np
+
+from geoveil.gp import Array, validation
 
 _MOST_HONEST, _MOST_EPSILON = 10**8, 500.0
 _DELTA, _EXPECTED_FAILURES = 1e-6, 0.01

@@ -4,13 +4,11 @@ The maximum-likelihood shares are full of spikes. Smoothing after each step remo
 true heaps and jumps as well: the result is biased, and has no interval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-from geoveil.gp import validation
-from geoveil.gp.arrays import Array, ArrayLike, np
-from geoveil.gp.errors import ParameterError
+import numpy as np
+
+from geoveil.gp import Array, ArrayLike, ParameterError, validation
 
 BINOMIAL = (0.25, 0.5, 0.25)
 """The smoothing of [LWLSS20]: a quarter of each cell goes to either neighbour."""

@@ -10,6 +10,8 @@ import scipy.stats
 from numpy.typing import NDArray
 from scipy import integrate
 
+from geoveil.analyst.hard_question import Heap, NearbyPeople, critical_value, difference, hard_share
+from geoveil.campaign import Difference
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
@@ -18,14 +20,6 @@ from geoveil.gp import (
     Range,
     Threshold,
     UnsupportedError,
-)
-from geoveil.gp.hard_question import (
-    Difference,
-    Heap,
-    NearbyPeople,
-    critical_value,
-    difference,
-    hard_share,
 )
 from geoveil.gp.queries.indicator import PROFILES
 

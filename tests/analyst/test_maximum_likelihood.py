@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.signal import convolve2d
 
+from geoveil.analyst.maximum_likelihood import BINOMIAL, expectation_maximisation
 from geoveil.gp import ParameterError
-from geoveil.gp.expectation_maximisation import BINOMIAL, expectation_maximisation
 
 
 def laplace_law(cells: int, scale: float) -> np.ndarray:

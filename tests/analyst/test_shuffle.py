@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from geoveil.gp import (
-    Cap,
-    DebiasedLaplace,
-    GeoPrivacy,
-    ParameterError,
-    SmoothMechanism,
-    Threshold,
-    central_privacy,
-)
+from geoveil.analyst import central_privacy
+from geoveil.gp import Cap, DebiasedLaplace, GeoPrivacy, ParameterError, SmoothMechanism, Threshold
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 ALPHA = 1e-6
