@@ -71,7 +71,7 @@ def within(found, measured):
 def planned_for_incomes():
     public, _ = halves(seed=2)
     question = HardThreshold(100_000.0)
-    return plan(question, GeoPrivacy(1.0, per=8_000.0), public, 20_000, diameter=100_000.0)
+    return plan(question, GeoPrivacy(1.0, per=8_000.0), public, 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +80,14 @@ def planned_for_collisions():
     prior = SamplePrior(places.values, places.weights, size=places.size)
     center = np.median(places.values, axis=0).tolist()
     query = GaussianKernel(center, 1_439.0)
-    return plan(query, GeoPrivacy(1.0, per=1_000.0), prior, 20_000, diameter=50_000.0)
+    return plan(query, GeoPrivacy(1.0, per=1_000.0), prior, 20_000)
 
 
 @pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("where", ["incomes", "collisions"])
 def test_every_prediction_against_draws(where, request):
     found = request.getfixturevalue(f"planned_for_{where}")
-    assert len(found.alternatives) >= {"collisions": 10}.get(where, 11)  # none is radial
+    assert len(found.alternatives) >= {"collisions": 8}.get(where, 9)  # none is radial
     for index, a in enumerate(found.alternatives):
         assert within(a.prediction, mean_square(a.reports, found.problem, index)), a.kind
 

@@ -335,7 +335,7 @@ def _cheap(found: Plan) -> tuple[str, ...]:
     """Return those kinds of a plan that are quick to predict; the others would not help."""
     if found.wanted is not None:
         return (found.wanted,)
-    kinds = [a.kind for a in found.alternatives if a.satisfies_guarantee and a.kind in KINDS]
+    kinds = [a.kind for a in found.alternatives if a.kind in KINDS]
     quick = [k for k in kinds if k != POINTS or found.question.dimension == 1]
     return tuple(quick[:_LEADING]) or (_USUAL,)
 
@@ -349,8 +349,7 @@ def _missed(
         return search.problem.error_from_people(prediction, n)
 
     if exact:
-        alternatives = screened(search, kinds, error, within=CLOSE)
-        best = [a.prediction for a in alternatives if a.satisfies_guarantee][:1]
+        best = [a.prediction for a in screened(search, kinds, error, within=CLOSE)[:1]]
     elif isinstance(search.problem.question, SoftQuestion):
         best = [a.prediction for kind in kinds for a in search.asked_softly(kind)]
     else:

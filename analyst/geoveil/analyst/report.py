@@ -187,8 +187,7 @@ def _alternative(a: Alternative, found: Plan, request: PlanRequest) -> Record:
         "error_95": _finite(a.prediction.margin(found.n)),
         "share_of_bias": a.prediction.share_of_bias(found.n),
         "times": _finite(error / best) if best else 1.0,
-        "keeps_promise": a.satisfies_guarantee,
-        "campaign": a.satisfies_guarantee and fits_campaigns(a.kind),
+        "campaign": fits_campaigns(a.kind),
     }
 
 

@@ -56,7 +56,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     form = "{:,.6g}" if "ratios_from" not in report else "factor {:.3g}"
     for index, row in enumerate(report["alternatives"]):
         cells = (
-            f"{row['mechanism']}{'' if row['keeps_promise'] else ' *'}",
+            row["mechanism"],
             row["profile"],
             "–".join(f"{place:,.6g}" for place in row["center"]) or "as asked",
             _or_dash(row["width"], form),
@@ -80,8 +80,6 @@ def print_plan(report: Record, console: PlainConsole) -> None:
         )
     _print_targets(report, console)
     _print_scenarios(report, console)
-    if any(not row["keeps_promise"] for row in report["alternatives"]):
-        console.print("* promises less, and is not chosen", style="dim")
     _print_errors(report, console)
     _print_odds(report, console)
 

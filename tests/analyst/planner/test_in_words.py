@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.analyst import LogNormalPrior, PlanRequest, PublicPrior, ShareAbove, plan_for
 from geoveil.analyst.planner import KINDS, HardThreshold, plan
-from geoveil.analyst.planner.candidates import SLACK, Task
+from geoveil.analyst.planner.candidates import SLACK
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
 from geoveil.gp import (
@@ -54,11 +54,11 @@ def test_what_is_named_is_chosen_and_compared_and_becomes_the_campaign():
 
 def test_the_words_are_the_kind_that_was_compared_before():
     """At β = ε/9, which is one of those that "StudentT, paper" tries."""
-    task = Task(Threshold(1e5, 24e3), PRIVACY)
+    task = Threshold(1e5, 24e3), PRIVACY
     at = [9e4, 1e5, 3e5]
-    told = KINDS[PAPER].build(task, {}).variance(at)
+    told = KINDS[PAPER].build(*task, {}).variance(at)
     assert told == pytest.approx(
-        KINDS["StudentT, paper"].build(task, {"beta_fraction": 1 / 9}).variance(at), rel=1e-12
+        KINDS["StudentT, paper"].build(*task, {"beta_fraction": 1 / 9}).variance(at), rel=1e-12
     )
     question, prior = HardThreshold(1e5), LogNormalPrior(11.5, 0.8)
     both = plan(question, PRIVACY, prior, 50_000, kinds=(PAPER, "StudentT, paper"))
@@ -106,7 +106,7 @@ def test_tables_of_bands_know_delta_and_reach():
         assert best.reports.privacy == privacy
         for factor in (0.5, 2.0):
             query = replace_width(best.query, factor)
-            other = found.problem.predict(KINDS[SLACK].build(Task(query, privacy), {}))
+            other = found.problem.predict(KINDS[SLACK].build(query, privacy, {}))
             assert other.expected_error(10**6) > 0.99 * best.prediction.expected_error(10**6)
 
 

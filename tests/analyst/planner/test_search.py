@@ -14,7 +14,6 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.candidates import Task
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
@@ -56,7 +55,7 @@ def least(question, prior, n):
             for name in TRIED if query is not None else ():
                 for parameters in KINDS[name].options:
                     try:
-                        reports = KINDS[name].build(Task(query, UNIT), parameters)
+                        reports = KINDS[name].build(query, UNIT, parameters)
                     except UnsupportedError:
                         break
                     predicted = search.problem.predict(reports)

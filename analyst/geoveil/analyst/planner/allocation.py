@@ -368,7 +368,7 @@ def _alone(
     search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
     screened_alternatives = screened(search, kinds, error, within=CLOSE)
-    if not screened_alternatives or not screened_alternatives[0].satisfies_guarantee:
+    if not screened_alternatives:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     return screened_alternatives[0]
 

@@ -25,13 +25,11 @@ from geoveil.campaign import (
 from geoveil.gp import (
     GeoPrivacy,
     Limits,
-    LocalLaplace,
     ParameterError,
     PlanarLaplace,
     PointEstimator,
     Query,
     QueryMechanism,
-    RandomizedResponse,
     UnsupportedError,
 )
 
@@ -89,25 +87,12 @@ class PointReports(ReportLaw):
 
 
 @dataclass(frozen=True)
-class Task:
-    """The task of a kind: a query under a guarantee."""
-
-    query: Query
-    privacy: GeoPrivacy
-    diameter: float | None = None
-    """Largest distance between two possible values, if known, in the unit of x."""
-
-
-@dataclass(frozen=True)
 class Kind:
     """A kind of mechanism, with the parameters that a plan tries."""
 
-    build: Callable[[Task, Parameters], ReportLaw]
-    """Builds reports; raises UnsupportedError if the kind does not serve the task."""
+    build: Callable[[Query, GeoPrivacy, Parameters], ReportLaw]
+    """Builds reports; raises UnsupportedError if the kind does not serve the query."""
     options: tuple[Parameters, ...] = (MappingProxyType({}),)
-    satisfies_guarantee: bool = True
-    """Whether it keeps the requested ε-GP; otherwise it is a baseline with another promise, never
-    chosen."""
     answers_all: bool = False
     """Whether one report answers every question."""
     has_slack: bool = False
@@ -128,21 +113,21 @@ class Kind:
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
     """Return the kind of a family that campaigns can declare, built from the declaration."""
 
-    def build(task: Task, parameters: Parameters) -> ReportLaw:
-        if not planned.serves(task.query):
-            raise UnsupportedError(f"{planned.name} is not for {task.query!r}")
-        return _built(family.make(parameters), task)
+    def build(query: Query, privacy: GeoPrivacy, parameters: Parameters) -> ReportLaw:
+        if not planned.serves(query):
+            raise UnsupportedError(f"{planned.name} is not for {query!r}")
+        return _built(family.make(parameters), query, privacy)
 
     return Kind(build, planned.options, declares=lambda _, parameters: family.make(parameters))
 
 
-def _built(declared: MechanismSpec, task: Task) -> QueryMechanism:
+def _built(declared: MechanismSpec, query: Query, privacy: GeoPrivacy) -> QueryMechanism:
     """Return the mechanism; if it can't use a δ, it keeps the stronger guarantee without one."""
     if not declared.has_slack:
-        return declared.build(task.query, without_slack(task.privacy))
-    if task.privacy.delta == 0:
+        return declared.build(query, without_slack(privacy))
+    if privacy.delta == 0:
         raise UnsupportedError(f"{declared!r} is for guarantees with a delta")
-    return declared.build(task.query, task.privacy)
+    return declared.build(query, privacy)
 
 
 def without_slack(privacy: GeoPrivacy) -> GeoPrivacy:
@@ -193,7 +178,7 @@ def _named(text: str) -> Kind:
     if getattr(spec, "reach", None) not in (None, 0.0, math.inf):
         raise ParameterError("mechanism", text, "of reach 0 or inf: others are not planned")
     return Kind(
-        lambda task, _: _built(spec, task),
+        lambda query, privacy, _: _built(spec, query, privacy),
         declares=lambda *_: spec,
         has_slack=spec.has_slack,
     )
@@ -209,25 +194,16 @@ def _published(options: tuple[Parameters, ...], **said: Any) -> Kind:
         return SmoothSpec(**given)
 
     return Kind(
-        lambda task, parameters: _built(declares(None, parameters), task),
+        lambda query, privacy, parameters: _built(declares(None, parameters), query, privacy),
         options,
         declares=declares,
         dominated=True,
     )
 
 
-def _points(task: Task, _: Parameters) -> ReportLaw:
-    mechanism = PlanarLaplace(task.privacy, task.query.dimension)
-    return PointReports(mechanism, mechanism.estimator(task.query, debias=True))
-
-
-def _local(mechanism: type[LocalLaplace | RandomizedResponse]) -> Kind:
-    def build(task: Task, _: Parameters) -> ReportLaw:
-        if task.diameter is None:
-            raise UnsupportedError("local privacy needs the diameter of the domain")
-        return mechanism(task.query, task.privacy.local(task.diameter))
-
-    return Kind(build, satisfies_guarantee=False)
+def _points(query: Query, privacy: GeoPrivacy, _: Parameters) -> ReportLaw:
+    mechanism = PlanarLaplace(privacy, query.dimension)
+    return PointReports(mechanism, mechanism.estimator(query, debias=True))
 
 
 POINTS = "PlanarLaplace"
@@ -246,11 +222,9 @@ _BASELINES: Mapping[str, Kind] = MappingProxyType(
         "GeneralizedCauchy, paper": _published(
             _CAUCHY, noise="generalized-cauchy", calibration="paper", reach=math.inf
         ),
-        "RandomizedResponse": _local(RandomizedResponse),
-        "LocalLaplace": _local(LocalLaplace),
     }
 )
-"""For comparison: noise of the seed paper, and mechanisms that no campaign can declare."""
+"""For comparison: noise of the seed paper."""
 
 
 class _Kinds(Mapping[str, Kind]):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.band_placement import aimed, at_the_boundary, moved
-from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS, Task
+from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
@@ -138,7 +138,6 @@ def table(
     option: int,
     profile: str,
     index: int,
-    diameter: float | None,
     standard: GeoPrivacy = STANDARD,
 ) -> Table | None:
     """Return the moments of reports about a soft step; None if the kind refuses it.
@@ -148,15 +147,14 @@ def table(
         option: which of its parameters.
         profile: "linear" or "smoothstep".
         index: see `width`.
-        diameter: of the domain, in noise scales; None if it is not known.
         standard: the guarantee, in noise scales.
     """
     if name == POINTS:  # on a line, noise on the point is noise on the distance
-        return table(DEBIASED, 0, profile, index, None)
+        return table(DEBIASED, 0, profile, index)
     kind, x = KINDS[name], nodes(index)
     query = Threshold(0.0, width(index), profile)
     try:
-        reports = kind.build(Task(query, standard, diameter), kind.options[option])
+        reports = kind.build(query, standard, kind.options[option])
         bias = reports.mean(x) - np.asarray(PROFILES[profile](query.width).value(x))
         return bias, reports.variance(x)
     except UnsupportedError:
@@ -180,7 +178,7 @@ def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
     """
     try:
         reports = KINDS[name].build(
-            Task(Threshold(0.0, 1.0, profile), STANDARD), KINDS[name].options[option]
+            Threshold(0.0, 1.0, profile), STANDARD, KINDS[name].options[option]
         )
     except UnsupportedError:
         return 1.0, _AT_ONCE

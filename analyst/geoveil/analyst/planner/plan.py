@@ -28,8 +28,7 @@ class Plan:
     n: int
     """The number of reports for which the choice is best."""
     alternatives: tuple[Alternative, ...]
-    """The best of each kind by expected error, eligible kinds first (see `ranked`), and a wanted
-    kind before all."""
+    """The best of each kind by expected error, a wanted kind before all."""
     wanted: str | None = None
     """The wanted kind; None: the best."""
 
@@ -50,7 +49,7 @@ class Plan:
 
     @property
     def choice(self) -> Alternative:
-        """The wanted kind, otherwise the best that keeps the guarantee."""
+        """The wanted kind, otherwise the best."""
         return self.alternatives[0]
 
     @property
@@ -59,7 +58,7 @@ class Plan:
         best, n = self.choice, self.n
         prediction = best.prediction
         error = prediction.expected_error(n)
-        others = [a for a in self.alternatives[1:] if a.satisfies_guarantee]
+        others = self.alternatives[1:]
         why = "is what was asked for" if self.wanted else "has the least expected error"
         parts = [
             f"{best.kind} {why} at n = {n:,}:"
@@ -85,7 +84,6 @@ def plan(
     prior: Prior,
     n: int,
     *,
-    diameter: float | None = None,
     kinds: Collection[str] | None = None,
 ) -> Plan:
     """Return the way to ask a question that has the least expected error.
@@ -100,8 +98,6 @@ def plan(
         privacy: what each report is to promise, in the unit of the points.
         prior: public.
         n: number of people who will report, ≥ 1.
-        diameter: largest distance between two possible values, if known; then baselines of local
-            privacy at ε·diameter are shown, which is a weaker promise to neighbours.
         kinds: what to consider: names in `KINDS`, or mechanisms in the words in which campaigns are
             made of them; all of the former by default.
 
@@ -120,13 +116,11 @@ def plan(
     check_promise(privacy, prior)
     if prior.dimension != estimand.dimension:
         raise ParameterError("prior.dimension", prior.dimension, f"{estimand.dimension}")
-    if diameter is not None:
-        diameter = validation.positive("diameter", diameter)
     kinds = tuple(KINDS) if kinds is None else kinds
     for name in kinds:
         if name not in KINDS:
             validation.choice("kinds", name, tuple(KINDS))
-    return planned(Search(PlanningProblem.of(estimand, privacy, prior, diameter)), n, kinds)
+    return planned(Search(PlanningProblem.of(estimand, privacy, prior)), n, kinds)
 
 
 def planned(
@@ -151,7 +145,7 @@ def planned(
     """
     validation.require_count("n", n)
     alternatives = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)
-    if not any(a.satisfies_guarantee for a in alternatives):
+    if not alternatives:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     if wanted is not None:
         alternatives.sort(key=lambda a: a.kind != wanted)
@@ -166,7 +160,7 @@ def screened(
     error: Callable[[Prediction], float],
     within: float = math.inf,
 ) -> list[Alternative]:
-    """Return the best alternative of each kind, starting with those that keep the guarantee.
+    """Return the best alternative of each kind, the one with the least error first.
 
     Args:
         search: for the question, the guarantee and the prior.
@@ -186,9 +180,7 @@ def screened(
     if isinstance(search.problem.question, SoftQuestion):
         for name in considered:
             consider(search.asked_softly(name))
-        least = min(
-            (error(a.prediction) for a in best.values() if a.satisfies_guarantee), default=math.inf
-        )
+        least = min((error(a.prediction) for a in best.values()), default=math.inf)
         for name, a in list(best.items()):
             if error(a.prediction) <= within * least:
                 best[name] = search.exact(a)
@@ -197,15 +189,10 @@ def screened(
     else:
         consider(_banded(search, considered, error, within))
     if POINTS in kinds:
-        least = min(
-            (error(a.prediction) for a in best.values() if a.satisfies_guarantee), default=math.inf
-        )
+        least = min((error(a.prediction) for a in best.values()), default=math.inf)
         consider(search.regions(error, hopeless=_HOPELESS * least))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
-    return sorted(
-        best.values(),
-        key=lambda a: (not a.satisfies_guarantee, error(a.prediction)),
-    )
+    return sorted(best.values(), key=lambda a: error(a.prediction))
 
 
 def _banded(
@@ -214,8 +201,7 @@ def _banded(
     """Yield the best bands for a hard question, one for each kind."""
     tried = [search.best_band(name, error) for name in kinds]
     candidates = [candidate for candidate in tried if candidate is not None]
-    keep = [error(c.prediction) for c in candidates if KINDS[c.kind].satisfies_guarantee]
-    least = min(keep, default=math.inf)
+    least = min((error(c.prediction) for c in candidates), default=math.inf)
     for candidate in candidates:
         if within == math.inf or error(candidate.prediction) <= within * least:
             made = search.made(candidate)

@@ -86,19 +86,11 @@ class PlanningProblem:
     nodes: Nodes
     privacy: GeoPrivacy
     """The guarantee of each report, in the unit of the points."""
-    diameter: float | None = None
-    """Largest distance between two possible values, if known, in the unit of the points."""
     scenarios: tuple[Nodes, ...] = ()
     """The nodes of each of `Prior.scenarios`, in order."""
 
     @classmethod
-    def of(
-        cls,
-        question: PopulationMean,
-        privacy: GeoPrivacy,
-        prior: Prior,
-        diameter: float | None = None,
-    ) -> "PlanningProblem":
+    def of(cls, question: PopulationMean, privacy: GeoPrivacy, prior: Prior) -> "PlanningProblem":
         """Return the problem, with nodes where the question varies."""
         near = min(1 / privacy.rate, question.length_scale)
 
@@ -108,7 +100,7 @@ class PlanningProblem:
             return Nodes(question, law, points, weights, np.array(drawn) if drawn else None)
 
         nodes, *scenarios = map(nodes_of, (prior, *prior.scenarios.values()))
-        return cls(nodes, privacy, diameter, tuple(scenarios))
+        return cls(nodes, privacy, tuple(scenarios))
 
     @property
     def question(self) -> PopulationMean:
@@ -134,7 +126,7 @@ class PlanningProblem:
     def under(self, privacy: GeoPrivacy) -> "PlanningProblem":
         """Return the same question and prior under another guarantee."""
         if self.prior.continuous:  # nodes may lie elsewhere
-            return PlanningProblem.of(self.question, privacy, self.prior, self.diameter)
+            return PlanningProblem.of(self.question, privacy, self.prior)
         return replace(self, privacy=privacy)
 
     def predict(self, reports: ReportLaw) -> Prediction:

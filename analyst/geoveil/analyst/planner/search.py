@@ -22,7 +22,6 @@ from geoveil.analyst.planner.candidates import (
     Parameters,
     PointReports,
     ReportLaw,
-    Task,
 )
 from geoveil.analyst.planner.coarse import (
     NARROWEST,
@@ -81,13 +80,11 @@ class Alternative:
     query: Query | SmoothedRegion
     """The soft query."""
     privacy: GeoPrivacy
-    """The guarantee of each report; for a kind that does not keep it, the requested one."""
+    """The guarantee of each report."""
     parameters: Parameters
     reports: ReportLaw
     """The mechanism; for a value campaign with its estimator."""
     prediction: Prediction
-    satisfies_guarantee: bool = True
-    """Whether it keeps ε-GP, so that it may be chosen."""
     answers_all: bool = False
     """Whether one report answers every question."""
 
@@ -201,7 +198,7 @@ See `least_noise`."""
         """Return a lower bound of the error of a kind's reports about a band; 0 without one."""
         family = KINDS[kind]
         several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
-        if not family.satisfies_guarantee or several or family.has_slack:
+        if several or family.has_slack:
             return 0.0
         least = self.floor(profile, index, *least_noise(kind, option, profile))
         return math.inf if least is None else error(least)
@@ -279,18 +276,14 @@ See `least_noise`."""
             bands = self._band(profile, index)
             if bands is None or bands[0].query is None:
                 return None
-            task = Task(bands[0].query, problem.privacy, problem.diameter)
             try:
-                reports = kind.build(task, kind.options[option])
+                reports = kind.build(bands[0].query, problem.privacy, kind.options[option])
                 moments = [(reports.mean(b.points), reports.variance(b.points)) for b in bands]
             except UnsupportedError:
                 return None
         else:
-            beside = None if kind.satisfies_guarantee else problem.diameter
             standard = problem.standard if kind.has_slack else STANDARD
-            tabulated = table(
-                name, option, profile, index, beside and beside / problem.scale, standard
-            )
+            tabulated = table(name, option, profile, index, standard)
             bands = None if tabulated is None else self._band(profile, index)
             if bands is None or tabulated is None:
                 return None
@@ -351,12 +344,12 @@ See `least_noise`."""
         if query is None:
             return None
         parameters = kind.options[found.option]
-        reports = kind.build(Task(query, problem.privacy, problem.diameter), parameters)
+        reports = kind.build(query, problem.privacy, parameters)
         if kind.answers_all or query.dimension == 1:
             prediction = problem.predict(reports)
         else:  # what a mechanism makes of a query depends on the signed distance alone
             line = Linear(query.profile, direction=1.0)
-            on_line = kind.build(Task(line, problem.privacy, problem.diameter), parameters)
+            on_line = kind.build(line, problem.privacy, parameters)
 
             def moments(nodes: Nodes) -> tuple[Array, Array]:
                 s = self.signed(query, nodes)
@@ -376,7 +369,7 @@ See `least_noise`."""
         kind, privacy = KINDS[name], self.problem.privacy
         return Alternative(
             name, query, privacy, parameters, reports, self.believed(query, prediction),
-            kind.satisfies_guarantee, kind.answers_all,
+            kind.answers_all,
         )  # fmt: skip
 
     def believed(self, query: Query | None, prediction: Prediction) -> Prediction:
@@ -402,10 +395,9 @@ See `least_noise`."""
         local_query, points, truth, weights = query, nodes.points, nodes.truth, nodes.weights
         if self._joins and not kind.answers_all:
             local_query, points, truth, weights = self._line()
-        task = Task(local_query, problem.privacy, problem.diameter)
         for parameters in kind.options:
             try:
-                reports = kind.build(task, parameters)
+                reports = kind.build(local_query, problem.privacy, parameters)
                 if local_query is query:
                     prediction = problem.predict(reports)
                 else:
@@ -420,8 +412,8 @@ See `least_noise`."""
         if found.answers_all or not self._joins:
             return found
         assert isinstance(found.query, Query)
-        task = Task(found.query, self.problem.privacy, self.problem.diameter)
-        reports = KINDS[found.kind].build(task, found.parameters)
+        build = KINDS[found.kind].build
+        reports = build(found.query, self.problem.privacy, found.parameters)
         return replace(found, reports=reports, prediction=self.problem.predict(reports))
 
     @property
