@@ -198,7 +198,6 @@ def made() -> list[Any]:
             acknowledged=3,
             rejected=4,
             expired=5,
-            undeliverable=6,
             refused=7,
         ),
         client.FlushResult(acknowledged=1, rejected=2, pending=3),

@@ -188,7 +188,6 @@ def test_pending_are_those_without_an_answer_oldest_first(journal):
         DeliveryStatus.EXPIRED: 0,
         DeliveryStatus.REJECTED: 1,
         DeliveryStatus.ACKNOWLEDGED: 1,
-        DeliveryStatus.UNDELIVERABLE: 0,
     }
     assert size == 3 * len(made().report)
 

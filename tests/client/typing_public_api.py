@@ -164,7 +164,6 @@ def of_receipts(
     assert_type(receipt.fresh, bool)
     assert_type((result.acknowledged, result.rejected, result.pending), tuple[int, int, int])
     assert_type((counts.pending_bytes, counts.expired, counts.refused), tuple[int, int, int])
-    assert_type(counts.undeliverable, int)
     assert_type((budget.scope, budget.limit, budget.spent), tuple[str, GeoPrivacy, float])
     receipt.acknowledged = True  # type: ignore[misc]
     receipt.value.hex()  # type: ignore[attr-defined]

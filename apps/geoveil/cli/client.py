@@ -126,8 +126,7 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
     directory = state_dir or default_state()
     if not _is_used(directory, state_dir):
         return (), ReportCounts(
-            pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, undeliverable=0,
-            refused=0,
+            pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, refused=0,
         )  # fmt: skip
     nothing = InMemoryTransport(InMemoryCollector())
     with Client(
@@ -188,9 +187,7 @@ def _status(receipt: Receipt) -> str:
 
 
 def _summary(counts: ReportCounts) -> str:
-    damaged = f", {counts.undeliverable} damaged" if counts.undeliverable else ""
     return (
         f"{counts.acknowledged} acknowledged, {counts.pending} pending"
         f" ({counts.pending_bytes:,} bytes), {counts.rejected} rejected, {counts.expired} given up"
-        f"{damaged}"
     )

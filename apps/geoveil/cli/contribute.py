@@ -65,7 +65,6 @@ _OUTCOMES = {
     DeliveryStatus.EXPIRED: "expired",
     DeliveryStatus.REJECTED: "rejected",
     DeliveryStatus.ACKNOWLEDGED: "counted",
-    DeliveryStatus.UNDELIVERABLE: "damaged",
 }
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

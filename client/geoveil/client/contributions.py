@@ -9,8 +9,6 @@ from enum import IntEnum
 from math import ldexp
 from typing import TypeAlias
 
-from google.protobuf.message import DecodeError
-
 from geoveil.campaign import Charge
 from geoveil.gp import GeoPrivacy, UnsupportedError, enum_repr
 from geoveil.proto.v1 import report_pb2
@@ -33,8 +31,6 @@ class DeliveryStatus(IntEnum):
     """Refused by the server for good."""
     ACKNOWLEDGED = 3
     """Counted."""
-    UNDELIVERABLE = 4
-    """Given up by an earlier version of geoveil, which could no longer read the report."""
 
     def __str__(self) -> str:
         return self.name
@@ -71,11 +67,11 @@ class Receipt:
     """Its charges: one, or for a form one per field that is not open. Its price for any two values
     counts this report alone."""
     report_id: str
-    """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
+    """The id of the report, in hexadecimal: random."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
     answers: tuple[PerturbedAnswer, ...]
-    """All that the server learns about the value; none if they can't be read any more."""
+    """All that the server learns about the value."""
     step_exponent: int
     """The answers lie on the grid of multiples of 2^step_exponent; 0 of a form, whose fields have
     grids of their own."""
@@ -257,10 +253,7 @@ class Entry:
     def receipt(self) -> Receipt:
         """Return the receipt for the person."""
         made = self.contribution
-        try:
-            report = report_pb2.Report.FromString(made.report)
-        except DecodeError:  # these bytes are none, as a damaged disk left them
-            report = report_pb2.Report()
+        report = report_pb2.Report.FromString(made.report)
         return Receipt(
             campaign_id=made.campaign_id,
             period=made.period,

@@ -105,8 +105,6 @@ class ReportCounts:
     """Refused by the server for good."""
     expired: int
     """Given up: no answer came until long after the campaign closed."""
-    undeliverable: int
-    """Given up by an earlier version of geoveil, which could not read them any more."""
     refused: int
     """Answers that this client did not take because the outbox was full; nothing was drawn."""
 
@@ -333,7 +331,6 @@ class DeviceSession:
             acknowledged=of_status[DeliveryStatus.ACKNOWLEDGED],
             rejected=of_status[DeliveryStatus.REJECTED],
             expired=of_status[DeliveryStatus.EXPIRED],
-            undeliverable=of_status[DeliveryStatus.UNDELIVERABLE],
             refused=self._refused,
         )
 

@@ -24,7 +24,6 @@ from geoveil.client.errors import (
     CampaignNotFound,
     CampaignNotOpen,
     ClientError,
-    ParameterError,
     PolicyRefused,
     TransportError,
 )
@@ -103,25 +102,14 @@ def pauses(
     The k-th is uniform between 0 and min(first_s · 2^k, longest_s), so that devices that failed
     together do not come back together. `jitter` gives uniform numbers in [0, 1).
 
-    Raises:
-        ParameterError: unless 0 < first_s ≤ longest_s < ∞.
-
     Example:
         >>> from itertools import islice
         >>> list(islice(pauses(lambda: 0.5), 7))
         [0.1, 0.2, 0.4, 0.8, 1.6, 2.5, 2.5]
     """
-    if not first_s > 0:
-        raise ParameterError("first_s", first_s, "seconds > 0")
-    if not first_s <= longest_s < math.inf:
-        raise ParameterError("longest_s", longest_s, f"finite seconds ≥ first_s={first_s}")
-    return _pauses(jitter, first_s, longest_s)
-
-
-def _pauses(jitter: Callable[[], float], bound: float, longest: float) -> Iterator[float]:
     while True:
-        yield jitter() * bound
-        bound = min(2 * bound, longest)
+        yield jitter() * first_s
+        first_s = min(2 * first_s, longest_s)
 
 
 def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) -> float:
