@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -240,9 +242,10 @@ def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(st
     assert store.totals("a") == [Accumulator.of([*range(21), *range(30, 60), 100])]
 
 
-def test_the_last_campaign_that_slots_have_room_for(store, postgres_url):
+@pytest.mark.parametrize("until", [None, datetime(2030, 1, 1, tzinfo=UTC)])
+def test_the_last_campaign_that_slots_have_room_for(store, postgres_url, until):
     def create(name: str) -> None:
-        store.create_campaign(CampaignRecord(campaign_id=name, published=b"x", queries=1))
+        store.create_campaign(replace(CAMPAIGN, campaign_id=name, delete_after=until))
 
     last = (1 << (63 - SLOT_BITS)) - 1
     with psycopg.connect(postgres_url) as connection:

@@ -74,8 +74,8 @@ def refusal(target: Path | str) -> str:
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
-        ("0099", "version 99, this version of geoveil needs 9: install a later geoveil"),
-        ("0006", "version 6, this version of geoveil needs 9: use the geoveil that made it, or a"),
+        ("0099", "version 99, this version of geoveil needs 10: install a later geoveil"),
+        ("0006", "version 6, this version of geoveil needs 10: use the geoveil that made it, or a"),
     ],
 )
 def test_other_versions_are_refused_by_number_and_left_alone(target, execute, version, advice):
@@ -92,7 +92,7 @@ def test_the_first_version_is_refused_by_number(database):
         other.executescript(
             "CREATE TABLE geoveil_schema (version INTEGER); INSERT INTO geoveil_schema VALUES (1)"
         )
-    assert "its schema has version 1, this version of geoveil needs 9" in refusal(database)
+    assert "its schema has version 1, this version of geoveil needs 10" in refusal(database)
 
 
 def test_databases_of_something_else_are_refused_and_left_alone(target, execute):

@@ -245,9 +245,10 @@ class Store(ABC):
 
     @abstractmethod
     def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
-        """Delete about `limit` ≥ 1 reports for good, keep the sums; return whether any may be left.
+        """Delete reports for good, keep the sums; return whether any may be left.
 
-        From the first call on the campaign takes no report, nor knows one that was deleted.
+        Of a campaign that signs a date: about `limit` ≥ 1 of them, or all at once. From the first
+        call on the campaign takes no report, nor knows one that was deleted.
         """
 
     @abstractmethod

@@ -13,6 +13,7 @@ What makes it exactly once, at READ COMMITTED:
   reports are sent again, and the rows decide.
 * Commits share a lock on the campaign, which closing it and deleting its reports take alone: every
   commit is wholly before or sees that the campaign takes none.
+* Reports that are to be deleted are in a partition for each campaign, which is dropped as one.
 """
 
 import os
@@ -31,7 +32,13 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store.base import Extent, Outcome, StoredAnswers, Submission
+from geoveil.aggregator.store.base import (
+    CampaignRecord,
+    Extent,
+    Outcome,
+    StoredAnswers,
+    Submission,
+)
 from geoveil.aggregator.store.postgres_counting import (
     CAMPAIGN_LOCKS,
     SCHEMA_LOCK,
@@ -39,7 +46,7 @@ from geoveil.aggregator.store.postgres_counting import (
     count,
     register,
 )
-from geoveil.aggregator.store.schema import REPORT, REPORT_BESIDE, SLOT_BITS
+from geoveil.aggregator.store.schema import REPORT, REPORT_BESIDE, REPORT_KEY, SLOT_BITS
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
@@ -95,6 +102,19 @@ shown), got database='...'
         event.listen(engine, "connect", lambda c, _: _configure(c, busy_timeout_s))
         super().__init__(engine, create=create)
 
+    def _prepare(self, connection: Connection, record: CampaignRecord) -> None:
+        if record.delete_after is not None:
+            named = {"id": record.campaign_id}
+            key, report_key = connection.execute(_KEYS, named).one()
+            first, end = (at << SLOT_BITS for at in (report_key, report_key + 1))
+            # Attached, not made as a partition: that would wait for a backup, and others for it.
+            for statement in (
+                f"CREATE TABLE report_{key} (LIKE report INCLUDING ALL)",
+                f"ALTER TABLE report ATTACH PARTITION report_{key}"
+                f" FOR VALUES FROM ({first}) TO ({end})",
+            ):
+                connection.exec_driver_sql(statement)
+
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
         with self.transaction(write=True) as connection:
             return count(connection, by_campaign)
@@ -112,7 +132,8 @@ shown), got database='...'
 
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
         options = {"yield_per": _ROWS_READ}
-        for query in (_in_slots(key), _beside(key)):
+        report_key = _report_key(connection, key)
+        for query in (_in_slots(report_key), _beside(report_key)):
             for partition in connection.execute(query, execution_options=options).partitions():
                 _, ids, answers = zip(*partition, strict=True)
                 yield b"".join([report_id.bytes for report_id in ids]), b"".join(answers)
@@ -122,15 +143,16 @@ shown), got database='...'
     ) -> StoredAnswers:
         # First those in slots, after one of them; then those beside, after the id of one.
         rows: list[Any] = []
-        beside = _beside(key)
+        report_key = _report_key(connection, key)
+        beside = _beside(report_key)
         if len(after) == REPORT_ID_BYTES:
             beside = beside.where(REPORT_BESIDE.c.report_id > UUID(bytes=after))
         else:
-            query = _in_slots(key)
+            query = _in_slots(report_key)
             if after:
-                query = query.where(REPORT.c.slot > int.from_bytes(after))
+                query = query.where(REPORT.c.slot > int.from_bytes(after, signed=True))
             rows = [*connection.execute(query.order_by(REPORT.c.slot).limit(limit))]
-        following = rows[-1].slot.to_bytes(8) if len(rows) == limit else None
+        following = rows[-1].slot.to_bytes(8, signed=True) if len(rows) == limit else None
         if following is None:
             query = beside.order_by(REPORT_BESIDE.c.report_id).limit(limit - len(rows))
             rows = [*rows, *connection.execute(query)]
@@ -138,11 +160,10 @@ shown), got database='...'
         return StoredAnswers(b"".join([row.answers for row in rows]), following)
 
     def _delete(self, connection: Connection, key: int, limit: int) -> bool:
-        slot = REPORT.c.slot
-        piece = _in_slots(key).with_only_columns(slot).limit(limit)
-        if connection.execute(delete(REPORT).where(slot.in_(piece))).rowcount:
-            return True
-        connection.execute(delete(REPORT_BESIDE).where(REPORT_BESIDE.c.campaign_key == key))
+        connection.exec_driver_sql(_SHORT_WAIT)
+        of_campaign = REPORT_BESIDE.c.campaign_key == _report_key(connection, key)
+        connection.execute(delete(REPORT_BESIDE).where(of_campaign))
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS report_{key}")
         return False
 
     def extent(self) -> Extent:
@@ -177,6 +198,15 @@ _EXTENT = text(
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
 """Each server that has counted reports holds the lock of its shard for as long as it is there."""
+
+_KEYS = text(f"SELECT campaign_key, {REPORT_KEY} FROM campaign WHERE campaign_id = :id")  # noqa: S608
+_REPORT_KEY = text(f"SELECT {REPORT_KEY} FROM campaign WHERE campaign_key = :key")  # noqa: S608
+_SHORT_WAIT = "SET LOCAL lock_timeout = '1s'"
+"""Commits wait behind a drop, and the drop for whoever reads all tables, such as a backup."""
+
+
+def _report_key(connection: Connection, key: int) -> int:
+    return int(connection.execute(_REPORT_KEY, {"key": key}).scalar_one())
 
 
 def _in_slots(key: int) -> Any:

@@ -25,7 +25,7 @@ from geoveil.aggregator.domain.reports import (
     tally,
 )
 from geoveil.aggregator.store.base import Outcome, Submission, classify, gathered
-from geoveil.aggregator.store.schema import slots
+from geoveil.aggregator.store.schema import REPORT_KEY, slots
 from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import Accumulator
 
@@ -46,11 +46,11 @@ _LOCK = f"""
         SELECT campaign_key FROM campaign WHERE campaign_id = ANY(%(ids)s)
         ORDER BY campaign_key OFFSET 0) AS wanted
 """  # noqa: S608 - no input in it
-_CAMPAIGNS = """
-    SELECT campaign_id, campaign_key, closed OR deleted IS NOT NULL FROM campaign
+_CAMPAIGNS = f"""
+    SELECT campaign_id, campaign_key, {REPORT_KEY}, closed OR deleted IS NOT NULL FROM campaign
     WHERE campaign_id = ANY(%(ids)s)
     ORDER BY campaign_key
-"""
+"""  # noqa: S608 - no input in it
 _INSERT_NEW = "SELECT insert_new_reports(%(slots)s, %(ids)s, %(answers)s)"
 """Calls the function that the schema defines."""
 _INSERTED = "SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted"
@@ -104,12 +104,12 @@ def count(
     outcomes: dict[str, list[Outcome]] = {}
     counted: dict[int, Sequence[PackedReport]] = {}
     bins: dict[int, Bins | None] = {}
-    for campaign_id, key, closed in campaigns:
+    for campaign_id, key, report_key, closed in campaigns:
         reports, admit = gathered(by_campaign[campaign_id])
         bins[key] = by_campaign[campaign_id][0].bins
         if closed:
             admit = [False] * len(reports)
-        stored = _insert(connection, key, reports, admit)
+        stored = _insert(connection, report_key, reports, admit)
         outcomes[campaign_id], counted[key] = classify(reports, admit, stored)
     # Last of all, because others may wait for these rows if ever they come to share a shard.
     for key, fresh in counted.items():

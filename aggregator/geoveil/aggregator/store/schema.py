@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from geoveil.campaign import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Raised with every change of the tables; databases of another version are refused."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -140,7 +140,7 @@ QUERY_SUM = Table(
 
 # Of a random id, 44 bits are enough to find it by, and the index is half as wide. A report whose
 # slot another one has taken stands beside, and stays there: the reports of a campaign are deleted
-# together, and it takes none afterwards.
+# together, and it takes none afterwards. Each campaign that signs a date for that has a partition.
 REPORT = Table(
     "report",
     METADATA,
@@ -148,12 +148,13 @@ REPORT = Table(
     Column("report_id", Uuid, nullable=False),  # 16 bytes of any kind
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
+    postgresql_partition_by="RANGE (slot)",
 )
 
 REPORT_BESIDE = Table(
     "report_beside",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),  # as in slots
     Column("report_id", Uuid, primary_key=True),
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
@@ -173,6 +174,7 @@ REPORT_PAGE = Table(
     info={"dialect": "sqlite"},
 )
 
+_PARTITION = "CREATE TABLE report_kept PARTITION OF report FOR VALUES FROM (0) TO (MAXVALUE)"
 # An error that it catches does not come to the server's log.
 _INSERT_NEW = """
     CREATE FUNCTION insert_new_reports(bigint[], uuid[], bytea[]) RETURNS boolean
@@ -187,12 +189,15 @@ _INSERT_NEW = """
 
 
 @event.listens_for(REPORT, "after_create")
-def _add_function(_table: Table, connection: Connection, **_: object) -> None:
+def _complete(_table: Table, connection: Connection, **_: object) -> None:
+    connection.exec_driver_sql(_PARTITION)
     connection.exec_driver_sql(_INSERT_NEW)
 
 
 SLOT_BITS = 44
-"""The lowest bits of a slot are the id's; those above are the campaign's key."""
+"""The lowest bits of a slot are the id's; those above are the campaign's `REPORT_KEY`."""
+REPORT_KEY = f"campaign_key - CASE WHEN delete_after IS NULL THEN 0 ELSE {1 << 63 - SLOT_BITS} END"
+"""Below 0 for reports that are deleted on a date: partitions are added there, and none scanned."""
 
 
 def slots(key: int, ids: bytes) -> NDArray[np.int64]:

@@ -98,7 +98,8 @@ class SQLStore(Store):
         query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
 
         def work(connection: Connection) -> None:
-            connection.execute(change)
+            if connection.execute(change).rowcount:
+                self._prepare(connection, record)
             if bytes(connection.execute(query).scalar_one()) != record.published:
                 raise ServiceError(Code.CAMPAIGN_ID_TAKEN)
 
@@ -263,6 +264,9 @@ class SQLStore(Store):
     def close(self) -> None:
         self._engine.dispose()
 
+    def _prepare(self, connection: Connection, record: CampaignRecord) -> None:
+        """Make what the reports of a new campaign need."""
+
     @abstractmethod
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
         """Count the reports to each campaign in one transaction that `attempt` may repeat."""
@@ -290,7 +294,7 @@ class SQLStore(Store):
 
     @abstractmethod
     def _delete(self, connection: Connection, key: int, limit: int) -> bool:
-        """Delete about `limit` reports of a campaign; return whether any may be left."""
+        """Delete about `limit` reports of a campaign, or all; return whether any may be left."""
 
     def protect(self) -> None:
         """Make the files of a database of ours readable by their owner alone."""

@@ -32,7 +32,7 @@ def require_current(version: int) -> None:
         >>> require_current(1)
         Traceback (most recent call last):
         geoveil.aggregator.domain.errors.ServiceError: the database can't be used: its schema has \
-version 1, this version of geoveil needs 9: use the geoveil that made it, or a new database
+version 1, this version of geoveil needs 10: use the geoveil that made it, or a new database
     """
     if version == SCHEMA_VERSION:
         return
