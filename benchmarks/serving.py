@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -106,9 +106,11 @@ def served(*arguments: str) -> Iterator[Served]:
         address = process.stdout.readline().strip()
         # What it logs is read: else it would wait once the pipe is full.
         threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
-        yield Served(address, psutil.Process(process.pid))
-        process.stdin.close()
-        process.wait()
+        try:
+            yield Served(address, psutil.Process(process.pid))
+        finally:
+            process.stdin.close()
+            process.wait()
 
 
 @contextmanager
@@ -183,6 +185,7 @@ def publish(
     campaign_id: str = "load",
     questions: int = QUERIES,
     authority: bytes | None = None,
+    deleted: bool = False,
 ) -> Campaign:
     """Create the campaign that reports are made for, or another one, signed or not.
 
@@ -190,8 +193,11 @@ def publish(
         key: that signs it.
         questions: how many it has.
         authority: whose certificate the server has, in PEM; None: it has none.
+        deleted: whether its reports are deleted when it closes.
     """
     campaign = campaign_of_load(campaign_id, questions)
+    if deleted:
+        campaign = replace(campaign, delete_after=campaign.closes)
     with _channel(address, authority) as channel:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
         request = analyst_pb2.CreateCampaignRequest(envelope=envelope)

@@ -63,7 +63,7 @@ def _print_filling(name: str, database: Path | str, server: psutil.Process | Non
         for low, high in itertools.pairwise(FILLED):
             count = (high - low) // BATCH
             before = _processors(process, server)
-            seconds = sum(_commit(store, "filling") for _ in range(count))
+            seconds = sum(commit_new(store, "filling") for _ in range(count))
             after = _processors(process, server)
             ours, its = (1e6 * (b - a) / count / BATCH for a, b in zip(before, after, strict=True))
             print(
@@ -82,7 +82,7 @@ def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> N
     with psycopg.connect(url) as connection:
         register(connection)
         (width,) = connection.execute(
-            "SELECT pg_indexes_size('report') / count(*)::float FROM report"
+            "SELECT pg_indexes_size('report_kept') / count(*)::float FROM report"
         ).fetchone() or (0,)
         (huge,) = connection.execute("SHOW huge_pages_status").fetchone() or ("",)
         connection.execute("CREATE TABLE floor (report_id UUID, answers BYTEA)")
@@ -110,10 +110,10 @@ def _processors(process: psutil.Process, server: psutil.Process | None) -> tuple
 
 def _commit_all(store: Store) -> None:
     for _ in range(BATCHES):
-        _commit(store, "short")
+        commit_new(store, "short")
 
 
-def _commit(store: Store, campaign: str) -> float:
+def commit_new(store: Store, campaign: str) -> float:
     """Count one new batch; return the seconds without the making of it."""
     reports = PackedColumns(secrets.token_bytes(16 * BATCH), _ANSWERS)  # as a server makes of them
     start = time.perf_counter()
