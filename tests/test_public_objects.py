@@ -209,7 +209,6 @@ def made() -> list[Any]:
         contrib.PercentileEstimate(0.1, GUARANTEE),
         planner.HardThreshold(0.1),
         planner.HardRange(0.1, 0.3),
-        planner.HardTwoWayThreshold((0.1, 0.2)),
         planner.HardDisc((0.0, 0.1), 0.3),
         planner.HardPolygon(SQUARE),
         planner.SoftQuestion(RAMP),
@@ -368,7 +367,7 @@ EXCUSED = {
     **dict.fromkeys(("ShareTable", "SharesGiven", "MeansByGroup", "ImportedForm"), _TABLES),
     **dict.fromkeys(
         (
-            *("Above", "Between", "Coordinate", "Kernel", "NumberOf", "Option", "Outside"),
+            *("Above", "Between", "Coordinate", "NumberOf", "Option", "Outside"),
             *("Score", "Square", "Interaction", "Within"),
         ),
         "a function of a field is itself alone: products are told apart by which it is of",

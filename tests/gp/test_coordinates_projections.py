@@ -119,9 +119,6 @@ def test_in_new_york_mercator_makes_a_stated_epsilon_1_32_times_weaker():
     assert plane.distortion == pytest.approx(float(expected), rel=1e-6)
     assert plane.distortion >= expected
     assert plane.distortion == pytest.approx(1.32, abs=0.005)
-    true = plane.true_privacy(GeoPrivacy(epsilon=1.0, per=1000.0, unit="metre"))
-    assert true.epsilon == pytest.approx(1.3207, abs=1e-4)
-    assert (true.per, true.unit) == (1000.0, "metre")
 
 
 @pytest.mark.parametrize("plane", SMALL, ids=name)
@@ -133,13 +130,6 @@ def test_what_privacy_calibrates_holds_in_true_metres_and_wastes_nothing(plane):
     assert used.exact_rate * kappa >= true.exact_rate * (1 - Fraction(1, 2**51))
     assert Fraction(used.reach) >= kappa * Fraction(true.reach)
     assert (used.per, used.unit, used.delta) == (true.per, true.unit, true.delta)
-    back = plane.true_privacy(used)
-    assert back.epsilon == pytest.approx(true.epsilon, rel=1e-15)
-    assert back.epsilon <= true.epsilon  # and never claims more reach than was paid for:
-    assert true.reach <= back.reach <= true.reach * (1 + 1e-15)
-    stated = plane.true_privacy(true)
-    assert stated.exact_rate >= kappa * true.exact_rate
-    assert Fraction(stated.reach) * kappa <= Fraction(true.reach)
     assert plane.privacy(GeoPrivacy(1.0, 1.0)).reach == math.inf
 
 
@@ -156,7 +146,7 @@ def test_mercator_is_that_of_proj(plane):
 
 def test_the_published_plane_of_new_york_is_met():
     """[SGP §5] clips its data to x ∈ [−8.3, −8.19]·10⁶ and y ∈ [4.91, 5.0]·10⁶."""
-    city = SphericalMercator(Area.of_box(-74.26, 40.49, -73.69, 40.92))
+    city = SphericalMercator(Area(-73.975, 40.705, radius_m=33_975.0))
     points = city.project([(-74.26, 40.49), (-73.69, 40.92)])
     assert ((points > (-8.3e6, 4.91e6)) & (points < (-8.19e6, 5.0e6))).all()
 

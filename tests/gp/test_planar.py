@@ -48,16 +48,12 @@ def test_radius_of_the_plane_is_lamberts(p):
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5, 20])
-def test_radius_cdf_and_quantile(dimension):
-    """Both against the integral of ε^k r^{k−1} e^{−εr}/Γ(k), in mpmath."""
+def test_radius_quantile(dimension):
+    """Against the integral of ε^k r^{k−1} e^{−εr}/Γ(k), in mpmath."""
     mechanism = PlanarLaplace(PRIVACY, dimension)
     for radius in (0.3, 4.0, 30.0):
         expected = mp.gammainc(dimension, 0, mp.mpf(RATE) * radius, regularized=True)
-        assert mechanism.radius_cdf(radius) == pytest.approx(float(expected), rel=1e-12, abs=0)
-    for p in (0.01, 0.5, 0.99):
-        assert mechanism.radius_cdf(mechanism.radius_quantile(p)) == pytest.approx(p, rel=1e-12)
-    assert mechanism.radius_cdf(math.inf) == 1
-    assert mechanism.radius_cdf(0.0) == 0
+        assert mechanism.radius_quantile(float(expected)) == pytest.approx(radius, rel=1e-9)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5])
@@ -105,12 +101,6 @@ def test_characteristic_function(oracles, dimension):
 def test_a_probability_is_one(bad):
     with pytest.raises(ParameterError, match="probability"):
         PlanarLaplace(PRIVACY, 2).radius_quantile(bad)
-
-
-@pytest.mark.parametrize("bad", [-0.1, math.nan, "0.5", True, None])
-def test_a_radius_is_one(bad):
-    with pytest.raises(ParameterError, match="radius"):
-        PlanarLaplace(PRIVACY, 2).radius_cdf(bad)
 
 
 @pytest.mark.parametrize(

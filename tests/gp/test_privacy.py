@@ -185,7 +185,7 @@ def test_the_sum_of_rates_is_reached():
 
 def test_what_does_not_add_up_is_refused_with_the_reason():
     metre, foot = GeoPrivacy(1.0, per=1.0, unit="metre"), GeoPrivacy(1.0, per=1.0, unit="foot")
-    with pytest.raises(ParameterError, match=r"guarantees\[1\]\.unit must be 'metre'.*in_unit"):
+    with pytest.raises(ParameterError, match=r"guarantees\[1\]\.unit must be 'metre'"):
         compose(metre, foot)
     with pytest.raises(ParameterError, match="guarantees must be at least one guarantee"):
         compose()
@@ -204,40 +204,7 @@ def test_what_does_not_add_up_is_refused_with_the_reason():
 
 
 # ---------------------------------------------------------------------------------------------
-# Units, distances, diameters.
-
-
-@given(any_guarantee, factor)
-def test_another_unit_promises_no_more(privacy, how_many):
-    converted = privacy.in_unit("other", how_many)
-    rate = privacy.exact_rate / Fraction(how_many)
-    assert rate <= converted.exact_rate <= rate * ULPS
-    assert converted.epsilon == privacy.epsilon
-    assert converted.delta == privacy.delta
-    if privacy.reach == math.inf:
-        assert converted.reach == math.inf
-    else:
-        reach = Fraction(privacy.reach) * Fraction(how_many)
-        assert reach / ULPS <= Fraction(converted.reach) <= reach
-
-
-def test_units_convert_exactly_where_doubles_can():
-    walk = GeoPrivacy(1.0, per=8.0, unit="kilometre", delta=1e-6, reach=12.5)
-    metres = walk.in_unit("metre", 1000)
-    assert metres == GeoPrivacy(1.0, per=8000.0, unit="metre", delta=1e-6, reach=12_500.0)
-    assert metres.in_unit("kilometre", Fraction(1, 1000)) == walk
-    assert str(metres) == "ε = 1 per 8000 metre, δ = 1e-06, up to 12500 metre"
-    mile = GeoPrivacy(1.0, per=5.0, unit="mile").in_unit("kilometre", Fraction("1.609344"))
-    assert Fraction(mile.per) <= Fraction("8.04672") < Fraction(math.nextafter(mile.per, 9.0))
-
-
-@given(any_guarantee, positive)
-def test_stated_per_another_distance(privacy, distance):
-    stated = privacy.stated_per(distance)
-    assert stated.per == distance
-    assert privacy.exact_rate <= stated.exact_rate <= privacy.exact_rate * ULPS
-    assert (stated.delta, stated.reach) == (privacy.delta, privacy.reach)
-    assert stated.epsilon == privacy.at(distance)
+# Distances, diameters.
 
 
 @given(pure, factor)
@@ -432,10 +399,7 @@ REFUSED: list[tuple[Call, list[Any], str]] = [
     (UNIT.at, [*NOT_NUMBERS, -math.inf, -1.0], "distance"),
     (UNIT.delta_at, [*NOT_NUMBERS, -math.inf, -1.0], "distance"),
     (UNIT.scaled, NOT_POSITIVE, "factor"),
-    (UNIT.stated_per, NOT_POSITIVE, "distance"),
     (UNIT.local, NOT_POSITIVE, "diameter"),
-    (lambda v: UNIT.in_unit("foot", v), NOT_POSITIVE, "factor"),
-    (lambda v: UNIT.in_unit(v, 2.0), [None, 5, "", b"foot"], "unit"),
     (UNIT.split, [*NOT_COUNTS, 10**400], "parts"),
     (UNIT.repeated, NOT_COUNTS, "times"),
     (LocalPrivacy(1.0).split, [*NOT_COUNTS, 10**400], "parts"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.gp import ParameterError, PlanarLaplace
+from geoveil.gp import ParameterError
 from geoveil.simulation import incomes_and_debts
 from geoveil.simulation.experiments import twoway
 from geoveil.simulation.experiments.published import PaperRun
@@ -141,7 +141,7 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
     """
     _, planar = twoway.lattices(PANEL, seed=1, points=1 << 12)[0]
     radius = np.linalg.norm(planar, axis=1) * PANEL.per
-    cdf = np.vectorize(PlanarLaplace(PANEL.privacy, 2).radius_cdf)
+    cdf = stats.gamma(2, scale=1 / PANEL.privacy.rate).cdf
     limit = math.sqrt(math.log(2 / ALPHA) / 2 / len(radius))
     assert stats.kstest(radius, cdf).statistic < limit
     assert stats.kstest(1.1 * radius, cdf).statistic > limit

@@ -145,7 +145,6 @@ from geoveil.analyst.relations.tables import CrossTable, Shares, SharesGiven, Sh
 from geoveil.analyst.relations.terms import (
     Above,
     Between,
-    Kernel,
     NumberOf,
     Option,
     Score,
@@ -278,7 +277,6 @@ __all__ = [
     "ImportedForm",
     "Interaction",
     "JointEstimates",
-    "Kernel",
     "LabelledEstimate",
     "LogNormalPrior",
     "Map",

@@ -203,7 +203,7 @@ def _truths(
         points = held if request.plane is None else request.plane.project(held)
         for label, question in zip(request.labels, request.questions, strict=True):
             if isinstance(question, HardQuestion):
-                inside = question.signed(points, 1 / request.plane_privacy.rate) > 0
+                inside = question.signed(points) > 0
                 yield f"{start}{label} {number(float(np.mean(inside)))}."
     for text in statistics.get("quantile", ()):
         for level in any_numbers_in("quantile", text):

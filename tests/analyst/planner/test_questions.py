@@ -10,7 +10,6 @@ from geoveil.analyst.planner import (
     HardPolygon,
     HardRange,
     HardThreshold,
-    HardTwoWayThreshold,
     SoftQuestion,
 )
 from geoveil.analyst.planner.band_placement import aimed
@@ -20,7 +19,6 @@ SQUARE = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)]
 QUESTIONS = [
     HardThreshold(1.0),
     HardRange(-0.5, 1.5),
-    HardTwoWayThreshold((0.3, -0.2)),
     HardDisc((0.0, 0.0), 1.2),
     HardPolygon(SQUARE),
 ]
@@ -117,7 +115,6 @@ def test_a_query_is_its_own_truth():
     [
         (lambda: HardThreshold(math.nan), "at"),
         (lambda: HardRange(1.0, 1.0), "high"),
-        (lambda: HardTwoWayThreshold((1.0,)), "at"),
         (lambda: HardDisc((0.0,), 1.0), "center"),
         (lambda: HardDisc((0.0, 0.0), 0.0), "radius"),
         (lambda: HardPolygon("square"), "region"),

@@ -16,7 +16,6 @@ from geoveil.analyst import (
     Coordinate,
     CrossTable,
     FormReports,
-    Kernel,
     Mean,
     NumberOf,
     Option,
@@ -28,8 +27,9 @@ from geoveil.analyst import (
     Term,
     Within,
 )
-from geoveil.analyst.relations.form_reports import limits_of
-from geoveil.gp import Disc, ParameterError, SmoothedRegion, UnsupportedError
+from geoveil.analyst.relations.terms import limits_of_product, operators
+from geoveil.campaign import FormCampaign
+from geoveil.gp import Disc, Limits, ParameterError, SmoothedRegion, UnsupportedError
 
 from .forms import choice, form, multiple, number, ordinal, place, reported
 
@@ -44,7 +44,7 @@ CAMPAIGN = form(
     place("home", 500.0),
     number("hours", 3.0, "hour"),
 )
-ABOVE, NEAR = Above("age", 40.0, 12.0), Kernel("age", 35.0, 10.0)
+ABOVE = Above("age", 40.0, 12.0)
 BETWEEN = Between("age", 30.0, 50.0, 9.0)
 NUMBERS: list[tuple[Sequence[Term], Any]] = [
     ([NumberOf("age")], lambda x: x),
@@ -52,14 +52,17 @@ NUMBERS: list[tuple[Sequence[Term], Any]] = [
     ([NumberOf("age"), NumberOf("age")], lambda x: x * x),
     ([ABOVE], lambda x: _step(x, 40.0, 12.0)),
     ([BETWEEN], lambda x: _step(x, 30.0, 9.0) - _step(x, 50.0, 9.0)),
-    ([NEAR], lambda x: math.exp(-((x - 35) ** 2) / 200)),
     ([NumberOf("age"), ABOVE], lambda x: x * _step(x, 40.0, 12.0)),
     ([ABOVE, ABOVE], lambda x: _step(x, 40.0, 12.0) ** 2),
     (
-        [NumberOf("age"), NEAR, ABOVE],
-        lambda x: x * math.exp(-((x - 35) ** 2) / 200) * _step(x, 40.0, 12.0),
+        [NumberOf("age"), BETWEEN, ABOVE],
+        lambda x: x * (_step(x, 30.0, 9.0) - _step(x, 50.0, 9.0)) * _step(x, 40.0, 12.0),
     ),
 ]
+
+
+def limits_of(campaign: FormCampaign, terms: Sequence[Term]) -> Limits:
+    return limits_of_product([of for _, of in operators(campaign, terms)])
 
 
 def _step(x: float, at: float, width: float) -> float:
@@ -231,8 +234,6 @@ def test_ends_of_a_band_increase() -> None:
     for low, high in ((4.0, 3.0), (-math.inf, math.inf)):
         with pytest.raises(ParameterError, match="ends"):
             Between("age", low, high)
-    with pytest.raises(ParameterError, match="bandwidth"):
-        Kernel("age", 3.0, 0.0)
 
 
 def test_reports_of_another_shape_are_refused() -> None:

@@ -26,7 +26,6 @@ from geoveil.analyst.planner.question import (
     HardQuestion,
     HardRange,
     HardThreshold,
-    HardTwoWayThreshold,
     PopulationMean,
     SoftQuestion,
 )
@@ -46,7 +45,6 @@ __all__ = [
     "HardQuestion",
     "HardRange",
     "HardThreshold",
-    "HardTwoWayThreshold",
     "HeapedPrior",
     "HistogramPrior",
     "Kind",

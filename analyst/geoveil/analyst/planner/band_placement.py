@@ -41,7 +41,7 @@ def aimed(
         profile: "linear" or "smoothstep".
         points: nodes of the prior.
         weights: of the nodes.
-        signed: `question.signed(points, width)`, if it is known.
+        signed: `question.signed(points)`, if it is known.
         truth: `question.truth(points)`, if it is known.
     """
     truth = question.truth(points) if truth is None else truth
@@ -49,11 +49,7 @@ def aimed(
     if isinstance(question, HardRange):
         inwards = _ends(question, width, profile, points, weights)
     else:
-        if signed is None:
-            try:
-                signed = question.signed(points, width)
-            except ParameterError:
-                return None
+        signed = question.signed(points) if signed is None else signed
         inwards = (_corrected(question, width, profile, points, weights, signed, truth),)
     try:
         return question.soft(width, profile, inwards)

@@ -230,7 +230,7 @@ def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
     return np.interp(u, x, bias), np.interp(u, x, variance)
 
 
-def joined(problem: PlanningProblem, nodes: Nodes, wide: float | None) -> Atoms:
+def joined(problem: PlanningProblem, nodes: Nodes) -> Atoms:
     """Return atoms for nodes.
 
     Joined at their mean are those that lie within a fraction of the narrowest band of each other,
@@ -239,7 +239,6 @@ def joined(problem: PlanningProblem, nodes: Nodes, wide: float | None) -> Atoms:
     Args:
         problem: of a hard question.
         nodes: of the problem, or of one of its scenarios.
-        wide: width of the band, for questions whose corners are rounded by it.
     """
     points, weights, truth = nodes.points, nodes.weights, nodes.truth
     if problem.question.dimension == 1:
@@ -250,7 +249,7 @@ def joined(problem: PlanningProblem, nodes: Nodes, wide: float | None) -> Atoms:
         distance = points - origin
     else:
         end, origin = np.zeros(len(points), np.intp), np.zeros(len(points))
-        distance = nodes.signed(wide or 1.0)
+        distance = nodes.signed
     bend = _BEND * width(NARROWEST) * problem.scale
     place = np.rint(np.arcsinh(distance / bend) * (_BEND * _PER_NEAR))
     key = (place * 2 + truth) * (end.max() + 1) + end

@@ -59,24 +59,11 @@ class Nodes:
         assert isinstance(self.question, HardQuestion)
         return jumps(self.question, self.prior)
 
-    def signed(self, width: float) -> Array:
-        """Return the signed distances of the points to the boundary of a hard region, (m,).
-
-        Args:
-            width: of the band; counts where corners are rounded by it only.
-
-        Raises:
-            ParameterError: if the region is too small for the band, and its width counts.
-        """
-        assert isinstance(self.question, HardQuestion)
-        if not self.question.rounded:
-            return self._signed
-        return self.question.signed(self.points, width)
-
     @cached_property
-    def _signed(self) -> Array:
+    def signed(self) -> Array:
+        """The signed distances of the points to the boundary of a hard region, (m,)."""
         assert isinstance(self.question, HardQuestion)
-        return self.question.signed(self.points, 1.0)
+        return self.question.signed(self.points)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,6 @@ from geoveil.gp import (
     Range,
     SoftIndicator,
     Threshold,
-    TwoWayThreshold,
     geometry,
     validation,
 )
@@ -93,8 +92,6 @@ class HardQuestion(PopulationMean):
 
     shifts: ClassVar[bool] = True
     """Whether moving the boundary inwards by d lowers every signed distance by d."""
-    rounded: ClassVar[bool] = False
-    """Whether the signed distance depends on the width of the band."""
 
     @abstractmethod
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
@@ -122,20 +119,16 @@ class HardQuestion(PopulationMean):
         """How many boundaries can be moved independently."""
         return 1
 
-    def signed(self, points: Array, width: float) -> Array:
-        """Return the signed distances to the boundary, > 0 inside, for bands of a width, (n,).
-
-        Raises:
-            ParameterError: if the region is too small for the band, and its width counts.
-        """
-        still = (0.0,) * self.boundaries
-        while not self.rounded and not self.fits(width, "linear", still):
+    def signed(self, points: Array) -> Array:
+        """Return the signed distances to the boundary, > 0 inside, (n,)."""
+        width, still = 1.0, (0.0,) * self.boundaries
+        while not self.fits(width, "linear", still):
             width /= 2  # any band has the same boundary
         return np.asarray(self.soft(width, "linear", still).signed_distance(points))
 
     def clearance(self, points: Array) -> Array:
         """Return the distance of each point to the boundary, (n,)."""
-        return np.abs(self.signed(points, 1.0))
+        return np.abs(self.signed(points))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,38 +203,6 @@ class HardRange(HardQuestion):
 
 
 @dataclass(frozen=True, slots=True)
-class HardTwoWayThreshold(HardQuestion):
-    """The share of pairs with both values above their thresholds.
-
-    Example:
-        >>> HardTwoWayThreshold((0.0, 0.0)).truth(np.array([[1.0, 1.0], [1.0, 0.0]])).tolist()
-        [1.0, 0.0]
-    """
-
-    shifts: ClassVar[bool] = False
-    rounded: ClassVar[bool] = True
-    at: tuple[float, float]
-
-    def __post_init__(self) -> None:
-        at = validation.numbers("at", self.at)
-        if len(at) != 2:
-            raise ParameterError("at", self.at, "two thresholds (T1, T2)")
-        object.__setattr__(self, "at", at)
-
-    @property
-    def dimension(self) -> int:
-        return 2
-
-    def truth(self, points: Array) -> Array:
-        return np.asarray((points > np.array(self.at)).all(axis=-1), dtype=np.float64)
-
-    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
-        """Return a soft pair of thresholds, both moved inwards alike."""
-        first, second = self.at
-        return TwoWayThreshold((first + inwards[0], second + inwards[0]), width, profile)
-
-
-@dataclass(frozen=True, slots=True)
 class HardDisc(HardQuestion):
     """The share of points within `radius` of a centre, in k ≥ 2 dimensions.
 
@@ -263,9 +224,9 @@ class HardDisc(HardQuestion):
         return len(self.center)
 
     def truth(self, points: Array) -> Array:
-        return np.asarray(self.signed(points, 0.0) >= 0, dtype=np.float64)
+        return np.asarray(self.signed(points) >= 0, dtype=np.float64)
 
-    def signed(self, points: Array, width: float) -> Array:
+    def signed(self, points: Array) -> Array:
         return np.asarray(self.radius - np.linalg.norm(points - np.array(self.center), axis=-1))
 
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
@@ -305,7 +266,7 @@ class HardPolygon(HardQuestion):
         inside = contains_xy(geometry(self._polygon.region), points[..., 0], points[..., 1])
         return np.asarray(inside, dtype=np.float64)
 
-    def signed(self, points: Array, width: float) -> Array:
+    def signed(self, points: Array) -> Array:
         return np.asarray(self._polygon.signed_distance(points))
 
     def fits(self, width: float, profile: str, inwards: Sequence[float]) -> bool:

@@ -118,7 +118,7 @@ See `least_noise`."""
         """Name of a kind → its alternatives for a soft question; none if it refuses."""
         self.signed = cache(self._signed)
         """(query, nodes) → signed distances there, which kinds share."""
-        self._atoms = cache(lambda nodes, wide: joined(problem, nodes, wide))
+        self._atoms = cache(lambda nodes: joined(problem, nodes))
         self._noiseless = cache(self._without_noise)
         self._steepness = cache(self._steepest_nearby)
         self._band = cache(self._placed)
@@ -316,14 +316,8 @@ See `least_noise`."""
 
     def _placed(self, profile: str, index: int) -> tuple[Band, ...] | None:
         """Return a band among the people of the prior, then among those of each scenario."""
-        wide = width(index) * self.problem.scale
-        try:
-            expected, *others = (
-                self._atoms(nodes, wide if self.hard.rounded else None) for nodes in self._laws
-            )
-            band = placed(self.problem, expected, profile, index)
-        except ParameterError:
-            return None  # no room for it
+        expected, *others = map(self._atoms, self._laws)
+        band = placed(self.problem, expected, profile, index)
         return None if band is None else (band, *map(band.among, others))
 
     # Bands, exactly.
@@ -332,10 +326,7 @@ See `least_noise`."""
         nodes = self.problem.nodes
         if nodes.prior.assumed is not None:
             return at_the_boundary(self.hard, wide, profile)
-        try:
-            signed = None if self.hard.dimension == 1 else nodes.signed(wide)
-        except ParameterError:
-            return None  # no room for the band
+        signed = None if self.hard.dimension == 1 else nodes.signed
         return aimed(self.hard, wide, profile, nodes.points, nodes.weights, signed, nodes.truth)
 
     def _made(self, found: CoarseCandidate) -> Alternative | None:

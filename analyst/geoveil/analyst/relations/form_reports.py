@@ -23,7 +23,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.campaign import ChoiceField, FormCampaign, MultipleField
-from geoveil.gp import Array, Limits, ParameterError, validation
+from geoveil.gp import Array, ParameterError, validation
 
 Found = TypeVar("Found", bound=Result)
 
@@ -156,11 +156,6 @@ class FormStatistic(ABC, Generic[Found]):
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> Found:
         """Return the result for reports: see `FormReports.ask`."""
-
-
-def limits_of(campaign: FormCampaign, terms: Sequence[Term]) -> Limits:
-    """Return the ranges of a product of functions and of its mean over any people."""
-    return limits_of_product([of for _, of in operators(campaign, terms)])
 
 
 def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:

@@ -388,28 +388,3 @@ class Above(Between):
 
     def __init__(self, field: str, at: float, width: float | None = None) -> None:
         super().__init__(field, validation.real("at", at), math.inf, width)
-
-
-@dataclass(frozen=True, eq=False)
-class Kernel(_Numeric):
-    """A bell around a number: 1 there, and 0 far from it."""
-
-    center: float
-    bandwidth: float
-    """Its standard deviation, in the coordinates of queries."""
-
-    def __post_init__(self) -> None:
-        validation.positive("bandwidth", self.bandwidth)
-
-    @property
-    def text(self) -> str:
-        return f"{self.field} near {self.center:,.12g}"
-
-    def jet(self, field: NumberField, x: Array) -> Jet:
-        h = self.bandwidth
-        u = (x - _on_scale(field, "center", self.center)) / h
-        bell = np.exp(-u * u / 2)
-        return bell, -u * bell / h, (u * u - 1) * bell / h**2
-
-    def sizes(self, field: NumberField) -> tuple[Ends, float, float]:
-        return (0.0, 1.0), math.exp(-0.5) / self.bandwidth, 1 / self.bandwidth**2

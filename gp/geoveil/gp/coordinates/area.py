@@ -44,20 +44,6 @@ class Area:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of_box(cls, west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> Area:
-        """Return a disc that contains a box; west > east if the box crosses the antimeridian.
-
-        Raises:
-            ParameterError: if a side is no longitude or latitude, the box is empty, 180° wide or
-                more, or no disc of 5,000 km around its centre contains it.
-
-        Example:
-            >>> Area.of_box(-74.26, 40.49, -73.69, 40.92)
-            Area(longitude_deg=-73.975, latitude_deg=40.705, radius_m=33975.0)
-        """
-        return cls(*outline.disc_around([outline.box(west_deg, south_deg, east_deg, north_deg)]))
-
-    @classmethod
     def of_polygon(cls, polygon: object) -> Area:
         """Return a disc that contains a polygon or multipolygon of longitudes and latitudes.
 

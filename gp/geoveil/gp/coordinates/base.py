@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from geoveil.gp.arrays import ArrayLike, NDArray, np
-from geoveil.gp.exact import round_down, round_up
+from geoveil.gp.exact import round_up
 from geoveil.gp.privacy import GeoPrivacy
 
 
@@ -61,14 +61,3 @@ class Projection(ABC):
         if reach < math.inf:
             reach = round_up(Fraction(reach) * kappa)
         return replace(true.scaled(1 / kappa), reach=reach)
-
-    def true_privacy(self, plane: GeoPrivacy) -> GeoPrivacy:
-        """Return the guarantee over true distances for one in the plane, rounded safely.
-
-        The inverse of `privacy`: rate κε within Λ/κ.
-        """
-        kappa = Fraction(self.distortion)
-        reach = plane.reach
-        if reach < math.inf:
-            reach = round_down(Fraction(reach) / kappa)
-        return replace(plane, epsilon=round_up(Fraction(plane.epsilon) * kappa), reach=reach)

@@ -1,4 +1,4 @@
-"""A disc around a box, a polygon or several, in longitudes and latitudes.
+"""A disc around a polygon or several, in longitudes and latitudes.
 
 A disc that contains the outlines contains all that they enclose: they are less than 180° wide, so
 the antipode of the centre is outside, and no enclosed place beyond the disc can be joined to it.
@@ -21,21 +21,6 @@ Ring: TypeAlias = "NDArray[np.float64]"
 _TOO_WIDE = "less than 180° of longitude wide (around a pole, give a centre and a radius instead)"
 _FINENESS = 1e-3
 """Spacing of the tested places on an outline, as a fraction of the diagonal."""
-
-
-def box(west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> Ring:
-    """Return the outline of a box; `Area.of_box` documents the arguments."""
-    west = validation.between("west_deg", west_deg, -180, 180)
-    south = validation.between("south_deg", south_deg, -90, 90)
-    east = validation.between("east_deg", east_deg, -180, 180)
-    north = validation.between("north_deg", north_deg, -90, 90)
-    if not north > south:
-        raise ParameterError("north_deg", north_deg, f"greater than south_deg={south:g}")
-    if east <= west:
-        east += 360
-    if not east - west < 180:
-        raise ParameterError("east_deg", east_deg, f"east of west_deg={west:g}, {_TOO_WIDE}")
-    return np.array([(west, south), (east, south), (east, north), (west, north)])
 
 
 def rings(polygon: object) -> list[Ring]:

@@ -209,22 +209,6 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         norm -= math.log(2) + k / 2 * math.log(math.pi)
         return np.asarray(norm - rate * difference)
 
-    def radius_cdf(self, radius: float) -> float:
-        """Return P(|N| ≤ radius), a Gamma(k, 1/ε) law.
-
-        Args:
-            radius: a distance ≥ 0, in the unit of the points.
-
-        Example:
-            >>> from geoveil.gp import GeoPrivacy
-            >>> round(PlanarLaplace(GeoPrivacy(1.0, per=500.0), 2).radius_cdf(1000.0), 4)
-            0.594
-        """
-        from scipy.special import gammainc
-
-        radius = validation.non_negative("radius", radius)
-        return float(gammainc(self.dimension, self.privacy.rate * radius))
-
     def radius_quantile(self, probability: float) -> float:
         """Return the radius within which noise stays with the given probability.
 

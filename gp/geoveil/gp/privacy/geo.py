@@ -166,40 +166,6 @@ class GeoPrivacy(ReprByArguments):
         validation.require_count("times", times)
         return self._together((self,), times)
 
-    def in_unit(self, unit: str, factor: float | Fraction) -> "GeoPrivacy":
-        """Return the same guarantee in another unit; the present one is `factor` > 0 new ones.
-
-        A Fraction is exact. Where doubles can't hold the result, distances are rounded down: it
-        promises less, by no more than an ulp.
-
-        Raises:
-            ParameterError: if the name is empty or the factor out of range.
-
-        Example:
-            >>> walk = GeoPrivacy(epsilon=1.0, per=8, unit="kilometre")
-            >>> print(walk.in_unit("metre", 1000))
-            ε = 1 per 8000 metre
-        """
-        if not isinstance(unit, str) or not unit:
-            raise ParameterError("unit", unit, "the name of a unit")
-        given = exact.as_given(factor, validation.positive("factor", factor))
-        per = exact.round_down(Fraction(self.per) * given)
-        reach = self.reach
-        if reach < math.inf:
-            reach = exact.round_down(Fraction(reach) * given)
-        return GeoPrivacy(self.epsilon, per, unit, self.delta, reach)
-
-    def stated_per(self, distance: float) -> "GeoPrivacy":
-        """Return the guarantee per another distance > 0 in its unit; epsilon is rounded up.
-
-        Example:
-            >>> print(GeoPrivacy(epsilon=1.0, per=8000, unit="dollar").stated_per(1000))
-            ε = 0.125 per 1000 dollar
-        """
-        per = validation.positive("distance", distance, self.unit)
-        epsilon = exact.round_up(self.exact_rate * Fraction(per))
-        return GeoPrivacy(epsilon, per, self.unit, self.delta, self.reach)
-
     def local(self, diameter: float | Fraction) -> LocalPrivacy:
         """Return the guarantee for values at most `diameter` > 0 apart: ε-LDP.
 
@@ -226,7 +192,7 @@ class GeoPrivacy(ReprByArguments):
                 raise ParameterError(
                     f"guarantees[{index}].unit",
                     guarantee.unit,
-                    f"{first.unit!r}, that of guarantees[0]; in_unit converts",
+                    f"{first.unit!r}, that of guarantees[0]",
                 )
         delta = exact.round_up(times * sum((Fraction(g.delta) for g in guarantees), Fraction(0)))
         if delta >= 1:
@@ -269,7 +235,7 @@ def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy
     reports, as long as the guarantees themselves were fixed before.
 
     Args:
-        guarantees: all `GeoPrivacy` in one unit (see `GeoPrivacy.in_unit`), or all `LocalPrivacy`.
+        guarantees: all `GeoPrivacy` in one unit, or all `LocalPrivacy`.
 
     Returns:
         Their exact sum, rounded up at the end, stated per the distance of the first.
