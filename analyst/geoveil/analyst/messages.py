@@ -28,7 +28,6 @@ from geoveil.gp import (
     IntervalMethod,
     Limits,
     NoiseVariance,
-    ReportMoments,
     UnsupportedError,
 )
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
@@ -187,17 +186,16 @@ def _estimate(
 
 def _limits(campaign: AttributeCampaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
     """Return the server's limits, with the mechanism's law from the campaign."""
-
-    def moments() -> ReportMoments | None:
-        return campaign.limits[campaign.labels.index(shown.label)].moments()
-
-    limits = shown.limits
     if not shown.HasField("limits"):
         return UNLIMITED
+    limits, own = shown.limits, UNLIMITED
+    if not of_points:
+        own = campaign.limits[campaign.labels.index(shown.label)]
     return Limits(
         (limits.least_answer, limits.greatest_answer),
         (limits.least_mean, limits.greatest_mean),
-        UNLIMITED.moments if of_points else moments,
+        own.moments,
+        own.possible,
     )
 
 

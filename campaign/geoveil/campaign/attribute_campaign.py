@@ -118,17 +118,24 @@ class AttributeCampaign(Campaign):
         """
         step = ldexp(1.0, self.grid_exponent)
         of_questions = []
-        of_columns = zip(self.ranges, self.clamps, self._means, self._moments, strict=True)
-        for (low, high), clamps, means, moments in of_columns:
+        of_columns = zip(
+            self.ranges, self.clamps, self._means, self._possible, self._moments, strict=True
+        )
+        for (low, high), clamps, means, possible, moments in of_columns:
             endless = clamps or (low, high) == (INT64_MIN, INT64_MAX)
             reports = UNLIMITED.reports if endless else (low * step, high * step)
-            of_questions.append(Limits(reports, means, moments))
+            of_questions.append(Limits(reports, means, moments, possible))
         return tuple(of_questions)
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
         """The least and the greatest mean of reports in each column, over any people."""
         return (UNLIMITED.means,) * self.columns
+
+    @property
+    def _possible(self) -> Sequence[tuple[float, float] | None]:
+        """The least and the greatest possible estimate in each column; None: as `_means`."""
+        return (None,) * self.columns
 
     @property
     def _moments(self) -> Sequence[FindsMoments]:

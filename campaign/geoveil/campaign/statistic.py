@@ -141,6 +141,12 @@ class StatisticCampaign(AttributeCampaign):
         return tuple(self._widened(mechanism.limits.means) for mechanism in self.mechanisms)
 
     @property
+    def _possible(self) -> Sequence[tuple[float, float] | None]:
+        if not self.extrapolated:
+            return super()._possible
+        return [mechanism.limits.means for mechanism in self.mechanisms]
+
+    @property
     def extrapolated(self) -> bool:
         """Whether answers are extrapolated from two readings."""
         return self.readings is not None and self.readings.extrapolated

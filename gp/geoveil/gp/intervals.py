@@ -92,6 +92,9 @@ class Limits(ReprByArguments):
 
     moments: FindsMoments = field(default=_unknown, compare=False)
     """The law of the mechanism, used only for few reports."""
+    possible: tuple[float, float] | None = None
+    """The least and the greatest estimated mean, where `means` of reports are wider: answers that
+    are extrapolated in time. None: `means`."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in (("reports", self.reports), ("means", self.means)):
@@ -100,6 +103,11 @@ class Limits(ReprByArguments):
 
     def _arguments(self) -> Mapping[str, object]:
         return {"reports": self.reports, "means": self.means}
+
+    @property
+    def estimates(self) -> tuple[float, float]:
+        """The least and the greatest possible estimate of the mean."""
+        return self.possible or self.means
 
     @property
     def bounded(self) -> bool:
@@ -198,7 +206,7 @@ def interval_of_mean(
     """
     method = _method(limits) if method is None else method
     below, above = margins_of_mean(n, mean, variance, confidence, limits, method)
-    return Interval(*kept_within(mean - below, mean + above, limits.means), method)
+    return Interval(*kept_within(mean - below, mean + above, limits.estimates), method)
 
 
 def margins_of_mean(
@@ -254,14 +262,14 @@ def interval_of_weighted_mean(
     jumps = limits.jumps(mean)
     if not all(map(math.isfinite, jumps)):
         margin = student * math.sqrt(squared_error) if squared_error > 0 else math.inf
-        ends = kept_within(mean - margin, mean + margin, limits.means)
+        ends = kept_within(mean - margin, mean + margin, limits.estimates)
         return Interval(*ends, IntervalMethod.STUDENT)
     alike = max(1 / largest, 2.0)
     below, above = (
         _margin(alike, squared_error * (alike - 1), towards, jump, student, normal)
         for towards, jump in zip((-skewness, skewness), jumps, strict=True)
     )
-    ends = kept_within(mean - below, mean + above, limits.means)
+    ends = kept_within(mean - below, mean + above, limits.estimates)
     return Interval(*ends, IntervalMethod.WEIGHTED_ENDS)
 
 

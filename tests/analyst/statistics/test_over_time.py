@@ -4,6 +4,7 @@ Each device of a fleet answers every week for three epochs of 13 weeks, extrapol
 readings at weeks of its own; only sums by week and cohort are looked at, as a server has them.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -108,11 +109,15 @@ def curve(
 
 
 def summed(
-    asked: StatisticCampaign, week: int, k: NDArray[Any], cohort: int | None = None
+    asked: StatisticCampaign,
+    week: int,
+    k: NDArray[Any],
+    cohort: int | None = None,
+    limits: Limits = LIMITS,
 ) -> LabelledEstimate:
     """Return the estimate from integers on the grid."""
     sums = (int(k.sum()), int((k * k).sum()))
-    found = estimate(Accumulator(len(k), *sums), STEP, 0.95, LIMITS)
+    found = estimate(Accumulator(len(k), *sums), STEP, 0.95, limits)
     return LabelledEstimate(
         label="above",
         value=found.value,
@@ -128,7 +133,7 @@ def summed(
         robust=None,
         sums=sums,
         step_exponent=STEP,
-        limits=LIMITS,
+        limits=limits,
         softness=None,
         cohort=cohort,
     )
@@ -151,6 +156,24 @@ def test_a_curve_says_its_numbers_once():
     assert any("Flagged" in note and "period" in note for note in found.notes)
     assert found.to_dict()["rows"][0]["cohort"] is None
     assert found.plot() is not None
+
+
+def test_extrapolated_answers_are_shown_as_possible_shares():
+    asked = campaign(cohorts=False)
+    assert asked.limits[0].means == (-1.0, 2.0)
+    assert asked.limits[0].estimates == (0.0, 1.0)
+    assert campaign(extrapolated=False).limits[0].estimates == (0.0, 1.0)
+    told, _ = answers(np.zeros(WEEKS), np.random.default_rng(3), people=130)
+    weeks = [np.rint(np.ldexp(w[np.isfinite(w)], -STEP)).astype(int).astype(object) for w in told]
+
+    def least(limits: Limits) -> float:
+        rows = [summed(asked, week, k, limits=limits) for week, k in enumerate(weeks)]
+        shown = over_time(asked, rows).rows()
+        assert all(row["ci_low"] <= row["estimate"] <= row["ci_high"] for row in shown)
+        return min(row["estimate"] for row in shown)
+
+    assert least(replace(LIMITS, possible=(0.0, 1.0))) == 0.0
+    assert least(LIMITS) < 0
 
 
 def test_the_cohort_sees_a_shock_before_the_curve_does():

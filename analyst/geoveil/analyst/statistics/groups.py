@@ -174,7 +174,7 @@ class GroupEstimates(Result):
         """
         down, up = self.margins_at(confidence)
         ends = zip(self.values - down, self.values + up, strict=True)
-        low, high = zip(*(kept_within(*pair, self.limits.means) for pair in ends), strict=True)
+        low, high = zip(*(kept_within(*pair, self.limits.estimates) for pair in ends), strict=True)
         return np.array(low), np.array(high)
 
     def margins_at(self, confidence: float) -> Array:
@@ -207,7 +207,7 @@ class GroupEstimates(Result):
         reach = critical_value_of_one(self.confidence) * error
         below, above = _recovered(self, shares[None, :], self.confidence)
         low, high = value - max(reach, float(below[0])), value + max(reach, float(above[0]))
-        low, high = kept_within(low, high, self.limits.means)
+        low, high = kept_within(low, high, self.limits.estimates)
         return Quantity(
             label=self.question,
             value=value,
