@@ -81,19 +81,19 @@ def measured(
         campaigns: of each cell; of a slow statistic a fifth.
         names: of statistics; all by default.
     """
+    truths = [Truth(draw) for draw in PEOPLE.values()]
     cells: dict[tuple[str, str, int], Cell] = {}
-    asked = {name: STATISTICS[name] for name in names or STATISTICS}
-    for place, (people, draw) in enumerate(PEOPLE.items()):
-        truth = Truth(draw)
-        for n in sizes:
-            rng = np.random.default_rng([seed, place, n])
-            for number in range(campaigns):
-                same = Campaign(draw(rng, n), truth, rng)
-                heavier = replace(same, weights=np.exp(WEIGHTS * rng.standard_normal(n)))
-                for name, statistic in asked.items():
-                    if number % statistic.every == 0:
-                        row = statistic.of(heavier if statistic.weighted else same)
-                        cells.setdefault((name, people, n), Cell(name=name)).add(row)
+    for which, (name, statistic) in enumerate(STATISTICS.items()):
+        for place, (people, draw) in enumerate(PEOPLE.items()):
+            for n in sizes if not names or name in names else ():
+                rng = np.random.default_rng([seed, which, place, n])
+                cell = cells[name, people, n] = Cell(name=name)
+                for _ in range(-(-campaigns // statistic.every)):
+                    made = Campaign(draw(rng, n), truths[place], rng)
+                    if statistic.weighted:
+                        weights = np.exp(WEIGHTS * rng.standard_normal(n))
+                        made = replace(made, weights=weights)
+                    cell.add(statistic.of(made))
     return cells
 
 

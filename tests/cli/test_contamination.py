@@ -41,3 +41,23 @@ def test_a_plan_says_what_liars_can_do(geoveil):
     assert row["moved"] == pytest.approx(0.01 * (1 + 12 / 10**2), rel=1e-3)
     shown = " ".join(geoveil(*asked, to_server=False).output.split())
     assert f"send anything, the estimate moves by at most {row['moved']:.3g}" in shown
+
+
+def test_an_estimate_says_what_silent_people_can_do(geoveil, tmp_path):
+    geoveil("campaign", "create", "silent", *INCOME)
+    for person in range(3):
+        state = str(tmp_path / str(person))
+        geoveil("contribute", "silent", "--yes", "--state-dir", state, stdin="70000")
+    assert "State how many were invited" in geoveil("estimate", "silent").output
+    asked = "estimate", "silent", "--invited", "12"
+    (row,) = json.loads(geoveil(*asked, "--json").output)["estimates"]
+    found = row["worst_case"]
+    assert found["invited"] == 12
+    assert found["ci_low"] == pytest.approx(0.25 * row["ci_low"])
+    assert found["ci_high"] == pytest.approx(0.25 * row["ci_high"] + 0.75)
+    shown = " ".join(geoveil(*asked).output.split())
+    assert "3 of 12 people invited answered (25 %)" in shown
+    assert "worst case interval" in shown
+    refused = geoveil("estimate", "silent", "--invited", "2")
+    assert refused.exit_code
+    assert "at least 3, the number of people who answered" in " ".join(refused.output.split())

@@ -200,3 +200,34 @@ def test_contributions_are_written_for_people_in_order(file, tmp_path):
         product = [float(row[f"{a} * {b}"]) for row in rows]
         np.testing.assert_allclose(product, clear[a] * clear[b], rtol=2e-3)
     assert {float(row["mood: bad * mood: good"]) for row in rows} == {0.0}
+
+
+def test_people_who_did_not_answer_are_counted(file: Path) -> None:
+    (plain, *_) = asked(file, "--shares", "rents")["rows"]
+    (row, *_) = asked(file, "--shares", "rents", "--invited", "1000")["rows"]
+    assert row["worst_case_high"] == pytest.approx(0.4 * plain["ci_high"] + 0.6)
+    _, rates = asked(file, "--shares", "rents", "--invited", "yes=500,no=800")["results"]
+    counts = np.bincount(people()["rents"])
+    assert [row["estimate"] for row in rates["rows"]] == pytest.approx(counts / [500, 800])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--shares", "rents", "--invited", "399"), "at least 400, the number of people who"),
+        (("--shares", "rents", "--invited", "many"), "a whole number, or OPTION=N"),
+        (("--shares", "rents", "--invited", "500,600"), "a whole number, or OPTION=N"),
+        (("--shares", "rents", "--invited", "yes=500,yes=600"), "a whole number, or OPTION=N"),
+        (("--shares", "rents", "--invited", "yes=500"), "a number for each group"),
+        (("--table", "rents,mood", "--invited", "yes=500,no=800"), "of a table of one field"),
+        (("--mean", "mood", "--invited", "1000"), "given with --shares or --table only"),
+    ],
+)
+def test_numbers_of_people_invited_that_make_no_sense_are_refused(
+    file: Path, options: Sequence[str], expected: str
+) -> None:
+    with pytest.raises(ParameterError, match="invited") as refused:
+        CliRunner().invoke(
+            app, ["ask", str(file), "--period", "1", *options], catch_exceptions=False
+        )
+    assert expected in str(refused.value)

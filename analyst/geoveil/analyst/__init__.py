@@ -54,6 +54,7 @@ from geoveil.analyst.masks import (
 )
 from geoveil.analyst.maximum_likelihood import expectation_maximisation as expectation_maximisation
 from geoveil.analyst.messages import PublishedCampaign, published as published
+from geoveil.analyst.nonresponse import ResponseRates, worst_case
 from geoveil.analyst.outlines import (
     coastline,
     lines_of as lines_of,
@@ -317,6 +318,7 @@ __all__ = [
     "RegressionEstimates",
     "ReportRows",
     "Reports",
+    "ResponseRates",
     "Result",
     "RobustInterval",
     "SamplePrior",
@@ -374,6 +376,7 @@ __all__ = [
     "toml_of",
     "trend",
     "workbook_of",
+    "worst_case",
 ]
 
 not_private.declare_experiments(__name__)

@@ -13,6 +13,7 @@ from geoveil.analyst.answers import Answer, amount_answer, of_people, share_answ
 from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.nonresponse import UNSTATED, WORST_CASE, note_of_invited, worst_case
 from geoveil.analyst.results import ANY_CROWD, Result, possible
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.comparison import People
@@ -60,6 +61,8 @@ class CampaignEstimates(Result):
     """The fraction of the answers that may be false; None if no fraction was given."""
     of_cohorts: tuple[LabelledEstimate, ...] = ()
     """The estimates of each cohort, if devices reveal theirs."""
+    invited: int | None = None
+    """The people who were invited, in each period; None if that is not stated."""
 
     def over_time(
         self,
@@ -204,6 +207,41 @@ class CampaignEstimates(Result):
             row.contaminated(fraction)
         return replace(self, contamination=fraction)
 
+    def among_invited(self, invited: int) -> "CampaignEstimates":
+        """Return the estimates with worst-case intervals for the means over everybody invited.
+
+        Args:
+            invited: the number of people who were asked to take part, in each period.
+
+        Raises:
+            ParameterError: if fewer were invited than answered, or a mean has no ends.
+
+        Example:
+            `analyst.estimate("incomes").among_invited(5_000)`
+        """
+        among = replace(self, invited=invited)
+        for row in self.estimates:
+            among._worst_case(row)
+        return among
+
+    def _answered(self, row: LabelledEstimate) -> int:
+        """Return how many people answered in an estimate's period, any question."""
+        campaign = self.campaign
+        if not isinstance(campaign, StatisticCampaign) or campaign.answers_all:
+            return row.n
+        return sum(other.n for other in self.estimates if other.period == row.period)
+
+    def _worst_case(self, row: LabelledEstimate) -> tuple[float | None, float | None]:
+        assert self.invited is not None  # asked only where it is stated
+        low, high = row.ci_low, row.ci_high
+        if self.contamination is not None:
+            widened = row.contaminated(self.contamination)
+            low, high = widened.ci_low, widened.ci_high
+        ends, answered = row.limits.estimates, self._answered(row)
+        if low is None or high is None:
+            low, high = ends
+        return worst_case(low, high, answered, self.invited, ends)
+
     def joint(
         self, labels: Sequence[str] | None = None, period: int | None = None
     ) -> JointEstimates:
@@ -278,6 +316,8 @@ class CampaignEstimates(Result):
                 widened = row.contaminated(self.contamination)
                 columns["contaminated_low"] = widened.ci_low
                 columns["contaminated_high"] = widened.ci_high
+            if self.invited is not None:
+                columns |= dict(zip(WORST_CASE, self._worst_case(row), strict=True))
             columns["n"] = row.n
             if any(other.one_report is not None for other in self.estimates):
                 columns["one_report_at_most"] = row.one_report
@@ -290,7 +330,7 @@ class CampaignEstimates(Result):
             "unbiased_for": self.unbiased_for,
             "epsilon_at_most": self.privacy_at_most.epsilon,
             "estimates": [
-                row.to_dict() | {"period": row.period} | self._contaminated(row)
+                row.to_dict() | {"period": row.period} | self._contaminated(row) | self._silent(row)
                 for row in self.estimates
             ],
             "central": self._central,
@@ -308,6 +348,12 @@ class CampaignEstimates(Result):
             return {}
         return {"contamination": row.contaminated(self.contamination).to_dict()}
 
+    def _silent(self, row: LabelledEstimate) -> dict[str, object]:
+        if self.invited is None:
+            return {}
+        ends = dict(zip(("ci_low", "ci_high"), self._worst_case(row), strict=True))
+        return {"worst_case": {"invited": self.invited, **ends}}
+
     def _begins(self, row: LabelledEstimate) -> str:
         assert self.campaign.period is not None  # asked of recurring campaigns only
         return f"{self.campaign.opens + row.period * self.campaign.period:%Y-%m-%d %H:%M} UTC"
@@ -316,6 +362,11 @@ class CampaignEstimates(Result):
         rows = self.estimates
         yield f"{self.unbiased_for} The error holds noise and sampling."
         yield "The interval is for the population of which the participants are a random sample."
+        if self.invited is None:
+            yield UNSTATED
+        else:
+            counts = {row.period: self._answered(row) for row in rows}
+            yield from (note_of_invited(n, self.invited) for n in dict.fromkeys(counts.values()))
         yield from _of_forgers(rows)
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."

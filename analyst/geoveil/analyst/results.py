@@ -27,6 +27,7 @@ _INTERVALS = {
     "hard_share": "hard_share_interval",
     "cohort": "cohort_interval",
     "any_crowd": "any_crowd_interval",
+    "worst_case": "worst_case_interval",
 }
 """Beginning of columns "…_low" and "…_high" → the name of the cell with both ends."""
 SMOOTH = "smooth at b"

@@ -130,6 +130,7 @@ class EstimateRequest:
         ),
     ] = None
     contamination: options.Contamination = None
+    invited: options.Invited = None
     timeout: Annotated[
         float, typer.Option(help="Time limit, in seconds, of an estimate from points.")
     ] = 600.0
@@ -211,13 +212,15 @@ class EstimateRequest:
         if self.wanted and self.interval is not None:
             expected = "left out: a statistic chooses its own"
             raise ParameterError("interval", self.interval.value, expected)
+        if self.wanted:
+            self._leave_out(["invited"], "left out: a worst case is known of means and shares only")
 
     def _check_comparison(self) -> None:
         """Refuse options that conflict with a curve over time, or with a difference."""
         _ = self.between
         if self.over_time:
             self._leave_out(
-                ("period", "interval", "contamination", "top", "watch", "against"),
+                ("period", "interval", "contamination", "invited", "top", "watch", "against"),
                 "left out beside --over-time",
             )
             if self.statistics:
@@ -231,7 +234,8 @@ class EstimateRequest:
             raise ParameterError("label", self.label, expected)
         if self.compares:
             self._leave_out(
-                ("interval", "watch", "top", "plan"), "left out beside --change and --against"
+                ("interval", "invited", "watch", "top", "plan"),
+                "left out beside --change and --against",
             )
         elif self.people is not None:
             expected = "given beside --change of what is asked, or --against"
@@ -372,6 +376,8 @@ class EstimateRequest:
             estimates = estimates.with_interval(self.interval)
         if self.contamination is not None:
             estimates = estimates.contaminated(self.contamination)
+        if self.invited is not None:
+            estimates = estimates.among_invited(self.invited)
         return estimates
 
 

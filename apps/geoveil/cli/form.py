@@ -1,5 +1,6 @@
 """geoveil form: forms from XLSForm, the format of ODK and KoboToolbox, and back."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import typer
 from geoveil.analyst import (
     RADIUS_M,
     FormReports,
+    Result,
+    ShareTable,
     Wish,
     area_of,
     contributions,
@@ -155,6 +158,15 @@ def ask(
     *,
     wishes: list[Wish],
     confidence: options.Confidence = 0.95,
+    invited: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N or OPTION=N,...",
+            help="The number of people who were invited: adds the worst-case interval to shares and"
+            " tables. Or the number of each option's people, with one --shares: adds the rate at"
+            " which they answered.",
+        ),
+    ] = None,
     period: Period = None,
     form: OutputFormat,
     connection: Connection,
@@ -173,4 +185,24 @@ def ask(
         if wish.error is not None:
             raise ParameterError("statistic", wish.text, "without '@', which is for a plan")
     wanted = wishes or of_each(reports.campaign.fields)
-    form.show(*[reports.ask(wish.statistic, confidence) for wish in wanted])
+    results = [reports.ask(wish.statistic, confidence) for wish in wanted]
+    form.show(*(results if invited is None else _with_invited(results, invited)))
+
+
+def _with_invited(results: Sequence[Result], invited: str) -> Iterator[Result]:
+    """Yield results with worst cases or response rates."""
+    parts = [part.partition("=") for part in invited.split(",")]
+    by_group = parts[0][1] == "="
+    try:
+        counts = {name.strip(): int(count if by_group else name) for name, _, count in parts}
+    except ValueError:
+        counts = {}
+    if len(counts) < len(parts) or (len(parts) > 1 and not by_group):
+        raise ParameterError("invited", invited, "a whole number, or OPTION=N,...")
+    for result in results:
+        if not isinstance(result, ShareTable):
+            raise ParameterError("invited", invited, "given with --shares or --table only")
+        if by_group:
+            yield from (result, result.response(counts))
+        else:
+            yield result.among_invited(*counts.values())

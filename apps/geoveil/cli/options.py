@@ -79,6 +79,14 @@ Contamination = Annotated[
         " numbers at most."
     ),
 ]
+Invited = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The number of people who were invited, in each period: adds the worst-case interval,"
+        " which holds whatever those hold who did not answer.",
+    ),
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),

@@ -6,8 +6,8 @@ factor; no covariances of all pairs of cells.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import combinations, product
 from typing import Any
@@ -16,6 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.answers import Answer, chance_words, share_answer
+from geoveil.analyst.nonresponse import (
+    UNSTATED,
+    WORST_CASE,
+    ResponseRates,
+    note_of_invited,
+    require_invited,
+    worst_case,
+)
 from geoveil.analyst.relations.by import By, groups_in
 from geoveil.analyst.relations.form_reports import (
     AT_ONCE,
@@ -36,7 +44,7 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_many,
     critical_value_of_one,
 )
-from geoveil.gp import Array, ParameterError, kept_within
+from geoveil.gp import Array, ParameterError, kept_within, validation
 
 MOST_CELLS = 10_000
 _MOST_TESTED = 500
@@ -77,6 +85,8 @@ class ShareTable(Result):
     """How many people the heaviest weight lets count, if all counted as much."""
     operators: tuple[tuple[Operator, ...], ...] = field(repr=False)
     about: tuple[str, ...] = ()
+    invited: int | None = None
+    """The people who were invited; None if that is not stated."""
 
     @property
     def title(self) -> str:
@@ -116,6 +126,7 @@ class ShareTable(Result):
             POPULATION,
             f"Each interval covers at {level} by itself, all bands at once at {level}.",
             *tested,
+            UNSTATED if self.invited is None else note_of_invited(self.n, self.invited),
             *self.about,
         )
 
@@ -133,6 +144,7 @@ class ShareTable(Result):
                 "band_low": float(self.band_low[place]),
                 "band_high": float(self.band_high[place]),
             }
+            | self._worst_case(place)
             | {
                 f"share of {name}": float(shares[place])
                 for name, shares in zip(self.names, given, strict=False)
@@ -141,6 +153,57 @@ class ShareTable(Result):
                 np.ndindex(self.shares.shape), product(*self.labels), strict=True
             )
         ]
+
+    def _worst_case(self, place: tuple[int, ...]) -> dict[str, float]:
+        if self.invited is None:
+            return {}
+        ends = float(self.ci_low[place]), float(self.ci_high[place])
+        silent = worst_case(*ends, self.n, self.invited, (0.0, 1.0))
+        return dict(zip(WORST_CASE, silent, strict=True))
+
+    def among_invited(self, invited: int) -> "ShareTable":
+        """Return the table with worst-case intervals for the shares of everybody invited.
+
+        Args:
+            invited: the number of people who were asked to take part.
+
+        Raises:
+            ParameterError: if fewer were invited than answered, or reports have weights, which
+                already stand for people who did not answer.
+        """
+        self._require_unweighted()
+        require_invited(self.n, invited)
+        return replace(self, invited=invited)
+
+    def response(self, invited: Mapping[str, int]) -> ResponseRates:
+        """Return the rate at which the people of each group answered, for a table of one field.
+
+        Args:
+            invited: group → the number of its people who were asked to take part.
+
+        Raises:
+            ParameterError: if it is a table of several fields, reports have weights, or `invited`
+                does not name each group once.
+        """
+        self._require_unweighted()
+        (name, *others), groups = self.names, self.labels[0]
+        if others or set(invited) != set(groups):
+            expected = f"a number for each group, of a table of one field: {', '.join(groups)}"
+            raise ParameterError("invited", ", ".join(invited), expected)
+        for group in groups:
+            validation.require_count(f"invited: {group}", invited[group])
+        counts = self.n * np.stack([self.shares, self.band_low, self.band_high])
+        return ResponseRates(
+            name=name,
+            invited=dict(invited),
+            answered=dict(zip(groups, map(tuple, counts.T.tolist()), strict=True)),
+            confidence=self.confidence,
+        )
+
+    def _require_unweighted(self) -> None:
+        if self.answers != self.n:
+            expected = "left out beside weights, which stand for people who did not answer"
+            raise ParameterError("invited", "given", expected)
 
     def _given(self, axis: int) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
