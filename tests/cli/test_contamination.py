@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from geoveil.gp import ParameterError
+
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
     "--threshold", "100000", "--width", "24000",
@@ -58,6 +60,5 @@ def test_an_estimate_says_what_silent_people_can_do(geoveil, tmp_path):
     shown = " ".join(geoveil(*asked).output.split())
     assert "3 of 12 people invited answered (25 %)" in shown
     assert "worst case interval" in shown
-    refused = geoveil("estimate", "silent", "--invited", "2")
-    assert refused.exit_code
-    assert "at least 3, the number of people who answered" in " ".join(refused.output.split())
+    with pytest.raises(ParameterError, match=r"invited.* at least 3, the number of people who"):
+        geoveil("estimate", "silent", "--invited", "2")
