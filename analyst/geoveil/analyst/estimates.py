@@ -285,11 +285,9 @@ class CampaignEstimates(Result):
     def rows(self) -> list[dict[str, Any]]:
         campaign, rows = self.campaign, []
         for row in self.estimates:
-            begins = (
-                {}
-                if campaign.period is None
-                else {"period": row.period, "begins": self._begins(row)}
-            )
+            begins = {}
+            if campaign.period is not None:
+                begins = {"period": row.period, "begins": self._begins(row)}
             columns: dict[str, Any] = {
                 "query": campaign.words_for(row.label),
                 **begins,
@@ -308,10 +306,8 @@ class CampaignEstimates(Result):
                 columns |= dict(zip(ANY_CROWD, row.any_crowd or (None, None), strict=True))
             if any(other.robust is not None for other in self.estimates):
                 ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
-                columns["median_of_means_low"], columns["median_of_means_high"] = ends or (
-                    None,
-                    None,
-                )
+                low, high = ends or (None, None)
+                columns |= {"median_of_means_low": low, "median_of_means_high": high}
             if self.contamination is not None:
                 widened = row.contaminated(self.contamination)
                 columns["contaminated_low"] = widened.ci_low
@@ -330,7 +326,7 @@ class CampaignEstimates(Result):
             "unbiased_for": self.unbiased_for,
             "epsilon_at_most": self.privacy_at_most.epsilon,
             "estimates": [
-                row.to_dict() | {"period": row.period} | self._contaminated(row) | self._silent(row)
+                row.to_dict() | {"period": row.period} | self._bounded(row)
                 for row in self.estimates
             ],
             "central": self._central,
@@ -343,16 +339,15 @@ class CampaignEstimates(Result):
         honest = (1 - (self.contamination or 0.0)) * min(row.n for row in self.estimates)
         return central_record(self.campaign, math.floor(honest))
 
-    def _contaminated(self, row: LabelledEstimate) -> dict[str, object]:
-        if self.contamination is None:
-            return {}
-        return {"contamination": row.contaminated(self.contamination).to_dict()}
-
-    def _silent(self, row: LabelledEstimate) -> dict[str, object]:
-        if self.invited is None:
-            return {}
-        ends = dict(zip(("ci_low", "ci_high"), self._worst_case(row), strict=True))
-        return {"worst_case": {"invited": self.invited, **ends}}
+    def _bounded(self, row: LabelledEstimate) -> dict[str, object]:
+        """Return what liars and those who did not answer could change."""
+        bounds: dict[str, object] = {}
+        if self.contamination is not None:
+            bounds["contamination"] = row.contaminated(self.contamination).to_dict()
+        if self.invited is not None:
+            ends = dict(zip(("ci_low", "ci_high"), self._worst_case(row), strict=True))
+            bounds["worst_case"] = {"invited": self.invited, **ends}
+        return bounds
 
     def _begins(self, row: LabelledEstimate) -> str:
         assert self.campaign.period is not None  # asked of recurring campaigns only
