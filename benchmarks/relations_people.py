@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.every_statistic import OPEN, PLANE
 from geoveil.analyst import Within
-from geoveil.analyst.relations.fitting import fit
+from geoveil.analyst.relations.regression import fit
 from geoveil.analyst.relations.scores import Design
 from geoveil.campaign import (
     Attribute,

@@ -18,7 +18,7 @@ from geoveil.analyst import (
     of_one_question,
     plan_for,
 )
-from geoveil.analyst.central_caps import central_cap
+from geoveil.analyst.central import central_cap
 from geoveil.campaign import (
     Allocation,
     Attribute,

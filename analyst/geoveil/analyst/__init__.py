@@ -120,6 +120,7 @@ from geoveil.analyst.questions import (
 )
 from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
+    ByGroup,
     CurveBy,
     MeanBy,
     MeansByGroup,
@@ -127,7 +128,6 @@ from geoveil.analyst.relations.by import (
     QuantileBy,
     StatisticBy,
 )
-from geoveil.analyst.relations.by_group import ByGroup
 from geoveil.analyst.relations.contributions import contributions
 from geoveil.analyst.relations.estimand import Estimand
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic

@@ -3,12 +3,13 @@
 Clients send them, whether they wait for the answer or not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.messages import (
     PublishedCampaign,
     estimates_in,
@@ -17,10 +18,9 @@ from geoveil.analyst.messages import (
     rows_in,
     separate_in,
 )
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.analyst.statistics.statistic import Separately, too_few
+from geoveil.analyst.statistics.statistic import Separately, Statistic, period_of, steps_of, too_few
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -200,3 +200,55 @@ def checked(period: int | None) -> int | None:
     if period is not None and not 0 <= period <= LAST_PERIOD:
         raise ParameterError("period", period, f"a whole number from 0 to {LAST_PERIOD}")
     return period
+
+
+Asked: TypeAlias = Sequence[PointQuestion] | Statistic[Any]
+Steps: TypeAlias = Generator[Call[Any], Any, Any]
+
+
+def of_people(
+    read_campaign: Call[AttributeCampaign],
+    asked: Asked,
+    confidence: float,
+    period: int | None,
+    timeout_s: float,
+    *,
+    cohorts: bool = False,
+) -> Steps:
+    """Query all people, and each cohort separately: see `Analyst.ask`."""
+    campaign_id = read_campaign.request.campaign_id
+    if isinstance(asked, Statistic):
+        if cohorts:
+            raise ParameterError("cohorts", cohorts, "left out of a statistic: questions have it")
+        campaign = yield read_campaign
+        return (yield from _answered(asked, campaign, confidence, period, timeout_s))
+    of_all = yield ask(campaign_id, asked, confidence, period, timeout_s)
+    rows: list[LabelledEstimate] = []
+    for cohort in range(of_all.campaign.cohorts if cohorts else 0):
+        of_one = yield ask(campaign_id, asked, confidence, period, timeout_s, cohort)
+        of = [asked[i % len(asked)] for i in range(len(of_one.estimates))]
+        laws = with_laws(of_all.campaign, of, [row.limits for row in of_one.estimates])
+        rows += [
+            replace(row, cohort=cohort, limits=limits)
+            for row, limits in zip(of_one.estimates, laws, strict=True)
+        ]
+    return replace(of_all, of_cohorts=tuple(rows))
+
+
+def _answered(
+    asked: Statistic[Any],
+    campaign: AttributeCampaign,
+    confidence: float,
+    period: int | None,
+    timeout_s: float,
+) -> Steps:
+    """Answer the queries of a statistic, one part after another."""
+    of = period_of(campaign, checked(period))
+    steps = steps_of(asked, campaign, confidence)
+    try:
+        questions = next(steps)
+        while True:
+            answer = yield ask_for(campaign, questions, confidence, of, timeout_s)
+            questions = steps.send(answer)
+    except StopIteration as end:
+        return end.value

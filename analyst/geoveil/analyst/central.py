@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from geoveil.analyst.planner import Prior
+from geoveil.analyst.planner.caps import ChosenCap, cheapest_cap
 from geoveil.analyst.shuffle import central_privacy
 from geoveil.campaign import (
     Allocation,
@@ -15,7 +17,7 @@ from geoveil.campaign import (
     rounded_up,
     to_one,
 )
-from geoveil.gp import GeoPrivacy, validation
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError, validation
 
 _EIGHTHS, _MOST = 8, 48
 """The search for ε of a report goes in steps of an eighth, like that of caps."""
@@ -113,3 +115,42 @@ def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
         f" no sender, {how}, their central ε is {near:g} between two values {apart} apart and"
         f" {far:g} between any two, at δ = {record['delta']:g}."
     )
+
+
+def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) -> ChosenCap:
+    """Return the cap that adds the least variance among those that keep a central ε.
+
+    Args:
+        campaign: without a cap.
+        prior: a public law of points, in the coordinates of the queries.
+
+    Raises:
+        ParameterError: naming `central`, if no cap keeps it, with the least that there is.
+    """
+    if not isinstance(campaign, StatisticCampaign) or campaign.report_privacy.delta:
+        expected = "left out with a delta, and of points; the allocation partition asks none"
+        raise ParameterError("central", wish.epsilon, expected)
+    refused = ParameterError("central", wish.epsilon, "left out: no cap serves these answers")
+    try:
+        widest, least = cheapest_cap(campaign.mechanisms, prior)
+    except UnsupportedError:
+        raise refused from None
+    if widest is None:
+        raise refused
+    whole = replace(campaign, cap=widest.cap).largest_epsilon
+    # A report of several answers has so many times their ε.
+    times = whole / (widest.cap.below + widest.cap.above)
+    chosen, _ = cheapest_cap(campaign.mechanisms, prior, wish.largest_epsilon / times)
+    if chosen is None:
+        raise out_of_reach(wish, least * times)
+    return chosen
+
+
+def out_of_reach(wish: CentralWish, largest_epsilon: float) -> ParameterError:
+    """Return the error for a wish that needs a smaller ε of a report than any cap gives."""
+    least = wish.of(min(largest_epsilon, 500.0))
+    expected = (
+        f"at least {least:.3g}, which {wish.honest:,} honest reports have with the least cap that"
+        " these questions settle within; more of them, or fewer questions, allow less"
+    )
+    return ParameterError("central", wish.epsilon, expected)

@@ -5,7 +5,7 @@
         for estimates in analyst.watch(campaign.campaign_id):
             print(estimates.estimates[0].value)
 
-Both clients use the same `asking_steps`. Neither retries by itself: an error says whether a later
+Both clients use the same `calls`. Neither retries by itself: an error says whether a later
 attempt may succeed.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from geoveil.analyst import asking_steps, calls
+from geoveil.analyst import calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimates import CampaignEstimates
@@ -224,7 +224,7 @@ class Analyst(_Connection):
                 cohort is asked by itself, too, for `over_time`. Reads every report once for each.
             timeout_s: seconds for each time that every report is read.
         """
-        steps = asking_steps.of_people(
+        steps = calls.of_people(
             calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
             cohorts=cohorts,
         )  # fmt: skip
@@ -354,7 +354,7 @@ class AsyncAnalyst(_Connection):
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return the answers of a value campaign's points; takes the arguments of `Analyst.ask`."""
-        steps = asking_steps.of_people(
+        steps = calls.of_people(
             calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
             cohorts=cohorts,
         )  # fmt: skip

@@ -8,9 +8,8 @@ import numpy as np
 
 from geoveil.analyst.estimates import CampaignEstimates, joint_of
 from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,

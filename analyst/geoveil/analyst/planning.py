@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst.central import central_record, of_one_question
-from geoveil.analyst.central_caps import central_cap, out_of_reach
+from geoveil.analyst.central import central_cap, central_record, of_one_question, out_of_reach
 from geoveil.analyst.feasible_alternatives import (
     check_comparison,
     check_people,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from geoveil.analyst.relations.fitting import fit, fit_products
 from geoveil.analyst.relations.products import ProductScore
+from geoveil.analyst.relations.regression import fit, fit_products
 from geoveil.analyst.relations.scores import (
     Category,
     Design,

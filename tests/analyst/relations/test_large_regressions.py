@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import Option, Regression
-from geoveil.analyst.relations import fitting, solving
+from geoveil.analyst.relations import regression, solving
 
 from .forms import choice, form, number, reported
 
@@ -22,9 +22,9 @@ def test_a_root_is_within_a_hundredth_of_its_error(
     reports = reported(campaign, [age, rents, works.astype(np.int64)], rng)
     asked = Regression(Option("works", "o1"), ["age", "rents"], "logistic")
     root = reports.ask(asked)
-    for module in (fitting, solving):
+    for module in (regression, solving):
         monkeypatch.setattr(module, "LARGE", 10_000)
-    monkeypatch.setattr(fitting, "_PILOT", pilot)
+    monkeypatch.setattr(regression, "_PILOT", pilot)
     if not near:
         monkeypatch.setattr(solving, "_CLOSE_OF_LARGE", 1.0)
     quick = reports.ask(asked)

@@ -21,8 +21,8 @@ from geoveil.analyst import (
     new_york_boroughs,
     reports_of,
 )
+from geoveil.analyst.statistics.joint import SeparateEstimates
 from geoveil.analyst.statistics.map import bending
-from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_field,
     critical_value_of_many,

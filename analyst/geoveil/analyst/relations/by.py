@@ -5,20 +5,22 @@ holds all m for which that of E[(y − m)·a] holds 0, as Fieller's does. A shar
 a group is a mean of that kind, and quantiles and curves are those of these shares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.answers import Answer, amount_answer
-from geoveil.analyst.relations.by_group import ByGroup
+from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Outside, Within
 from geoveil.analyst.relations.terms import NumberOf, Option, SoftBand, Term
-from geoveil.analyst.statistics.distribution import DistributionFunction
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.distribution import Curve, DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -37,6 +39,66 @@ from geoveil.gp import (
     UnsupportedError,
     kept_within,
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ByGroup(Result):
+    """The same statistic of each group of people."""
+
+    name: str
+    """The name of the grouping, for example "region"."""
+    groups: Mapping[str, Result]
+    """Label → the statistic of its people, without groups that have no estimate."""
+    untold: Mapping[str, str]
+    """Label → the reason why the group has no estimate."""
+    confidence: float
+    """The confidence of the intervals, in (0, 1)."""
+
+    def __getitem__(self, label: str) -> Result:
+        return self.groups[label]
+
+    @property
+    def title(self) -> str:
+        kind = next(iter(self.groups.values())).title.partition(", from")[0]
+        return f"{kind}, by {self.name}"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        return [
+            replace(answer, rest=f"{answer.rest} of “{label}”")
+            for label, result in self.groups.items()
+            for answer in result.sentences
+        ]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        sentences = dict.fromkeys(
+            chain.from_iterable(result.notes for result in self.groups.values())
+        )
+        return (
+            "Each row is of the people of its group, of whom those who took part are a random"
+            " sample.",
+            *sentences,
+            *(f"There is no estimate of {label}: {why}." for label, why in self.untold.items()),
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {self.name: label} | row
+            for label, result in self.groups.items()
+            for row in result.rows()
+        ]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        if not all(isinstance(result, Curve) for result in self.groups.values()):
+            return super().plot(ax)
+        ax = axes_of(ax, self.title)
+        for number, (label, result) in enumerate(self.groups.items()):
+            curve = cast(Curve, result)
+            drawn = (curve.at, curve.values, (curve.low, curve.high))
+            draw_curve(ax, self.title, curve.axis_names, *drawn, color=f"C{number}", label=label)
+        return ax
+
 
 _PEOPLE = "people of "
 _MANY = 50_000
@@ -357,3 +419,7 @@ class CurveBy(StatisticBy):
 
     def __init__(self, number: str, by: By, of: DistributionFunction | None = None) -> None:
         super().__init__(of or DistributionFunction(), number, by)
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes

@@ -1,19 +1,178 @@
 """Estimate your own parameter: correct its score, and find the root [MATH §16]."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.designs import design_of, terms_of
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
-from geoveil.analyst.relations.own_score import OwnScore, ScoreFunction
+from geoveil.analyst.relations.jets import TaylorJet, Value, corrected, slope
 from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate
+from geoveil.analyst.relations.scores import Design, Equation
 from geoveil.analyst.relations.solving import sandwich, solve
 from geoveil.analyst.relations.terms import Term
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
+
+ScoreFunction: TypeAlias = Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]]
+"""(covariates by name, parameters) → as many values as there are parameters."""
+MOST_PERTURBED = 4
+"""The most perturbed numbers of a score; each triples its derivatives."""
+_AT_ONCE = 1 << 14
+_FAR = (200.0, 400.0)
+"""Distances from people, in noise scales, between which a score's growth is measured."""
+_CHECKED = 8
+"""The most combinations of options in the check of a score."""
+_CELLS, _NEAR = 80, 20.0
+"""Cells in which a score must be finite, and how many noise scales they reach to either side."""
+
+
+class OwnScore:
+    """A smooth score of reports.
+
+    Args:
+        design: whose covariates are named; its response is not used.
+        names: of the covariates.
+        score: written with NumPy's functions.
+        weights: of reports.
+        parameters: how many.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        names: Sequence[str],
+        score: ScoreFunction,
+        weights: Array,
+        parameters: int,
+    ) -> None:
+        self.design, self.names, self.score = design, names, score
+        self.weights, self.parameters = weights, parameters
+        self._scales = {j: float(b) for j, b in enumerate(design.noise) if b}
+        if len(self._scales) > MOST_PERTURBED:
+            raise UnsupportedError(
+                f"{len(self._scales)} perturbed numbers: a score takes at most {MOST_PERTURBED}"
+            )
+
+    def __call__(self, theta: Array) -> Equation:
+        """Return sums of scores and of their derivatives."""
+        total = np.zeros(self.parameters)
+        steep = np.zeros((self.parameters, self.parameters))
+        top = len(self.design.noise)
+        for rows, codes, numbers, weight in self._parts():
+            counted = weight * self.weights[rows]
+            for k in range(self.parameters):
+                moved = list(theta)
+                moved[k] = TaylorJet(top, theta[k], 1.0, 0.0)
+                for i, value in enumerate(self._corrected(codes, numbers, moved)):
+                    steep[i, k] += np.sum(counted * slope(value, top))
+                    if k == 0:
+                        flat = value.value if isinstance(value, TaylorJet) else value
+                        total[i] += np.sum(counted * flat)
+        return Equation(total, steep)
+
+    def each(self, theta: Array) -> Array:
+        """Return the corrected score of each report, (n, parameters)."""
+        scores = np.zeros((len(self.weights), self.parameters))
+        for rows, codes, numbers, weight in self._parts():
+            for i, value in enumerate(self._corrected(codes, numbers, list(theta))):
+                scores[rows, i] += weight * value
+        return scores
+
+    def check(self, region: Array) -> None:
+        """Refuse a score that is not finite near reports, or too large far away, in a region.
+
+        Growth is taken on rays from three reports, and poles are looked for along each number, by
+        balls of arithmetic: at the region's centre and its corners.
+
+        Args:
+            region: ends of each parameter, (parameters, 2).
+
+        Raises:
+            UnsupportedError: if its variance under the noise is not finite.
+        """
+        corners = list(product(*region)) if len(region) <= 4 else [region[:, 0], region[:, 1]]
+        starts = self.design.numbers[[0, len(self.weights) // 2, -1]]
+        noisy = list(self._scales)
+        combinations = self.design.combinations[:: -(-len(self.design.combinations) // _CHECKED)]
+        for theta, (_, lift), start in product(
+            [region.mean(axis=1), *map(np.asarray, corners)], combinations, starts
+        ):
+            codes = lift[1 : len(lift) - len(start), 0]
+            for signs in product((-1, 0, 1), repeat=len(noisy)):
+                if any(signs):
+                    step = np.zeros(len(start))
+                    step[noisy] = [s * self._scales[j] for j, s in zip(noisy, signs, strict=True)]
+                    ends = start + step * np.array(_FAR)[:, None]
+                    self._check_growth(codes, ends, theta, sum(map(abs, signs)))
+            for j in noisy:
+                self._check_cells(codes, start, theta, j)
+
+    def _check_growth(self, codes: Array, ends: Array, theta: Array, many: int) -> None:
+        with np.errstate(all="ignore"):
+            for value in self._corrected(codes, ends.T, list(theta)):
+                near, far = np.broadcast_to(np.abs(np.asarray(value, np.float64)), 2)
+                rate = math.log(far / near) / (_FAR[1] - _FAR[0]) if near > 0 < far else 0.0
+                if not np.isfinite([near, far]).all() or rate >= many / 2:
+                    raise UnsupportedError(
+                        "the corrected score has no finite variance at parameters"
+                        f" {theta.tolist()}: far from people it must grow more slowly than"
+                        " e^(|z|/2b) in each number z of noise scale b, and be a number everywhere"
+                    )
+
+    def _check_cells(self, codes: Array, start: Array, theta: Array, j: int) -> None:
+        from flint import arb
+
+        half = _NEAR * self._scales[j] / _CELLS
+        for k in range(_CELLS):
+            numbers: list[Any] = [arb(float(x)) for x in start]
+            numbers[j] = arb(float(start[j]) + (2 * k + 1 - _CELLS) * half, half)
+            try:
+                values = self._corrected(codes, numbers, list(map(float, theta)))
+            except (TypeError, AttributeError):  # a function that balls do not have
+                return
+            if not all(v.is_finite() for v in values if isinstance(v, arb)):
+                raise UnsupportedError(
+                    f"the score is not finite near {self._number(j)} ="
+                    f" {float(numbers[j].mid()):.6g} at parameters {theta.tolist()}: noise may lead"
+                    " there from any value"
+                )
+
+    def _number(self, j: int) -> str:
+        return self.names[len(self.names) - len(self.design.noise) + j]
+
+    def _parts(self) -> Iterator[tuple[slice, Array, Array, Array | float]]:
+        """Yield rows, the options' covariates, numbers (m, rows), and weights."""
+        d = self.design
+        for start in range(0, len(self.weights), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            numbers = d.numbers[rows].T
+            for options, lift in d.combinations:
+                codes = lift[1 : len(lift) - len(d.noise), 0]
+                yield rows, codes, numbers, d.weight(rows, options)
+
+    def _corrected(
+        self, codes: Array, numbers: Sequence[Value] | Array, theta: Sequence[Value]
+    ) -> list[Value]:
+        jets = [
+            TaylorJet(j, x, 1.0, 0.0) if j in self._scales else x for j, x in enumerate(numbers)
+        ]
+        values = self.score(dict(zip(self.names, [*codes.tolist(), *jets], strict=True)), theta)
+        if len(values) != self.parameters:
+            raise ParameterError("score", len(values), f"{self.parameters} values, one a parameter")
+        # The derivative by a parameter is of the highest level, and stays.
+        return [self._below(value) for value in values]
+
+    def _below(self, value: Value) -> Value:
+        if isinstance(value, TaylorJet) and value.level == len(self.design.noise):
+            parts = (self._below(part) for part in (value.value, value.slope, value.bent))
+            return TaylorJet(value.level, *parts)
+        return corrected(value, self._scales)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,8 @@ from geoveil.analyst.relations.form_reports import (
 from geoveil.analyst.relations.table_sums import MOST_TESTED, TableSums
 from geoveil.analyst.relations.terms import Operator, limits_of_product, operators
 from geoveil.analyst.results import Result, possible
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
-from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_one,
 )

@@ -16,8 +16,8 @@ from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import finish_map, new_axes
 from geoveil.analyst.results import SMOOTH, GeoResult
+from geoveil.analyst.statistics.joint import SeparateEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
-from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
 from geoveil.analyst.statistics.report_files import (
     Frame,
     ReportRows,
@@ -28,7 +28,6 @@ from geoveil.analyst.statistics.report_files import (
     rows_in,
     rows_of,
 )
-from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
     Asked,

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
-from geoveil.analyst.statistics.separate import SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates, notes_of_liars
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, LogScale, ParameterError, UnsupportedError, validation
 

@@ -4,9 +4,8 @@ With plane distances at most κ times true ones, an ε-GP mechanism is κε-GP i
 """
 
 from geoveil.gp.coordinates.area import Area
-from geoveil.gp.coordinates.base import Projection
 from geoveil.gp.coordinates.earth import POLAR_RADIUS_M
-from geoveil.gp.coordinates.projections import AzimuthalEquidistant
+from geoveil.gp.coordinates.projections import AzimuthalEquidistant, Projection
 
 __all__ = [
     "POLAR_RADIUS_M",
