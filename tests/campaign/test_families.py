@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from geoveil.audit import missing
 from geoveil.campaign import (
     MECHANISMS,
     QUERIES,
@@ -33,7 +34,6 @@ from geoveil.campaign import (
     ValueCampaign,
     decode,
     encode,
-    missing,
     seal,
 )
 from geoveil.campaign.entry_points import added

@@ -52,6 +52,7 @@ from geoveil.campaign.entry_points import (
     load as load,
 )
 from geoveil.campaign.families import (
+    FAMILY_NAME as FAMILY_NAME,
     Example,
     Family as Family,
     MechanismFamily,
@@ -60,7 +61,6 @@ from geoveil.campaign.families import (
     QueryFamily,
     Registry,
     Work,
-    missing,
 )
 from geoveil.campaign.field_codec import (
     CATEGORIES as CATEGORIES,
@@ -189,7 +189,6 @@ __all__ = [
     "encode_point_question",
     "least_counted",
     "make_campaign",
-    "missing",
     "of_any_two",
     "open_envelope",
     "seal",

@@ -10,7 +10,7 @@ import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -28,7 +28,7 @@ from geoveil.gp import (
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+FAMILY_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _EXTENSION = "extension"
 """The field of a message's `kind` for families of other packages."""
 _MOST_PARAMETERS = 64
@@ -149,6 +149,12 @@ class Family:
             return {self.wire.field: self.wire.write(value)}
         return {_EXTENSION: pb.Extension(family=self.name, parameters=_written(value))}
 
+    def decode(self, message: Any) -> Any:
+        """Return the value that `encode` wrote into a message."""
+        if self.wire is not None:
+            return self.wire.read(getattr(message, self.wire.field))
+        return self.make(_read(message.extension.parameters))
+
     def make(self, parameters: Mapping[str, Any]) -> Any:
         """Return an object from its parameters.
 
@@ -260,7 +266,11 @@ class Registry(Generic[F]):
         if (family := self.built_in.get(name) or self._loaded.get(name)) is not None:
             return family
         record = load(self.group, name, self.built_in)
-        if not isinstance(record, self._kind) or record.name != name or not _NAME.fullmatch(name):
+        if (
+            not isinstance(record, self._kind)
+            or record.name != name
+            or not FAMILY_NAME.fullmatch(name)
+        ):
             raise UnsupportedError(
                 f"{record!r} is no {self._kind.__name__} of the name {name!r}, which an entry point"
                 f" in {self.group!r} promises"
@@ -309,7 +319,7 @@ class Registry(Generic[F]):
         if field != _EXTENSION:
             raise ParameterError("kind", field, "one of " + ", ".join(self._by_field))
         name = message.extension.family
-        if not _NAME.fullmatch(name) or name in self.built_in:
+        if not FAMILY_NAME.fullmatch(name) or name in self.built_in:
             raise ParameterError("extension.family", name, "the name of another package's")
         return self[name]
 
@@ -320,10 +330,7 @@ class Registry(Generic[F]):
             ParameterError: naming the field, its value and the permitted range.
             NotInstalled: if no package here has the family.
         """
-        family = self.named_by(message)
-        if family.wire is not None:
-            return family.wire.read(getattr(message, family.wire.field))
-        return family.make(_read(message.extension.parameters))
+        return self.named_by(message).decode(message)
 
     def parse(self, text: str) -> Any:
         """Return the object of 'family:name=value,name=value'.
@@ -334,60 +341,6 @@ class Registry(Generic[F]):
         """
         name, _, parameters = text.partition(":")
         return self[name.strip()].parse(parameters)
-
-
-def missing(family: Family) -> list[str]:
-    """Return sentences on missing parts of a family's record.
-
-    Each of its examples is written and read, and must build a mechanism with the stated guarantee.
-    """
-    lacks = [] if _NAME.fullmatch(family.name) else ["a name of lower-case letters, digits and '-'"]
-    if not family.summary:
-        lacks.append("a summary for the documents")
-    if family.wire is None and not is_dataclass(family.made):
-        lacks.append(f"a wire form: {family.made.__name__} is no dataclass")
-    examples = family.examples()
-    if not examples and not getattr(family, "of_points", False):
-        lacks.append("examples, for the audit")
-    if isinstance(family, MechanismFamily) and not family.planned:
-        lacks.append("what the planner tries: planned")
-    return lacks + [fault for e in examples for fault in _faults(family, e)]
-
-
-def _faults(family: Family, example: Example) -> Iterator[str]:
-    if isinstance(family, MechanismFamily):
-        for planned in family.planned:
-            for options in planned.options:
-                yield from _faults_of_mechanism(family, example, options)
-    elif not family.is_of(example.query):
-        yield f"{example.query!r} is not of the family"
-    else:
-        yield from _faults_of_wire(family, example.query)
-
-
-def _faults_of_mechanism(
-    family: MechanismFamily, example: Example, options: Mapping[str, float]
-) -> Iterator[str]:
-    declared = family.make(options)
-    yield from _faults_of_wire(family, declared)
-    try:
-        built = declared.build(example.query, example.privacy)
-    except UnsupportedError:
-        return
-    if built.privacy != example.privacy:
-        yield f"{built!r} states {built.privacy}, where {example.privacy} was asked for"
-    if declared.build(example.query, example.privacy, built.step / 2).step != built.step / 2:
-        yield f"{declared!r} does not build on the grid that it is given"
-
-
-def _faults_of_wire(family: Family, value: object) -> Iterator[str]:
-    written = family.encode(value)
-    if family.wire is not None:
-        again = family.wire.read(written[family.wire.field])
-    else:
-        again = family.make(_read(written[_EXTENSION].parameters))
-    if again != value:
-        yield f"{value!r} is read as {again!r}"
 
 
 def _written(value: Any) -> list[pb.Parameter]:

@@ -12,6 +12,7 @@ from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.draws import Draws
 from geoveil.audit.exact import Finding, HasDensity, exact_delta, exact_epsilon, exact_rate
+from geoveil.audit.families import missing
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
 from geoveil.audit.own import (
@@ -70,6 +71,7 @@ __all__ = [
     "faults",
     "margin_pairs",
     "mechanisms_in",
+    "missing",
     "named",
     "own_cases",
     "pair_count",
