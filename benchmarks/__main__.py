@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import (
+    capacity,
     console,
     device,
     form,
@@ -58,6 +59,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "serve_load": serve_load.table,
     "reading": reading.table,
     "handshake": handshake.table,
+    "capacity": capacity.table,
     "memory": memory.table,
     "points": points.table,
     "hostile": hostile.table,

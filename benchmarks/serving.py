@@ -6,7 +6,8 @@ gets, with TLS if PEM files are named;
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
 `aggregator` is the same with its rates by default, and may have a gateway (`HOST:PORT` in place of
 KEY), `attacked` the console, too; `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and
-room for the connections of thousands of browsers; `console` is the same with the console. Each
+room for the connections of thousands of browsers; `console` is the same with the console,
+`proxied` behind a proxy of this machine. Each
 prints its address and stops when its standard input ends.
 """
 
@@ -286,14 +287,16 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
     rates: dict[str, Any] = (
         {} if kind in ("default", "attacked") else {"peer_rate": None, "call_rate": None}
     )
-    if kind in ("web", "console"):
+    if kind in ("web", "console", "proxied"):
         rates["max_connections"] = _BROWSERS
-    if kind in ("web", "console", "default", "attacked"):
+    if kind in ("web", "console", "proxied", "default", "attacked"):
         rates["web"] = next(iter(more), None) or None
         rates |= zip(("tls_certificate", "tls_key"), map(Path, more[1:]), strict=False)
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)
+    if kind == "proxied":
+        rates["web_proxies"] = ("127.0.0.1",)
     if kind in ("console", "attacked"):
         rates["console"] = True
     settings = Settings(database=where, port=0, **rates)

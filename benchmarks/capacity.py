@@ -1,0 +1,246 @@
+"""What a report of a browser or a phone costs the servers, by how its connection begins.
+
+Time is that of the processors of the gateway, the aggregator and, where it stands before them,
+nginx, which ends TLS with a key on P-256. `COUNT` reports, one a request, come from `AT_ONCE`
+clients with addresses of their own, which a process of its own plays: with a connection each that
+stays, with one for each report that resumes the session of the one before (a ticket of TLS 1.3),
+or with a full handshake for each. Clients of gRPC come by nginx without the gateway; Python's
+resume no session. SQLite is the database. From each figure follow the cores that 10⁹ reports a day
+take.
+"""
+
+import multiprocessing
+import shutil
+import socket
+import ssl
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import grpc
+import psutil
+
+from benchmarks.handshake import issued
+from benchmarks.serving import SUBMIT, Requests, processor_s, publish, served_to_browsers
+from benchmarks.timing import Figure, show
+from geoveil.campaign import Campaign
+from geoveil.proto.v1.collector_pb2 import SubmitReportsResponse
+from geoveil.proto.v1.report_pb2 import REPORT_STATUS_ACCEPTED
+
+COUNT, AT_ONCE, ROUNDS = 2_000, 32, 3
+STAYS, RESUMED, FULL = "stays", "resumed", "full handshake"
+A_DAY, PEAK = 1e9, 5
+_NGINX = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/errors; user root;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+    upstream gateway {{ server {web}; keepalive 64; }}
+    upstream aggregator {{ server {aggregator}; keepalive 64; }}
+    server {{
+        listen {listen} ssl http2;
+        ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server-key.pem;
+        keepalive_requests 100000;
+        location / {{
+            if ($content_type = application/grpc) {{ grpc_pass aggregator; }}
+            proxy_pass http://gateway;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Forwarded-For $remote_addr;
+            proxy_set_header X-Forwarded-Proto $scheme;
+        }}
+    }}
+}}
+"""
+
+
+def table() -> list[Figure]:
+    """Print milliseconds per report, and the cores that they amount to."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = issued()
+        files = str(Path(folder) / "server.pem"), str(Path(folder) / "server-key.pem")
+        Path(files[0]).write_bytes(made.certificate)
+        Path(files[1]).write_bytes(made.key)
+        costs: dict[str, float] = {}
+        with served_to_browsers("web", f"{folder}/direct.db", *files) as (server, web):
+            address = server.address.replace("127.0.0.1", "localhost")
+            campaign = publish(address, authority=made.certificate)
+            processes = [server.process, server.gateway]
+            costs |= _costs("gateway", web, campaign, processes)
+        if shutil.which("nginx"):
+            with (
+                served_to_browsers("proxied", f"{folder}/proxied.db") as (server, web),
+                _nginx(Path(folder), web, server.address) as (address, nginx),
+            ):
+                campaign = publish(server.address)
+                processes = [server.process, server.gateway, *nginx]
+                costs |= _costs("nginx, gateway", address, campaign, processes)
+                costs |= _costs("nginx, gRPC", address, campaign, processes, made.certificate)
+    figures = show("reports over TLS, one a request", "ms per report", 1e3, costs, "gateway, stays")
+    average = A_DAY / 86_400
+    for name, cost in costs.items():
+        print(
+            f"{name}: {A_DAY:.0e} reports a day take {average * cost:.0f} cores on average,"
+            f" {PEAK * average * cost:.0f} at {PEAK} times that"
+        )
+    return figures
+
+
+def _costs(
+    name: str,
+    web: str,
+    campaign: Campaign,
+    processes: list[psutil.Process],
+    authority: bytes | None = None,
+) -> Mapping[str, float]:
+    """Return seconds per report of each way; with an authority's certificate, of gRPC."""
+    ways = (STAYS, FULL) if authority else (STAYS, RESUMED, FULL)
+    spent: dict[str, list[float]] = {f"{name}, {way}": [] for way in ways}
+    for number in range(1 + ROUNDS):
+        for at, way in enumerate(ways, 1):
+            before = sum(map(processor_s, processes))
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                pool.apply(_load, (web, campaign, way, f"127.{number}.{at}", authority))
+            spent[f"{name}, {way}"].append((sum(map(processor_s, processes)) - before) / COUNT)
+    return {of_one: statistics.median(costs[1:]) for of_one, costs in spent.items()}
+
+
+def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes | None) -> None:
+    """Send reports from addresses of a network, each of which has a share of the gateway."""
+    requests = Requests(campaign, 1)
+    drawn = iter([requests.draw() for _ in range(COUNT)])
+    failed: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            client = (
+                _Browser(web, f"{network}.{1 + number}", way)
+                if authority is None
+                else _Device(web, way, authority)
+            )
+            for request in drawn:
+                client.send(request)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+class _Device:
+    """As much of a device as a report takes, over gRPC."""
+
+    def __init__(self, server: str, way: str, authority: bytes) -> None:
+        self._server, self._way = server, way
+        self._credentials = grpc.ssl_channel_credentials(authority)
+        self._channel: grpc.Channel | None = None
+
+    def send(self, message: bytes) -> None:
+        """Send a request, and require that its report is accepted."""
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.ssl_target_name_override", "localhost"),
+        ]
+        channel = self._channel or grpc.secure_channel(self._server, self._credentials, options)
+        _require_accepted(channel.unary_unary(SUBMIT)(message, timeout=60))
+        if self._way == STAYS:
+            self._channel = channel
+        else:
+            channel.close()
+
+
+class _Browser:
+    """As much of a browser as a report takes.
+
+    Args:
+        web: "host:port".
+        source: address that it calls from.
+        way: `STAYS`, `RESUMED` or `FULL`.
+    """
+
+    def __init__(self, web: str, source: str, way: str) -> None:
+        host, _, port = web.rpartition(":")
+        self._server, self._source, self._way = (host, int(port)), source, way
+        self._context = ssl.create_default_context()
+        self._context.check_hostname = False
+        self._context.verify_mode = ssl.CERT_NONE
+        self._session: ssl.SSLSession | None = None
+        self._connection: ssl.SSLSocket | None = None
+
+    def send(self, message: bytes) -> None:
+        """Send a request, and require that its report is accepted."""
+        connection = self._connection or self._connected()
+        connection.sendall(
+            b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
+            b"content-length: %d\r\n\r\n%b" % (SUBMIT.encode(), len(message), message)
+        )
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += self._read(connection)
+        head, _, content = answer.partition(b"\r\n\r\n")
+        assert b" 200 " in head.splitlines()[0], answer
+        (length,) = [
+            int(x[15:]) for x in head.lower().split(b"\r\n") if x[:15] == b"content-length:"
+        ]
+        while len(content) < length:
+            content += self._read(connection)
+        _require_accepted(content)
+        if self._way == STAYS:
+            self._connection = connection
+        else:
+            self._session = connection.session if self._way == RESUMED else None
+            connection.close()
+
+    def _connected(self) -> ssl.SSLSocket:
+        plain = socket.create_connection(self._server, 30, (self._source, 0))
+        resumed = self._session is not None
+        connection = self._context.wrap_socket(
+            plain, server_hostname="localhost", session=self._session
+        )
+        assert connection.session_reused == resumed
+        return connection
+
+    @staticmethod
+    def _read(connection: ssl.SSLSocket) -> bytes:
+        read = connection.recv(1 << 14)
+        assert read, "the server closed the connection"
+        return read
+
+
+def _require_accepted(answer: bytes) -> None:
+    (result,) = SubmitReportsResponse.FromString(answer).results
+    assert result.status == REPORT_STATUS_ACCEPTED, result
+
+
+@contextmanager
+def _nginx(folder: Path, web: str, aggregator: str) -> Iterator[tuple[str, list[psutil.Process]]]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{one.getsockname()[1]}"
+    file = folder / "nginx.conf"
+    file.write_text(_NGINX.format(folder=folder, web=web, listen=listen, aggregator=aggregator))
+    with subprocess.Popen(["nginx", "-p", folder, "-c", file]) as process:
+        try:
+            started = psutil.Process(process.pid)
+            for attempt in count():
+                assert attempt < 100, "nginx does not start"
+                if started.children():
+                    break
+                time.sleep(0.1)
+            yield listen, [started, *started.children()]
+        finally:
+            process.terminate()
+            process.wait()
