@@ -28,10 +28,13 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
     VectorSmoothMechanism,
+    boxes,
     report_laws,
 )
 from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.intervals import Limits
+from geoveil.gp.mechanisms import vector_bounds
+from geoveil.gp.mechanisms.vector_bounds import VectorSearch
 from geoveil.gp.price import _least, bounded_noise_variance
 from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile, law_of_symmetric_noise
@@ -102,6 +105,72 @@ def test_the_law_of_an_answer_of_a_vector_is_attained(queries, reach):
         control = law_of_symmetric_noise(np.stack([ends[:-1], ends[1:]]), noise)
         widest = max(widest, hull_less_people(control, f, v)[1])
     assert widest > 0.2
+
+
+CALM = GeoPrivacy(1.0, per=4.0)
+CLIPPED = {
+    "calm": ([Cap(1.0, 1.0).on(query, CALM.exact_rate) for query in LINE], CALM),
+    "uneven": (
+        [
+            Cap(1.0, 6.0).on(Threshold(0.0, 1.0), Fraction(2)),
+            Threshold(1.0, 2.0, "smoothstep"),
+            Cap(4.0, 1.0).on(Threshold(2.0, 1.0), Fraction(2)),
+        ],
+        PRIVACY,
+    ),
+    "bands": (
+        [
+            Cap(1.0, 3.0).on(PLANE[0], Fraction(2)),
+            TwoWayThreshold((1.0, 1.0), 1.0),
+            Cap(3.0, 1.0).on(TwoWayThreshold((-1.0, 0.5), 0.8), Fraction(2)),
+        ],
+        PRIVACY,
+    ),
+    "level": (
+        [
+            Cap(5.5, 5.5).on(query, Fraction(10))
+            for query in (PLANE[0], Disc((3.0, 2.0), 2.5, 1.0), Disc((-3.0, 2.0), 2.0, 1.0))
+        ],
+        GeoPrivacy(1.0, per=0.1),
+    ),
+}
+
+
+def as_without_caps(search, bounds, far, past, moved=VectorSearch._moved):
+    return moved(search, bounds, far, 0 * past)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("name", "owner", "broken", "value"),
+    [
+        ("calm", boxes, "_APART", math.inf),  # as close as to the greatest noise alone
+        ("uneven", vector_bounds, "_AWAY", 0.0),  # nobody far away
+        ("bands", vector_bounds, "_AWAY", 0.0),
+        ("level", VectorSearch, "_moved", as_without_caps),  # noise may fall past them
+    ],
+)
+def test_the_law_of_an_answer_with_capped_others_is_attained(
+    name, owner, broken, value, monkeypatch
+):
+    """Noise that differs by little, or where nothing is left but caps. Control: without each."""
+    queries, privacy = CLIPPED[name]
+
+    def looked_at() -> tuple[float, float]:
+        vector = VectorSmoothMechanism(queries, privacy)
+        x = places(vector.dimension == 2)
+        v = vector.variance(x)[:, 0]
+        pairs = zip(queries, vector.answers, strict=True)
+        found = [hull_less_people(answer.law(), query.value(x), v) for query, answer in pairs]
+        outside, loose = map(max, zip(*found, strict=True))
+        return outside, loose
+
+    outside, loose = looked_at()
+    assert outside <= 1e-9
+    assert loose <= 0.05
+    monkeypatch.setattr(owner, broken, value)
+    outside, loose = looked_at()
+    assert outside > 0.01 or loose > 0.05
 
 
 @pytest.mark.deep

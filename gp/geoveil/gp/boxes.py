@@ -13,6 +13,9 @@ _MOST_BOXES, _MOST_PAIRS, _ROUNDS = 2**15, 2**17, 200
 """The most boxes, pairs of a box and a part, and halvings of a search."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
+_APART = 5
+"""The gap that is allowed of the greatest number is allowed of the distance between the least and
+the greatest, times this, if that is less; of at least `_LITTLE` of the greatest."""
 
 
 def greatest_in(
@@ -52,7 +55,7 @@ def enclosed_in_parts(
             bounds of the numbers of each box there.
         attained: the least and the greatest number that is known of each part, (2, n); ∞ and −∞.
         loose: how much wider the bounds may be than what is attained, relative to the greatest
-            number of the part.
+            number of the part, or to `_APART` times how far all numbers are apart.
 
     Returns:
         As wide, but where there are too many boxes; ∞ and −∞ of parts that nothing is in.
@@ -64,16 +67,18 @@ def enclosed_in_parts(
     for _ in range(_ROUNDS):
         if not (0 < len(box) <= _MOST_PAIRS and len(centers) <= _MOST_BOXES):
             break
-        met, people, (least, most) = look(centers, float(np.linalg.norm(half)), box, part)
+        met, people, (low, high) = look(centers, float(np.linalg.norm(half)), box, part)
         box, part = box[met], part[met]
         np.minimum.at(attained[0], part, people[0])
         np.maximum.at(attained[1], part, people[1])
-        slack = loose * np.maximum(attained[1], _LITTLE * attained[1].max())
-        cut = (least < (attained[0] - slack)[part]) | (most > (attained[1] + slack)[part])
+        least, greatest = attained[0].min(), attained[1].max()
+        most = max(_APART * (greatest - least), _LITTLE * greatest)
+        slack = loose * np.clip(attained[1], _LITTLE * greatest, most)
+        cut = (low < (attained[0] - slack)[part]) | (high > (attained[1] + slack)[part])
         rest = np.repeat([[np.inf], [-np.inf]], attained.shape[1], axis=1)
         for ends, pairs in ((rest, cut), (bounds, ~cut)):
-            np.minimum.at(ends[0], part[pairs], least[pairs])
-            np.maximum.at(ends[1], part[pairs], most[pairs])
+            np.minimum.at(ends[0], part[pairs], low[pairs])
+            np.maximum.at(ends[1], part[pairs], high[pairs])
         kept, box = np.unique(box[cut], return_inverse=True)
         box, part = np.append(box, box + len(kept)), np.tile(part[cut], 2)
         step = np.where(np.arange(len(half)) == np.argmax(half), half / 2, 0.0)

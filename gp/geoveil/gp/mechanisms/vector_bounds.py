@@ -40,10 +40,17 @@ class VectorSearch:
             ends = np.append(edges, limits[np.isfinite(limits)])  # a cap may be farther
             around.append(_around(query, float(np.abs(ends).max())))
         self.steepest = np.array(steepest)[:, None]
+        self.limits = np.array([query.attained_range for query in vector.queries]).T[..., None]
         self.everywhere = float(self._heaviest(self.steepest)[0])
         self.corners = None
         if all(map(len, around)):
             self.corners = np.stack([np.min(around, axis=0)[0], np.max(around, axis=0)[1]])
+            self.boxes = self.corners[None]
+            self.far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
+            if any(isinstance(query.unclipped, TwoWayThreshold) for query in vector.queries):
+                # The sides that their bands cross, far outside.
+                self.boxes = np.tile(self.corners, (3, 1, 1))
+                self.boxes[[0, 1], :, [0, 1]] = self.far[1][:, None]
 
     def largest(self) -> float:
         """Return an upper bound of B(x) for all x, in 1/(unit of x).
@@ -55,8 +62,8 @@ class VectorSearch:
             return self.everywhere
 
         def look(centers: Array, radius: float) -> tuple[Array, Array]:
-            bounds = self._at(centers)
-            return self._heaviest(bounds), self._heaviest(self._moved(bounds, radius))
+            _, past, bounds = self._at(centers)
+            return self._heaviest(bounds), self._heaviest(self._moved(bounds, radius, past))
 
         return min(self.everywhere, greatest_in(self.corners, look, _LOOSE))
 
@@ -64,8 +71,9 @@ class VectorSearch:
         """Return bounds of the least and of the greatest B in each of many parts.
 
         The query's own share of B is that of its profile in the part. The shares of the others are
-        as close as `largest` is, relative to the greatest B of the part, where 131,072 pairs of a
-        box and a part tell; in the plane next to a linear query, as wide as they can be.
+        as close as `largest` is, relative to the greatest B of the part, or to within 1 % of how
+        far apart the least and the greatest B of all are, where 131,072 pairs of a box and a part
+        tell; in the plane next to a linear query, as wide as they can be.
 
         Args:
             index: of the query.
@@ -95,20 +103,21 @@ class VectorSearch:
         def look(
             centers: Array, radius: float, box: Indices, part: Indices
         ) -> tuple[Indices, Array, Array]:
-            s = np.asarray(plain.signed_distance(_points(centers)))[box]
+            distances, past, others = self._at(centers)
+            s = distances[index][box]
             nearest = np.clip(s, *ends[:, part])
             away = np.abs(s - nearest)
             met = np.flatnonzero(away <= radius)
             s, nearest, away, part = s[met], nearest[met], away[met], part[met]
-            others = self._at(centers)[:, box[met]]
-            least = together(self._moved(others, -radius), part, 0)
-            most = together(self._moved(others, radius), part, 1)
+            others, past = others[:, box[met]], past[:, box[met]]
+            least = together(self._moved(others, -radius, past), part, 0)
+            most = together(self._moved(others, radius, past), part, 1)
             if isinstance(plain, Polygon):
                 # The shortest way to its sides passes all distances between; one in or out may end.
                 farther = (np.abs(nearest) > np.abs(s)) | (s * nearest < 0)
                 away = np.where(farther, np.inf, away)
-            somebody = together(self._moved(others, away), part, 0)
-            people = np.stack([somebody, together(self._moved(others, -away), part, 1)])
+            somebody = together(self._moved(others, away, past), part, 0)
+            people = np.stack([somebody, together(self._moved(others, -away, past), part, 1)])
             people[:, np.isinf(away)] = [[np.inf], [-np.inf]]
             return met, people, np.stack([least, most])
 
@@ -118,17 +127,13 @@ class VectorSearch:
             most = together(self.steepest, parts, 1)
             return np.stack([[alone, alone], [most, most]])
         # Out of the box the others die away, down to where a cap is, but for the bands of two-way
-        # thresholds.
-        far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
-        alone = together(self._at(far).min(axis=1, keepdims=True), parts, 0)
-        reached = np.stack([np.where(endless, alone, np.inf), -np.inf + 0 * alone])
-        if isinstance(plain, TwoWayThreshold) and beyond is None:
-            for axis, place in enumerate(plain.at):
-                across = np.repeat(far[1:], len(parts), axis=0)
-                across[:, axis] = place + edges[1:]
-                others = self._moved(self._at(across), edges[:-1] - edges[1:])
-                reached[0] = np.minimum(reached[0], together(others, parts, 0))
-        bounds = enclosed_in_parts(self.corners, look, reached, _LOOSE)
+        # thresholds: the least is far away.
+        met, people, _ = look(self.far, 0.0, np.repeat([0, 1], len(parts)), np.tile(parts, 2))
+        bounds = np.repeat([[np.inf], [-np.inf]], len(parts), axis=1)
+        np.minimum.at(bounds[0], met % len(parts), people[0])
+        np.maximum.at(bounds[1], met % len(parts), people[1])
+        for box in self.boxes:
+            bounds = enclosed_in_parts(box, look, bounds, _LOOSE)
         # Where nobody is, as where people are nearest.
         nearest = np.maximum.accumulate(np.where(np.isfinite(bounds[1]), parts, 0))
         bounds = np.clip(bounds[:, nearest], 0.0, self.everywhere)
@@ -144,17 +149,24 @@ class VectorSearch:
         sets = [bounds[list(active)].sum(axis=0) for active in self.vector._active]
         return np.asarray(np.max(sets, axis=0))
 
-    def _at(self, points: Array) -> Array:
-        """Return the bound of each slope at points, (n, k)."""
-        vector = self.vector
-        return np.stack(vector._bounds(vector.queries, vector._distances(_points(points)), FLOAT))
+    def _at(self, points: Array) -> tuple[Array, Array, Array]:
+        """Return distances as without caps, how far past a cap they are, and the bounds of slopes.
 
-    def _moved(self, bounds: Array, far: Array | float) -> Array:
+        Each has the shape (n, k), for k points.
+        """
+        queries, points = self.vector.queries, _points(points)
+        s = np.stack([query.unclipped.signed_distance(points) for query in queries])
+        clipped = np.clip(s, *self.limits)
+        bounds = self.vector._bounds(queries, list(clipped), FLOAT)
+        return s, np.abs(s - clipped), np.stack(bounds)
+
+    def _moved(self, bounds: Array, far: Array | float, past: Array) -> Array:
         """Return the most that bounds are so far away; the least where `far` is negative.
 
-        Their logarithms have slopes of at most β.
+        Their logarithms have slopes of at most β, and of 0 `past` a cap.
         """
-        moved = bounds * np.exp(np.clip(self.beta * far, -_FAR, _FAR))
+        away = np.copysign(np.maximum(np.abs(far) - past, 0.0), far)
+        moved = bounds * np.exp(np.clip(self.beta * away, -_FAR, _FAR))
         return np.asarray(np.minimum(moved, self.steepest))
 
 
