@@ -1,12 +1,15 @@
 """Test faults at few values or bits, with the system's bits only, or in stated properties.
 
-Half of the releases are from the system's bits; α = 1e-6 in each call, of 25,000 where arrays are
-drawn (`test_draws` has their control) and of 4,000 exact ones.
+Half of the releases are from the system's bits, and half of these are drawn as devices draw; α =
+1e-6 in each call, of 25,000 where arrays are drawn (`test_draws` has their control) and of 4,000
+exact ones or more.
 """
 
 import numpy as np
 import pytest
 
+from geoveil.audit import own_cases
+from geoveil.audit.agreement import disagreements
 from geoveil.audit.catalogue import INCOME, RAMP
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
@@ -103,6 +106,40 @@ class WithTheSystemBare(Own):
         return super().release(x, source)
 
 
+class WithoutASourceQuieter(Own):
+    """As devices call it, without a source, it has 0.86 of its noise."""
+
+    def release(self, x, source=None):
+        released = super().release(x, source)
+        quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        return released if source else quiet + int((released - quiet) * 0.86)
+
+
+class AnswerAndAThousandSteps(Own):
+    """One report in 300 is the answer and a little more, which no other report repeats."""
+
+    def release(self, x, source=None):
+        released = super().release(x, source)
+        quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        return quiet + 7 + released // 300 % 1_000 if released % 300 == 0 else released
+
+
+class SimulatedQuieter(Own):
+    """Simulations have 0.92 of the noise."""
+
+    def simulate(self, x, rng):
+        value = self.query.value(x)
+        return value + 0.92 * (super().simulate(x, rng) - value)
+
+
+class DenserInTheTail(Own):
+    """The density is twice as high beyond three scales, where one report in 20 lies."""
+
+    def log_density(self, y, x):
+        far = np.abs(y - self.query.value(x)) > 3 * self.largest_scale
+        return super().log_density(y, x) + np.where(far, np.log(2.0), 0.0)
+
+
 class HalfTheNoise(Own):
     """Half of the noise, which is what `variance` says."""
 
@@ -148,6 +185,93 @@ def test_reports_without_a_density_are_not_held_to_one():
     found = draws_of(RAMP.case(own, own.atoms), 2_000, 6, ALPHA)
     assert found is not None
     assert found.agree, found
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (WithoutASourceQuieter, "as a device draws"),
+        (AnswerAndAThousandSteps, "reports where"),
+        (SimulatedQuieter, "simulate draws from another law"),
+        (DenserInTheTail, "log_density is not"),
+        (Own, ""),
+    ],
+)
+def test_what_was_kept_with_a_quarter_of_the_releases_is_refused(kind, what):
+    """20,000 releases; the last is the control."""
+    found = draws_of(RAMP.case(kind(RAMP.query, INCOME), [0.0, 1.0]), 20_000, 6, ALPHA)
+    assert found is not None
+    assert found.agree == (not what), found
+    assert what in found.difference
+
+
+def quieter_where(chosen):
+    def draw(m, x, rng):
+        value, reports = m.query.value(x), m.simulate(x, rng)
+        factor = np.where(chosen((x - 100_000.0) / INCOME.per), 0.3, 1.0)
+        return np.rint((value + factor * (reports - value)) / m.step).astype(np.int64)
+
+    return draw
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("start", "end"), [(-5.5, -5.0), (6.1, 6.6), (100.0, 900.0), (-60_000.0, -9_000.0)]
+)
+def test_stretches_with_less_noise_are_refused(start, end):
+    """50,000 releases; stretches of half a unit of `per`, or of a factor of six far away."""
+    draw = quieter_where(lambda s: (s > start) & (s < end))
+    for drawing, agrees in ((draw, False), (integers, True)):
+        found = draws_of(RAMP.case(Broken(SOUND, drawing), [0.0, 1.0]), 50_000, 5, ALPHA)
+        assert found is not None
+        assert found.agree == agrees, found
+
+
+class Floats:
+    """f + Laplace noise of one's own, of numbers in (0, 1) that `numbers` draws."""
+
+    def __init__(self, query, privacy, numbers):
+        self.query, self.privacy, self.numbers = query, privacy, numbers
+        self.scale = query.lipschitz / privacy.rate
+
+    def simulate(self, x, rng):
+        value = self.query.value(x)
+        u = self.numbers(rng, value.size).reshape(value.shape).clip(1e-15, 1 - 1e-15)
+        return value + self.scale * np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
+
+    def log_density(self, y, x):
+        return -np.abs(y - self.query.value(x)) / self.scale - np.log(2 * self.scale)
+
+
+def independent(rng, n):
+    return rng.random(n)
+
+
+def of_a_period(length):
+    return lambda rng, n: np.resize(rng.random(length), n)
+
+
+def with_a_gap(rng, n):
+    """No number in a stretch of 0.005."""
+    u = rng.random(n)
+    return np.where((u > 0.8123) & (u < 0.8173), rng.random(n) * 0.5, u)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("numbers", "agrees"),
+    [
+        (independent, True),
+        (of_a_period(5_000), False),
+        (of_a_period(6_000), False),
+        (with_a_gap, False),
+    ],
+)
+def test_floats_that_were_kept_in_spite_of_a_period_or_a_gap(numbers, agrees):
+    """100,000 reports at a point, 5,000 in a call: the noise of one point came again at others."""
+    cases = own_cases({"mine": lambda query, privacy: Floats(query, privacy, numbers)})[:1]
+    assert (disagreements(cases, samples=100_000, seed=3) == ()) == agrees
 
 
 @pytest.mark.deep

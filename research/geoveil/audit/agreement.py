@@ -20,17 +20,15 @@ Point = tuple[float, ...]
 FAILURE_PROBABILITY = 1e-6
 """The probability of a false alarm for any mechanism of a table."""
 _TAIL = np.array([5e-4, 2e-3, 8e-3])
-_LEVELS = np.concatenate([_TAIL, np.arange(1, 32) / 32, 1 - _TAIL[::-1]])
+_LEVELS = np.unique(np.concatenate([_TAIL, np.arange(5, 508) / 512, 1 - _TAIL]))
 """Shares of the reports below each edge of a bin."""
-_PARTS = 8
+_PARTS = 2
 """Parts of a bin, over each of which the density is integrated."""
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
-_MOST_RANKED = 3
-"""Points whose reports suggest a dependence to test."""
 _FEWER = 10
 """Factor by which fewer reports are drawn along the path than near the row's points."""
 _OFTEN = 3
@@ -118,12 +116,13 @@ def _disagreement(
     share = failure / 3
     if repeated := _repeated(case, points, firsts, seconds, share):
         return repeated
-    follows = likeliest(np.concatenate([_ranks(first, rng) for first in firsts[:_MOST_RANKED]]))
+    made, numbers = likeliest(_as_drawn(firsts, rng)).sides(_as_drawn(seconds, rng))
+    numbers = np.sort(seconds[0])[(numbers * seconds.shape[1]).astype(np.intp)]
+    if dependent := _dependent(case, points[0], made, numbers, share / 3, rng):
+        return dependent
     for point, first, second in zip(points, firsts, seconds, strict=True):
         half = len(first) // 2 * 2
-        made, numbers = follows.sides(_ranks(second, rng))
-        numbers = np.sort(second)[(numbers * len(second)).astype(np.intp)]
-        for a, b in ((first, second), (first[:half:2], first[1::2]), (made, numbers)):
+        for a, b in ((first, second), (first[:half:2], first[1::2])):
             if dependent := _dependent(case, point, a, b, share / 3, rng):
                 return dependent
         if len(np.unique(first)) < (1 - _TIES) * len(first):
@@ -175,11 +174,16 @@ def _dependent(
     return _told(case, point, ends, share, len(part) / len(other))
 
 
-def _ranks(numbers: Array, rng: np.random.Generator) -> Array:
-    """Return ranks in (0, 1), with ties in any order: (n, 1)."""
-    ranks = np.empty(len(numbers))
-    ranks[np.lexsort((rng.random(len(numbers)), numbers))] = np.arange(len(numbers)) + 0.5
-    return ranks[:, None] / len(numbers)
+def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
+    """Return ranks in (0, 1) among reports of the same point, call by call: (n, 1).
+
+    Of reports (points, calls·n); ties are in any order.
+    """
+    order = np.lexsort((rng.random(reports.shape), reports))
+    ranks = np.empty(reports.shape)
+    np.put_along_axis(ranks, order, np.arange(reports.shape[1]) + 0.5, axis=1)
+    by_call = ranks.reshape(len(reports), _CALLS, -1).swapaxes(0, 1)
+    return np.asarray(by_call.reshape(-1, 1) / reports.shape[1])
 
 
 def _repeated(

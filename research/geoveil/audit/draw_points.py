@@ -1,6 +1,7 @@
 """The points at which an audit draws reports: near a row's points, along its path, and far away."""
 
 import math
+from bisect import bisect
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ Array = NDArray[np.float64]
 
 _ASIDE = 0.02
 """Largest distance, in `per`, of a point from that of the row."""
-_ALONG, _MANY = (12, 64), 50_000
-"""Numbers of points along the path, and the releases that suffice for the greater number."""
+_ALONG, _MANY = (12, 32, 64), (10_000, 50_000)
+"""Numbers of points along the path, and the releases that suffice for the greater numbers."""
 
 
 def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
@@ -27,7 +28,7 @@ def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
 
     Of three, the second is moved to an odd number and the third to a multiple of a power of 2.
     """
-    path, count = case.path, _ALONG[releases >= _MANY]
+    path, count = case.path, _ALONG[bisect(_MANY, releases)]
     step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
     before = np.minimum(step.astype(np.intp), len(path) - 2)
     share = (step - before).reshape(-1, *(1,) * (path.ndim - 1))
@@ -40,11 +41,11 @@ def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
 
 def points_afar(case: Case, releases: int) -> Array:
     """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
-    path, count = case.path, max(_ALONG[releases >= _MANY] // 5, 8)
+    path, count = case.path, max(_ALONG[bisect(_MANY, releases)] // 5, 12)
     ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
     # Half of them where noise that dies away has not vanished.
     steps = np.append(
-        np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(1e3, 1e6, count // 2)
+        np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(150.0, 1e6, count // 2)
     )
     far = case.per * steps.reshape(-1, *(1,) * (path.ndim - 1)) * ahead
     return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])

@@ -112,9 +112,9 @@ def audit(
     The exact auditor looks at the points and outputs of the row, at far points, and closer where
     densities change fastest: it can refute a promise but not prove it. The black box draws float64
     simulations. Releases are compared with the law of integers that follows from the densities
-    (`geoveil.audit.draws`): where a release is fast as often as `samples` says, a quarter as often
-    of a user's mechanism, and 80,000 times in all rows of the library. So an event of one report in
-    100,000 is not seen.
+    (`geoveil.audit.draws`): where a release is fast as often as `samples` says, half as often of a
+    user's mechanism, and a tenth as often of the library's. So an event of one report in 100,000 is
+    not seen.
 
     The failure probability is that of the whole table, and as much again for the rows that release.
     A row draws the same samples whatever other rows are audited with it; half of its releases take
@@ -160,7 +160,7 @@ def audit(
                 black_box=_black_box(case, samples, rng, share),
                 draws=draws_of(
                     case,
-                    releases_of(case, samples, releasing),
+                    releases_of(case, samples),
                     (seed << 32) + of_row,
                     failure_probability / max(releasing, 1),
                 ),
