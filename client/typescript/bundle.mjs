@@ -46,7 +46,7 @@ await build({
   plugins: [generated],
 });
 // What pages are built on, and an element for pages of others: beside the device, which they load as it is.
-const shared = { "./index.js": "client", "./numbers.js": "numbers", "./questions.js": "survey", "./survey.js": "survey", "./words.js": "client" };
+const shared = { "./index.js": "client", "./numbers.js": "numbers", "./questions.js": "survey", "./survey.js": "survey", "./texts.js": "client", "./words.js": "client" };
 const beside = {
   name: "beside",
   setup({ onResolve }) {

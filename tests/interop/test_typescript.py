@@ -29,6 +29,7 @@ from geoveil.campaign import (
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
+    who_asks,
     who_learns,
 )
 from geoveil.campaign.tokens import _AFTER, _INFO
@@ -141,7 +142,7 @@ def _told(campaign, one):
         return [*what_a_form_tells(campaign), *who_learns(campaign)]
     value = one["value"]
     return [
-        *(*what_it_tells(campaign), *who_learns(campaign)),
+        *(*who_asks(campaign), *what_it_tells(campaign), *who_learns(campaign)),
         *(*what_it_tells_of(campaign, value), what_to_ask(campaign, value)),
         "" if campaign.readings is None else f"{campaign.readings} {campaign.readings.telling}",
     ]
@@ -149,7 +150,7 @@ def _told(campaign, one):
 
 PROGRAM = """
 import { readFileSync } from "node:fs";
-const [{ Campaign }, { loadForms, readForm }, { loadGeodesics }, { loadVectors }, consent, { whoLearns }, { digits, speak }] =
+const [{ Campaign }, { loadForms, readForm }, { loadGeodesics }, { loadVectors }, consent, { whoAsks, whoLearns }, { digits, speak }] =
   await Promise.all(["campaign", "form", "gp/plane", "gp/together", "consent", "ways", "words"].map((name) => import(`FOLDER/${name}.js`)));
 await Promise.all([loadForms(), loadGeodesics(), loadVectors()]);
 const { campaigns, numbers } = JSON.parse(readFileSync(0));
@@ -162,7 +163,7 @@ const told = ({ campaign: hex, value }) => {
   }
   const campaign = new Campaign(bytes);
   const { readings } = campaign;
-  return [...whatItTells(campaign), ...whoLearns(campaign), ...whatItTellsOf(campaign, value), whatToAsk(campaign, value), readings ? `${readings} ${readings.telling}` : ""];
+  return [...whoAsks(campaign), ...whatItTells(campaign), ...whoLearns(campaign), ...whatItTellsOf(campaign, value), whatToAsk(campaign, value), readings ? `${readings} ${readings.telling}` : ""];
 };
 const said = {};
 for (const language of ["en", "de", "es", "fr"]) {

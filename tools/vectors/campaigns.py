@@ -17,6 +17,7 @@ from geoveil.campaign import (
     Readings,
     SigningKey,
     SmoothSpec,
+    Translation,
     decode,
     digest,
     encode,
@@ -52,7 +53,7 @@ _REASONS = {
     "grid": r"^(step|grid\.step_exponent) ",
     "scale": r"^privacy\.per a distance in \[",
     "kind": r"kind |profile one of|^allocation |some-package",
-    "text": r"^(campaign_id|title|asker|attribute\.(name|unit)|query\.label)",
+    "text": r"^(campaign_id|title|asker|language|translation|attribute\.(name|unit)|query\.label)",
     "labels": r"^labels of the queries ",
     "polygon": r"region|parts\[",
     "table": r"number of (at|values|slopes) |\.(at|values|slopes)\[|of the whole|within 1,024"
@@ -156,6 +157,21 @@ def _bases() -> dict[str, bytes]:
                 organisation="City", purpose="Buses", contact="x@y.z", notice="https://y.z/n?a#b"
             ),
             delete_after=OPENS + timedelta(days=120, microseconds=1),
+        ),
+        "texts": small_campaign(
+            "texts",
+            asker=Asker(organisation="City", purpose="Buses", contact="x@y.z"),
+            language="en",
+            translations=(
+                Translation(
+                    language="de",
+                    title="Eine Frage",
+                    asker=Asker(organisation="Stadt", purpose="Busse", contact="x@y.z"),
+                    attribute="Haushaltseinkommen",
+                    unit="Dollar",
+                    labels=("über 100 Tsd.",),
+                ),
+            ),
         ),
         "split": made["split-0"],
         "vector": made["vector-ramps"],

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from geoveil.campaign import (
+    Asker,
     Attribute,
     Campaign,
     DebiasedLaplaceSpec,
@@ -15,6 +17,7 @@ from geoveil.campaign import (
     Question,
     Readings,
     SmoothSpec,
+    Translation,
     encode,
     what_it_tells,
     what_it_tells_of,
@@ -40,7 +43,54 @@ def consent_vectors() -> list[dict[str, Any]]:
             found.append(_told(name, campaign, value))
     for index, (name, campaign) in enumerate(surveys()):
         found.append(_told(name, campaign, _VALUES[index % len(_VALUES)]))
+    found += [_told(name, campaign, value) for name, campaign, value in translated()]
     return found
+
+
+def translated() -> Iterator[tuple[str, Campaign, Any]]:
+    """Yield campaigns with texts in several languages, and a value."""
+    asker = Asker(organisation="Stadt", purpose="Wohngeld", contact="x@y.z")
+    city = Asker(organisation="City", purpose="Rents", contact="x@y.z", notice="https://y.z/en")
+    above = Question("über 100 Tsd.", Threshold(100_000.0, 24_000.0, "smoothstep"))
+    german = small_campaign(
+        "german",
+        attribute=Attribute(name="Haushaltseinkommen", unit="Euro"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "Euro"),
+        questions=(above, Question("nahe 100 Tsd.", GaussianKernel(100_000.0, 24_000.0))),
+        asker=asker,
+        language="de",
+        translations=(
+            Translation(
+                language="en",
+                title="Incomes",
+                asker=city,
+                attribute="household income",
+                unit="euro",
+                labels=("above 100k", "near 100k"),
+            ),
+            Translation(language="fr-CA", attribute="revenu du ménage"),
+            Translation(language="ar", attribute="دخل الأسرة"),
+        ),
+    )
+    yield "translated", german, 52_000.0
+    yield "translated from no language", replace(german, language=""), -5.0
+    ratio = LogScale(1_000.0)
+    by_ratio = small_campaign(
+        "ratio",
+        attribute=Attribute(name="income", unit="log euro", scale=ratio),
+        privacy=GeoPrivacy.per_factor(1.0, 2.0, "euro"),
+        mechanism=PlanarLaplaceSpec(1),
+        translations=(Translation(language="DE", unit="Euro"), Translation(language="de-AT")),
+    )
+    yield "translated ratios", by_ratio, 52_000.0
+    home = small_campaign(
+        "home",
+        attribute=Attribute(name="home", unit="metre", coordinates=PARIS),
+        privacy=GeoPrivacy(1.0, 500.0, "metre"),
+        mechanism=PlanarLaplaceSpec(2),
+        translations=(Translation(language="de", attribute="Wohnung", unit="Meter"),),
+    )
+    yield "translated places", home, [2.35, 48.86]
 
 
 def surveys() -> Iterator[tuple[str, Campaign]]:

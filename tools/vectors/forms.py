@@ -297,7 +297,8 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
         ("multiple.epsilon", 1.0), ("kind", None), ("applies.field", "a"),
         ("applies.options", ["x"]),
         *(("wordings", x) for x in (
-            [("en", "Q", []), ("en", "R", [])], [("e", "", [])], [("de_CH", "", [])],
+            [("en", "Q", []), ("en", "R", [])], [("en", "Q", []), ("EN", "R", [])],
+            [("e", "", [])], [("de_CH", "", [])],
             [("", "Q ", [])], [("", "\ufeffQ", [])], [("", "", ["x"])], [("", "", ["x", _LONG])],
             [("abcdefghi", "", [])], [("a", "", [])],
         )),
@@ -354,6 +355,10 @@ def _hostile() -> Iterator[dict[str, Any]]:
         ("form with a query", lambda m: m.queries.add(label="q")),
         ("form with a mechanism", lambda m: m.mechanism.planar_laplace.SetInParent()),
         ("no dates", lambda m: m.ClearField("opens")),
+        ("a title in German", lambda m: m.translations.add(language="de", title="Wohnen")),
+        ("a form's attribute", lambda m: m.translations.add(language="de", attribute="Miete")),
+        ("a form's unit", lambda m: m.translations.add(language="de", unit="Euro")),
+        ("a form's labels", lambda m: m.translations.add(language="de", labels=["Miete"])),
         ("two fields of a name", lambda m: m.fields.append(m.fields[0])),
         ("too many periods", lambda m: m.period.FromSeconds(20)),
     ):

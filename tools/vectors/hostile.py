@@ -61,6 +61,8 @@ def _sides(last: float, beyond: float) -> tuple[float, float]:
 
 
 _LEAST, _MOST = _sides(1e-50, 0.0), _sides(1e50, math.inf)
+_FORGED = ("a\nb", "a\u202eb", "a\u200fb", "a\x07b", "\x1b[1mb", " b", "b\u0301" + 4 * "\u0301")
+"""Texts with an end of line, marks of direction, control characters, a blank, or many accents."""
 _RING = [(0.0, 0.0), (8.0, 0.0), (8.0, 8.0), (0.0, 8.0)]
 _NOTCHED = [(0.0, 0.0), (8.0, 0.0), (8.0, 8.0), (4.0, 4.0), (0.0, 8.0)]
 _INNER = [(2.0, 2.0), (2.0, 6.0), (6.0, 6.0), (6.0, 2.0)]
@@ -232,6 +234,10 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("allocation", 3),
     ],
     "split": [
+        *(
+            (("translations.0.language", "de"), ("translations.0.labels", labels))
+            for labels in (["a", "b", "a"], ["a", "b", "c"])
+        ),
         *one("allocation", 3),
         *one("queries.1.label", "q0"),
         *one("privacy.epsilon", 1e-50),
@@ -251,6 +257,23 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("asker.purpose", ""),
         *one("asker.notice", "http://y.z", "https://y.z/a b"),
         *one("delete_after.seconds", _OPENS + 90 * _DAY - 1, _OPENS + 3750 * _DAY),
+    ],
+    "texts": [
+        *one("language", "", "de", "DE", "e", "en_GB", "english-as-spoken-in-the-north", "en-GB"),
+        *one("translations.0.language", "", "en", "EN", "d", "de_AT", "deutschland", "de-Latn-AT"),
+        *one("translations.1.language", "", "de", "De", "en", "ar", "i-default"),
+        *one("translations.0.title", "", *_FORGED, "x" * 200, "x" * 201, "سؤال"),
+        *one("translations.0.attribute", "", *_FORGED, "x" * 65),
+        *one("translations.0.unit", "", *_FORGED, "x" * 65),
+        *one("translations.0.asker.purpose", "", *_FORGED, "x" * 501),
+        *one("translations.0.asker.notice", "http://y.z", "https://y.z/de"),
+        *one("translations.0.asker", None),
+        *one("asker", None),
+        *one("translations.0.labels", [], [""], ["a", "b"], ["x" * 101], *([x] for x in _FORGED)),
+        *(
+            tuple((f"translations.{i}.language", f"aa-{i}") for i in range(1, last))
+            for last in (63, 64)
+        ),
     ],
     "lipschitz": one(_GRID, 0, 1),
     "steep": [

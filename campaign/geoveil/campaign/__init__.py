@@ -131,6 +131,7 @@ from geoveil.campaign.tokens import (
     TokenRule as TokenRule,
     token_key_id as token_key_id,
 )
+from geoveil.campaign.translation import Texts as Texts, Translation as Translation
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.campaign.words import (
     digits as digits,

@@ -11,6 +11,7 @@ from math import ldexp
 from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.model import Campaign, Charge, require_campaign
 from geoveil.campaign.readings import Readings
+from geoveil.campaign.translation import Texts, Translation
 from geoveil.gp import (
     INT64_MAX,
     INT64_MIN,
@@ -88,6 +89,14 @@ class AttributeCampaign(Campaign):
     @lazy
     def charges(self) -> tuple[Charge, ...]:
         return (Charge(self.attribute.name, self.report_privacy, self.largest_epsilon),)
+
+    def _texts(self, chosen: Translation) -> Texts:
+        name, unit = self.attribute.name, self.attribute.value_unit
+        return (
+            super()
+            ._texts(chosen)
+            ._replace(attribute=chosen.attribute or name, unit=chosen.unit or unit)
+        )
 
     @lazy
     def cohorts(self) -> int:

@@ -32,6 +32,7 @@ from geoveil.campaign.queries import Question, decode_question, encode_question,
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
+from geoveil.campaign.translation import Translation
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import (
     Cap,
@@ -77,6 +78,7 @@ def encode(campaign: Campaign) -> bytes:
         campaign_id=require_campaign(campaign).campaign_id,
         title=campaign.title,
         minimum_participants=campaign.minimum_participants,
+        language=campaign.language,
     )
     message.opens.FromDatetime(campaign.opens)
     message.closes.FromDatetime(campaign.closes)
@@ -89,6 +91,7 @@ def encode(campaign: Campaign) -> bytes:
         message.window.FromTimedelta(campaign.window)
     if campaign.asker is not None:
         message.asker.CopyFrom(pb.Asker(**asdict(campaign.asker)))
+    message.translations.extend(pb.Translation(**asdict(each)) for each in campaign.translations)
     if campaign.delete_after is not None:
         message.delete_after.FromDatetime(campaign.delete_after)
     if isinstance(campaign, FormCampaign):
@@ -195,12 +198,12 @@ def decode(campaign: bytes) -> Campaign:
         "minimum_participants": message.minimum_participants,
         "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
         "token_key": message.token_key or None,
-        "asker": Asker(**{name: getattr(message.asker, name) for name in _OF_ASKER})
-        if message.HasField("asker")
-        else None,
+        "asker": _decode_asker(message),
         "delete_after": _decode_date("delete_after", message.delete_after)
         if message.HasField("delete_after")
         else None,
+        "language": message.language,
+        "translations": tuple(map(_decode_translation, message.translations)),
     }
     result: Campaign
     if message.fields:
@@ -268,6 +271,23 @@ def make_campaign(
     if cap is not None:
         raise ParameterError("cap", cap, "None: points have no question to clip distances to")
     return ValueCampaign(mechanism=mechanism, **common)
+
+
+def _decode_asker(message: pb.Campaign | pb.Translation) -> Asker | None:
+    if not message.HasField("asker"):
+        return None
+    return Asker(**{name: getattr(message.asker, name) for name in _OF_ASKER})
+
+
+def _decode_translation(message: pb.Translation) -> Translation:
+    return Translation(
+        language=message.language,
+        title=message.title,
+        asker=_decode_asker(message),
+        attribute=message.attribute,
+        unit=message.unit,
+        labels=tuple(message.labels),
+    )
 
 
 def _decode_date(field: str, stamp: Timestamp) -> datetime:

@@ -6,7 +6,7 @@ sentences, letter for letter: proto/vectors/consent.json has them.
 """
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TypeAlias
@@ -119,7 +119,7 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
         ends.append(attribute.least or 0.0)
     if not ends:
         return None
-    least, unit = digits(max(ends)), attribute.value_unit
+    least, unit = digits(max(ends)), campaign.texts.unit
     if not clamped:
         return say("floor", least=least, unit=unit)
     most = digits(max(*ends, attribute.most or 0.0))
@@ -140,12 +140,17 @@ def who_asks(campaign: Campaign) -> list[str]:
     Raises:
         ParameterError: if it is no campaign.
     """
-    asker = require_campaign(campaign).asker
+    asker = require_campaign(campaign).texts.asker
     said = [say("tell.unknown")]
     if asker is not None:
         lines = asdict(asker).items()
         said = [say(f"tell.{name}", text=text) for name, text in lines if text]
     return [*said, deletion_text(campaign.delete_after), say("tell.withdrawal")]
+
+
+def _in_unit(privacy: GeoPrivacy, unit: str) -> GeoPrivacy:
+    """Return a guarantee over distances in a translated unit; a factor has none."""
+    return replace(privacy, unit=unit) if privacy.value_unit is None else privacy
 
 
 def deletion_text(until: datetime | None) -> str:
@@ -203,9 +208,9 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
  surely as if you said so: that guess is right 99.9 % of the time.
         The report is exactly 0, the plain no, 99.5 % of the time.
     """
-    attribute = require_attribute(campaign).attribute
-    name, unit = attribute.name, attribute.unit
-    privacy = campaign.report_privacy if reading is None else reading
+    texts = require_attribute(campaign).texts
+    name, unit = texts.attribute, texts.unit
+    privacy = _in_unit(campaign.report_privacy if reading is None else reading, unit)
     from_reading = reading is not None or campaign.readings is not None
     subject, yours = "reading" if from_reading else "report", say("yours", name=name)
     said = [likelihood(privacy, subject, yours)]
@@ -217,8 +222,8 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
         said.append(say("reach", x=digits(privacy.reach), unit=unit))
     if (least := least_counted(campaign, read=reading is not None)) is not None:
         said.append(least)
-    total = campaign.total_privacy
-    if reading is None and total != campaign.report_privacy:
+    total = _in_unit(campaign.total_privacy, unit)
+    if reading is None and total != privacy:
         many = digits(campaign.periods)
         said.append(likelihood(total, "all", yours, many=many))
         if to_one(most):
@@ -248,11 +253,12 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     Raises:
         PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
     """
-    point = require_attribute(campaign).attribute.point(value, campaign.dimension)
+    texts = require_attribute(campaign).texts
+    point = campaign.attribute.point(value, campaign.dimension)
     of_points = read or campaign.readings is not None
     said = [_near(campaign, np.asarray(point), math.inf if read else campaign.largest_epsilon)]
     guesses = []
-    for label, mechanism in zip(campaign.labels, campaign.mechanisms, strict=False):
+    for label, mechanism in zip(texts.labels, campaign.mechanisms, strict=False):
         query = mechanism.query.unclipped
         if isinstance(query, SoftIndicator):
             if of_points and isinstance(query, Range):
@@ -267,10 +273,10 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     only = campaign.columns == 1
     for right, plain, query, label in guesses[:_SHOWN]:
         inside = bool(np.asarray(query.signed_distance(np.asarray(point))) >= 0)
-        where = region(query, label, inside, campaign.attribute)
+        where = region(query, label, inside, campaign.attribute, texts.unit)
         begins = "report" if only else "answer" if campaign.answers_all else "if"
         sure = ".sure" if right >= _SURE else "" if right >= _HARDLY else ".hardly"
-        names = {"name": campaign.attribute.name, "region": where, "often": percent(right)}
+        names = {"name": texts.attribute, "region": where, "often": percent(right)}
         said.append(say(f"guess{sure}", begins=say(f"begins.{begins}", label=label), **names))
         if plain > _MOSTLY:
             answer = say("plain.yes" if inside else "plain.no")
@@ -309,8 +315,7 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
         >>> what_to_ask(asked, -5), what_to_ask(asked, 52_000)
         ('You wrote -5. Is that your household income, in dollar?', '')
     """
-    attribute = require_attribute(campaign).attribute
-    name, plane = attribute.name, attribute.coordinates
+    name, plane = require_attribute(campaign).texts.attribute, campaign.attribute.coordinates
     point = campaign.attribute.point(value, campaign.dimension)
     if plane is not None:
         if plane.area.holds(value):
@@ -332,29 +337,29 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
     low, high = (guess if end is None else end for end, guess in zip(ends, likely, strict=True))
     if all(low <= x <= high for x in numbers):
         return ""
-    wrote, unit = both(list(map(digits, numbers))), campaign.attribute.value_unit
+    wrote, unit = both(list(map(digits, numbers))), campaign.texts.unit
     stated = between(*ends)
     expects = say("asks.expects", range=stated) if stated else ""
     return say("asks.number", numbers=wrote, name=name, unit=unit) + expects
 
 
 @singledispatch
-def region(query: Query, label: str, inside: bool, attribute: Attribute) -> str:
+def region(query: Query, label: str, inside: bool, attribute: Attribute, unit: str) -> str:
     """Return the side of a question in words; inside, the query's hard form is 1."""
     return say("region.inside" if inside else "region.outside", label=label)
 
 
 @region.register
-def _(query: Threshold, label: str, inside: bool, attribute: Attribute) -> str:
+def _(query: Threshold, label: str, inside: bool, attribute: Attribute, unit: str) -> str:
     x = _value(attribute, query.at)
-    return say("region.above" if inside else "region.below", x=x, unit=attribute.value_unit)
+    return say("region.above" if inside else "region.below", x=x, unit=unit)
 
 
 @region.register
-def _(query: Range, label: str, inside: bool, attribute: Attribute) -> str:
+def _(query: Range, label: str, inside: bool, attribute: Attribute, unit: str) -> str:
     low, high = (_value(attribute, end) for end in (query.low, query.high))
     key = "region.between" if inside else "region.beyond"
-    return say(key, low=low, high=high, unit=attribute.value_unit)
+    return say(key, low=low, high=high, unit=unit)
 
 
 def _value(attribute: Attribute, coordinate: float) -> str:
@@ -380,27 +385,28 @@ def _(query: Range) -> tuple[float, ...]:
 
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well near values can be told apart; `most` is ε between any two values."""
-    privacy, attribute = campaign.report_privacy, campaign.attribute
+    attribute, texts = campaign.attribute, campaign.texts
+    privacy = _in_unit(campaign.report_privacy, texts.unit)
     apart = min(privacy.per, privacy.reach)
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
-        pair = say("pair.numbers", one=near, other=far, unit=attribute.value_unit)
+        pair = say("pair.numbers", one=near, other=far, unit=texts.unit)
     else:
         other = say("one", away=away(privacy, apart))
-        pair = say("pair.values", name=attribute.name, other=other)
+        pair = say("pair.values", name=texts.attribute, other=other)
     any_two = to_one(most) if privacy.delta == 0 else None
     more = say("better.far", odds=any_two) if any_two else ""
     return _better(pair, right_at_most(privacy.at(apart), privacy.delta), more)
 
 
 def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
-    privacy, unit = campaign.report_privacy, campaign.attribute.unit
+    privacy, texts = campaign.report_privacy, campaign.texts
     # In the plane places are no nearer than in truth, so that this bounds both.
     chance = right_at_most(privacy.at(distance), privacy.delta)
     if distance > privacy.reach:
         chance = 1.0
     shown = digits(rounded_up(distance, 3))
-    pair = say("pair.centre", name=campaign.attribute.name, label=label, x=shown, unit=unit)
+    pair = say("pair.centre", name=texts.attribute, label=label, x=shown, unit=texts.unit)
     return _better(pair, chance)
 
 

@@ -6,7 +6,6 @@ the number of steps. Categories may be open: sent as they are, at no ε and unde
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,10 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from geoveil.campaign.attribute import Attribute, Value
-from geoveil.campaign.text import require_printable
+from geoveil.campaign.text import require_language, require_printable
+from geoveil.campaign.translation import check_languages
 from geoveil.campaign.value import PointRelease
+from geoveil.campaign.words import in_language
 from geoveil.gp import (
     BITS_A_COLUMN,
     MOST_EPSILON,
@@ -40,7 +41,6 @@ from geoveil.gp import (
 OPTION, STEP = "option", "step"
 """The units of categories: any two options are 1 apart; on an ordered scale, steps are counted."""
 MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, BITS_A_COLUMN
-_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}|")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ class Wording:
     """The text for each option, in order; () for the options themselves."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.language, str) or not _LANGUAGE.fullmatch(self.language):
-            raise ParameterError("wording.language", self.language, "a BCP 47 tag, or ''")
+        if self.language != "":
+            require_language("wording.language", self.language)
         if self.text != "":
             require_printable("wording.text", self.text, 500)
         object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
@@ -101,9 +101,7 @@ class Field(ABC):
         object.__setattr__(self, "wordings", validation.items("wordings", self.wordings, Wording))
         if not isinstance(self.applies, Condition | None):
             raise ParameterError("applies", self.applies, "a Condition, or None")
-        languages = [wording.language for wording in self.wordings]
-        if len(set(languages)) != len(languages) or len(languages) > 64:
-            raise ParameterError("languages of wordings", languages, "at most 64, distinct")
+        check_languages("languages of wordings", [each.language for each in self.wordings])
         many = len(self.attribute_options)
         for wording in self.wordings:
             if wording.options and len(wording.options) != many:
@@ -123,6 +121,16 @@ class Field(ABC):
     def text(self) -> str:
         """The question that people read, in the default language."""
         return (self.wordings[0].text if self.wordings else "") or self.name
+
+    @property
+    def wording(self) -> Wording:
+        """The texts in the language that is spoken, else in the default one; none is empty."""
+        fitting = in_language(self.wordings or (Wording(),))
+        return Wording(
+            language=fitting.language,
+            text=fitting.text or self.text,
+            options=fitting.options or self.attribute_options,
+        )
 
     @lazy
     @abstractmethod

@@ -19,7 +19,9 @@ from geoveil.campaign.asker import Asker
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.text import require_printable
 from geoveil.campaign.tokens import check_token_key
-from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy
+from geoveil.campaign.translation import Texts, Translation, check_translations
+from geoveil.campaign.words import in_language
+from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy, validation
 
 MOST_SLOTS = 100_000
 """The most columns times periods, the number of sums that a server keeps for a campaign."""
@@ -99,6 +101,10 @@ class Campaign(ABC):
     delete_after: datetime | None = None
     """The time after which the server deletes single reports and keeps their sums; with a time
     zone, not before `closes`. None if unknown."""
+    language: str = ""
+    """The language of the texts, a BCP 47 tag; "" if not stated."""
+    translations: tuple[Translation, ...] = ()
+    """The texts in other languages; at most 63, distinct."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -110,6 +116,13 @@ class Campaign(ABC):
             check_token_key(self.token_key, None if self.period is None else self.periods)
         self._check_window()
         self._check_minimum()
+        check_translations(
+            self.language,
+            self.translations,
+            asker=self.asker,
+            attribute=hasattr(self, "attribute"),
+            questions=len(getattr(self, "questions", ())),
+        )
         self._complete()
         _ = self.encoded  # refuses what can't travel
 
@@ -143,6 +156,17 @@ class Campaign(ABC):
     def words_for(self, label: str) -> str:
         """Return the text for people about a column or a later question."""
         return label
+
+    @property
+    def texts(self) -> Texts:
+        """The texts for people in the language of `speaking`; what lacks it, in the campaign's."""
+        return self._texts(
+            in_language((Translation(language=self.language or "und"), *self.translations))
+        )
+
+    def _texts(self, chosen: Translation) -> Texts:
+        title, asker = chosen.title or self.title, chosen.asker or self.asker
+        return Texts(title, asker, "", "", chosen.labels or self.labels)
 
     @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
@@ -249,6 +273,8 @@ class Campaign(ABC):
             raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
         if not isinstance(self.asker, Asker | None):
             raise ParameterError("asker", self.asker, "an Asker, or None")
+        translations = validation.items("translations", self.translations, Translation)
+        object.__setattr__(self, "translations", translations)
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

@@ -4,12 +4,14 @@ A campaign's text stands beside the app's own: it must not end a line, move the 
 direction of reading, or hide.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from unicodedata import category
 
 from geoveil.gp import ParameterError
 
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}")
 _MOST_MARKS = 4
 """Accents on one letter [UTS #39 §5.4]: towers of them hide the lines around."""
 _MARKS = ("Mn", "Me")
@@ -55,6 +57,12 @@ def require_printable(name: str, text: object, most: int) -> str:
             name, text, f"1 to {most} visible characters on one line, without blanks around them"
         )
     return text
+
+
+def require_language(name: str, tag: object) -> None:
+    """Raise ParameterError for what is no BCP 47 tag."""
+    if not isinstance(tag, str) or not _LANGUAGE.fullmatch(tag):
+        raise ParameterError(name, tag, "a BCP 47 tag, such as de or pt-BR")
 
 
 def visible(text: str) -> str:

@@ -5,14 +5,14 @@ All words stand in data/LANGUAGE.json, from which client/typescript has its own 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from geoveil.gp import ParameterError
 
@@ -64,6 +64,24 @@ def say(key: str, **values: str | float) -> str:
 def written() -> tuple[str, str]:
     """Return the mark between thousands, and that before decimals."""
     return _MARKS[_LANGUAGE.get()]
+
+
+class _InLanguage(Protocol):
+    @property
+    def language(self) -> str: ...
+
+
+_Texts = TypeVar("_Texts", bound=_InLanguage)
+
+
+def in_language(texts: Sequence[_Texts]) -> _Texts:
+    """Return the texts in the language that is spoken, of whatever region, else the first."""
+    spoken = _LANGUAGE.get()
+    tags = [each.language.lower() for each in texts]
+    for fitting in (tags, [tag.partition("-")[0] for tag in tags]):
+        if spoken in fitting:
+            return texts[fitting.index(spoken)]
+    return texts[0]
 
 
 def digits(x: float) -> str:

@@ -13,6 +13,7 @@ import {
   Profile,
   type Query as QueryMessage,
   type Readings as ReadingsMessage,
+  type Translation as TranslationMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import {
   answerFrom,
@@ -38,7 +39,7 @@ import { Table } from "./gp/table.js";
 import { loadVectors, type SmoothVector, vectorOf } from "./gp/together.js";
 import { DAY_US, movedOn, Readings } from "./readings.js";
 import { between } from "./saying.js";
-import { plain } from "./text.js";
+import { plain, requireLanguages } from "./text.js";
 
 const TEN_YEARS_US = 3660n * DAY_US;
 const MOST_BYTES = 1 << 20;
@@ -90,6 +91,19 @@ export interface Asker {
   readonly notice: string;
 }
 
+/** The texts of a campaign in another language; what is empty or undefined is as the campaign has it. */
+export interface Translation {
+  /** A BCP 47 tag. */
+  readonly language: string;
+  readonly title: string;
+  readonly asker: Asker | undefined;
+  /** The name of the attribute, and the unit of its values. */
+  readonly attribute: string;
+  readonly unit: string;
+  /** For each question, in order. */
+  readonly labels: readonly string[];
+}
+
 /** What campaigns of all kinds say. */
 export abstract class Dated {
   readonly id: string;
@@ -106,6 +120,10 @@ export abstract class Dated {
   readonly asker: Asker | undefined;
   /** After when the server deletes single reports, and keeps sums; undefined: that is unknown. */
   readonly deleteAfter: Date | undefined;
+  /** The language of its texts; "": none is stated. */
+  readonly language: string;
+  /** Its texts in other languages: see `textsOf`. */
+  readonly translations: readonly Translation[];
 
   constructor(
     readonly bytes: Uint8Array,
@@ -136,6 +154,9 @@ export abstract class Dated {
       throw new ParameterError("period", this.periodUs, "at least a minute");
     }
     this.tokenKey = message.tokenKey.length ? tokenKeyOf(message.tokenKey, this.periodUs === undefined ? undefined : Number(this.periods)) : undefined;
+    this.language = message.language;
+    this.translations = message.translations.map((translation) => translationOf(translation, message));
+    requireLanguages("languages of texts", [this.language, ...this.translations.map(({ language }) => language)]);
   }
 
   /** Integers that all reports of a period hold, by their query_index. */
@@ -177,6 +198,15 @@ function askerOf({ organisation, purpose, contact, notice }: Asker): Asker {
   plain("asker.contact", contact, 200);
   if (notice && !/^(?=.{0,500}$)https:\/\/[a-zA-Z\d.-]+(:\d{1,5})?(\/[!-~]*)?$/.test(notice)) throw new ParameterError("asker.notice", notice, "https://...");
   return { organisation, purpose, contact, notice };
+}
+
+/** Refuse texts that nobody should read, and those of what a campaign does not have. */
+function translationOf({ language, title, asker, attribute, unit, labels }: TranslationMessage, of: CampaignMessage): Translation {
+  const absent = (asker && !of.asker) || (!of.attribute && (attribute || unit)) || (labels.length && labels.length !== of.queries.length);
+  if (absent || new Set(labels).size < labels.length) throw new ParameterError("translation", language, "of what the campaign has, with distinct labels");
+  for (const text of [language, ...labels]) plain("translation", text, 100);
+  for (const [text, most] of [[title, 200], [attribute, 64], [unit, 64]] as const) if (text) plain("translation", text, most);
+  return { language, title, asker: asker && askerOf(asker), attribute, unit, labels };
 }
 
 /** A modulus or, of so many periods, as many ids of keys; anything else is refused. */

@@ -11,6 +11,7 @@ import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
 import { between, both, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
+import { type Texted, textsOf } from "./texts.js";
 import { digits, type Key, say } from "./words.js";
 
 const SHOWN = 3;
@@ -75,7 +76,8 @@ function howeverFar(nats: number, privacy: Privacy, subject: Subject, yours: str
  */
 export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): string[] {
   if ("fields" in campaign) return campaign.tells;
-  const { attribute, reportPrivacy, totalPrivacy } = campaign;
+  const { reportPrivacy, totalPrivacy } = campaign;
+  const { attribute } = textsOf(campaign);
   const { name, unit } = attribute;
   const privacy = reading ?? reportPrivacy;
   const yours = say("yours", { name });
@@ -129,7 +131,8 @@ export function toldApart(attribute: Attribute, privacy: Privacy, point: readonl
  * @param read - whether the app's policy has one reading answer the campaign.
  */
 export function whatItTellsOf(campaign: Campaign, value: Value, read = false): string[] {
-  const { attribute, reportPrivacy, questions } = campaign;
+  const { reportPrivacy } = campaign;
+  const { attribute, questions } = textsOf(campaign);
   const { name, unit } = attribute;
   const point = pointOf(campaign, value);
   const said = [toldApart(attribute, reportPrivacy, point, read || reportPrivacy.delta ? Infinity : campaign.largestEpsilon)];
@@ -169,7 +172,8 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
  * guarantee is stated for. It holds the private value.
  */
 export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "privacy" | "questions">, value: Value): string {
-  const { attribute, dimension, privacy, questions } = campaign;
+  const { dimension, privacy } = campaign;
+  const { attribute, questions } = textsOf<typeof campaign & Texted>(campaign);
   const { name, valueUnit, coordinates, scale } = attribute;
   const point = pointOf(campaign, value);
   if (coordinates) {
@@ -192,7 +196,8 @@ export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "
 }
 
 /** Which side of a question a value is on, in words. */
-export function region({ questions, attribute }: Campaign, index: number, inside: boolean): string {
+export function region(campaign: Campaign, index: number, inside: boolean): string {
+  const { questions, attribute } = textsOf(campaign);
   const { label, query } = questions[index]!;
   const unit = attribute.valueUnit;
   const shown = (field: string): string => held(attribute, query[field] as number);

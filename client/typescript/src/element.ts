@@ -3,7 +3,7 @@
  * its question and what an answer tells to the receipt. It sends the events `geoveil-sent`, with the receipt, and
  * `geoveil-error`, with what failed. Every text of a survey is shown as text.
  */
-import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, say, speak, type Storage } from "./index.js";
+import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, say, speak, type Storage, textsOf } from "./index.js";
 import { applying, contribution, dateText, errorText, linesOf, make, type Question, questionsOf, toldOf, whatIsSent } from "./questions.js";
 import { Survey, type SurveyState } from "./survey.js";
 import { whoAsks, whoLearns } from "./ways.js";
@@ -181,6 +181,7 @@ export class GeoveilSurvey extends Base {
 
   #ask(survey: Survey, { persistent }: SurveyState, offer: Offer): void {
     const { campaign, signer } = offer;
+    const { title } = textsOf(campaign);
     const changed = (): void => update();
     const questions = questionsOf(offer, { changed, prefix: "" });
     const asked = questions.map((question, i): Shown => {
@@ -216,7 +217,7 @@ export class GeoveilSurvey extends Base {
     form.append(
       ...asked.map(({ box }) => box),
       ...together.map(note),
-      ...(isForm(campaign) ? [] : whatIsAsked(campaign.questions.map(({ label }) => label))),
+      ...(isForm(campaign) ? [] : whatIsAsked(textsOf(campaign).questions.map(({ label }) => label))),
       make("h3", { part: "heading" }, say("sent.title")),
       list([...whatIsSent(campaign, questions), ...whoLearns(campaign)]),
       note(say("code", { host: location.host || say("code.file") })),
@@ -250,7 +251,7 @@ export class GeoveilSurvey extends Base {
     });
     update();
     this.#fill(
-      make("h2", { part: "title", id: "title" }, campaign.title),
+      make("h2", { part: "title", id: "title", dir: "auto" }, title),
       note(say("asked.signed", { signer: signer ?? say("who.nobody"), date: dateText(campaign.closes) })),
       list(whoAsks(campaign)),
       form,
@@ -267,7 +268,7 @@ export class GeoveilSurvey extends Base {
       const rows = linesOf(campaign, questions, receipt).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
       const title = make("h3", { part: "heading", tabindex: "-1" }, say("receipt.title"));
       const table = make("table", { part: "receipt" }, make("caption", {}, say("receipt.answer")), make("tbody", {}, ...rows));
-      this.#fill(make("h2", { part: "title" }, campaign.title), title, state, table);
+      this.#fill(make("h2", { part: "title", dir: "auto" }, textsOf(campaign).title), title, state, table);
       if (this.#answered) title.focus();
     }
     state.textContent = said;

@@ -19,7 +19,6 @@ const MOST_REPORT_BYTES = 16_384;
 const [ID_BYTES, COLUMN_BYTES] = [32, 17];
 const MOST_OPTIONS = { choice: 10_000, ordinal: 100, multiple: 62 };
 const BITS_A_COLUMN = 62;
-const LANGUAGE = /^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4})?$/;
 
 type Common = Pick<Field, "wordings" | "applies">;
 
@@ -207,13 +206,9 @@ function readField(tools: Tools, message: Message): Field {
   return categoryField(tools, kind.case, attribute, kind.value, common);
 }
 
-function requireWordings({ ParameterError, plain }: Tools, wordings: readonly Wording[], many: number): void {
-  const languages = wordings.map((wording) => wording.language);
-  if (new Set(languages).size !== languages.length || languages.length > 64) {
-    throw new ParameterError("languages of wordings", languages, "at most 64, distinct");
-  }
-  for (const { language, text, options } of wordings) {
-    if (!LANGUAGE.test(language)) throw new ParameterError("wording.language", language, "a BCP 47 tag, or ''");
+function requireWordings({ ParameterError, plain, requireLanguages }: Tools, wordings: readonly Wording[], many: number): void {
+  requireLanguages("languages of wordings", wordings.map(({ language }) => language));
+  for (const { text, options } of wordings) {
     if (text) plain("wording.text", text, 500);
     options.forEach((option, i) => plain(`wording.options[${i}]`, option, 200));
     if (options.length && options.length !== many) throw new ParameterError("number of wording.options", options.length, `${many}`);

@@ -10,7 +10,7 @@ import { inPlane } from "./gp/plane.js";
 import { LEAST, positive } from "./gp/profile.js";
 import { kindOf, type PolicyOptions } from "./policy.js";
 import { percent, times } from "./saying.js";
-import { plain } from "./text.js";
+import { plain, requireLanguages } from "./text.js";
 import { pointOf } from "./values.js";
 import { digits, say } from "./words.js";
 
@@ -126,6 +126,7 @@ const tools = {
   Rational,
   release,
   repeated,
+  requireLanguages,
   say,
   times,
   toldApart,

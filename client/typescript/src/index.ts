@@ -1,5 +1,5 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
-export { type Asker, type Attribute, Campaign, type Question, type State } from "./campaign.js";
+export { type Asker, type Attribute, Campaign, type Question, type State, type Translation } from "./campaign.js";
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
 export { between, both, ratio } from "./saying.js";
 export { region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
@@ -29,6 +29,7 @@ export { Readings } from "./readings.js";
 export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
 export { transportThrough } from "./through.js";
+export { type Texted, textsOf } from "./texts.js";
 export type { Value } from "./values.js";
-export { digits, type Key, loadMessages, say, speak, spoken } from "./words.js";
+export { digits, inLanguage, type Key, loadMessages, say, speak, spoken } from "./words.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

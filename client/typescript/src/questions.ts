@@ -14,6 +14,7 @@ import {
   type Form,
   type GeoPrivacy,
   GeoveilError,
+  inLanguage,
   isForm,
   type Key,
   type Offer,
@@ -21,6 +22,7 @@ import {
   type Receipt,
   say,
   spoken,
+  textsOf,
   type Value,
   whatItTells,
   whatItTellsOf,
@@ -248,15 +250,16 @@ export function linesOf(campaign: Campaign | Form, questions: readonly Question[
 /** What an answer is to. */
 function asked(campaign: Campaign, index: number): string {
   const [cohort, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
-  const question = campaign.questions[column]?.label ?? axis(campaign, column);
+  const question = textsOf(campaign).questions[column]?.label ?? axis(campaign, column);
   return campaign.cohorts > 1 ? say("cohort", { cohort, label: question }) : question;
 }
 
 /** What is held, where all of it is sent: its name, or its axis where it is of several. */
-function axis({ attribute, columns }: Campaign, column: number): string {
+function axis(campaign: Campaign, column: number): string {
+  const { attribute } = textsOf(campaign);
   if (attribute.coordinates) return say(column ? "axis.north" : "axis.east");
   if (attribute.scale) return say("axis.log", { name: attribute.name });
-  return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
+  return campaign.columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 
 function rounded(x: number): string {
@@ -264,9 +267,9 @@ function rounded(x: number): string {
 }
 
 function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Question {
-  const { attribute } = campaign;
+  const { attribute, questions } = textsOf(campaign);
   const title = sentence(attribute.name);
-  const input = pointInput(campaign, title, price, around);
+  const input = pointInput({ attribute, questions, dimension: campaign.dimension }, title, price, around);
   return {
     ...input,
     name: "",
@@ -286,7 +289,7 @@ function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Qu
 
 function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | undefined, around: Surroundings): Question {
   const { name, attribute, kind, privacy, columns: dimension } = field;
-  const wording = wordingOf(field);
+  const wording = inLanguage(field.wordings);
   const title = wording?.text || field.wordings[0]?.text || name;
   const labels = wording?.options.length ? wording.options : field.options;
   const condition = conditionText(form, field);
@@ -348,12 +351,12 @@ function conditionText(form: Form, field: Field): string {
   const { applies } = field;
   if (!applies) return "";
   const decides = form.fields.find(({ name }) => name === applies.field)!;
-  const wording = wordingOf(decides);
+  const wording = inLanguage(decides.wordings);
   const answers = applies.options
     .map((option) => say("quoted", { text: wording?.options[decides.options.indexOf(option)] ?? option }))
     .reduce((one, other) => say("or", { one, other }));
   const question = wording?.text || decides.wordings[0]?.text || decides.name;
-  return say("condition", { answers, question, instead: inItsPlace(field, wordingOf(field)?.options ?? []) });
+  return say("condition", { answers, question, instead: inItsPlace(field, inLanguage(field.wordings)?.options ?? []) });
 }
 
 /** What becomes of a field for those to whom it does not apply. */
@@ -363,21 +366,10 @@ function inItsPlace({ privacy, options, notAsked }: Field, labels: readonly stri
   return say("instead.open", { label: labels[at] ?? options[at]! });
 }
 
-/** What is shown of a field: in the language that is spoken, else in one of this browser, else the first. */
-function wordingOf({ wordings }: Field): Field["wordings"][number] | undefined {
-  const { language, locale } = spoken();
-  for (const wanted of [...(locale ? [locale, language] : []), ...navigator.languages, language].map((tag) => tag.toLowerCase())) {
-    for (const short of [(tag: string) => tag, (tag: string) => tag.split("-")[0]]) {
-      const fitting = wordings.find(({ language }) => language && short(language.toLowerCase()) === short(wanted));
-      if (fitting) return fitting;
-    }
-  }
-  return wordings[0];
-}
-
 /** The languages of a survey's own words, the first of which is its default. */
 export function languagesOf(campaign: Campaign | Form): string[] {
-  return isForm(campaign) ? campaign.fields.flatMap(({ wordings }) => wordings.map(({ language }) => language)) : [];
+  const ofFields = isForm(campaign) ? campaign.fields.flatMap(({ wordings }) => wordings) : [];
+  return [campaign, ...campaign.translations, ...ofFields].flatMap(({ language }) => language || []);
 }
 
 /** Scripts that are written from right to left, and languages of them. */

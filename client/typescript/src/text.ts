@@ -33,6 +33,12 @@ export function plain(name: string, text: string, most: number): string {
   return text;
 }
 
+/** Refuse what is no language, one that is stated twice, and too many; "": none is stated. */
+export function requireLanguages(name: string, tags: readonly string[]): void {
+  const sound = new Set(tags.map((tag) => tag.toLowerCase())).size === tags.length && tags.length <= 64;
+  if (!sound || !tags.every((tag) => /^([a-z]{2,8}(-[a-z\d]{1,8}){0,4})?$/i.test(tag))) throw new ParameterError(name, tags, "at most 64 BCP 47 tags, distinct");
+}
+
 function allSeen(characters: readonly string[]): boolean {
   let marks = 0;
   let before = " ";

@@ -2,6 +2,7 @@
  * Who asks, how long single answers are kept, and who learns of whoever takes part, as sentences for the person. Python's
  * `geoveil.campaign.who_asks` and `who_learns` say the same, which proto/vectors/relay.json holds both to.
  */
+import { type Texted, textsOf } from "./texts.js";
 import { say } from "./words.js";
 
 export interface Asked {
@@ -18,16 +19,17 @@ export function whoLearns({ relayOperator, tokenKey, periodUs }: Asked): string[
 }
 
 /** What a campaign says of itself, and of the server that keeps its reports. */
-export interface Said {
-  readonly asker?: { readonly organisation: string; readonly purpose: string; readonly contact: string; readonly notice: string } | undefined;
+export interface Said extends Texted {
   readonly deleteAfter?: Date | undefined;
 }
 
 /** Who asks, what for and where complaints go, and how long single answers are kept. */
-export function whoAsks({ asker, ...kept }: Said): string[] {
-  if (!asker) return [say("tell.unknown"), ...whatIsKept(kept)];
+export function whoAsks(campaign: Said): string[] {
+  const { asker } = textsOf(campaign);
+  const kept = whatIsKept(campaign);
+  if (!asker) return [say("tell.unknown"), ...kept];
   const names = ["organisation", "purpose", "contact", "notice"] as const;
-  return [...names.flatMap((name) => (asker[name] ? [say(`tell.${name}`, { text: asker[name] })] : [])), ...whatIsKept(kept)];
+  return [...names.flatMap((name) => (asker[name] ? [say(`tell.${name}`, { text: asker[name] })] : [])), ...kept];
 }
 
 /** How long single answers are kept, and whether they can be withdrawn. */

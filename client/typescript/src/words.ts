@@ -50,6 +50,24 @@ export function spoken(): { readonly language: string; readonly locale: string |
   return { language, locale: written };
 }
 
+/**
+ * Of some texts those in the language that is spoken; else the first if no language is stated of it, those in a language of
+ * this browser, or the first.
+ */
+export function inLanguage<Text extends { readonly language: string }>(texts: readonly Text[]): Text | undefined {
+  const [first] = texts;
+  const languages = globalThis.navigator?.languages ?? [];
+  const primary = (tag: string): string => tag.split("-")[0]!;
+  for (const wanted of [...(written ? [written, language, ""] : []), ...languages, language]) {
+    if (!wanted && !first?.language) return first;
+    for (const short of [String, primary]) {
+      const fitting = texts.find((text) => text.language && short(text.language.toLowerCase()) === short(wanted.toLowerCase()));
+      if (fitting) return fitting;
+    }
+  }
+  return first;
+}
+
 /** A message with its parts; of several forms that for the number `n`. */
 export function say(key: Key, values: Readonly<Record<string, string | number>> = {}): string {
   if (!messages) throw new GeoveilError("unsupported", "await loadMessages() first");

@@ -65,7 +65,7 @@ const REASONS: readonly (readonly [string, RegExp])[] = [
   ["grid", /^(step|grid\.step_exponent) /],
   ["scale", /^privacy\.per a distance in \[/],
   ["kind", /kind |profile one of|^allocation |of no kind/],
-  ["text", /^(campaign_id|title|asker|attribute\.(name|unit)|queries\[\d+\]\.label)/],
+  ["text", /^(campaign_id|title|asker|language|translation|attribute\.(name|unit)|queries\[\d+\]\.label)/],
   ["labels", /^labels of the queries /],
   ["polygon", /^region|^parts/],
   ["table", /^number of (at|values|slopes) |of the whole|within 1,024|numbers up to|numbers that differ|^range of the values|^slope |^at\[/],
@@ -117,7 +117,7 @@ async function compareCampaigns(): Promise<void> {
     const { unit } = campaign.attribute;
     assert.equal(campaign.id, told.campaign_id);
     const asker = { organisation: "City", purpose: "Buses", contact: "x@y.z", notice: "https://y.z/n?a#b" };
-    assert.deepEqual(campaign.asker, told.campaign_id === "asker" ? asker : undefined, told.name);
+    if (told.campaign_id !== "texts") assert.deepEqual(campaign.asker, told.campaign_id === "asker" ? asker : undefined, told.name);
     const kept = told.campaign_id === "asker" ? 30 * 86_400_000 : undefined;
     assert.equal(campaign.deleteAfter && campaign.deleteAfter.getTime() - campaign.closes.getTime(), kept, told.name);
     assert.equal(hex(await digest(opened.campaign)), told.digest);

@@ -1,7 +1,12 @@
 /** Which language is spoken, and how it is written. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { digits, say, speak, spoken } from "../src/words.js";
+import { Campaign } from "../src/campaign.js";
+import { openEnvelope } from "../src/envelope.js";
+import { textsOf } from "../src/texts.js";
+import { digits, inLanguage, say, speak, spoken } from "../src/words.js";
+import { vectors } from "./files.js";
+import { bytesOf } from "./tuples.js";
 
 test("the first tag with a catalogue chooses the language and how it is written", async () => {
   for (const [tags, language, locale, number] of [
@@ -24,5 +29,39 @@ test("a number chooses the form of a message, and a part of a message is no mess
   assert.equal(say("days", { n: 1.5 }), "1,5 jour");
   assert.equal(say("days", { n: 2 }), "2 jours");
   assert.equal(say("quoted", { text: "{n} $& {text}" }), "«\u00a0{n} $& {text}\u00a0»");
+  await speak("en");
+});
+
+test("texts are shown in the language that is spoken, else in one of the browser, else the first", async (t) => {
+  const browser = { languages: ["ja", "pt-BR", "it"] };
+  const before = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  Object.defineProperty(globalThis, "navigator", { value: browser, configurable: true });
+  t.after(() => (before ? Object.defineProperty(globalThis, "navigator", before) : delete (globalThis as { navigator?: unknown }).navigator));
+  for (const [tag, languages, chosen] of [
+    ["de-AT", ["en", "de", "de-at"], 2],
+    ["de-AT", ["en", "DE-ch"], 1],
+    ["de", ["", "it"], 0], // nobody says which language the first is in
+    ["de", ["en", "it", "pt"], 2],
+    ["de", ["en", "fr"], 0],
+    ["ja", ["", "it"], 1], // has no catalogue
+    ["ja", ["", "en"], 1],
+  ] as const) {
+    await speak(tag);
+    const texts = languages.map((language) => ({ language }));
+    assert.equal(inLanguage(texts), texts[chosen], `${tag}: ${languages.join()}`);
+  }
+  assert.equal(inLanguage([]), undefined);
+  await speak("en");
+});
+
+test("a campaign keeps its own names, whatever is shown of it", async () => {
+  const { envelope } = vectors<{ name: string; envelope: string }>("campaigns.json", "campaigns").find(({ name }) => name === "texts")!;
+  const campaign = new Campaign((await openEnvelope(bytesOf(envelope))).campaign);
+  await speak("de");
+  const { title, asker, attribute, questions } = textsOf(campaign);
+  assert.deepEqual([title, asker!.purpose, attribute.name, attribute.unit, questions[0]!.label], ["Eine Frage", "Busse", "Haushaltseinkommen", "Dollar", "über 100 Tsd."]);
+  assert.deepEqual([campaign.title, campaign.attribute.name, campaign.questions[0]!.label], ["A question", "household income", "above 100k"]);
+  await speak("fr");
+  assert.equal(textsOf(campaign).title, "A question");
   await speak("en");
 });

@@ -2,7 +2,7 @@
 // A survey with one question is one screen; of a form each question is one, between what it asks for and all answers.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { between, both, Client, digits, IndexedDbStorage, isForm, Policy, say, speak, spoken } from "./geoveil-client.js";
+import { between, both, Client, digits, IndexedDbStorage, isForm, Policy, say, speak, spoken, textsOf } from "./geoveil-client.js";
 import { dots, hasDots, rowsOf } from "./dots.js";
 import { bar, distances, factor, ratioOf } from "./odds.js";
 import { invited } from "./invited.js";
@@ -82,7 +82,7 @@ async function sendLater() {
 
 function list(offers) {
   for (const { campaign } of offers) {
-    const link = make("a", { href: `/take-part/${encodeURIComponent(campaign.id)}${location.search}`, dir: "auto" }, campaign.title);
+    const link = make("a", { href: `/take-part/${encodeURIComponent(campaign.id)}${location.search}`, dir: "auto" }, textsOf(campaign).title);
     at("surveys").append(make("li", {}, link));
   }
   show("no-surveys", !offers.length);
@@ -90,15 +90,15 @@ function list(offers) {
 }
 
 function describe({ campaign, signer }, questions) {
-  document.title = say("page.title", { title: campaign.title });
-  put("title", campaign.title);
+  const { title, attribute, questions: statistics, asker = { organisation: say("who.unknown") } } = textsOf(campaign);
+  document.title = say("page.title", { title });
+  put("title", title);
   if (isForm(campaign)) put("asks", aboutForm(questions));
   else {
-    const { name, valueUnit: unit, coordinates } = campaign.attribute;
-    const range = between(campaign.attribute);
+    const { name, valueUnit: unit, coordinates } = attribute;
+    const range = between(attribute);
     put("asks", coordinates ? say("asks.place", { name }) : say("asks.value", { name, unit, range: range && `, ${range}` }));
   }
-  const asker = campaign.asker ?? { organisation: say("who.unknown") };
   for (const id of ["organisation", "purpose", "contact", "notice"]) {
     put(id, asker[id] ?? "");
     at(id).closest("div").hidden = !asker[id];
@@ -108,7 +108,7 @@ function describe({ campaign, signer }, questions) {
   put("signer", signer ? shortened(String(signer)) : say("who.nobody"));
   if (signer) at("details").append(item(say("who.key", { key: String(signer) })));
   put("dates", say("dates", { opens: dateText(campaign.opens), closes: dateText(campaign.closes), every: every(campaign.periodUs) }));
-  const asked = isForm(campaign) ? questions.map((one) => `${one.title} ${toldOf({ ...one, tellsOf: () => [] })} ${one.condition}`) : campaign.questions.map(({ label }) => label);
+  const asked = isForm(campaign) ? questions.map((one) => `${one.title} ${toldOf({ ...one, tellsOf: () => [] })} ${one.condition}`) : statistics.map(({ label }) => label);
   at("questions").append(...asked.map(item));
   if (!asked.length) at("questions").append(item(say("asks.later")));
 }
@@ -299,7 +299,7 @@ function hundred(campaign, question) {
   });
   const edge = campaign.questions[0]?.query.at;
   if (typeof edge === "number" && !scale) others.push({ by: 2 * (edge - value), label: `${digits(2 * edge - value)} ${valueUnit}` }); // beyond what is asked
-  const what = campaign.questions.length ? say("dots.on", { label: campaign.questions[0].label }) : say("dots.what");
+  const what = campaign.questions.length ? say("dots.on", { label: textsOf(campaign).questions[0].label }) : say("dots.what");
   at("dots").replaceChildren(dots(rowsOf(campaign, value, others), what, campaign.questions.length ? [0, 1] : []));
   put("dots-text", say("dots.text", { what }));
 }

@@ -187,6 +187,8 @@ class Campaign(google.protobuf.message.Message):
     WINDOW_FIELD_NUMBER: builtins.int
     ASKER_FIELD_NUMBER: builtins.int
     DELETE_AFTER_FIELD_NUMBER: builtins.int
+    LANGUAGE_FIELD_NUMBER: builtins.int
+    TRANSLATIONS_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -206,6 +208,8 @@ class Campaign(google.protobuf.message.Message):
     an issuer that gives each person one token; see Report. With a period: 32 bytes for each
     period in order, the id of its key, all different: SHA-256 of it as SubjectPublicKeyInfo.
     """
+    language: builtins.str
+    """A BCP 47 tag of the texts in the fields above; empty if none is stated."""
     @property
     def attribute(self) -> global___Attribute:
         """What each participant holds, and the unit its distances are measured in."""
@@ -278,6 +282,10 @@ class Campaign(google.protobuf.message.Message):
         which devices can't check.
         """
 
+    @property
+    def translations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Translation]:
+        """At most 63, of distinct languages, which are not that one."""
+
     def __init__(
         self,
         *,
@@ -301,11 +309,57 @@ class Campaign(google.protobuf.message.Message):
         window: google.protobuf.duration_pb2.Duration | None = ...,
         asker: global___Asker | None = ...,
         delete_after: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        language: builtins.str = ...,
+        translations: collections.abc.Iterable[global___Translation] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["asker", b"asker", "attribute", b"attribute", "cap", b"cap", "closes", b"closes", "delete_after", b"delete_after", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "asker", b"asker", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "delete_after", b"delete_after", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "asker", b"asker", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "delete_after", b"delete_after", "fields", b"fields", "grid", b"grid", "language", b"language", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key", "translations", b"translations", "window", b"window"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Translation(google.protobuf.message.Message):
+    """What people read of a campaign in another language; what is absent, they read as the campaign has it.
+    The ledgers of devices and the tables of analysts keep the campaign's own names.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGE_FIELD_NUMBER: builtins.int
+    TITLE_FIELD_NUMBER: builtins.int
+    ASKER_FIELD_NUMBER: builtins.int
+    ATTRIBUTE_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    language: builtins.str
+    """A BCP 47 tag."""
+    title: builtins.str
+    """One line of at most 200 characters."""
+    attribute: builtins.str
+    """The attribute's name, and the unit of its values; of forms neither, whose fields have wordings."""
+    unit: builtins.str
+    @property
+    def asker(self) -> global___Asker:
+        """Only of a campaign that has one."""
+
+    @property
+    def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """For each query, all different; none: the labels themselves."""
+
+    def __init__(
+        self,
+        *,
+        language: builtins.str = ...,
+        title: builtins.str = ...,
+        asker: global___Asker | None = ...,
+        attribute: builtins.str = ...,
+        unit: builtins.str = ...,
+        labels: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["asker", b"asker"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asker", b"asker", "attribute", b"attribute", "labels", b"labels", "language", b"language", "title", b"title", "unit", b"unit"]) -> None: ...
+
+global___Translation = Translation
 
 @typing.final
 class Asker(google.protobuf.message.Message):

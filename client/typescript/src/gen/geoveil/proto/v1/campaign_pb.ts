@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIocGCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQSFgoOcmVsYXlfb3BlcmF0b3IYESABKAwSEQoJdG9rZW5fa2V5GBIgASgMEikKBndpbmRvdxgTIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgVhc2tlchgUIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuQXNrZXISMAoMZGVsZXRlX2FmdGVyGBUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJPCgVBc2tlchIUCgxvcmdhbmlzYXRpb24YASABKAkSDwoHcHVycG9zZRgCIAEoCRIPCgdjb250YWN0GAMgASgJEg4KBm5vdGljZRgEIAEoCSLXAgoFRmllbGQSLgoJYXR0cmlidXRlGAEgASgLMhsuZ2VvdmVpbC5wcm90by52MS5BdHRyaWJ1dGUSMQoFcG9pbnQYAiABKAsyIC5nZW92ZWlsLnByb3RvLnYxLlBlcnR1cmJlZFBvaW50SAASKwoGY2hvaWNlGAMgASgLMhkuZ2VvdmVpbC5wcm90by52MS5PcHRpb25zSAASLAoHb3JkaW5hbBgEIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEi0KCG11bHRpcGxlGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5PcHRpb25zSAASKwoId29yZGluZ3MYBiADKAsyGS5nZW92ZWlsLnByb3RvLnYxLldvcmRpbmcSLAoHYXBwbGllcxgHIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQ29uZGl0aW9uQgYKBGtpbmQieQoOUGVydHVyYmVkUG9pbnQSKgoHcHJpdmFjeRgBIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUHJpdmFjeRIVCg1zdGVwX2V4cG9uZW50GAIgASgREhYKCW90aGVyd2lzZRgDIAEoAUgAiAEBQgwKCl9vdGhlcndpc2UiXQoHT3B0aW9ucxIPCgdvcHRpb25zGAEgAygJEhQKB2Vwc2lsb24YAiABKAFIAIgBARIRCglvdGhlcndpc2UYAyABKAkSDAoEbW9zdBgEIAEoDUIKCghfZXBzaWxvbiI6CgdXb3JkaW5nEhAKCGxhbmd1YWdlGAEgASgJEgwKBHRleHQYAiABKAkSDwoHb3B0aW9ucxgDIAMoCSIrCglDb25kaXRpb24SDQoFZmllbGQYASABKAkSDwoHb3B0aW9ucxgCIAMoCSIjCgNDYXASDQoFYmVsb3cYASABKAESDQoFYWJvdmUYAiABKAEiWwoIUmVhZGluZ3MSKAoFZXZlcnkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMZXh0cmFwb2xhdGVkGAIgASgIEg8KB2NvaG9ydHMYAyABKA0i1AEKCUF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSRwoVYXppbXV0aGFsX2VxdWlkaXN0YW50GAMgASgLMiYuZ2VvdmVpbC5wcm90by52MS5BemltdXRoYWxFcXVpZGlzdGFudEgAEhkKD2xvZ19zY2FsZV9mbG9vchgEIAEoAUgAEhIKBWxlYXN0GAUgASgBSAGIAQESEQoEbW9zdBgGIAEoAUgCiAEBQg0KC2Nvb3JkaW5hdGVzQggKBl9sZWFzdEIHCgVfbW9zdCJVChRBemltdXRoYWxFcXVpZGlzdGFudBIVCg1sb25naXR1ZGVfZGVnGAEgASgBEhQKDGxhdGl0dWRlX2RlZxgCIAEoARIQCghyYWRpdXNfbRgDIAEoASJUCgdQcml2YWN5Eg8KB2Vwc2lsb24YASABKAESCwoDcGVyGAIgASgBEg0KBWRlbHRhGAMgASgBEhIKBXJlYWNoGAQgASgBSACIAQFCCAoGX3JlYWNoIv0ECgVRdWVyeRINCgVsYWJlbBgBIAEoCRIwCgl0aHJlc2hvbGQYAiABKAsyGy5nZW92ZWlsLnByb3RvLnYxLlRocmVzaG9sZEgAEjsKD2dhdXNzaWFuX2tlcm5lbBgDIAEoCzIgLmdlb3ZlaWwucHJvdG8udjEuR2F1c3NpYW5LZXJuZWxIABIoCgVyYW5nZRgEIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuUmFuZ2VIABI+ChF0d29fd2F5X3RocmVzaG9sZBgFIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuVHdvV2F5VGhyZXNob2xkSAASJgoEZGlzYxgGIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuRGlzY0gAEiwKB3BvbHlnb24YByABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25IABI3Cg1zbW9vdGhlZF9kaXNjGAggASgLMh4uZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZERpc2NIABI9ChBzbW9vdGhlZF9wb2x5Z29uGAkgASgLMiEuZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZFBvbHlnb25IABIqCgZyYWRpYWwYCiABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlJhZGlhbEgAEioKBmxpbmVhchgLIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuTGluZWFySAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IABIsCghzb2Z0bmVzcxgQIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU29mdG5lc3NCBgoEa2luZCI2CghTb2Z0bmVzcxIbChNleHBlY3RlZF9kaWZmZXJlbmNlGAEgASgBEg0KBWJvdW5kGAIgASgBIkwKCUV4dGVuc2lvbhIOCgZmYW1pbHkYASABKAkSLwoKcGFyYW1ldGVycxgCIAMoCzIbLmdlb3ZlaWwucHJvdG8udjEuUGFyYW1ldGVyIoUBCglQYXJhbWV0ZXISDAoEbmFtZRgBIAEoCRIQCgZudW1iZXIYAiABKAFIABIRCgdpbnRlZ2VyGAMgASgSSAASDgoEdGV4dBgEIAEoCUgAEiwKB251bWJlcnMYBSABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk51bWJlcnNIAEIHCgV2YWx1ZSIZCgdOdW1iZXJzEg4KBnZhbHVlcxgBIAMoASJSCglUaHJlc2hvbGQSCgoCYXQYASABKAESDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJdCgVSYW5nZRILCgNsb3cYASABKAESDAoEaGlnaBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImsKD1R3b1dheVRocmVzaG9sZBINCgVmaXJzdBgBIAEoARIOCgZzZWNvbmQYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJhCgREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJyCgdQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIjsKC1BvbHlnb25QYXJ0EiwKBXJpbmdzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUmluZyIiCgtQb2x5Z29uUmluZxITCgtjb29yZGluYXRlcxgBIAMoASJBCgxTbW9vdGhlZERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARIRCgliYW5kd2lkdGgYAyABKAEiUgoPU21vb3RoZWRQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBIRCgliYW5kd2lkdGgYAiABKAEiMwoOR2F1c3NpYW5LZXJuZWwSDgoGY2VudGVyGAEgAygBEhEKCWJhbmR3aWR0aBgCIAEoASJCCgZSYWRpYWwSDgoGY2VudGVyGAEgAygBEigKB3Byb2ZpbGUYAiABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIlUKBkxpbmVhchIRCglkaXJlY3Rpb24YASADKAESDgoGb2Zmc2V0GAIgASgBEigKB3Byb2ZpbGUYAyABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIjMKBVRhYmxlEgoKAmF0GAEgAygBEg4KBnZhbHVlcxgCIAMoARIOCgZzbG9wZXMYAyADKAEirAIKCU1lY2hhbmlzbRI9ChBkZWJpYXNlZF9sYXBsYWNlGAEgASgLMiEuZ2VvdmVpbC5wcm90by52MS5EZWJpYXNlZExhcGxhY2VIABI/ChFsaXBzY2hpdHpfbGFwbGFjZRgCIAEoCzIiLmdlb3ZlaWwucHJvdG8udjEuTGlwc2NoaXR6TGFwbGFjZUgAEioKBnNtb290aBgDIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoSAASOQoOcGxhbmFyX2xhcGxhY2UYBCABKAsyHy5nZW92ZWlsLnByb3RvLnYxLlBsYW5hckxhcGxhY2VIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAQgYKBGtpbmQiEQoPRGViaWFzZWRMYXBsYWNlIhIKEExpcHNjaGl0ekxhcGxhY2Ui4gIKBlNtb290aBIaCg1iZXRhX2ZyYWN0aW9uGAEgASgBSAGIAQESLwoJc3R1ZGVudF90GAIgASgLMhouZ2VvdmVpbC5wcm90by52MS5TdHVkZW50VEgAEkEKEmdlbmVyYWxpemVkX2NhdWNoeRgDIAEoCzIjLmdlb3ZlaWwucHJvdG8udjEuR2VuZXJhbGl6ZWRDYXVjaHlIABIxCgdsYXBsYWNlGAQgASgLMh4uZ2VvdmVpbC5wcm90by52MS5MYXBsYWNlTm9pc2VIABISCgVyZWFjaBgFIAEoAUgCiAEBEigKBmdyb3d0aBgGIAEoDjIYLmdlb3ZlaWwucHJvdG8udjEuR3Jvd3RoEjIKC2NhbGlicmF0aW9uGAcgASgOMh0uZ2VvdmVpbC5wcm90by52MS5DYWxpYnJhdGlvbkIHCgVub2lzZUIQCg5fYmV0YV9mcmFjdGlvbkIICgZfcmVhY2giFgoIU3R1ZGVudFQSCgoCbnUYASABKAEiIgoRR2VuZXJhbGl6ZWRDYXVjaHkSDQoFZ2FtbWEYASABKAEiDgoMTGFwbGFjZU5vaXNlIiIKDVBsYW5hckxhcGxhY2USEQoJZGltZW5zaW9uGAEgASgNIh0KBEdyaWQSFQoNc3RlcF9leHBvbmVudBgBIAEoESJcChBDYW1wYWlnbkVudmVsb3BlEhAKCGNhbXBhaWduGAEgASgMEjYKCXNpZ25hdHVyZRgCIAEoCzIjLmdlb3ZlaWwucHJvdG8udjEuQ2FtcGFpZ25TaWduYXR1cmUiOgoRQ2FtcGFpZ25TaWduYXR1cmUSEgoKcHVibGljX2tleRgBIAEoDBIRCglzaWduYXR1cmUYAiABKAwqTgoHUHJvZmlsZRIXChNQUk9GSUxFX1VOU1BFQ0lGSUVEEAASEgoOUFJPRklMRV9MSU5FQVIQARIWChJQUk9GSUxFX1NNT09USFNURVAQAipLCgZHcm93dGgSFgoSR1JPV1RIX1VOU1BFQ0lGSUVEEAASFgoSR1JPV1RIX0VYUE9ORU5USUFMEAESEQoNR1JPV1RIX0xJTkVBUhACKlgKC0NhbGlicmF0aW9uEhsKF0NBTElCUkFUSU9OX1VOU1BFQ0lGSUVEEAASFQoRQ0FMSUJSQVRJT05fRVhBQ1QQARIVChFDQUxJQlJBVElPTl9QQVBFUhACKoYBCgpBbGxvY2F0aW9uEhoKFkFMTE9DQVRJT05fVU5TUEVDSUZJRUQQABIYChRBTExPQ0FUSU9OX1BBUlRJVElPThABEhQKEEFMTE9DQVRJT05fU1BMSVQQAhIVChFBTExPQ0FUSU9OX1JFUEVBVBADEhUKEUFMTE9DQVRJT05fVkVDVE9SEAQqfwoNQ2FtcGFpZ25TdGF0ZRIeChpDQU1QQUlHTl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NBTVBBSUdOX1NUQVRFX09QRU4QARIaChZDQU1QQUlHTl9TVEFURV9QRU5ESU5HEAISGQoVQ0FNUEFJR05fU1RBVEVfQ0xPU0VEEANiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIs4GCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQSFgoOcmVsYXlfb3BlcmF0b3IYESABKAwSEQoJdG9rZW5fa2V5GBIgASgMEikKBndpbmRvdxgTIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgVhc2tlchgUIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuQXNrZXISMAoMZGVsZXRlX2FmdGVyGBUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghsYW5ndWFnZRgWIAEoCRIzCgx0cmFuc2xhdGlvbnMYFyADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlRyYW5zbGF0aW9uIocBCgtUcmFuc2xhdGlvbhIQCghsYW5ndWFnZRgBIAEoCRINCgV0aXRsZRgCIAEoCRImCgVhc2tlchgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuQXNrZXISEQoJYXR0cmlidXRlGAQgASgJEgwKBHVuaXQYBSABKAkSDgoGbGFiZWxzGAYgAygJIk8KBUFza2VyEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIPCgdwdXJwb3NlGAIgASgJEg8KB2NvbnRhY3QYAyABKAkSDgoGbm90aWNlGAQgASgJItcCCgVGaWVsZBIuCglhdHRyaWJ1dGUYASABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIxCgVwb2ludBgCIAEoCzIgLmdlb3ZlaWwucHJvdG8udjEuUGVydHVyYmVkUG9pbnRIABIrCgZjaG9pY2UYAyABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABIsCgdvcmRpbmFsGAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5PcHRpb25zSAASLQoIbXVsdGlwbGUYBSABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABIrCgh3b3JkaW5ncxgGIAMoCzIZLmdlb3ZlaWwucHJvdG8udjEuV29yZGluZxIsCgdhcHBsaWVzGAcgASgLMhsuZ2VvdmVpbC5wcm90by52MS5Db25kaXRpb25CBgoEa2luZCJ5Cg5QZXJ0dXJiZWRQb2ludBIqCgdwcml2YWN5GAEgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EhUKDXN0ZXBfZXhwb25lbnQYAiABKBESFgoJb3RoZXJ3aXNlGAMgASgBSACIAQFCDAoKX290aGVyd2lzZSJdCgdPcHRpb25zEg8KB29wdGlvbnMYASADKAkSFAoHZXBzaWxvbhgCIAEoAUgAiAEBEhEKCW90aGVyd2lzZRgDIAEoCRIMCgRtb3N0GAQgASgNQgoKCF9lcHNpbG9uIjoKB1dvcmRpbmcSEAoIbGFuZ3VhZ2UYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdvcHRpb25zGAMgAygJIisKCUNvbmRpdGlvbhINCgVmaWVsZBgBIAEoCRIPCgdvcHRpb25zGAIgAygJIiMKA0NhcBINCgViZWxvdxgBIAEoARINCgVhYm92ZRgCIAEoASJbCghSZWFkaW5ncxIoCgVldmVyeRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxleHRyYXBvbGF0ZWQYAiABKAgSDwoHY29ob3J0cxgDIAEoDSLUAQoJQXR0cmlidXRlEgwKBG5hbWUYASABKAkSDAoEdW5pdBgCIAEoCRJHChVhemltdXRoYWxfZXF1aWRpc3RhbnQYAyABKAsyJi5nZW92ZWlsLnByb3RvLnYxLkF6aW11dGhhbEVxdWlkaXN0YW50SAASGQoPbG9nX3NjYWxlX2Zsb29yGAQgASgBSAASEgoFbGVhc3QYBSABKAFIAYgBARIRCgRtb3N0GAYgASgBSAKIAQFCDQoLY29vcmRpbmF0ZXNCCAoGX2xlYXN0QgcKBV9tb3N0IlUKFEF6aW11dGhhbEVxdWlkaXN0YW50EhUKDWxvbmdpdHVkZV9kZWcYASABKAESFAoMbGF0aXR1ZGVfZGVnGAIgASgBEhAKCHJhZGl1c19tGAMgASgBIlQKB1ByaXZhY3kSDwoHZXBzaWxvbhgBIAEoARILCgNwZXIYAiABKAESDQoFZGVsdGEYAyABKAESEgoFcmVhY2gYBCABKAFIAIgBAUIICgZfcmVhY2gi/QQKBVF1ZXJ5Eg0KBWxhYmVsGAEgASgJEjAKCXRocmVzaG9sZBgCIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuVGhyZXNob2xkSAASOwoPZ2F1c3NpYW5fa2VybmVsGAMgASgLMiAuZ2VvdmVpbC5wcm90by52MS5HYXVzc2lhbktlcm5lbEgAEigKBXJhbmdlGAQgASgLMhcuZ2VvdmVpbC5wcm90by52MS5SYW5nZUgAEj4KEXR3b193YXlfdGhyZXNob2xkGAUgASgLMiEuZ2VvdmVpbC5wcm90by52MS5Ud29XYXlUaHJlc2hvbGRIABImCgRkaXNjGAYgASgLMhYuZ2VvdmVpbC5wcm90by52MS5EaXNjSAASLAoHcG9seWdvbhgHIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvbkgAEjcKDXNtb290aGVkX2Rpc2MYCCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkRGlzY0gAEj0KEHNtb290aGVkX3BvbHlnb24YCSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkUG9seWdvbkgAEioKBnJhZGlhbBgKIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuUmFkaWFsSAASKgoGbGluZWFyGAsgASgLMhguZ2VvdmVpbC5wcm90by52MS5MaW5lYXJIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAEiwKCHNvZnRuZXNzGBAgASgLMhouZ2VvdmVpbC5wcm90by52MS5Tb2Z0bmVzc0IGCgRraW5kIjYKCFNvZnRuZXNzEhsKE2V4cGVjdGVkX2RpZmZlcmVuY2UYASABKAESDQoFYm91bmQYAiABKAEiTAoJRXh0ZW5zaW9uEg4KBmZhbWlseRgBIAEoCRIvCgpwYXJhbWV0ZXJzGAIgAygLMhsuZ2VvdmVpbC5wcm90by52MS5QYXJhbWV0ZXIihQEKCVBhcmFtZXRlchIMCgRuYW1lGAEgASgJEhAKBm51bWJlchgCIAEoAUgAEhEKB2ludGVnZXIYAyABKBJIABIOCgR0ZXh0GAQgASgJSAASLAoHbnVtYmVycxgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuTnVtYmVyc0gAQgcKBXZhbHVlIhkKB051bWJlcnMSDgoGdmFsdWVzGAEgAygBIlIKCVRocmVzaG9sZBIKCgJhdBgBIAEoARINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIl0KBVJhbmdlEgsKA2xvdxgBIAEoARIMCgRoaWdoGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiawoPVHdvV2F5VGhyZXNob2xkEg0KBWZpcnN0GAEgASgBEg4KBnNlY29uZBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImEKBERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlInIKB1BvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0Eg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiOwoLUG9seWdvblBhcnQSLAoFcmluZ3MYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25SaW5nIiIKC1BvbHlnb25SaW5nEhMKC2Nvb3JkaW5hdGVzGAEgAygBIkEKDFNtb290aGVkRGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEhEKCWJhbmR3aWR0aBgDIAEoASJSCg9TbW9vdGhlZFBvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0EhEKCWJhbmR3aWR0aBgCIAEoASIzCg5HYXVzc2lhbktlcm5lbBIOCgZjZW50ZXIYASADKAESEQoJYmFuZHdpZHRoGAIgASgBIkIKBlJhZGlhbBIOCgZjZW50ZXIYASADKAESKAoHcHJvZmlsZRgCIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiVQoGTGluZWFyEhEKCWRpcmVjdGlvbhgBIAMoARIOCgZvZmZzZXQYAiABKAESKAoHcHJvZmlsZRgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiMwoFVGFibGUSCgoCYXQYASADKAESDgoGdmFsdWVzGAIgAygBEg4KBnNsb3BlcxgDIAMoASKsAgoJTWVjaGFuaXNtEj0KEGRlYmlhc2VkX2xhcGxhY2UYASABKAsyIS5nZW92ZWlsLnByb3RvLnYxLkRlYmlhc2VkTGFwbGFjZUgAEj8KEWxpcHNjaGl0el9sYXBsYWNlGAIgASgLMiIuZ2VvdmVpbC5wcm90by52MS5MaXBzY2hpdHpMYXBsYWNlSAASKgoGc21vb3RoGAMgASgLMhguZ2VvdmVpbC5wcm90by52MS5TbW9vdGhIABI5Cg5wbGFuYXJfbGFwbGFjZRgEIAEoCzIfLmdlb3ZlaWwucHJvdG8udjEuUGxhbmFyTGFwbGFjZUgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSABCBgoEa2luZCIRCg9EZWJpYXNlZExhcGxhY2UiEgoQTGlwc2NoaXR6TGFwbGFjZSLiAgoGU21vb3RoEhoKDWJldGFfZnJhY3Rpb24YASABKAFIAYgBARIvCglzdHVkZW50X3QYAiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlN0dWRlbnRUSAASQQoSZ2VuZXJhbGl6ZWRfY2F1Y2h5GAMgASgLMiMuZ2VvdmVpbC5wcm90by52MS5HZW5lcmFsaXplZENhdWNoeUgAEjEKB2xhcGxhY2UYBCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLkxhcGxhY2VOb2lzZUgAEhIKBXJlYWNoGAUgASgBSAKIAQESKAoGZ3Jvd3RoGAYgASgOMhguZ2VvdmVpbC5wcm90by52MS5Hcm93dGgSMgoLY2FsaWJyYXRpb24YByABKA4yHS5nZW92ZWlsLnByb3RvLnYxLkNhbGlicmF0aW9uQgcKBW5vaXNlQhAKDl9iZXRhX2ZyYWN0aW9uQggKBl9yZWFjaCIWCghTdHVkZW50VBIKCgJudRgBIAEoASIiChFHZW5lcmFsaXplZENhdWNoeRINCgVnYW1tYRgBIAEoASIOCgxMYXBsYWNlTm9pc2UiIgoNUGxhbmFyTGFwbGFjZRIRCglkaW1lbnNpb24YASABKA0iHQoER3JpZBIVCg1zdGVwX2V4cG9uZW50GAEgASgRIlwKEENhbXBhaWduRW52ZWxvcGUSEAoIY2FtcGFpZ24YASABKAwSNgoJc2lnbmF0dXJlGAIgASgLMiMuZ2VvdmVpbC5wcm90by52MS5DYW1wYWlnblNpZ25hdHVyZSI6ChFDYW1wYWlnblNpZ25hdHVyZRISCgpwdWJsaWNfa2V5GAEgASgMEhEKCXNpZ25hdHVyZRgCIAEoDCpOCgdQcm9maWxlEhcKE1BST0ZJTEVfVU5TUEVDSUZJRUQQABISCg5QUk9GSUxFX0xJTkVBUhABEhYKElBST0ZJTEVfU01PT1RIU1RFUBACKksKBkdyb3d0aBIWChJHUk9XVEhfVU5TUEVDSUZJRUQQABIWChJHUk9XVEhfRVhQT05FTlRJQUwQARIRCg1HUk9XVEhfTElORUFSEAIqWAoLQ2FsaWJyYXRpb24SGwoXQ0FMSUJSQVRJT05fVU5TUEVDSUZJRUQQABIVChFDQUxJQlJBVElPTl9FWEFDVBABEhUKEUNBTElCUkFUSU9OX1BBUEVSEAIqhgEKCkFsbG9jYXRpb24SGgoWQUxMT0NBVElPTl9VTlNQRUNJRklFRBAAEhgKFEFMTE9DQVRJT05fUEFSVElUSU9OEAESFAoQQUxMT0NBVElPTl9TUExJVBACEhUKEUFMTE9DQVRJT05fUkVQRUFUEAMSFQoRQUxMT0NBVElPTl9WRUNUT1IQBCp/Cg1DYW1wYWlnblN0YXRlEh4KGkNBTVBBSUdOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FNUEFJR05fU1RBVEVfT1BFThABEhoKFkNBTVBBSUdOX1NUQVRFX1BFTkRJTkcQAhIZChVDQU1QQUlHTl9TVEFURV9DTE9TRUQQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
@@ -178,6 +178,20 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
    * @generated from field: google.protobuf.Timestamp delete_after = 21;
    */
   deleteAfter?: Timestamp;
+
+  /**
+   * A BCP 47 tag of the texts in the fields above; empty if none is stated.
+   *
+   * @generated from field: string language = 22;
+   */
+  language: string;
+
+  /**
+   * At most 63, of distinct languages, which are not that one.
+   *
+   * @generated from field: repeated geoveil.proto.v1.Translation translations = 23;
+   */
+  translations: Translation[];
 };
 
 /**
@@ -186,6 +200,61 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
  */
 export const CampaignSchema: GenMessage<Campaign> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 0);
+
+/**
+ * What people read of a campaign in another language; what is absent, they read as the campaign has it.
+ * The ledgers of devices and the tables of analysts keep the campaign's own names.
+ *
+ * @generated from message geoveil.proto.v1.Translation
+ */
+export type Translation = Message<"geoveil.proto.v1.Translation"> & {
+  /**
+   * A BCP 47 tag.
+   *
+   * @generated from field: string language = 1;
+   */
+  language: string;
+
+  /**
+   * One line of at most 200 characters.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * Only of a campaign that has one.
+   *
+   * @generated from field: geoveil.proto.v1.Asker asker = 3;
+   */
+  asker?: Asker;
+
+  /**
+   * The attribute's name, and the unit of its values; of forms neither, whose fields have wordings.
+   *
+   * @generated from field: string attribute = 4;
+   */
+  attribute: string;
+
+  /**
+   * @generated from field: string unit = 5;
+   */
+  unit: string;
+
+  /**
+   * For each query, all different; none: the labels themselves.
+   *
+   * @generated from field: repeated string labels = 6;
+   */
+  labels: string[];
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Translation.
+ * Use `create(TranslationSchema)` to create a new message.
+ */
+export const TranslationSchema: GenMessage<Translation> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 1);
 
 /**
  * Who asks, for people who are to answer. It is signed with the campaign, and nobody checks
@@ -228,7 +297,7 @@ export type Asker = Message<"geoveil.proto.v1.Asker"> & {
  * Use `create(AskerSchema)` to create a new message.
  */
 export const AskerSchema: GenMessage<Asker> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 1);
+  messageDesc(file_geoveil_proto_v1_campaign, 2);
 
 /**
  * One answer of a form, perturbed by itself.
@@ -298,7 +367,7 @@ export type Field = Message<"geoveil.proto.v1.Field"> & {
  * Use `create(FieldSchema)` to create a new message.
  */
 export const FieldSchema: GenMessage<Field> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 2);
+  messageDesc(file_geoveil_proto_v1_campaign, 3);
 
 /**
  * A number, or a place if the attribute has azimuthal_equidistant coordinates.
@@ -332,7 +401,7 @@ export type PerturbedPoint = Message<"geoveil.proto.v1.PerturbedPoint"> & {
  * Use `create(PerturbedPointSchema)` to create a new message.
  */
 export const PerturbedPointSchema: GenMessage<PerturbedPoint> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 3);
+  messageDesc(file_geoveil_proto_v1_campaign, 4);
 
 /**
  * @generated from message geoveil.proto.v1.Options
@@ -372,7 +441,7 @@ export type Options = Message<"geoveil.proto.v1.Options"> & {
  * Use `create(OptionsSchema)` to create a new message.
  */
 export const OptionsSchema: GenMessage<Options> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 4);
+  messageDesc(file_geoveil_proto_v1_campaign, 5);
 
 /**
  * What people read of a field in one language.
@@ -407,7 +476,7 @@ export type Wording = Message<"geoveil.proto.v1.Wording"> & {
  * Use `create(WordingSchema)` to create a new message.
  */
 export const WordingSchema: GenMessage<Wording> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 5);
+  messageDesc(file_geoveil_proto_v1_campaign, 6);
 
 /**
  * A field is asked of those who gave one of some answers to an earlier one. Who did
@@ -436,7 +505,7 @@ export type Condition = Message<"geoveil.proto.v1.Condition"> & {
  * Use `create(ConditionSchema)` to create a new message.
  */
 export const ConditionSchema: GenMessage<Condition> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 6);
+  messageDesc(file_geoveil_proto_v1_campaign, 7);
 
 /**
  * Signed distances are clipped to [-below, above], in noise scales of one answer: the
@@ -466,7 +535,7 @@ export type Cap = Message<"geoveil.proto.v1.Cap"> & {
  * Use `create(CapSchema)` to create a new message.
  */
 export const CapSchema: GenMessage<Cap> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 7);
+  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * A value is read, and perturbed, once in a stretch of time that each device lays
@@ -507,7 +576,7 @@ export type Readings = Message<"geoveil.proto.v1.Readings"> & {
  * Use `create(ReadingsSchema)` to create a new message.
  */
 export const ReadingsSchema: GenMessage<Readings> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 8);
+  messageDesc(file_geoveil_proto_v1_campaign, 9);
 
 /**
  * A metric space that a person has one point in.
@@ -574,7 +643,7 @@ export type Attribute = Message<"geoveil.proto.v1.Attribute"> & {
  * Use `create(AttributeSchema)` to create a new message.
  */
 export const AttributeSchema: GenMessage<Attribute> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 9);
+  messageDesc(file_geoveil_proto_v1_campaign, 10);
 
 /**
  * Places on the Earth (WGS 84) as metres east and north of a centre: the length
@@ -605,7 +674,7 @@ export type AzimuthalEquidistant = Message<"geoveil.proto.v1.AzimuthalEquidistan
  * Use `create(AzimuthalEquidistantSchema)` to create a new message.
  */
 export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 10);
+  messageDesc(file_geoveil_proto_v1_campaign, 11);
 
 /**
  * Values at distance d, and no further apart than `reach`, are at most
@@ -649,7 +718,7 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
  * Use `create(PrivacySchema)` to create a new message.
  */
 export const PrivacySchema: GenMessage<Privacy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 11);
+  messageDesc(file_geoveil_proto_v1_campaign, 12);
 
 /**
  * @generated from message geoveil.proto.v1.Query
@@ -750,7 +819,7 @@ export type Query = Message<"geoveil.proto.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 12);
+  messageDesc(file_geoveil_proto_v1_campaign, 13);
 
 /**
  * The mean of a soft query minus the share that was really asked for.
@@ -778,7 +847,7 @@ export type Softness = Message<"geoveil.proto.v1.Softness"> & {
  * Use `create(SoftnessSchema)` to create a new message.
  */
 export const SoftnessSchema: GenMessage<Softness> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 13);
+  messageDesc(file_geoveil_proto_v1_campaign, 14);
 
 /**
  * A family of queries or mechanisms that another package adds. What the
@@ -807,7 +876,7 @@ export type Extension = Message<"geoveil.proto.v1.Extension"> & {
  * Use `create(ExtensionSchema)` to create a new message.
  */
 export const ExtensionSchema: GenMessage<Extension> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 14);
+  messageDesc(file_geoveil_proto_v1_campaign, 15);
 
 /**
  * @generated from message geoveil.proto.v1.Parameter
@@ -857,7 +926,7 @@ export type Parameter = Message<"geoveil.proto.v1.Parameter"> & {
  * Use `create(ParameterSchema)` to create a new message.
  */
 export const ParameterSchema: GenMessage<Parameter> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 15);
+  messageDesc(file_geoveil_proto_v1_campaign, 16);
 
 /**
  * @generated from message geoveil.proto.v1.Numbers
@@ -876,7 +945,7 @@ export type Numbers = Message<"geoveil.proto.v1.Numbers"> & {
  * Use `create(NumbersSchema)` to create a new message.
  */
 export const NumbersSchema: GenMessage<Numbers> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 16);
+  messageDesc(file_geoveil_proto_v1_campaign, 17);
 
 /**
  * The share of participants above a threshold, softened over a band.
@@ -905,7 +974,7 @@ export type Threshold = Message<"geoveil.proto.v1.Threshold"> & {
  * Use `create(ThresholdSchema)` to create a new message.
  */
 export const ThresholdSchema: GenMessage<Threshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 17);
+  messageDesc(file_geoveil_proto_v1_campaign, 18);
 
 /**
  * The share of participants between two values, softened over bands at both.
@@ -939,7 +1008,7 @@ export type Range = Message<"geoveil.proto.v1.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 18);
+  messageDesc(file_geoveil_proto_v1_campaign, 19);
 
 /**
  * The share of participants with two values, both above their thresholds. The
@@ -974,7 +1043,7 @@ export type TwoWayThreshold = Message<"geoveil.proto.v1.TwoWayThreshold"> & {
  * Use `create(TwoWayThresholdSchema)` to create a new message.
  */
 export const TwoWayThresholdSchema: GenMessage<TwoWayThreshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 19);
+  messageDesc(file_geoveil_proto_v1_campaign, 20);
 
 /**
  * The share of participants within radius of a centre, softened over a band.
@@ -1008,7 +1077,7 @@ export type Disc = Message<"geoveil.proto.v1.Disc"> & {
  * Use `create(DiscSchema)` to create a new message.
  */
 export const DiscSchema: GenMessage<Disc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 20);
+  messageDesc(file_geoveil_proto_v1_campaign, 21);
 
 /**
  * The share of participants inside a polygon of the plane, softened over a band.
@@ -1039,7 +1108,7 @@ export type Polygon = Message<"geoveil.proto.v1.Polygon"> & {
  * Use `create(PolygonSchema)` to create a new message.
  */
 export const PolygonSchema: GenMessage<Polygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 21);
+  messageDesc(file_geoveil_proto_v1_campaign, 22);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonPart
@@ -1058,7 +1127,7 @@ export type PolygonPart = Message<"geoveil.proto.v1.PolygonPart"> & {
  * Use `create(PolygonPartSchema)` to create a new message.
  */
 export const PolygonPartSchema: GenMessage<PolygonPart> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 22);
+  messageDesc(file_geoveil_proto_v1_campaign, 23);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonRing
@@ -1077,7 +1146,7 @@ export type PolygonRing = Message<"geoveil.proto.v1.PolygonRing"> & {
  * Use `create(PolygonRingSchema)` to create a new message.
  */
 export const PolygonRingSchema: GenMessage<PolygonRing> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 23);
+  messageDesc(file_geoveil_proto_v1_campaign, 24);
 
 /**
  * The share of participants in a disc of the plane, each moved by a Gaussian of
@@ -1107,7 +1176,7 @@ export type SmoothedDisc = Message<"geoveil.proto.v1.SmoothedDisc"> & {
  * Use `create(SmoothedDiscSchema)` to create a new message.
  */
 export const SmoothedDiscSchema: GenMessage<SmoothedDisc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 24);
+  messageDesc(file_geoveil_proto_v1_campaign, 25);
 
 /**
  * Likewise, in a polygon of the plane.
@@ -1133,7 +1202,7 @@ export type SmoothedPolygon = Message<"geoveil.proto.v1.SmoothedPolygon"> & {
  * Use `create(SmoothedPolygonSchema)` to create a new message.
  */
 export const SmoothedPolygonSchema: GenMessage<SmoothedPolygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 25);
+  messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
  * exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates.
@@ -1157,7 +1226,7 @@ export type GaussianKernel = Message<"geoveil.proto.v1.GaussianKernel"> & {
  * Use `create(GaussianKernelSchema)` to create a new message.
  */
 export const GaussianKernelSchema: GenMessage<GaussianKernel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 26);
+  messageDesc(file_geoveil_proto_v1_campaign, 27);
 
 /**
  * A function of the distance to a centre: profile(|x - center|).
@@ -1183,7 +1252,7 @@ export type Radial = Message<"geoveil.proto.v1.Radial"> & {
  * Use `create(RadialSchema)` to create a new message.
  */
 export const RadialSchema: GenMessage<Radial> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 27);
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
 
 /**
  * A function of a signed length: profile(<direction, x>/|direction| - offset).
@@ -1212,7 +1281,7 @@ export type Linear = Message<"geoveil.proto.v1.Linear"> & {
  * Use `create(LinearSchema)` to create a new message.
  */
 export const LinearSchema: GenMessage<Linear> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
 
 /**
  * A function of one number as cubics in pieces, constant before the first and
@@ -1249,7 +1318,7 @@ export type Table = Message<"geoveil.proto.v1.Table"> & {
  * Use `create(TableSchema)` to create a new message.
  */
 export const TableSchema: GenMessage<Table> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * @generated from message geoveil.proto.v1.Mechanism
@@ -1299,7 +1368,7 @@ export type Mechanism = Message<"geoveil.proto.v1.Mechanism"> & {
  * Use `create(MechanismSchema)` to create a new message.
  */
 export const MechanismSchema: GenMessage<Mechanism> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * Laplace noise before the query, its bias removed exactly. The report is bounded.
@@ -1314,7 +1383,7 @@ export type DebiasedLaplace = Message<"geoveil.proto.v1.DebiasedLaplace"> & {
  * Use `create(DebiasedLaplaceSchema)` to create a new message.
  */
 export const DebiasedLaplaceSchema: GenMessage<DebiasedLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * Laplace noise scaled to the steepest slope of the query.
@@ -1329,7 +1398,7 @@ export type LipschitzLaplace = Message<"geoveil.proto.v1.LipschitzLaplace"> & {
  * Use `create(LipschitzLaplaceSchema)` to create a new message.
  */
 export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 32);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
@@ -1400,7 +1469,7 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  * Use `create(SmoothSchema)` to create a new message.
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 33);
+  messageDesc(file_geoveil_proto_v1_campaign, 34);
 
 /**
  * Student's t with nu degrees of freedom, in (2, 100].
@@ -1419,7 +1488,7 @@ export type StudentT = Message<"geoveil.proto.v1.StudentT"> & {
  * Use `create(StudentTSchema)` to create a new message.
  */
 export const StudentTSchema: GenMessage<StudentT> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 34);
+  messageDesc(file_geoveil_proto_v1_campaign, 35);
 
 /**
  * Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101].
@@ -1438,7 +1507,7 @@ export type GeneralizedCauchy = Message<"geoveil.proto.v1.GeneralizedCauchy"> & 
  * Use `create(GeneralizedCauchySchema)` to create a new message.
  */
 export const GeneralizedCauchySchema: GenMessage<GeneralizedCauchy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 35);
+  messageDesc(file_geoveil_proto_v1_campaign, 36);
 
 /**
  * Density proportional to exp(-|z|): the guarantee then has a delta.
@@ -1453,7 +1522,7 @@ export type LaplaceNoise = Message<"geoveil.proto.v1.LaplaceNoise"> & {
  * Use `create(LaplaceNoiseSchema)` to create a new message.
  */
 export const LaplaceNoiseSchema: GenMessage<LaplaceNoise> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 36);
+  messageDesc(file_geoveil_proto_v1_campaign, 37);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -1475,7 +1544,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 37);
+  messageDesc(file_geoveil_proto_v1_campaign, 38);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1494,7 +1563,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 38);
+  messageDesc(file_geoveil_proto_v1_campaign, 39);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1523,7 +1592,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 39);
+  messageDesc(file_geoveil_proto_v1_campaign, 40);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1551,7 +1620,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 40);
+  messageDesc(file_geoveil_proto_v1_campaign, 41);
 
 /**
  * The shape of a soft step of a given width.

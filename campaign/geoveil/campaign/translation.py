@@ -1,0 +1,95 @@
+"""The texts of a campaign in other languages, which its signature covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from geoveil.campaign.asker import Asker
+from geoveil.campaign.text import require_language, require_printable
+from geoveil.gp import ParameterError, validation
+
+_MOST_LANGUAGES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """The texts of a campaign in another language; an absent text is read as the campaign has it.
+
+    Ledgers and tables keep the names of the campaign.
+
+    Raises:
+        ParameterError: naming the field, its value and the permitted range.
+    """
+
+    language: str
+    """A BCP 47 tag such as "de"."""
+    title: str = ""
+    asker: Asker | None = None
+    """The asker in this language; only of a campaign that has one."""
+    attribute: str = ""
+    """The attribute's name; of forms "": their fields have wordings."""
+    unit: str = ""
+    """The unit of the attribute's values; of forms ""."""
+    labels: tuple[str, ...] = ()
+    """The text for each question, in order and distinct; () for the labels themselves."""
+
+    def __post_init__(self) -> None:
+        require_language("translation.language", self.language)
+        for name, most in (("title", 200), ("attribute", 64), ("unit", 64)):
+            if getattr(self, name) != "":
+                require_printable(f"translation.{name}", getattr(self, name), most)
+        if not isinstance(self.asker, Asker | None):
+            raise ParameterError("translation.asker", self.asker, "an Asker, or None")
+        labels = validation.items("translation.labels", self.labels, str)
+        object.__setattr__(self, "labels", labels)
+        for i, label in enumerate(labels):
+            require_printable(f"translation.labels[{i}]", label, 100)
+        if len(set(labels)) != len(labels):
+            raise ParameterError("translation.labels", labels, "distinct")
+
+
+class Texts(NamedTuple):
+    """The texts of a campaign in the language that is spoken."""
+
+    title: str
+    asker: Asker | None
+    attribute: str
+    """The attribute's name; of forms ""."""
+    unit: str
+    """The unit of the attribute's values; of forms ""."""
+    labels: tuple[str, ...]
+    """The name of each column."""
+
+
+def check_languages(name: str, languages: Sequence[str]) -> None:
+    """Refuse more languages than 64, or one stated twice in whatever case."""
+    if (
+        len({tag.lower() for tag in languages}) != len(languages)
+        or len(languages) > _MOST_LANGUAGES
+    ):
+        raise ParameterError(name, languages, f"at most {_MOST_LANGUAGES}, distinct")
+
+
+def check_translations(
+    own: str,
+    translations: Sequence[Translation],
+    *,
+    asker: Asker | None,
+    attribute: bool,
+    questions: int,
+) -> None:
+    """Refuse a language that is none, and translations of what a campaign does not have."""
+    if own != "":
+        require_language("language", own)
+    check_languages("languages of texts", [own, *(each.language for each in translations)])
+    for each in translations:
+        if each.asker is not None and asker is None:
+            raise ParameterError("translation.asker", each.asker, "None: the campaign has none")
+        if not attribute and (each.attribute or each.unit):
+            expected = "'': the fields of a form have wordings"
+            raise ParameterError("translation.attribute", each.attribute or each.unit, expected)
+        if each.labels and len(each.labels) != questions:
+            expected = f"{questions}, one for each question, or none"
+            raise ParameterError("translation.labels", each.labels, expected)
