@@ -16,6 +16,7 @@ const at = (id) => document.getElementById(id);
 const put = (id, text) => (at(id).textContent = text);
 const show = (id, visible = true) => (at(id).hidden = !visible);
 const item = (text) => make("li", {}, text);
+const primary = (tag) => tag.split("-")[0].toLowerCase();
 
 /** Questions whose answer, without noise, lies between no and yes. */
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
@@ -54,7 +55,10 @@ async function start() {
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const [offer, anew] = await offered(looking, id);
-  if (!spoken().locale) await translate(languagesOf(offer.campaign));
+  // Without words in a language of the reader, the page speaks like the survey, unless that has texts in one.
+  const languages = languagesOf(offer.campaign);
+  const read = new Set(navigator.languages.map(primary));
+  if (!spoken().locale && !languages.some((tag) => read.has(primary(tag)))) await translate(languages);
   const policy = withLifetime(Policy.permitting(offer));
   invitation = await invited(offer.campaign);
   const client = new Client({ server, storage, policy, ...(invitation && { issuer: invitation.issuer }) });
@@ -107,6 +111,7 @@ function describe({ campaign, signer }, questions) {
   put("kept", whatIsKept(campaign).join(" "));
   put("signer", signer ? shortened(String(signer)) : say("who.nobody"));
   if (signer) at("details").append(item(say("who.key", { key: String(signer) })));
+  else at("who").append(at("signer").closest("div"));
   put("dates", say("dates", { opens: dateText(campaign.opens), closes: dateText(campaign.closes), every: every(campaign.periodUs) }));
   const asked = isForm(campaign) ? questions.map((one) => `${one.title} ${toldOf({ ...one, tellsOf: () => [] })} ${one.condition}`) : statistics.map(({ label }) => label);
   at("questions").append(...asked.map(item));
@@ -359,14 +364,16 @@ async function spent(client, policy, { campaign, price }) {
   const paid = new Set(own.map(({ epoch, period }) => epoch?.getTime() ?? period)).size;
   const charges = isForm(campaign) ? campaign.charges : [{ attribute: campaign.attribute.name, privacy: price }];
   const exhausted = [];
-  const lines = (await client.budgets()).map(({ attribute, spent: inAll, limit: { epsilon, per, unit } }) => {
+  const { attribute: shown } = textsOf(campaign); // none of forms
+  const lines = (await client.budgets()).map(({ attribute, spent: inAll, limit: { epsilon, per, unit: own } }) => {
+    const { name, unit } = shown ?? { name: attribute, unit: own };
     const { privacy } = charges.find((one) => one.attribute === attribute);
     const ofSurvey = policy.limits.get(attribute).campaign.epsilon - paid * privacy.epsilon;
     const left = Math.max(0, Math.min(ofSurvey, epsilon - inAll));
-    if (inAll + privacy.epsilon > epsilon * (1 + 1e-9)) exhausted.push(attribute);
+    if (inAll + privacy.epsilon > epsilon * (1 + 1e-9)) exhausted.push(name);
     const more = left ? say("spent.more", { left: digits(left, 6) }) : say("spent.none");
-    const text = say("spent", { spent: digits(inAll, 6), distance: distanceText(per, unit), attribute, limit: digits(epsilon, 6), more });
-    return [text, make("meter", { max: epsilon, value: inAll, "aria-label": say("spent.on", { attribute }) })];
+    const text = say("spent", { spent: digits(inAll, 6), distance: distanceText(per, unit), attribute: name, limit: digits(epsilon, 6), more });
+    return [text, make("meter", { max: epsilon, value: inAll, "aria-label": say("spent.on", { attribute: name }) })];
   });
   if (lines.length === 1) at("spent").replaceChildren(...lines[0]);
   else put("spent", lines.length ? say("spent.many", { n: lines.length }) : say("spent.open"));

@@ -117,7 +117,7 @@ export default {
   "who.unknown": "unbekannt: Die Umfrage sagt es nicht",
   "who.nobody": "niemandem: Das könnte irgendjemand fragen",
   "who.key": "Der ganze Schlüssel: {key}",
-  "who.details": "Was gefragt wird, und der ganze Schlüssel",
+  "who.details": "Wozu, was aufbewahrt wird, wer unterzeichnet hat",
   "dates": "{opens} bis {closes}{every}",
   "every.days": {
     "one": "; einmal alle {n} Tag",

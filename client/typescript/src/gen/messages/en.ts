@@ -117,7 +117,7 @@ export default {
   "who.unknown": "unknown: the survey does not say",
   "who.nobody": "nobody: anybody may have asked this",
   "who.key": "The whole key: {key}",
-  "who.details": "What is asked, and the whole key",
+  "who.details": "What for, what is kept, who signed",
   "dates": "{opens} to {closes}{every}",
   "every.days": {
     "one": "; once every {n} day",

@@ -117,7 +117,7 @@ export default {
   "who.unknown": "no se sabe: la encuesta no lo dice",
   "who.nobody": "nadie: esto podría preguntarlo cualquiera",
   "who.key": "La clave completa: {key}",
-  "who.details": "Qué se pregunta, y la clave completa",
+  "who.details": "Para qué, qué se guarda, quién firma",
   "dates": "del {opens} al {closes}{every}",
   "every.days": {
     "one": "; una vez cada {n} día",

@@ -117,7 +117,7 @@ export default {
   "who.unknown": "inconnu : l’enquête ne le dit pas",
   "who.nobody": "personne : n’importe qui a pu poser cette question",
   "who.key": "La clé entière : {key}",
-  "who.details": "Ce qui est demandé, et la clé entière",
+  "who.details": "Pourquoi, ce qui est gardé, qui a signé",
   "dates": "du {opens} au {closes}{every}",
   "every.days": {
     "one": " ; une fois par {n} jour",
