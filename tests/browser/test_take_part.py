@@ -98,6 +98,7 @@ async def test_somebody_takes_part(survey, page):
     assert await page.inner_text("#title") == "Household income"
     assert "at most 2.72 times as likely" in await page.inner_text("#odds-text")
     assert "right at most 73.2 %" in await page.inner_text("#odds-text")
+    await page.click("#more summary")
     spent = await page.inner_text("#spent")
     assert spent.startswith("ε = 0 per 8,000 dollar on household income, in all surveys")
     assert spent.endswith("this survey may take ε = 1 more")
@@ -164,6 +165,7 @@ async def test_a_ratio_is_shown_in_the_unit_of_values(survey, page):
     await page.goto(survey.url("ratio"))
     await page.wait_for_selector("#survey:not([hidden])")
     assert "Asks for: household income, in dollar." in await page.inner_text("#asks")
+    await page.click("#more summary")
     assert "ε = 0 per factor 2 in dollar" in await page.inner_text("#spent")
     told = await page.inner_text("#odds-text")
     assert "as for one half or twice as much." in told
@@ -210,6 +212,9 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
                 page = await context.new_page()
                 await page.goto(survey.url("tokens"))
                 await page.wait_for_selector("#survey:not([hidden])")
+                assert await page.is_visible("#organisation")
+                assert not await page.is_visible("#purpose")
+                await page.click("#more summary")
                 shown = [await page.inner_text(f"#{each}") for each in asdict(ASKER)]
                 assert shown == list(asdict(ASKER).values())
                 assert await page.get_attribute("#notice", "href") == ASKER.notice

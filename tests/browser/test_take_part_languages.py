@@ -23,6 +23,7 @@ from geoveil.campaign import (
     Question,
     Readings,
     StatisticCampaign,
+    Translation,
     ValueCampaign,
     Wording,
 )
@@ -271,6 +272,93 @@ async def test_words_of_a_survey_run_from_right_to_left(survey, browser):
     tick, text = [await first.locator(what).bounding_box() for what in ("input", "span")]
     assert tick["x"] > text["x"]  # the tick stands first, which is at the right
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await axe(page) == []
+    await context.close()
+
+
+BERGEN = StatisticCampaign(
+    campaign_id="bergen",
+    title="What do households in Bergen earn?",
+    attribute=Attribute(name="household income", unit="dollar", least=0, most=1e7),
+    privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+    questions=(Question("above 100k", Threshold(100_000, 24_000, "smoothstep")),),
+    asker=Asker(
+        organisation="City of Bergen, Department of Housing",
+        purpose="To decide how many flats are built in the next five years, and where",
+        contact="housing@bergen.example",
+        notice="https://bergen.example/privacy",
+    ),
+    language="en",
+    translations=(
+        Translation(
+            language="de",
+            title="Was verdienen Haushalte in Bergen?",
+            asker=Asker(
+                organisation="Stadt Bergen, Wohnungsamt",
+                purpose="Damit entschieden werden kann, wie viele Wohnungen gebaut werden",
+                contact="wohnen@bergen.example",
+                notice="https://bergen.example/datenschutz",
+            ),
+            attribute="Haushaltseinkommen",
+            unit="Dollar",
+            labels=("über 100.000",),
+        ),
+        Translation(language="ar", title="كم تكسب الأسر في برغن؟", attribute="دخل الأسرة"),
+    ),
+    **DATES,
+)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_survey_in_the_readers_language_asks_on_the_first_screen(survey, browser, scheme):
+    """Of a phone: who asks and the input are in sight, what is told below is of the survey."""
+    await survey.create(BERGEN)
+    context = await browser.new_context(
+        locale="de-CH", viewport={"width": 390, "height": 844}, color_scheme=scheme
+    )
+    page = await context.new_page()
+    await page.goto(survey.url("bergen"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    (german, _) = BERGEN.translations
+    assert await page.inner_text("#title") == german.title
+    assert await page.inner_text("#organisation") == german.asker.organisation
+    assert not await page.is_visible("#purpose")
+    for selector in ("#organisation", "#value"):
+        box = await page.locator(selector).bounding_box()
+        assert box["y"] + box["height"] <= 844
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.focus("#more summary")
+    await page.keyboard.press("Enter")
+    assert await page.inner_text("#purpose") == german.asker.purpose
+    assert await page.get_attribute("#notice", "href") == german.asker.notice
+    assert german.labels[0] in await page.inner_text("#questions")
+    assert "Dollar bei „Haushaltseinkommen“" in await page.inner_text("#spent")
+    assert await axe(page) == []
+    await page.fill("#value", "52417")
+    await page.wait_for_selector("#dots svg")
+    said = await page.evaluate("document.body.innerText")
+    assert "Haushaltseinkommen" in said
+    for own in ("household income", "dollar", "above 100k", "City of"):
+        assert own not in said
+    await page.click("#send")
+    await counted(page)
+    assert (await survey.counted()) == {"bergen": 1}
+    assert german.labels[0] in await page.inner_text("#answers")
+    await context.close()
+
+
+async def test_a_survey_is_read_in_a_language_that_only_it_has(survey, browser):
+    await survey.create(BERGEN)
+    context = await browser.new_context(locale="ar-EG")
+    page = await context.new_page()
+    await page.goto(survey.url("bergen"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.get_attribute("html", "lang") == "en"
+    assert await page.inner_text("#title") == BERGEN.translations[1].title
+    assert await page.inner_text("#organisation") == BERGEN.asker.organisation
+    assert await page.evaluate("getComputedStyle(document.querySelector('#title')).direction") == (
+        "rtl"
+    )
     assert await axe(page) == []
     await context.close()
 

@@ -224,6 +224,7 @@ async function ask(client, offer) {
   if (state === "pending") refuse(say("early"));
   if (state === "closed") {
     put("asks", say("closed"));
+    at("more").open = true;
     offerResults(campaign);
   }
   show("form", state !== "closed");
@@ -347,6 +348,7 @@ function receipt(campaign, questions, own) {
   show("retry", state === "pending");
   show("form", false);
   show("about");
+  at("more").open = true;
   show("receipt");
   offerResults(campaign);
 }
@@ -405,6 +407,7 @@ function forget(questions) {
 function refuse(why) {
   put("problem", why);
   at("send").disabled = true;
+  at("more").open = true;
 }
 
 function trouble(error) {
