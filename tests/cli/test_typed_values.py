@@ -5,7 +5,7 @@ import json
 import pytest
 
 from geoveil.cli.connection import CommandError
-from geoveil.cli.contribute import parse
+from geoveil.cli.numbers import parse
 from geoveil.gp import ParameterError, PrivateValueError
 
 INCOME = [

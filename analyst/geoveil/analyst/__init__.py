@@ -213,6 +213,7 @@ from geoveil.analyst.statistics.words import (
     statistics_in as statistics_in,
     two_numbers as two_numbers,
 )
+from geoveil.analyst.translations import texts_of_toml as texts_of_toml
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,
     QUESTIONS,

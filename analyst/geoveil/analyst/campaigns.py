@@ -274,6 +274,8 @@ def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
         "asker": campaign.asker and asdict(campaign.asker),
         "delete_after": campaign.delete_after and campaign.delete_after.isoformat(),
         "token_key": campaign.token_key and campaign.token_key.hex(),
+        "language": campaign.language or None,
+        "translations": [asdict(each) for each in campaign.translations],
     }
 
 

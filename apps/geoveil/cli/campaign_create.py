@@ -46,7 +46,7 @@ from geoveil.cli.campaign_text import explains_taken_id, print_form, weight_text
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.form import fields_in
+from geoveil.cli.form import fields_in, texts_in
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, validation
 
 _LONGEST_DAYS = 1_000_000.0
@@ -229,6 +229,14 @@ def create(
         str | None,
         typer.Option(help="Address https://... of all that people are told of their data."),
     ] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts in other languages, signed with the campaign: TOML with a table for each,"
+            " named de or pt-BR, of title, organisation, purpose, contact, notice, attribute, unit"
+            " and labels, as far as they differ; and language = 'en' for the campaign's own."
+        ),
+    ] = None,
     delete_after: Annotated[
         int | None,
         typer.Option(
@@ -263,6 +271,8 @@ def create(
         validation.between("delete_after", delete_after, 0, _LONGEST_KEPT_DAYS)
     now = datetime.now(UTC)
     closes = now + timedelta(days=days)
+    asker = _asker(organisation, purpose, contact, notice)
+    language, translations = ("", ()) if texts is None else texts_in(texts, asker)
     later: dict[str, Any] = {
         "campaign_id": campaign_id or id_of(title),
         "title": title,
@@ -275,7 +285,9 @@ def create(
         "token_key": None if token_key is None else _hexadecimal(token_key),
         "relay_operator": None if relay_operator is None else PublicKey.parse(relay_operator),
         "readings": _readings(read_every, extrapolated, cohorts),
-        "asker": _asker(organisation, purpose, contact, notice),
+        "asker": asker,
+        "language": language,
+        "translations": translations,
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,

@@ -86,6 +86,8 @@ def print_form(form: FormCampaign) -> None:
 def _print_when_and_how(campaign: Campaign) -> None:
     for said in who_asks(campaign):
         out.tell(said)
+    if tags := ", ".join(each.language for each in campaign.translations):
+        out.tell(f"texts also in {tags}")
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     for way in ways_of(campaign).values():
         if way is not None:

@@ -30,6 +30,7 @@ from geoveil.campaign import (
     FormCampaign,
     digits,
     field_text,
+    in_unit,
     of_any_two,
     require_attribute,
     say,
@@ -288,7 +289,8 @@ def privacy_text(campaign: Campaign) -> str:
     if isinstance(campaign, FormCampaign):
         return "; ".join(field_text(campaign, field) for field in campaign.fields)
     campaign = require_attribute(campaign)
-    spent, far = str(campaign.report_privacy), of_any_two(campaign)
+    spent = str(in_unit(campaign.report_privacy, campaign.texts.unit))
+    far = of_any_two(campaign)
     if campaign.report_privacy == campaign.privacy:
         return spent + far
     each = f"ε = {campaign.privacy.epsilon:g}"

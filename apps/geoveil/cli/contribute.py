@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.environment import LANGUAGE
-from geoveil.cli.numbers import Separators, read, spelled
+from geoveil.cli.numbers import parse, spelled
 from geoveil.client import (
     LONGEST,
     Client,
@@ -67,10 +66,8 @@ _OUTCOMES = {
     DeliveryStatus.ACKNOWLEDGED: "counted",
 }
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BLANKS = str.maketrans("\u00a0\u202f", "  ")
 """Blanks at which no line is broken, which a terminal does not need."""
-_ZEROS = re.compile(r"[+-]?0\d.*")
 
 
 @connects
@@ -198,9 +195,10 @@ def _take_part(
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
     campaign = shown.asks
-    err.tell((campaign.title, "bold"))
+    texts = campaign.texts
+    err.tell((texts.title, "bold"))
     _tell(
-        say("tell.asks", name=campaign.attribute.name),
+        say("tell.asks", name=texts.attribute),
         say("tell.given", unit=given_in(campaign)),
     )
     if campaign.attribute.coordinates is not None:
@@ -211,7 +209,7 @@ def _take_part(
     reading = None if epoch is None else epoch.privacy
     _tell(*what_it_tells(campaign, reading), *who_learns(campaign))
     if epoch is not None:
-        _tell(say("tell.epoch", name=campaign.attribute.name, epoch=str(epoch)))
+        _tell(say("tell.epoch", name=texts.attribute, epoch=str(epoch)))
     elif campaign.readings is not None:
         text, total = str(campaign.readings), _price(str(campaign.total_privacy))
         _tell(say("tell.total", readings=text, privacy=total))
@@ -238,8 +236,8 @@ def _fill_in(
     policy = Policy.permitting(form)
     envelope = response.envelope.SerializeToString()
     shown = ReportBuilder(policy=policy).accept(form.campaign_id, envelope)
-    err.tell((form.title, "bold"))
-    _tell(*(say("tell.asks", name=field.text) for field in form.fields))
+    err.tell((form.texts.title, "bold"))
+    _tell(*(say("tell.asks", name=field.wording.text) for field in form.fields))
     _tell(*who_asks(form), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
     _tell(*what_a_form_tells(form), *who_learns(form))
     _agree_to_take_part(shown.campaign, yes)
@@ -294,7 +292,7 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
     shown = both(
         [digits(x) + word.replace(" ()", "") for x, word in zip(numbers, words, strict=True)]
     )
-    return say("tell.answer", value=f"{shown} {campaign.attribute.unit}")
+    return say("tell.answer", value=f"{shown} {campaign.texts.unit}")
 
 
 def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
@@ -351,7 +349,7 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
     out.tell(_say("tell.report", outcome=outcome, id=receipt.report_id))
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         cohort, column = divmod(answer.query_index, campaign.columns)
-        label = campaign.words_for(campaign.labels[column])
+        label = campaign.words_for(campaign.texts.labels[column])
         if campaign.cohorts > 1:
             label = say("tell.cohort", cohort=str(cohort), label=label)
         # Fields of forms have grids of their own.
@@ -401,8 +399,8 @@ def given_in(campaign: AttributeCampaign) -> str:
     """Return the numbers that a campaign asks for."""
     if campaign.attribute.coordinates is not None:
         return say("tell.degrees")
-    attribute = campaign.attribute
-    return ", ".join(filter(None, (attribute.value_unit, between(attribute.least, attribute.most))))
+    attribute, unit = campaign.attribute, campaign.texts.unit
+    return ", ".join(filter(None, (unit, between(attribute.least, attribute.most))))
 
 
 def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float | list[float]:
@@ -417,7 +415,7 @@ def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float 
             what is expected.
     """
     places = campaign.attribute.coordinates is not None
-    count, unit = 2 if places else campaign.dimension, campaign.attribute.value_unit
+    count, unit = 2 if places else campaign.dimension, campaign.texts.unit
     try:
         text = ask(_say("tell.type")) if sys.stdin.isatty() else sys.stdin.readline()
     except UnicodeDecodeError:
@@ -448,8 +446,9 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
     if sys.stdin.isatty():
         for field in form.fields:
             if field in form.applying(answers):
-                of = ", ".join(field.attribute_options) or field.attribute.value_unit
-                prompt = _say("tell.field", question=field.text, of=of)
+                wording = field.wording
+                of = ", ".join(wording.options) or field.attribute.value_unit
+                prompt = _say("tell.field", question=wording.text, of=of)
                 answers[field.name] = _answer(field, ask(prompt))
         return answers
     by_name = {field.name: field for field in form.fields}
@@ -467,9 +466,9 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
 
 def _answer(field: Field, text: str) -> Any:
     if isinstance(field, MultipleField):
-        return [option.strip() for option in text.split(",") if option.strip()]
+        return [_option(field, option) for option in text.split(",") if option.strip()]
     if isinstance(field, CategoryField):
-        return text.strip()
+        return _option(field, text)
     numbers = parse(text, 1 if isinstance(field, NumberField) else 2)
     if numbers is None:
         kind = "" if isinstance(field, NumberField) else ".place"
@@ -477,23 +476,7 @@ def _answer(field: Field, text: str) -> Any:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def parse(text: str, count: int) -> list[float] | None:
-    """Return a given count of numbers; None if the text is ambiguous.
-
-    Example:
-        >>> parse("100,000", 1), parse("-73.98, 40.75", 2), parse("1.000.000", 1)
-        ([100000.0], [-73.98, 40.75], [1000000.0])
-        >>> parse("1,5", 1), parse("100,000", 2), parse("12.500", 1)
-        (None, None, None)
-    """
-    parts = [part.strip() for part in ([text] if count == 1 else text.split(","))]
-    if count == 1:
-        group, point = written()
-        numbers, sure = read(parts[0], Separators(point, group))
-        return numbers if sure else None
-    if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
-        return None
-    # The rest of a number with commas between its thousands looks like a number of its own.
-    if count > 1 and any(map(_ZEROS.fullmatch, parts)):
-        return None
-    return [float(part) for part in parts]
+def _option(field: CategoryField, text: str) -> str:
+    """Return the option that was typed as itself, or as its text in the person's language."""
+    wording, typed = field.wording.options, text.strip()
+    return field.options[wording.index(typed)] if typed in wording else typed

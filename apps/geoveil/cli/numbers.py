@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from unicodedata import decimal
 
-from geoveil.campaign import digits
+from geoveil.campaign import digits, written
 
 _UNSEEN = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
 _AROUND = re.compile(r"([+-]?)\s*[$€£¥₹]?\s*([+-]?)(.*?)\s*([kK]?)\s*[$€£¥₹]?")
 _BLANKS = re.compile(r"[\u00a0\u2009\u202f]")
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(?:(?P<mark>[ '’_٬.,])[0-9]{3})(?:(?P=mark)[0-9]{3})*")
 _INDIAN = re.compile(r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
+_PART = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+"""One of several numbers."""
+_ZEROS = re.compile(r"[+-]?0\d.*")
 _POWER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,3}")
 
 
@@ -134,3 +137,25 @@ def _spelled_below_1000(x: int, thousands: int) -> str:
     elif rest:
         words.append(_SMALL[rest])
     return " ".join(words) + (_LARGE[thousands] if words else "")
+
+
+def parse(text: str, count: int) -> list[float] | None:
+    """Return a given count of numbers; None if the text is ambiguous.
+
+    Example:
+        >>> parse("100,000", 1), parse("-73.98, 40.75", 2), parse("1.000.000", 1)
+        ([100000.0], [-73.98, 40.75], [1000000.0])
+        >>> parse("1,5", 1), parse("100,000", 2), parse("12.500", 1)
+        (None, None, None)
+    """
+    parts = [part.strip() for part in ([text] if count == 1 else text.split(","))]
+    if count == 1:
+        group, point = written()
+        numbers, sure = read(parts[0], Separators(point, group))
+        return numbers if sure else None
+    if len(parts) != count or not all(map(_PART.fullmatch, parts)):
+        return None
+    # The rest of a number with commas between its thousands looks like a number of its own.
+    if count > 1 and any(map(_ZEROS.fullmatch, parts)):
+        return None
+    return [float(part) for part in parts]

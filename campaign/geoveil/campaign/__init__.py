@@ -35,6 +35,7 @@ from geoveil.campaign.connection import (
 from geoveil.campaign.consent import (
     away as away,
     deletion_text as deletion_text,
+    in_unit as in_unit,
     least_counted,
     likelihood as likelihood,
     of_any_two,
@@ -131,7 +132,7 @@ from geoveil.campaign.tokens import (
     TokenRule as TokenRule,
     token_key_id as token_key_id,
 )
-from geoveil.campaign.translation import Texts as Texts, Translation as Translation
+from geoveil.campaign.translation import Translation as Translation
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.campaign.words import (
     digits as digits,

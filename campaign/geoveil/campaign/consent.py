@@ -30,6 +30,7 @@ from geoveil.campaign.saying import (
 )
 from geoveil.campaign.words import digits, say
 from geoveil.gp import (
+    LOG,
     Array,
     GaussianKernel,
     GeoPrivacy,
@@ -148,9 +149,9 @@ def who_asks(campaign: Campaign) -> list[str]:
     return [*said, deletion_text(campaign.delete_after), say("tell.withdrawal")]
 
 
-def _in_unit(privacy: GeoPrivacy, unit: str) -> GeoPrivacy:
-    """Return a guarantee over distances in a translated unit; a factor has none."""
-    return replace(privacy, unit=unit) if privacy.value_unit is None else privacy
+def in_unit(privacy: GeoPrivacy, unit: str) -> GeoPrivacy:
+    """Return a guarantee with the unit of values in another language."""
+    return replace(privacy, unit=unit if privacy.value_unit is None else LOG + unit)
 
 
 def deletion_text(until: datetime | None) -> str:
@@ -210,7 +211,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
     """
     texts = require_attribute(campaign).texts
     name, unit = texts.attribute, texts.unit
-    privacy = _in_unit(campaign.report_privacy if reading is None else reading, unit)
+    privacy = in_unit(campaign.report_privacy if reading is None else reading, unit)
     from_reading = reading is not None or campaign.readings is not None
     subject, yours = "reading" if from_reading else "report", say("yours", name=name)
     said = [likelihood(privacy, subject, yours)]
@@ -222,7 +223,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
         said.append(say("reach", x=digits(privacy.reach), unit=unit))
     if (least := least_counted(campaign, read=reading is not None)) is not None:
         said.append(least)
-    total = _in_unit(campaign.total_privacy, unit)
+    total = in_unit(campaign.total_privacy, unit)
     if reading is None and total != privacy:
         many = digits(campaign.periods)
         said.append(likelihood(total, "all", yours, many=many))
@@ -386,7 +387,7 @@ def _(query: Range) -> tuple[float, ...]:
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well near values can be told apart; `most` is ε between any two values."""
     attribute, texts = campaign.attribute, campaign.texts
-    privacy = _in_unit(campaign.report_privacy, texts.unit)
+    privacy = in_unit(campaign.report_privacy, texts.unit)
     apart = min(privacy.per, privacy.reach)
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
