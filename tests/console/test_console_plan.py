@@ -15,7 +15,16 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PlanRequest, plan_for, questions_in
-from geoveil.campaign import Asker, decode, encode, of_any_two, open_envelope, seal, signer
+from geoveil.campaign import (
+    Asker,
+    Translation,
+    decode,
+    encode,
+    of_any_two,
+    open_envelope,
+    seal,
+    signer,
+)
 from geoveil.console import process
 from geoveil.console.http import RefusedError
 from geoveil.console.kept import Kept
@@ -125,6 +134,7 @@ async def test_fields_that_hold_rubbish_are_named(console):
             ("delete_after", "1.5", "The days until deletion must be a whole number"),
             ("purpose", "x" * 501, "Purpose must be at most 500 letters"),
             ("title", "x" * 300, "Title must be at most 200 letters"),
+            ("texts", "x" * 50_001, "Texts must be at most 50,000 letters"),
             ("people", "file", "File must be chosen"),
         ):
             told = {"form_token": token, field: value}
@@ -223,6 +233,10 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(consol
         answer = await client.post("/console/plan/campaign", data=told, timeout=60)
         assert "The contact must be 1 to 200 visible characters" in unescape(answer.text)
         told |= {"contact": "a@bergen.example", "notice": "https://bergen.example/n"}
+        refused = {"texts": '[de]\ntitle = "a\\u202eb"'}
+        answer = await client.post("/console/plan/campaign", data=told | refused, timeout=60)
+        assert "[de] translation.title must be 1 to 200 visible characters" in unescape(answer.text)
+        told["texts"] = 'language = "en"\r\n[de]\r\ntitle = "Über <b>"\r\npurpose = "Busse"'
         answer = await client.post("/console/plan/campaign", data=told, timeout=60)
         where = answer.headers["location"]
         said = unescape((await client.get(where)).text)
@@ -230,16 +244,21 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(consol
         assert "City of <b>Bergen</b>" in said
         assert "<b>Bergen" not in (await client.get(where)).text
         assert 'href="https://bergen.example/n"' in said
+        assert '<bdi lang="de">Über <b>; City of <b>Bergen</b>; Busse; a@bergen.example' in said
         file = (await client.get(where.replace("/sign/", "/campaign/"))).content
         envelope = open_envelope(file)
         assert signer(envelope) is None
         made = decode(envelope.campaign)
+        asker = Asker(
+            organisation="City of <b>Bergen</b>", purpose="buses", contact="a@bergen.example",
+            notice="https://bergen.example/n",
+        )  # fmt: skip
         own = planned.campaign(
             campaign_id=made.campaign_id, title=made.title, opens=made.opens, closes=made.closes,
             minimum_participants=100, delete_after=made.closes + timedelta(days=90),
-            asker=Asker(
-                organisation="City of <b>Bergen</b>", purpose="buses", contact="a@bergen.example",
-                notice="https://bergen.example/n",
+            asker=asker, language="en",
+            translations=(
+                Translation(language="de", title="Über <b>", asker=replace(asker, purpose="Busse")),
             ),
         )  # fmt: skip
         assert f"deletes single answers after {made.delete_after:%Y-%m-%d %H:%M} UTC" in said

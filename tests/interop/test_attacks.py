@@ -37,6 +37,7 @@ from geoveil.client import Client, GeoVeilError, Limit, Place, Policy, Timing
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb, collector_pb2, report_pb2
+from tools.vectors.campaigns import envelopes
 
 from .hostile import Failure, Hang, Reply, Server, Web, grpc_door, pages, shown, web_door
 
@@ -696,8 +697,12 @@ def test_hostile_campaigns_of_the_vectors(client, tmp_path):
     """All that the published vectors have refused, to one person; then the sound one."""
     path = Path(__file__).parents[2] / "proto" / "vectors" / "campaigns.json"
     told = json.loads(path.read_text())["campaigns"]
-    refused = [bytes.fromhex(c["envelope"]) for c in told if c["verdict"] == "refused"]
-    (sound,) = [bytes.fromhex(c["envelope"]) for c in told if c["name"] == "plain"]
+    each = [
+        (one["name"], one["verdict"], envelope)
+        for one, envelope in zip(told, envelopes(told), strict=True)
+    ]
+    refused = [envelope for _, verdict, envelope in each if verdict == "refused"]
+    (sound,) = [envelope for name, _, envelope in each if name == "plain"]
     steps = (("fetch", "plain"), ("contribute", "plain", INCOME), ("flush", FLUSH_S))
     attack = Attack(
         tuple(shown(envelope) for envelope in [*refused, sound]),

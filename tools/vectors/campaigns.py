@@ -42,7 +42,7 @@ from geoveil.gp import (
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tools.vectors.chance import OPENS, PARIS
 from tools.vectors.examples import every_campaign, small_campaign
-from tools.vectors.hostile import CHANGES, REGIONS, changed, put
+from tools.vectors.hostile import CHANGES, REGIONS, changed, difference, put
 
 _REASONS = {
     "cap": r"^cap",
@@ -112,22 +112,42 @@ def stated(privacy: GeoPrivacy) -> dict[str, Any]:
     return told
 
 
+def envelopes(items: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """Return the envelope of each item."""
+    whole = {one["name"]: bytes.fromhex(one["envelope"]) for one in items if "envelope" in one}
+    found = []
+    for one in items:
+        if "base" in one:
+            base = pb.CampaignEnvelope.FromString(whole[one["base"]]).campaign
+            put = bytes.fromhex(one["put"])
+            found.append(seal(base[: one["from"]] + put + base[one["to"] :]))
+        else:
+            found.append(bytes.fromhex(one["envelope"]))
+    return found
+
+
 def campaign_vectors() -> list[dict[str, Any]]:
     """Return envelopes of all kinds, with a device's verdict on them."""
     bases = _bases()
+
+    def changed_of(name: str, base: str, made: bytes) -> dict[str, Any]:
+        told = told_of(name, seal(made))
+        del told["envelope"]
+        return told | {"base": base} | difference(bases[base], made)
+
     found = [told_of(name, seal(campaign)) for name, campaign in bases.items()]
     found += _signatures(bases["plain"], bases["points"])
     for base, changes in CHANGES.items():
         for change in changes:
             name = ", ".join(f"{path} = {str(value)[:40]}" for path, value in change)
             made = changed(bases[base], change)
-            found.append(told_of(f"{base}: {name}", seal(made)))
+            found.append(changed_of(f"{base}: {name}", base, made))
     for name, parts in REGIONS.items():
         made = changed(bases["polygon"], (("queries.0.polygon.parts", parts),))
-        found.append(told_of(f"polygon: {name}", seal(made)))
+        found.append(changed_of(f"polygon: {name}", "polygon", made))
     for name, table in _tables():
         made = changed(bases["table"], [(f"queries.0.linear.profile.{k}", v) for k, v in table])
-        found.append(told_of(f"table: {name}", seal(made)))
+        found.append(changed_of(f"table: {name}", "table", made))
     for name, bytes_ in _encodings(bases):
         found.append(told_of(name, pb.CampaignEnvelope(campaign=bytes_).SerializeToString()))
     signed = seal(bases["plain"], SigningKey.from_pem(SIGNER))

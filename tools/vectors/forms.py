@@ -23,6 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, GeoVeilError, LogScale
 from geoveil.proto.v1 import campaign_pb2 as pb
+from tools.vectors.hostile import difference
 from tools.vectors.tape import Tape
 
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -388,11 +389,7 @@ def _set(message: Any, path: str, value: Any) -> None:
 
 def _changed(name: str, base: str, before: bytes, made: pb.Campaign) -> dict[str, Any]:
     after = made.SerializeToString(deterministic=True)
-    start = _same(before, after)
-    end = _same(before[start:][::-1], after[start:][::-1])
-    told: dict[str, Any] = {"name": name, "base": base, "from": start, "to": len(before) - end}
-    told["put"] = after[start : len(after) - end].hex()
-    return told | _judged(after)
+    return {"name": name, "base": base} | difference(before, after) | _judged(after)
 
 
 def _judged(encoded: bytes) -> dict[str, Any]:
@@ -403,9 +400,3 @@ def _judged(encoded: bytes) -> dict[str, Any]:
         return {}
     assert isinstance(form, FormCampaign)
     return _stated(form)
-
-
-def _same(a: bytes, b: bytes) -> int:
-    """Return with how many bytes both begin."""
-    least = min(len(a), len(b))
-    return next((i for i in range(least) if a[i] != b[i]), least)

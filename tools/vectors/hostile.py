@@ -55,6 +55,20 @@ def put(message: Any, path: str, value: Any) -> None:
         setattr(message, last, value)
 
 
+def difference(before: bytes, after: bytes) -> dict[str, Any]:
+    """Return what replaces which bytes."""
+    start = _same(before, after)
+    end = _same(before[start:][::-1], after[start:][::-1])
+    put = after[start : len(after) - end].hex()
+    return {"from": start, "to": len(before) - end, "put": put}
+
+
+def _same(a: bytes, b: bytes) -> int:
+    """Return with how many bytes both begin."""
+    least = min(len(a), len(b))
+    return next((i for i in range(least) if a[i] != b[i]), least)
+
+
 def _sides(last: float, beyond: float) -> tuple[float, float]:
     """Return a limit, and the double after it in a direction."""
     return last, nextafter(last, beyond)

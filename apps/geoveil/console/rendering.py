@@ -1,5 +1,6 @@
 """How pages are made: templates that escape whatever they are given, and the words for numbers."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst import cell_text
-from geoveil.campaign import Campaign, deletion_text, digits, likelihood
+from geoveil.campaign import Campaign, Translation, deletion_text, digits, likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -71,8 +72,19 @@ def date_text(date: datetime) -> str:
 
 
 def asker_of(campaign: Campaign) -> dict[str, Any]:
-    """Return the asker and the time of deletion, for `asker.html`."""
-    return {"asker": campaign.asker, "kept": deletion_text(campaign.delete_after)}
+    """Return the asker, the time of deletion and texts in other languages, for `asker.html`."""
+    return {
+        "asker": campaign.asker,
+        "kept": deletion_text(campaign.delete_after),
+        "translations": {each.language: _words_of(each) for each in campaign.translations},
+    }
+
+
+def _words_of(translation: Translation) -> str:
+    """Return all texts of a translation in one line."""
+    of_asker = [] if translation.asker is None else asdict(translation.asker).values()
+    given = translation.title, *of_asker, translation.attribute, translation.unit
+    return "; ".join(filter(None, (*given, *translation.labels)))
 
 
 def significant(number: float) -> str:

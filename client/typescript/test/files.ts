@@ -3,7 +3,10 @@ import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { hex, unhex } from "../src/envelope.js";
 import type { BitSource } from "../src/exact/bits.js";
+import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { loadForms } from "../src/form.js";
 import { loadGeodesics } from "../src/gp/plane.js";
 import { loadMessages } from "../src/words.js";
@@ -18,7 +21,27 @@ const folder = new URL("../../../../proto/vectors/", import.meta.url);
 export function vectors<T>(name: string, field: string): T[] {
   const found = JSON.parse(readFileSync(new URL(name, folder), "utf8")) as Record<string, unknown>;
   assert.equal(found.version, 3);
-  return found[field] as T[];
+  const items = found[field] as T[];
+  if (field === "campaigns") (items as Partial<Changed>[]).forEach(complete);
+  return items;
+}
+
+/** A campaign that is another one with some bytes replaced. */
+interface Changed {
+  name: string;
+  envelope: string;
+  base: string;
+  from: number;
+  to: number;
+  put: string;
+}
+
+/** Give what is another campaign, with some bytes replaced, an unsigned envelope of its own. */
+function complete({ base, from, to, put }: Partial<Changed>, i: number, items: Partial<Changed>[]): void {
+  if (base === undefined) return;
+  const { campaign } = fromBinary(CampaignEnvelopeSchema, unhex(items.find(({ name }) => name === base)!.envelope!)!);
+  const replaced = Uint8Array.from([...campaign.subarray(0, from), ...unhex(put!)!, ...campaign.subarray(to)]);
+  items[i]!.envelope = hex(toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign: replaced })));
 }
 
 const scratch = mkdtempSync(join(tmpdir(), "geoveil-"));

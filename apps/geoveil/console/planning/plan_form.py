@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 
-from geoveil.analyst import AnalystQuestion, id_of, outlines_in, questions_in
+from geoveil.analyst import AnalystQuestion, id_of, outlines_in, questions_in, texts_of_toml
 from geoveil.campaign import Asker
 from geoveil.console.http import GatewayRequest
 from geoveil.gp import LogScale, ParameterError, validation
@@ -41,7 +41,9 @@ PLACES: Mapping[str, str] = MappingProxyType(
 )
 """Kinds of priors for people who hold places."""
 _LONGEST_LINE = 200
-_LONGEST: Mapping[str, int] = MappingProxyType({"region": 200_000, "purpose": 500, "notice": 500})
+_LONGEST: Mapping[str, int] = MappingProxyType(
+    {"region": 200_000, "purpose": 500, "notice": 500, "texts": 50_000}
+)
 """Letters of the longer texts."""
 OF_ASKER = tuple(of_asker.name for of_asker in fields(Asker))
 _LONGEST_DAYS = 3_650.0
@@ -108,6 +110,8 @@ class PlanForm:
     """The fields of `Asker`; all empty: nobody says who asks."""
     delete_after: int | None = None
     """Days after the closing when single reports are deleted; None: nobody says."""
+    texts: str = ""
+    """Texts in other languages, TOML as `texts_of_toml` reads it; "": none."""
 
     def __post_init__(self) -> None:
         validation.choice("ask", self.ask, QUESTIONS)
@@ -206,7 +210,7 @@ class PlanForm:
         return {name: value for name, value in given.items() if value is not None}
 
     def signed(self, closes: datetime) -> dict[str, Any]:
-        """Return the asker and the time of deletion, if they are given.
+        """Return the asker, the time of deletion and texts in other languages, if they are given.
 
         Raises:
             ParameterError: naming what is out of range.
@@ -215,6 +219,9 @@ class PlanForm:
         given: dict[str, Any] = {"asker": Asker(**asker)} if any(asker.values()) else {}
         if self.delete_after is not None:
             given["delete_after"] = closes + timedelta(days=self.delete_after)
+        if self.texts:
+            texts = texts_of_toml(self.texts, given.get("asker"))
+            given |= zip(("language", "translations"), texts, strict=True)
         return given
 
     @property
@@ -248,6 +255,7 @@ class PlanForm:
             f"--days {self.days:.15g} --minimum-participants {self.minimum_participants}",
             *(f"--{name} {shlex.quote(text)}" for name, text in self._asker().items() if text),
             *([] if self.delete_after is None else [f"--delete-after {self.delete_after}"]),
+            *(["--texts texts.toml"] if self.texts else []),
             "--sign-key key.pem",
         ]
         return "\n".join(" \\\n    ".join(words) for words in ([*plan, "--out plan.toml"], create))
@@ -265,9 +273,16 @@ class PlanForm:
         imported = "from geoveil.campaign import Asker\n" if asker else ""
         if self.delete_after is not None:
             more += f"    delete_after=closes + timedelta(days={self.delete_after}),\n"
+        texts = reads = paths = ""
+        if self.texts:
+            paths, reads = "from pathlib import Path\n", ", texts_of_toml"
+            given = f", Asker({asker})" if asker else ""
+            texts = f'texts = texts_of_toml(Path("texts.toml").read_text("utf-8"){given})\n'
+            more += "    language=texts[0],\n    translations=texts[1],\n"
         return (
-            "from datetime import UTC, datetime, timedelta\n\n"
-            "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
+            "from datetime import UTC, datetime, timedelta\n"
+            f"{paths}\n"
+            f"from geoveil.analyst import PlanRequest, plan_for, questions_in{reads}\n"
             f"{imported}"
             f"{'from geoveil.gp import LogScale' if 'scale' in self.others() else ''}\n"
             "from geoveil.simulation.priors import public_prior\n\n"
@@ -275,7 +290,7 @@ class PlanForm:
             f"    source=public_prior({source}),\n{said})\n"
             "planned = plan_for(request, for_campaign=True)\n"
             "now = datetime.now(UTC)\n"
-            f"closes = now + timedelta(days={self.days!r})\n"
+            f"closes = now + timedelta(days={self.days!r})\n{texts}"
             f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
             f"    title={self.name!r},\n    opens=now,\n"
             f"    closes=closes,\n"
