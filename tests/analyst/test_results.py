@@ -107,7 +107,6 @@ def test_the_number_shown_is_in_its_interval_and_the_unbiased_one_is_kept():
     )
     groups = GroupEstimates(
         labels=joint.labels, values=joint.values, covariance=joint.covariance, limits=shares,
-        n=(2_000,) * 3,
     )  # fmt: skip
     for result in (joint, groups):
         assert [row["estimate"] for row in result.rows()] == [0.0, 0.3, 1.0]

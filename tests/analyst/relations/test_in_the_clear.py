@@ -231,14 +231,14 @@ def test_differences_of_means_are_those_of_their_errors(
     reports: FormReports, people: dict[str, NDArray[Any]]
 ) -> None:
     made = reports.ask(MeanBy("hours", "rents"))
-    (first, *_) = made.differences(rule="single").rows()
+    (first, *_) = made.differences().rows()
     groups = pd.Series(people["hours"]).groupby(people["rents"])
     apart = groups.mean()[1] - groups.mean()[0]
     error = np.sqrt((groups.var(ddof=0) / groups.count())[:2].sum())
     assert (first["group"], first["other"]) == ("o1", "o0")
     assert first["estimate"] == pytest.approx(apart)
     assert first["standard_error"] == pytest.approx(error, rel=1e-3)
-    assert first["ci_high"] - first["estimate"] == pytest.approx(1.96 * error, rel=0.02)
+    assert first["ci_high"] - first["estimate"] > 1.96 * error
 
 
 def test_a_group_of_no_certain_size_has_the_whole_line() -> None:

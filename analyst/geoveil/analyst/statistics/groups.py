@@ -7,7 +7,7 @@ all at once; weighted to known sizes the groups make one estimate of the whole p
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from geoveil.analyst.statistics.simultaneous import (
 from geoveil.gp import (
     UNLIMITED,
     Array,
-    GeoPrivacy,
     Limits,
     ParameterError,
     kept_within,
-    margins_of_mean,
     validation,
 )
 
@@ -36,21 +34,16 @@ WEIGHTED = (
     " sampling, and take the sizes of groups for exact."
 )
 _FAR = 2.0**400
-RULES = ("simultaneous", "bonferroni", "single")
-"""How several differences are adjusted: simultaneously (by the law of the largest error, or by the
-sum of the risks), or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupEstimates(Result):
     """The mean of one question within each group of people.
 
-    Raises:
-        ParameterError: if lengths differ, a label comes twice, or the covariance is none.
-
     Example:
-        >>> groups = GroupEstimates.independent(
-        ...     {"north": 0.42, "south": 0.55}, {"north": 0.01, "south": 0.02})
+        >>> groups = GroupEstimates(
+        ...     labels=("north", "south"), values=np.array([0.42, 0.55]),
+        ...     covariance=np.diag([1e-4, 4e-4]))
         >>> whole = groups.post_stratify({"north": 300_000, "south": 700_000})
         >>> round(whole.value, 3), round(whole.standard_error, 4)
         (0.511, 0.0143)
@@ -65,67 +58,14 @@ class GroupEstimates(Result):
     """An unbiased estimate of the mean of each, shape (groups,)."""
     covariance: Array
     """The covariance of the estimates, shape (groups, groups): noise and sampling together."""
-    n: tuple[int, ...] | None = None
-    """The number of reports behind each; None if unknown or meaningless."""
     confidence: float = 0.95
     """The confidence of each interval, in (0, 1)."""
     limits: Limits = UNLIMITED
-    """The ranges of a report and of a mean."""
+    """The range of a mean."""
     question: str = "mean"
     """The question."""
-    privacy: GeoPrivacy | None = None
-    """The privacy of a whole report; None if unknown."""
     about: Sequence[str] = ()
     """Further sentences that readers need."""
-
-    def __post_init__(self) -> None:
-        labels, groups = tuple(self.labels), len(self.labels)
-        values, covariance = (
-            validation.float_array(self.values),
-            validation.float_array(self.covariance),
-        )
-        if not labels or len(set(labels)) != groups:
-            raise ParameterError("labels", labels, "distinct names, at least one")
-        if values is None or values.shape != (groups,) or not np.isfinite(values).all():
-            raise ParameterError("values", self.values, f"{groups} finite numbers")
-        if covariance is None or not _is_covariance(covariance, groups):
-            raise ParameterError(
-                "covariance", "something else", f"a covariance matrix of {groups} estimates"
-            )
-        if self.n is not None and (len(self.n) != groups or min(self.n) < 1):
-            raise ParameterError("n", self.n, f"{groups} integers >= 1, or None")
-        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
-        object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "covariance", covariance)
-
-    @classmethod
-    def independent(
-        cls,
-        values: Mapping[str, float],
-        standard_errors: Mapping[str, float],
-        n: Mapping[str, int] | None = None,
-        **rest: Any,
-    ) -> Self:
-        """Return groups of different people.
-
-        Args:
-            values: group → the estimate of its mean.
-            standard_errors: group → its standard error.
-            n: group → how many reports it rests on.
-            rest: `confidence`, `limits`, `question` and `privacy` as of the class.
-        """
-        for name, given in (("standard_errors", standard_errors), ("n", n or values)):
-            if set(given) != set(values):
-                raise ParameterError(f"groups of {name}", sorted(given), f"{sorted(values)}")
-        errors = np.array([standard_errors[label] for label in values], np.float64)
-        return cls(
-            labels=tuple(values),
-            values=np.array(list(values.values()), np.float64),
-            covariance=np.diag(errors**2),
-            n=None if n is None else tuple(n[label] for label in values),
-            **rest,
-        )
 
     @property
     def standard_errors(self) -> Array:
@@ -156,7 +96,6 @@ class GroupEstimates(Result):
                 "ci_high": float(high[i]),
                 "band_low": float(below[i]),
                 "band_high": float(above[i]),
-                "n": None if self.n is None else self.n[i],
             }
             for i, label in enumerate(self.labels)
         ]
@@ -167,28 +106,18 @@ class GroupEstimates(Result):
         return self.intervals(math.erf(critical / math.sqrt(2)))
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
-        """Return the ends of separate intervals of the groups' means.
-
-        They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
-        ones where the number of reports is not known.
-        """
+        """Return the ends of separate intervals of the groups' means."""
         down, up = self.margins_at(confidence)
         ends = zip(self.values - down, self.values + up, strict=True)
         low, high = zip(*(kept_within(*pair, self.limits.estimates) for pair in ends), strict=True)
         return np.array(low), np.array(high)
 
     def margins_at(self, confidence: float) -> Array:
-        """Return lower and upper margins of the means if all reports are true, (2, groups).
+        """Return lower and upper margins of the means, normal ones here, (2, groups).
 
         That a mean is a share cuts off nothing: differences and sums are off by this much.
         """
-        if self.n is None or min(self.n) < 2:
-            return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
-        margins = [
-            margins_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
-            for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
-        ]
-        return np.array(margins).T
+        return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
 
     def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
         """Return the mean of a population whose groups have known sizes.
@@ -215,27 +144,24 @@ class GroupEstimates(Result):
             ci_low=low,
             ci_high=high,
             confidence=self.confidence,
-            n=0 if self.n is None else sum(self.n),
-            privacy=self.privacy,
+            n=0,
             about=(WEIGHTED, *self.about),
         )
 
-    def differences(self, against: str | None = None, rule: str = "simultaneous") -> "Differences":
-        """Return the differences between groups.
+    def differences(self, against: str | None = None) -> "Differences":
+        """Return the differences between groups, whose intervals hold all at once.
 
         Args:
             against: the group that the others are compared with; None: every pair.
-            rule: how they count together, one of `RULES`.
 
         Raises:
-            ParameterError: if there is no such group or rule, or only one group.
+            ParameterError: if there is no such group, or only one group.
         """
-        validation.choice("rule", rule, RULES)
         if len(self.labels) < 2:
             raise ParameterError("groups", self.labels, "at least two")
         if against is not None:
             validation.choice("against", against, self.labels)
-        return Differences._of(self, against, rule)
+        return Differences._of(self, against)
 
 
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
@@ -269,12 +195,9 @@ class Differences(Result):
     ci_high: Array
     p_values: Array
     """The p value of each difference, adjusted for all of them."""
-    rule: str
     confidence: float
     question: str = ""
     """The name of the groups' means."""
-    contamination: float = 0.0
-    """The fraction of false reports for which intervals and p values are valid, in [0, 1)."""
 
     @property
     def title(self) -> str:
@@ -284,12 +207,7 @@ class Differences(Result):
     def notes(self) -> Sequence[str]:
         many = len(self.pairs)
         counted = f"count all {many} differences" if many > 1 else "are of the one difference"
-        return (
-            f"Each {self.confidence:.0%} interval holds by itself: of many, some miss."
-            if self.rule == "single"
-            else f"All {self.confidence:.0%} intervals hold at once, and the p values {counted}"
-            f" ({self.rule}).",
-        )
+        return (f"All {self.confidence:.0%} intervals hold at once, and the p values {counted}.",)
 
     def rows(self) -> list[dict[str, Any]]:
         return [
@@ -306,7 +224,7 @@ class Differences(Result):
         ]
 
     @classmethod
-    def _of(cls, groups: GroupEstimates, against: str | None, rule: str) -> "Differences":
+    def _of(cls, groups: GroupEstimates, against: str | None) -> "Differences":
         many = len(groups.labels)
         if against is None:
             chosen = [(i, j) for j in range(many) for i in range(j + 1, many)]
@@ -319,7 +237,7 @@ class Differences(Result):
         values = contrasts @ groups.values
         errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
         scores = scores_of(values, lambda level: _recovered(groups, contrasts, level))
-        confidence, p_values = _together(groups, contrasts, scores, rule)
+        confidence, p_values = _together(groups, contrasts, scores)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
             pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
@@ -328,23 +246,16 @@ class Differences(Result):
             ci_low=values - below,
             ci_high=values + above,
             p_values=p_values,
-            rule=rule,
             confidence=groups.confidence,
             question=groups.question,
         )
 
 
-def _together(
-    groups: GroupEstimates, contrasts: Array, scores: Array, rule: str
-) -> tuple[float, Array]:
+def _together(groups: GroupEstimates, contrasts: Array, scores: Array) -> tuple[float, Array]:
     """Return the confidence for each interval, and the p values of scores."""
     from scipy.special import ndtr
 
     single = 2 * ndtr(-scores)
-    if rule == "single":
-        return groups.confidence, single
-    if rule == "bonferroni":
-        return 1 - (1 - groups.confidence) / len(scores), np.minimum(len(scores) * single, 1.0)
     correlations = correlations_of(contrasts @ groups.covariance @ contrasts.T)
     largest = np.sort(largest_errors(correlations))
     critical = float(np.quantile(largest, groups.confidence, method="hazen"))
@@ -374,11 +285,3 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> A
     return np.stack(
         [reach(positive * down + negative * up), reach(positive * up + negative * down)]
     )
-
-
-def _is_covariance(matrix: Array, groups: int) -> bool:
-    if matrix.shape != (groups, groups) or not np.isfinite(matrix).all():
-        return False
-    scale = float(abs(matrix).max())
-    symmetric = bool((abs(matrix - matrix.T) <= 1e-9 * scale).all())
-    return symmetric and float(np.linalg.eigvalsh(matrix).min()) >= -1e-9 * scale
