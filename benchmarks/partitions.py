@@ -1,17 +1,18 @@
 """The last of 10⁸ ids beside the first, in ten campaigns of a day whose reports are deleted.
 
 Each day has a campaign of 10⁷ reports: in PostgreSQL a partition of its own, in SQLite its pages.
-With PostgreSQL the whole server takes the first and the last million of all, and the first of the
-last day; in between, statements of SQL fill the partitions, days before the last in order of slots,
-which is quicker and leaves them as large. SQLite is filled by the store alone. Time is that of the
-processors of the server, and of PostgreSQL's connections. At the end the reports of one day are
-deleted.
+With PostgreSQL statements of SQL fill the partitions, those of the days before the last in order of
+slots, which is quicker. Then two servers take the last million, and the first one of a fresh
+database of the same PostgreSQL, in turn, so that other work on the machine hits both. SQLite is
+filled by the store alone. Time is that of the processors of the server and of PostgreSQL's
+connections. At the end the reports of one day are deleted.
 """
 
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -22,12 +23,13 @@ from benchmarks.store import BATCH, commit_new
 from benchmarks.timing import Figure, show
 from geoveil.aggregator.store import CampaignRecord, open_store
 from geoveil.aggregator.store.schema import SLOT_BITS
-from geoveil.campaign import Campaign
 
 DAYS, A_DAY, MEASURED = 10, 10_000_000, 1_000_000
-_SINGLE, _AT_ONCE = 6_000, 128
+_SINGLE, _AT_ONCE, ROUNDS = 2_000, 128, 5
+FIRST = "the first"
 _FILL = f"""
-    INSERT INTO report SELECT %s + {(1 << SLOT_BITS) // A_DAY} * {{order}} + (random() * 1000)::int,
+    INSERT INTO report_{{day}} SELECT
+        %s + {(1 << SLOT_BITS) // A_DAY} * {{order}} + (random() * 1000)::int,
         gen_random_uuid(), '\\x000000000000000000000001'
     FROM generate_series(1, %s) AS i
 """
@@ -37,37 +39,47 @@ _SCATTERED = f"(i::bigint * 7919999 %% {A_DAY})"
 
 
 def table() -> list[Figure]:
-    """Print microseconds per report at the beginning, in between and at the end."""
-    with postgres() as (url, database), served("aggregator", url) as server:
-        figures = _postgres(url, server, database)
+    """Print microseconds per report of the first ids and of the last."""
+    with postgres() as (url, database), served("aggregator", url) as filled:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE fresh")
+        with served("aggregator", url.replace("/postgres?", "/fresh?")) as fresh:
+            figures = _postgres(url, filled, fresh, database)
     with tempfile.TemporaryDirectory() as folder:
         return figures + _sqlite(Path(folder) / "days.db")
 
 
-def _postgres(url: str, server: Served, database: psutil.Process) -> list[Figure]:
-    days = [
-        publish(server.address, campaign_id=f"day-{day}", deleted=True)
-        for day in range(1, DAYS + 1)
-    ]
-    costs = {"the first million": _cost(server, days[0], database)}
-    single = {"the first": _cost_of_one(server, days[0], database)}
+def _postgres(url: str, filled: Served, fresh: Served, database: psutil.Process) -> list[Figure]:
+    names = [f"day-{day}" for day in range(1, DAYS + 1)]
+    *_, last = [publish(filled.address, campaign_id=name, deleted=True) for name in names]
+    contestants = {
+        FIRST: (fresh, publish(fresh.address, deleted=True)),
+        "the last": (filled, last),
+    }
     with psycopg.connect(url, autocommit=True) as connection:
         for day in range(1, DAYS):
-            _fill(connection, day, A_DAY - (MEASURED if day == 1 else 0), _IN_ORDER)
+            _fill(connection, day, A_DAY, _IN_ORDER)
+        _fill(connection, DAYS, A_DAY - MEASURED, _SCATTERED)
         connection.execute("CHECKPOINT")
-        costs["the first million of the last day"] = _cost(server, days[-1], database)
-        _fill(connection, DAYS, A_DAY - 2 * MEASURED, _SCATTERED)
-        connection.execute("CHECKPOINT")
-        costs["the last million"] = _cost(server, days[-1], database)
-        single["the last"] = _cost_of_one(server, days[-1], database)
+        shapes = {
+            f"batches of {BATCH:,}": {
+                "reports": BATCH, "calls": MEASURED // ROUNDS // BATCH, "concurrency": 8,
+            },
+            f"{_AT_ONCE} at once": {"calls": _SINGLE, "concurrency": _AT_ONCE},
+        }  # fmt: skip
+        figures: list[Figure] = []
+        for shape, load in shapes.items():
+            spent = dict.fromkeys(contestants, 0.0)
+            for _ in range(ROUNDS):
+                for name, (server, campaign) in contestants.items():
+                    run = measure(server, SUBMIT, campaign, database=database, **load)
+                    spent[name] += (run.server_us + run.database_us) / ROUNDS
+            title = f"{DAYS * A_DAY:,} ids, {DAYS} days, PostgreSQL: {shape}"
+            figures += show(title, "µs per report", 1, spent, FIRST)
         count, size = connection.execute(
             "SELECT (SELECT count(*) FROM report), pg_database_size(current_database())"
         ).fetchone() or (0, 0)
-    title = f"{count:,} ids, {DAYS} days, PostgreSQL"
-    reference = "the first million"
-    figures = show(f"{title}: batches of {BATCH:,}", "µs per report", 1, costs, reference)
-    figures += show(f"{title}: {_AT_ONCE} at once", "µs per report", 1, single, "the first")
-    print(f"{size / count:.0f} bytes a report")
+        print(f"{count:,} reports, {size / count:.0f} bytes each")
     with open_store(url) as store:
         started = time.perf_counter()
         assert not store.delete_reports("day-2")
@@ -75,29 +87,13 @@ def _postgres(url: str, server: Served, database: psutil.Process) -> list[Figure
     return figures
 
 
-def _fill(connection: psycopg.Connection, day: int, reports: int, order: str) -> None:
+def _fill(
+    connection: psycopg.Connection[tuple[Any, ...]], day: int, reports: int, order: str
+) -> None:
     started = time.perf_counter()
     first = (day - (1 << 63 - SLOT_BITS)) << SLOT_BITS
-    connection.execute(_FILL.format(order=order).encode(), (first, reports))
+    connection.execute(_FILL.format(order=order, day=day).encode(), (first, reports))
     print(f"day {day} filled in {time.perf_counter() - started:.0f} s", flush=True)
-
-
-def _cost(server: Served, campaign: Campaign, database: psutil.Process) -> float:
-    run = measure(
-        server,
-        SUBMIT,
-        campaign,
-        reports=BATCH,
-        calls=MEASURED // BATCH,
-        concurrency=8,
-        database=database,
-    )
-    return run.server_us + run.database_us
-
-
-def _cost_of_one(server: Served, campaign: Campaign, database: psutil.Process) -> float:
-    run = measure(server, SUBMIT, campaign, calls=_SINGLE, concurrency=_AT_ONCE, database=database)
-    return run.server_us + run.database_us
 
 
 def _sqlite(file: Path) -> list[Figure]:

@@ -81,7 +81,6 @@ def back_up_database(database: Path | str, target: Path) -> None:
     with open_store(database, create=False) as store:
         if not store.run(schema_version):
             require_current(0)
-        store.prepare_copy()
         try:
             partial = new_private_file(target.parent, target.name)
             try:

@@ -170,10 +170,8 @@ shown), got database='...'
         row = self.run(lambda connection: connection.execute(_EXTENT, {"space": SHARD_LOCKS}).one())
         return Extent(int(row[0]), max(int(row[1]), 1))
 
-    def prepare_copy(self) -> None:
-        _require_dump(self.run(_server_version))
-
     def copy(self, target: Path) -> None:
+        _require_dump(self.run(_server_version))
         _dump(self._parameters, target)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:

@@ -299,9 +299,6 @@ class SQLStore(Store):
     def protect(self) -> None:
         """Make the files of a database of ours readable by their owner alone."""
 
-    def prepare_copy(self) -> None:
-        """Refuse a copy that can't be made, and say what it needs."""
-
     @abstractmethod
     def copy(self, target: Path) -> None:
         """Write a copy of one moment to an empty file."""
