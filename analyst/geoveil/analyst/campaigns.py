@@ -87,8 +87,7 @@ def campaign_asking(
     """
     if not isinstance(mechanism, str) or mechanism.partition(":")[0] not in MECHANISMS.names:
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
-    if not isinstance(privacy, GeoPrivacy):
-        raise ParameterError("privacy", privacy, "a GeoPrivacy")
+    validation.require_kind("privacy", privacy, GeoPrivacy)
     questions = validation.items("questions", questions, AnalystQuestion)
     if scale is not None:
         questions = tuple(question.on_scale(scale) for question in questions)
@@ -140,8 +139,7 @@ def campaign_for_points(
     Raises:
         ParameterError: if an argument is out of range.
     """
-    if not isinstance(privacy, GeoPrivacy):
-        raise ParameterError("privacy", privacy, "a GeoPrivacy")
+    validation.require_kind("privacy", privacy, GeoPrivacy)
     if dimension is None:
         dimension = 1 if plane is None else plane.dimension
     return ValueCampaign(

@@ -138,8 +138,7 @@ class PlanRequest:
         """
         questions = validation.items("questions", questions, AnalystQuestion)
         dimension = _dimension(questions)
-        if not isinstance(source, PublicPrior):
-            raise ParameterError("source", source, "a PublicPrior")
+        validation.require_kind("source", source, PublicPrior)
         if dimension != source.dimension:
             raise ParameterError("source", source.name, f"a prior of {_HELD[dimension]}")
         if unit is not None and source.unit not in (None, unit):

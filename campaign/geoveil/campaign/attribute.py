@@ -42,14 +42,12 @@ class Attribute:
     def __post_init__(self) -> None:
         require_printable("attribute.name", self.name, 64)
         require_printable("attribute.unit", self.unit, 64)
-        if not isinstance(self.coordinates, AzimuthalEquidistant | None):
-            raise ParameterError(
-                "attribute.coordinates", self.coordinates, "an AzimuthalEquidistant, or None"
-            )
+        validation.require_kind(
+            "attribute.coordinates", self.coordinates, AzimuthalEquidistant | None
+        )
         if self.coordinates is not None and self.unit != "metre":
             raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
-        if not isinstance(self.scale, LogScale | None):
-            raise ParameterError("attribute.scale", self.scale, "a LogScale, or None")
+        validation.require_kind("attribute.scale", self.scale, LogScale | None)
         # By their units policies and ledgers tell ratios from differences.
         if (self.scale is None) is self.unit.startswith(LOG):
             expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"

@@ -25,6 +25,7 @@ from geoveil.gp import (
     RandomSource,
     UnsupportedError,
     lazy,
+    validation,
 )
 
 LIKELY_BEYOND = 2.0**-41
@@ -210,10 +211,8 @@ class AttributeCampaign(Campaign):
 
     def _check_kinds(self) -> None:
         super()._check_kinds()
-        if not isinstance(self.attribute, Attribute):
-            raise ParameterError("attribute", self.attribute, "an Attribute")
-        if not isinstance(self.privacy, GeoPrivacy):
-            raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
+        validation.require_kind("attribute", self.attribute, Attribute)
+        validation.require_kind("privacy", self.privacy, GeoPrivacy)
 
     def _check_privacy(self) -> None:
         unit, privacy = self.attribute.unit, self.privacy
@@ -247,8 +246,7 @@ class AttributeCampaign(Campaign):
                 raise ParameterError(f"attribute.{end}", stated, "None, but of one number")
 
     def _check_readings(self) -> None:
-        if not isinstance(self.readings, Readings | None):
-            raise ParameterError("readings", self.readings, "a Readings, or None")
+        validation.require_kind("readings", self.readings, Readings | None)
         if self.readings is not None and not self.nests:
             raise ParameterError(
                 "readings",

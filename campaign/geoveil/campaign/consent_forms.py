@@ -6,7 +6,7 @@ from geoveil.campaign.form import FormCampaign
 from geoveil.campaign.model import Charge
 from geoveil.campaign.saying import of_far_values, times
 from geoveil.campaign.words import digits, say
-from geoveil.gp import ParameterError
+from geoveil.gp import validation
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
@@ -43,8 +43,7 @@ def what_a_form_tells(form: FormCampaign) -> list[str]:
         What the answers tell adds up: somebody who knows how one of them usually goes with another\
  learns about each from both.
     """
-    if not isinstance(form, FormCampaign):
-        raise ParameterError("form", form, "a FormCampaign")
+    validation.require_kind("form", form, FormCampaign)
     charges = {charge.attribute: charge for charge in form.privacy_of(form.periods)}
     said = [
         _tells(field, charges[field.name])

@@ -99,8 +99,7 @@ class Field(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wordings", validation.items("wordings", self.wordings, Wording))
-        if not isinstance(self.applies, Condition | None):
-            raise ParameterError("applies", self.applies, "a Condition, or None")
+        validation.require_kind("applies", self.applies, Condition | None)
         check_languages("languages of wordings", [each.language for each in self.wordings])
         many = len(self.attribute_options)
         for wording in self.wordings:
@@ -188,8 +187,7 @@ class PointField(Field):
     dimension: ClassVar[int]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attribute, Attribute):
-            raise ParameterError("attribute", self.attribute, "an Attribute")
+        validation.require_kind("attribute", self.attribute, Attribute)
         object.__setattr__(self, "name", self.attribute.name)
         super().__post_init__()
         name, privacy, plane = self.name, self.privacy, self.attribute.coordinates

@@ -265,14 +265,10 @@ class Campaign(ABC):
 
     def _check_kinds(self) -> None:
         for name in ("opens", "closes"):
-            if not isinstance(getattr(self, name), datetime):
-                raise ParameterError(name, getattr(self, name), "a datetime")
-        if not isinstance(self.delete_after, datetime | None):
-            raise ParameterError("delete_after", self.delete_after, "a datetime, or None")
-        if not isinstance(self.relay_operator, PublicKey | None):
-            raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
-        if not isinstance(self.asker, Asker | None):
-            raise ParameterError("asker", self.asker, "an Asker, or None")
+            validation.require_kind(name, getattr(self, name), datetime)
+        validation.require_kind("delete_after", self.delete_after, datetime | None)
+        validation.require_kind("relay_operator", self.relay_operator, PublicKey | None)
+        validation.require_kind("asker", self.asker, Asker | None)
         translations = validation.items("translations", self.translations, Translation)
         object.__setattr__(self, "translations", translations)
 
@@ -338,6 +334,5 @@ class Campaign(ABC):
 
 def require_campaign(campaign: Campaign) -> Campaign:
     """Return the campaign; raise ParameterError if it is none."""
-    if not isinstance(campaign, Campaign):
-        raise ParameterError("campaign", campaign, "a Campaign")
+    validation.require_kind("campaign", campaign, Campaign)
     return campaign

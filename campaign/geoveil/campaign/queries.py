@@ -60,10 +60,8 @@ class Question:
 
     def __post_init__(self) -> None:
         require_printable("query.label", self.label, 100)
-        if not isinstance(self.query, Query):
-            raise ParameterError("query", self.query, "a Query")
-        if self.softness is not None and not isinstance(self.softness, Difference):
-            raise ParameterError("softness", self.softness, "a Difference, or None")
+        validation.require_kind("query", self.query, Query)
+        validation.require_kind("softness", self.softness, Difference | None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from geoveil.gp import (
     enum_repr,
     lazy,
     round_up,
+    validation,
 )
 
 MOST_QUESTIONS = 10_000
@@ -273,10 +274,8 @@ class StatisticCampaign(AttributeCampaign):
 
     def _check_kinds(self) -> None:
         super()._check_kinds()
-        if not isinstance(self.allocation, Allocation):
-            raise ParameterError("allocation", self.allocation, "an Allocation")
-        if not isinstance(self.cap, Cap | None):
-            raise ParameterError("cap", self.cap, "a Cap, or None")
+        validation.require_kind("allocation", self.allocation, Allocation)
+        validation.require_kind("cap", self.cap, Cap | None)
         if not isinstance(self.questions, Sequence) or not all(
             isinstance(question, Question) for question in self.questions
         ):
@@ -284,8 +283,7 @@ class StatisticCampaign(AttributeCampaign):
         object.__setattr__(self, "questions", tuple(self.questions))
 
     def _check_mechanism(self) -> None:
-        if not isinstance(self.mechanism, MechanismSpec):
-            raise ParameterError("mechanism", self.mechanism, "a MechanismSpec")
+        validation.require_kind("mechanism", self.mechanism, MechanismSpec)
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
             raise ParameterError(
                 "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"

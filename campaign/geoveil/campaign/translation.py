@@ -40,8 +40,7 @@ class Translation:
         for name, most in (("title", 200), ("attribute", 64), ("unit", 64)):
             if getattr(self, name) != "":
                 require_printable(f"translation.{name}", getattr(self, name), most)
-        if not isinstance(self.asker, Asker | None):
-            raise ParameterError("translation.asker", self.asker, "an Asker, or None")
+        validation.require_kind("translation.asker", self.asker, Asker | None)
         labels = validation.items("translation.labels", self.labels, str)
         object.__setattr__(self, "labels", labels)
         for i, label in enumerate(labels):

@@ -22,6 +22,7 @@ from geoveil.gp import (
     np,
     round_up,
     step_exponent_of,
+    validation,
 )
 
 AXES = ("x", "y", "z")
@@ -186,6 +187,5 @@ class ValueCampaign(AttributeCampaign):
         _ = self.point_mechanism
 
     def _check_mechanism(self) -> None:
-        if not isinstance(self.mechanism, PlanarLaplaceSpec):
-            raise ParameterError("mechanism", self.mechanism, "a PlanarLaplaceSpec")
+        validation.require_kind("mechanism", self.mechanism, PlanarLaplaceSpec)
         self._check_dimension("mechanism.dimension")

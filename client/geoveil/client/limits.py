@@ -144,8 +144,7 @@ class Limit:
             check_limit("lifetime", ever)
         if not isinstance(self.value, ValueKind):
             raise ParameterError("value", self.value, "a Number, a Point, a Place or a Choice")
-        if self.epoch is not None and not isinstance(self.epoch, Epoch):
-            raise ParameterError("epoch", self.epoch, "an Epoch, or None")
+        validation.require_kind("epoch", self.epoch, Epoch | None)
         reading = None if self.epoch is None else self.epoch.privacy
         limits = (self.campaign, ever, *(w.limit for w in self.windows), reading)
         units = {limit.unit for limit in limits if limit is not None}
@@ -166,8 +165,7 @@ class Limit:
         if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
             apart = "0 beside `finest`, which keeps campaigns apart"
             raise ParameterError("cohorts", self.cohorts, apart)
-        if not isinstance(self.any_two, LocalPrivacy | None):
-            raise ParameterError("any_two", self.any_two, "a LocalPrivacy, or None")
+        validation.require_kind("any_two", self.any_two, LocalPrivacy | None)
         if reading is not None and isinstance(self.value, Point) and self.value.dimension > 3:
             raise ParameterError("value", str(self.value), "of at most 3 coordinates for an epoch")
 

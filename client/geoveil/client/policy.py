@@ -151,8 +151,7 @@ class Policy(ReprByArguments):
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
         object.__setattr__(self, "openly", MappingProxyType(_openly(self.openly)))
-        if not isinstance(self.form_any_two, LocalPrivacy | None):
-            raise ParameterError("form_any_two", self.form_any_two, "a LocalPrivacy, or None")
+        validation.require_kind("form_any_two", self.form_any_two, LocalPrivacy | None)
         for name in ("minimum_participants", "most_queries", "most_work"):
             validation.require_count(name, getattr(self, name), 0)
 

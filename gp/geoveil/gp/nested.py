@@ -104,8 +104,7 @@ class Coarsening:
 
 def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
     for name, mechanism in (("finer", finer), ("coarser", coarser)):
-        if not isinstance(mechanism, PlanarLaplace):
-            raise ParameterError(name, mechanism, "a PlanarLaplace")
+        validation.require_kind(name, mechanism, PlanarLaplace)
         if mechanism.dimension not in DIMENSIONS:
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
     if coarser.dimension != finer.dimension:

@@ -86,6 +86,14 @@ def require_flag(name: str, value: object) -> None:
         raise ParameterError(name, value, "True or False")
 
 
+def require_kind(name: str, value: object, kind: Any) -> None:
+    """Refuse what is not of a class, or of one of `A | B`, as "an A, or a B"."""
+    if not isinstance(value, kind):
+        kinds = [each.__name__ for each in getattr(kind, "__args__", (kind,))]
+        said = [f"{'an' if each[0] in 'AEIOU' else 'a'} {each}" for each in kinds]
+        raise ParameterError(name, value, ", or ".join(said).replace("a NoneType", "None"))
+
+
 def positive(name: str, value: object, unit: str = "") -> float:
     """Return `value` as a float > 0, not absurdly small or large."""
     expected = f"a finite number{' of ' + unit if unit else ''} > 0, in [{LEAST:g}, {MOST:g}]"
@@ -141,8 +149,7 @@ def items(name: str, value: Iterable[_Item], kind: type) -> tuple[_Item, ...]:
         raise ParameterError(name, value, f"a sequence of {kind.__name__}")
     each = tuple(value)
     for i, item in enumerate(each):
-        if not isinstance(item, kind):
-            raise ParameterError(f"{name}[{i}]", item, f"a {kind.__name__}")
+        require_kind(f"{name}[{i}]", item, kind)
     return each
 
 

@@ -19,7 +19,7 @@ from geoveil.analyst.planner.candidates import ReportLaw
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
-from geoveil.gp import GeoPrivacy, ParameterError, distinct
+from geoveil.gp import GeoPrivacy, ParameterError, distinct, validation
 
 Array = NDArray[np.float64]
 
@@ -158,8 +158,7 @@ def check_promise(privacy: object, prior: object) -> None:
     Raises:
         ParameterError: if the one is no guarantee, or the other no prior.
     """
-    if not isinstance(privacy, GeoPrivacy):
-        raise ParameterError("privacy", privacy, "a GeoPrivacy")
+    validation.require_kind("privacy", privacy, GeoPrivacy)
     if not isinstance(prior, Prior):
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
 

@@ -112,8 +112,7 @@ class Contaminated(Statistic[Found]):
     """The fraction of the reports that may be arbitrary, in [0, 1)."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of, Statistic):
-            raise ParameterError("of", self.of, "a Statistic")
+        validation.require_kind("of", self.of, Statistic)
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
 
     def on_scale(self, scale: LogScale) -> "Contaminated[Found]":

@@ -224,8 +224,7 @@ class QueryMechanism(Mechanism[int]):
             raise ParameterError(
                 "query", query, "a Query, for example Threshold(at=..., width=...)"
             )
-        if not isinstance(privacy, cls._privacy_kind):
-            raise ParameterError("privacy", privacy, f"a {cls._privacy_kind.__name__}")
+        validation.require_kind("privacy", privacy, cls._privacy_kind)
         if isinstance(privacy, GeoPrivacy):
             require_comparable(query, privacy)
 

@@ -109,8 +109,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     step: float = 0.0  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, GeoPrivacy):
-            raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
+        validation.require_kind("privacy", self.privacy, GeoPrivacy)
         validation.require_count("dimension", self.dimension)
         exponent = exponent_below(1 / self.privacy.rate, _STEP_BITS)
         if isinstance(self.step, bool) or self.step != 0.0:  # the default

@@ -120,8 +120,7 @@ class TabulatedProfile(EnclosedProfile):
             >>> bool(np.abs(table.value(s) - walk.value(s)).max() <= 1e-3)
             True
         """
-        if not isinstance(profile, Profile):
-            raise ParameterError("profile", profile, "a Profile")
+        validation.require_kind("profile", profile, Profile)
         share = validation.between("tolerance", tolerance, 1e-5, 0.1)
         enclosed = _enclosed(profile, ray)
         if isinstance(enclosed, cls):
