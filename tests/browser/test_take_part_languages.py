@@ -347,11 +347,12 @@ async def test_a_survey_in_the_readers_language_asks_on_the_first_screen(survey,
     await context.close()
 
 
-async def test_a_survey_is_read_in_a_language_that_only_it_has(survey, browser):
+@pytest.mark.parametrize(("browsers", "address"), [("ar-EG", ""), ("en-US", "?lang=ar")])
+async def test_a_survey_is_read_in_a_language_that_only_it_has(survey, browser, browsers, address):
     await survey.create(BERGEN)
-    context = await browser.new_context(locale="ar-EG")
+    context = await browser.new_context(locale=browsers)
     page = await context.new_page()
-    await page.goto(survey.url("bergen"))
+    await page.goto(survey.url("bergen") + address)
     await page.wait_for_selector("#survey:not([hidden])")
     assert await page.get_attribute("html", "lang") == "en"
     assert await page.inner_text("#title") == BERGEN.translations[1].title

@@ -17,6 +17,8 @@ const CATALOGUES: Readonly<Record<string, () => Promise<{ default: Messages }>>>
 
 let messages: Messages | undefined;
 let [language, written]: [string, string | undefined] = ["en", "en"];
+/** What the reader reads, the best first. */
+let preferred: readonly string[] = ["en"];
 
 /** The language of a tag: "de" of "de-AT"; "" where it is none, or has no catalogue. */
 function short(tag: string): string {
@@ -36,7 +38,7 @@ export async function speak(...tags: readonly string[]): Promise<string> {
   const tag = tags.find(short);
   const wanted = short(tag ?? "en");
   const { default: loaded } = await CATALOGUES[wanted]!();
-  [messages, language, written] = [loaded, wanted, tag];
+  [messages, language, written, preferred] = [loaded, wanted, tag, tags];
   return wanted;
 }
 
@@ -51,14 +53,13 @@ export function spoken(): { readonly language: string; readonly locale: string |
 }
 
 /**
- * Of some texts those in the language that is spoken; else the first if no language is stated of it, those in a language of
- * this browser, or the first.
+ * Of some texts those in the first of the languages that `speak` was given, with a catalogue or not; else the first, which
+ * are taken for the language that is spoken where none is stated of them.
  */
 export function inLanguage<Text extends { readonly language: string }>(texts: readonly Text[]): Text | undefined {
   const [first] = texts;
-  const languages = globalThis.navigator?.languages ?? [];
   const primary = (tag: string): string => tag.split("-")[0]!;
-  for (const wanted of [...(written ? [written, language, ""] : []), ...languages, language]) {
+  for (const wanted of [...preferred.flatMap((tag) => (tag === written ? [tag, ""] : [tag])), language]) {
     if (!wanted && !first?.language) return first;
     for (const short of [String, primary]) {
       const fitting = texts.find((text) => text.language && short(text.language.toLowerCase()) === short(wanted.toLowerCase()));

@@ -16,7 +16,6 @@ const at = (id) => document.getElementById(id);
 const put = (id, text) => (at(id).textContent = text);
 const show = (id, visible = true) => (at(id).hidden = !visible);
 const item = (text) => make("li", {}, text);
-const primary = (tag) => tag.split("-")[0].toLowerCase();
 
 /** Questions whose answer, without noise, lies between no and yes. */
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
@@ -55,10 +54,7 @@ async function start() {
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const [offer, anew] = await offered(looking, id);
-  // Without words in a language of the reader, the page speaks like the survey, unless that has texts in one.
-  const languages = languagesOf(offer.campaign);
-  const read = new Set(navigator.languages.map(primary));
-  if (!spoken().locale && !languages.some((tag) => read.has(primary(tag)))) await translate(languages);
+  if (!spoken().locale) await translate(languagesOf(offer.campaign));
   const policy = withLifetime(Policy.permitting(offer));
   invitation = await invited(offer.campaign);
   const client = new Client({ server, storage, policy, ...(invitation && { issuer: invitation.issuer }) });
