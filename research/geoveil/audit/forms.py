@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.case import Case, first_number
+from geoveil.audit.case import Case
 from geoveil.audit.categories import Chain
 from geoveil.campaign import (
     Attribute,
@@ -129,7 +129,13 @@ class FormReport:
         return np.asarray(logs)
 
 
-def _row(report: FormReport, variant: str = "", statistic: Any = first_number) -> Case:
+def _coded(reports: Array) -> Array:
+    """Return a code of both options and of where both numbers lie, so that no field is left out."""
+    ages, years = (np.searchsorted([0.0, end], reports[:, i]) for i, end in ((0, 9.0), (3, _MOST)))
+    return np.asarray(((reports[:, 1] * 2 + reports[:, 2]) * 3 + ages) * 3 + years)
+
+
+def _row(report: FormReport, variant: str = "", statistic: Any = _coded) -> Case:
     units = report._units
     corners = np.array(
         [[0, 0, 0, 0], [4, 0, 0, 0], [4, 0, 1, 0], [4, 0, 1, _MOST], [4, 0, 0, _MOST]]
