@@ -175,6 +175,11 @@ class LyingOfVariance(HalfTheNoise):
         return SOUND.variance(x)
 
 
+class LyingOfMean(Own):
+    def mean(self, x):
+        return super().mean(x) + 0.5
+
+
 class OwnResponse(RandomizedResponse):
     """One's own, and sound: of two reports, which have probabilities and no density."""
 
@@ -286,6 +291,7 @@ def test_floats_that_were_kept_in_spite_of_a_period_or_a_gap(numbers, agrees):
         (LyingOfDensity, "log_density is not"),
         (LyingOfSimulations, "simulate draws from another law"),
         (LyingOfVariance, "variance is not"),
+        (LyingOfMean, "mean is not"),
     ],
 )
 def test_what_is_stated_beside_releases_is_held_to_their_law(kind, what):

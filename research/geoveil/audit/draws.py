@@ -204,6 +204,8 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
         variance = np.square(mechanism._scale(s, FLOAT)) * mechanism.noise.variance
         if not np.allclose(variance, mechanism.variance(x[None])):
             return "variance is not that of the law of the integers that are released"
+        if not np.allclose(mechanism.query.profile.value(s, FLOAT), mechanism.mean(x[None])):
+            return "mean is not that of the law of the integers that are released"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
     if wide < _NOISY or once.max() > _LIGHT:  # of atoms there is no density
         return ""
