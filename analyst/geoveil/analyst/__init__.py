@@ -164,8 +164,8 @@ from geoveil.analyst.shuffle import CentralPrivacy, central_privacy
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
 from geoveil.analyst.statistics.change_flags import (
     FALSE_ALARMS as FALSE_ALARMS,
-    delay as delay,
     flagged as flagged,
+    windows as windows,
 )
 from geoveil.analyst.statistics.comparison import (
     Changes,

@@ -143,7 +143,7 @@ class CampaignEstimates(Result):
             rest = of_people(query, label, campaign.attribute, about)
         return share_answer(*ends, rest)
 
-    def trends(self, people: People | str = People.SAME) -> list[Trends]:
+    def trends(self) -> list[Trends]:
         """Return the trend of each question over the periods of a recurring campaign."""
         trends = []
         for label in self.campaign.labels if self.campaign.period is not None else ():
@@ -152,7 +152,7 @@ class CampaignEstimates(Result):
                 with suppress(UnsupportedError, ParameterError):  # too few answers
                     joints[period] = self.joint([label], period)
             if len(joints) > 1:
-                trends.append(trend(*joints.values(), people=people, times=[*joints]))
+                trends.append(trend(*joints.values(), people=People.SAME, times=[*joints]))
         return trends
 
     @property

@@ -23,7 +23,6 @@ def expectation_maximisation(
     counts: ArrayLike,
     smoothing: Sequence[float] = BINOMIAL,
     *,
-    shape: Sequence[int] | None = None,
     tolerance: float = _TOLERANCE,
     iterations: int = _ITERATIONS,
 ) -> Array:
@@ -38,7 +37,6 @@ def expectation_maximisation(
         counts: of each outcome, (outcomes,), ≥ 0 and not all 0.
         smoothing: an odd number of symmetric weights ≥ 0 with sum 1, which spread each cell over
             its neighbours after each step; (1,) smooths nothing.
-        shape: of the cells, (rows, columns) for a plane; a line by default.
         tolerance: > 0.
         iterations: at most so many, ≥ 1.
 
@@ -61,9 +59,6 @@ def expectation_maximisation(
         raise ParameterError("counts", "some", "finite numbers >= 0, not all 0")
     kernel = _kernel(smoothing)
     cells = law.shape[1]
-    space = (cells,) if shape is None else tuple(shape)
-    if int(np.prod(space)) != cells:
-        raise ParameterError("shape", shape, f"of {cells} cells")
     tolerance = validation.positive("tolerance", tolerance)
     law, seen = law[seen > 0], seen[seen > 0]
     if not law.any(axis=1).all():
@@ -75,7 +70,7 @@ def expectation_maximisation(
         if abs(after - before) < tolerance:
             break
         before = after
-        shares = _smoothed(shares * (law.T @ (seen / expected)), kernel, space)
+        shares = _smoothed(shares * (law.T @ (seen / expected)), kernel)
         shares /= shares.sum()
     return shares
 
@@ -89,11 +84,8 @@ def _kernel(smoothing: Sequence[float]) -> tuple[float, ...]:
     return weights
 
 
-def _smoothed(shares: Array, kernel: Sequence[float], space: tuple[int, ...]) -> Array:
+def _smoothed(shares: Array, kernel: Sequence[float]) -> Array:
     """Return smoothed shares: each gives a part to its neighbours, without loss at the ends."""
     from scipy.ndimage import correlate1d
 
-    spread = shares.reshape(space)
-    for axis in range(len(space)):
-        spread = correlate1d(spread, kernel, axis, mode="reflect")  # the edge's cell comes twice
-    return np.asarray(spread.ravel())
+    return np.asarray(correlate1d(shares, kernel, mode="reflect"))  # the edge's cell comes twice

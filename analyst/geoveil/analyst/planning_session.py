@@ -62,7 +62,6 @@ class PlanningSession:
 
     Args:
         source: what is publicly known of people.
-        for_campaign: whether to choose among mechanisms that campaigns can hold.
 
     Example:
         >>> from geoveil.analyst import LogNormalPrior, ShareAbove
@@ -73,9 +72,8 @@ class PlanningSession:
         (True, True, 'DebiasedLaplace')
     """
 
-    def __init__(self, source: PublicPrior, *, for_campaign: bool = True) -> None:
+    def __init__(self, source: PublicPrior) -> None:
         self._source = replace(source, make=lru_cache(_PLANES)(source.make))
-        self._for_campaign = for_campaign
         self._searches: OrderedDict[Hashable, Searches] = OrderedDict()
         self._plans: OrderedDict[
             PlanRequest, PlannedQuestion | PlannedQuestions | ParameterError
@@ -109,7 +107,7 @@ class PlanningSession:
     def _alone(self, request: PlanRequest, searches: Searches) -> Forecast:
         question = request.questions[0]
         search = searches.of(0, question, request.plane_privacy, request.prior)
-        kinds = kinds_for(request, restricted=self._for_campaign)
+        kinds = kinds_for(request, restricted=True)
         # Places that are perturbed and read take longer to predict than all else, and seldom win.
         slow = question.dimension > 1 and len(kinds) > 1
         if slow:
@@ -141,7 +139,7 @@ class PlanningSession:
         def made() -> PlannedQuestion | PlannedQuestions | ParameterError:
             searches = self._known(request)
             try:
-                return plan_for(request, for_campaign=self._for_campaign, searches=searches)
+                return plan_for(request, for_campaign=True, searches=searches)
             except ParameterError as error:
                 return error
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.change_flags import Margins, delay, flagged, windows
+from geoveil.analyst.statistics.change_flags import Margins, flagged, windows
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign
 from geoveil.campaign.readings import ORIGIN
@@ -300,7 +300,6 @@ def test_of_normal_cohorts_as_many_are_flagged_as_is_said():
     sure = flagged(rng.standard_normal(52), of_variance(1e-4), 13, 0.2, looks=39)
     assert np.nanmax(sure) == 1
     assert windows(13) == (1, 2, 4, 8, 13)
-    assert delay(-1e-6, 1.0, 100, 13) is None
 
 
 @pytest.mark.parametrize(

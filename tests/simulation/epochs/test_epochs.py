@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, delay, windows
+from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, windows
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
 from geoveil.gp.intervals import UNLIMITED
 from geoveil.simulation import household_incomes
 from geoveil.simulation.epochs.curves import WEEKS, Drift, follow
+from geoveil.simulation.epochs.delays import delay
 from geoveil.simulation.epochs.experiment import (
     CARRIED,
     EXTRAPOLATED,
@@ -286,7 +287,6 @@ def test_the_command_writes_a_table_and_a_figure(tmp_path):
         (lambda: rows(0.0), "threshold"),
         (lambda: rows(seed=-1), "seed"),
         (lambda: delay(0.1, 0.0, 100, 13), "change_variance"),
-        (lambda: delay(0.1, 0.1, 100, 1), "epoch"),
     ],
 )
 def test_bad_input_is_named(call, name):

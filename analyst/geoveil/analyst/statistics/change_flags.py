@@ -9,8 +9,6 @@ from geoveil.gp import Array, ParameterError, validation
 
 FALSE_ALARMS = 0.01
 """The probability of any flag in a year in which the mean's drift does not change."""
-POWER = 0.9
-"""The probability with which a shift is flagged within the stated delay."""
 _WINDOWS = (1, 2, 4, 8, 13, 26, 52)
 Margins = Callable[[float, int, int], tuple[float, float]]
 
@@ -66,55 +64,9 @@ def flagged(
     return exceeded
 
 
-def delay(
-    shift: float,
-    change_variance: float,
-    n: int,
-    epoch: int,
-    false_alarms: float = FALSE_ALARMS,
-    power: float = POWER,
-    *,
-    looks: int = 52,
-) -> int | None:
-    """Return the number of cohorts within which a shift is flagged; None: not within an epoch.
-
-    Args:
-        shift: of the mean of a query with values in [0, 1], at once.
-        change_variance: of one person's change of answer from epoch to epoch, > 0, before. What
-            the shock adds is at most |shift|, as nobody's query changes by more than 1.
-        n: people, ≥ 1.
-        epoch: cohorts in an epoch, 2 or more.
-        false_alarms: as of `flagged`.
-        power: the probability with which it is flagged by then, in (0, 1).
-        looks: as of `flagged`.
-
-    Example:
-        >>> [delay(-0.0122, 0.066, n=100_000, epoch=weeks) for weeks in (52, 13)]
-        [13, 4]
-    """
-    validation.positive("change_variance", change_variance)
-    validation.require_count("n", n)
-    power = validation.between("power", power, 0, 1, low_open=True, high_open=True)
-    needed = _quantile(_share(epoch, false_alarms, looks)) + _quantile(1 - power)
-    usual = change_variance / n
-    recent = (change_variance + abs(shift)) * epoch / n
-    enough = (
-        length
-        for length in windows(epoch)
-        if abs(shift) >= needed * math.sqrt(recent / length + 2 * usual)
-    )
-    return next(enough, None)
-
-
 def _share(epoch: int, false_alarms: float, looks: int) -> float:
     if epoch < 2:
         raise ParameterError("epoch", epoch, "two or more cohorts")
     validation.require_count("looks", looks)
     rate = validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
     return rate / (2 * looks * len(windows(epoch)))
-
-
-def _quantile(share: float) -> float:
-    from scipy.special import ndtri
-
-    return float(-ndtri(share))

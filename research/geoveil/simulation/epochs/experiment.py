@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst import FALSE_ALARMS, delay
+from geoveil.analyst import FALSE_ALARMS
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import WEEKS, Curves, Drift, follow
+from geoveil.simulation.epochs.delays import delay
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.sums import seeded
