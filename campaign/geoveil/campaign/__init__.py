@@ -81,7 +81,6 @@ from geoveil.campaign.fields import (
     OrdinalField,
     PlaceField,
     PointField,
-    Wording,
 )
 from geoveil.campaign.form import Answers, FormCampaign, check_fields as check_fields
 from geoveil.campaign.meaning import unbiased_for
@@ -132,7 +131,7 @@ from geoveil.campaign.tokens import (
     TokenRule as TokenRule,
     token_key_id as token_key_id,
 )
-from geoveil.campaign.translation import Translation as Translation
+from geoveil.campaign.translation import Translation as Translation, Wording
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.campaign.words import (
     digits as digits,

@@ -16,9 +16,9 @@ from geoveil.campaign.fields import (
     OrdinalField,
     PlaceField,
     PointField,
-    Wording,
 )
 from geoveil.campaign.queries import within
+from geoveil.campaign.translation import Wording
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError
 from geoveil.proto.v1 import campaign_pb2 as pb
 

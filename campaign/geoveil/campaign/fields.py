@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from geoveil.campaign.attribute import Attribute, Value
-from geoveil.campaign.text import require_language, require_printable
-from geoveil.campaign.translation import check_languages
+from geoveil.campaign.text import require_printable
+from geoveil.campaign.translation import Wording, check_languages
 from geoveil.campaign.value import PointRelease
 from geoveil.campaign.words import in_language
 from geoveil.gp import (
@@ -41,27 +41,6 @@ from geoveil.gp import (
 OPTION, STEP = "option", "step"
 """The units of categories: any two options are 1 apart; on an ordered scale, steps are counted."""
 MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, BITS_A_COLUMN
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wording:
-    """The texts of a field in one language."""
-
-    language: str = ""
-    """A BCP 47 tag such as "de"; "" if none is stated."""
-    text: str = ""
-    """The question; "": the name of the field stands for it."""
-    options: tuple[str, ...] = ()
-    """The text for each option, in order; () for the options themselves."""
-
-    def __post_init__(self) -> None:
-        if self.language != "":
-            require_language("wording.language", self.language)
-        if self.text != "":
-            require_printable("wording.text", self.text, 500)
-        object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
-        for i, option in enumerate(self.options):
-            require_printable(f"wording.options[{i}]", option, 200)
 
 
 @dataclass(frozen=True, kw_only=True)

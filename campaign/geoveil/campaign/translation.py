@@ -1,4 +1,4 @@
-"""The texts of a campaign in other languages, which its signature covers."""
+"""The texts of a campaign and its fields in several languages, which its signature covers."""
 
 from __future__ import annotations
 
@@ -47,6 +47,27 @@ class Translation:
             require_printable(f"translation.labels[{i}]", label, 100)
         if len(set(labels)) != len(labels):
             raise ParameterError("translation.labels", labels, "distinct")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """The texts of a field in one language."""
+
+    language: str = ""
+    """A BCP 47 tag such as "de"; "" if none is stated."""
+    text: str = ""
+    """The question; "": the name of the field stands for it."""
+    options: tuple[str, ...] = ()
+    """The text for each option, in order; () for the options themselves."""
+
+    def __post_init__(self) -> None:
+        if self.language != "":
+            require_language("wording.language", self.language)
+        if self.text != "":
+            require_printable("wording.text", self.text, 500)
+        object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
+        for i, option in enumerate(self.options):
+            require_printable(f"wording.options[{i}]", option, 200)
 
 
 class Texts(NamedTuple):
