@@ -167,6 +167,18 @@ def test_a_form_becomes_a_workbook_and_back(tmp_path: Path) -> None:
     assert read.fields == fields
 
 
+def test_units_have_columns_in_each_language(tmp_path: Path) -> None:
+    headings = ("type", "name", "label", "label::Deutsch (de)", "unit::Deutsch (de)", "constraint")
+    row = ("integer", "income", "Earned?", "Einkommen?", "Euro", ". >= 0 and . <= 9", 1, "2 dollar")
+    file = workbook(tmp_path / "survey.xlsx", [row], (*headings, "epsilon", "per"))
+    (income,) = form_of_workbook(file).fields
+    german = Wording(language="de", text="Einkommen?", unit="Euro")
+    assert income.wordings == (Wording(text="Earned?"), german)
+    workbook_of([income], back := tmp_path / "back.xlsx")
+    assert form_of_workbook(back).fields == (income,)
+    assert fields_of_toml(toml_of([income])) == (income,)
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [

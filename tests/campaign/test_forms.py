@@ -236,6 +236,8 @@ def test_forms_that_promise_what_they_can_not_keep_are_refused(fields: Any, name
             "rent: least and most",
         ),
         (lambda: Wording(language="Deutsch, bitte"), "wording.language"),
+        (lambda: Wording(unit="a\u202eb"), "wording.unit"),
+        (lambda: replace(MOOD, wordings=(Wording(unit="Schritt"),)), "wording.unit"),
         (lambda: replace(MOOD, wordings=(Wording(options=("x",)),)), "wording.options"),
         (lambda: replace(MOOD, wordings=(Wording(), Wording())), "languages"),
     ],

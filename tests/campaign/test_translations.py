@@ -6,8 +6,10 @@ import pytest
 
 from geoveil.campaign import (
     Asker,
+    Attribute,
     ChoiceField,
     FormCampaign,
+    NumberField,
     Question,
     SigningKey,
     Translation,
@@ -18,11 +20,12 @@ from geoveil.campaign import (
     seal,
     signer,
     speaking,
+    what_a_form_tells,
     what_it_tells,
     what_it_tells_of,
     who_asks,
 )
-from geoveil.gp import ParameterError, Threshold
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from tools.vectors.chance import OPENS
 from tools.vectors.examples import small_campaign
 
@@ -78,6 +81,22 @@ def test_what_a_translation_lacks_is_read_as_the_campaign_has_it():
     own = ASKED.texts
     with speaking("de"):
         assert partial.texts == own._replace(title="Eine Frage")
+
+
+def test_a_field_is_counted_in_the_unit_of_a_language():
+    income = NumberField(
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        wordings=(Wording(language="en"), Wording(language="de", text="Einkommen?", unit="Euro")),
+    )
+    form = replace(FORM, fields=(income,))
+    assert decode(form.encoded) == form
+    assert (income.wording.text, income.wording.unit) == ("income", "dollar")
+    assert "8,000 dollar" in what_a_form_tells(form)[0]
+    with speaking("de"):
+        assert income.wording.unit == "Euro"
+        assert "8.000 Euro" in what_a_form_tells(form)[0]
+    assert form.charges[0].privacy.unit == "dollar"
 
 
 def test_the_exact_tag_comes_before_a_region():

@@ -231,7 +231,12 @@ def _forms() -> dict[str, FormCampaign]:
                 ChoiceField(
                     name="rents", options=rents.options, epsilon=2.0, wordings=(Wording(), german)
                 ),
-                NumberField(attribute=rent, privacy=GeoPrivacy(1.0, 500.0, "dollar"), applies=rule),
+                NumberField(
+                    attribute=rent,
+                    privacy=GeoPrivacy(1.0, 500.0, "dollar"),
+                    wordings=(Wording(), Wording(language="de", unit="Euro")),
+                    applies=rule,
+                ),
                 OrdinalField(
                     name="mood", options=mood, epsilon=0.5, otherwise="fair", applies=rule
                 ),
@@ -301,7 +306,7 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
             [("en", "Q", []), ("en", "R", [])], [("en", "Q", []), ("EN", "R", [])],
             [("e", "", [])], [("de_CH", "", [])],
             [("", "Q ", [])], [("", "\ufeffQ", [])], [("", "", ["x"])], [("", "", ["x", _LONG])],
-            [("abcdefghi", "", [])], [("a", "", [])],
+            [("abcdefghi", "", [])], [("a", "", [])], [("de", "", [], "Euro")],
         )),
     ],
     "several": [
@@ -315,6 +320,8 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
             ("attribute.azimuthal_equidistant.radius_m", 1.0), ("applies", None),
             ("applies.field", "mood"), ("applies.field", "by"), ("applies.options", []),
             ("applies.options", ["maybe"]), ("wordings", [("", "", ["x"])]),
+            ("wordings", [("de", "", [], "x" * 64)]), ("wordings", [("de", "", [], "x" * 65)]),
+            ("wordings", [("de", "", [], "a\u202eb")]),
         )),
         *((f"3.{path}", value) for path, value in (
             ("ordinal.otherwise", ""), ("ordinal.otherwise", "x"), ("ordinal.epsilon", None),
@@ -377,9 +384,9 @@ def _set(message: Any, path: str, value: Any) -> None:
         message.ClearField(last)
     elif last == "wordings":
         del message.wordings[:]
+        names = ("language", "text", "options", "unit")
         message.wordings.extend(
-            pb.Wording(language=language, text=text, options=options)
-            for language, text, options in value
+            pb.Wording(**dict(zip(names, each, strict=False))) for each in value
         )
     elif isinstance(value, list):
         getattr(message, last)[:] = value

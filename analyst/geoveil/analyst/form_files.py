@@ -201,3 +201,5 @@ def _wording(wording: Wording) -> Iterator[tuple[str, Any]]:
     yield "text", wording.text
     if wording.options:
         yield "options", list(wording.options)
+    if wording.unit:
+        yield "unit", wording.unit

@@ -294,10 +294,12 @@ def _wordings(row: _Row, options: Sequence[_Row], default: str) -> tuple[Wording
     made = []
     for heading in headings:
         text, names = row.get(heading, ""), tuple(each.get("name", "") for each in options)
+        unit = row.get(f"unit{heading.removeprefix('label')}", "")
         texts = tuple(each.get(heading) or each.get("name", "") for each in options)
         same = texts == names
-        if text or not same:
-            wording = Wording(language=_language(heading), text=text, options=() if same else texts)
+        if text or unit or not same:
+            tag, options_in = _language(heading), () if same else texts
+            wording = Wording(language=tag, text=text, options=options_in, unit=unit)
             made.append(wording)
     return tuple(made)
 
@@ -324,7 +326,9 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     survey, choices = book.active, book.create_sheet("choices")
     assert survey is not None
     survey.title = "survey"
+    units = [label.replace("label", "unit", 1) for label in labels]
     columns = ["type", "name", *labels, "relevant", "default", "least", "most", "epsilon", "per"]
+    columns += units if any(w.unit for of in fields for w in of.wordings) else []
     survey.append(columns)
     choices.append(["list_name", "name", *labels])
     for of in fields:
@@ -339,9 +343,11 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     book.save(file)
 
 
-def _label_cells(of: Field, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _label_cells(of: Field, languages: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     for wording in of.wordings:
-        yield "label" + (f"::{wording.language}" if wording.language else ""), wording.text
+        column = f"::{wording.language}" if wording.language else ""
+        yield f"label{column}", wording.text
+        yield f"unit{column}", wording.unit or None
 
 
 def _row_of(of: Field) -> Iterator[tuple[str, Any]]:

@@ -447,7 +447,7 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
         for field in form.fields:
             if field in form.applying(answers):
                 wording = field.wording
-                of = ", ".join(wording.options) or field.attribute.value_unit
+                of = ", ".join(wording.options) or wording.unit
                 prompt = _say("tell.field", question=wording.text, of=of)
                 answers[field.name] = _answer(field, ask(prompt))
         return answers

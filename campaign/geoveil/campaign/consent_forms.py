@@ -1,6 +1,6 @@
 """Explain in sentences what a form's report reveals about a participant."""
 
-from geoveil.campaign.consent import likelihood
+from geoveil.campaign.consent import in_unit, likelihood
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
 from geoveil.campaign.form import FormCampaign
 from geoveil.campaign.model import Charge
@@ -61,6 +61,7 @@ def _tells(field: Field, charge: Charge) -> str:
     far = times(any_two)
     if not isinstance(field, CategoryField):
         more = say("field.far", factor=far) if far else ""
+        privacy = in_unit(privacy, field.wording.unit)
         said = likelihood(privacy, "field", say("field.yours"), more=more, name=name)
         return said if far else said + say("field.near")
     if isinstance(field, OrdinalField | MultipleField) and (near := times(privacy.epsilon)):

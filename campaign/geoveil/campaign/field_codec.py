@@ -38,7 +38,8 @@ def encode_field(field: Field) -> pb.Field:
     message = pb.Field(
         attribute=encode_attribute(field.attribute),
         wordings=[
-            pb.Wording(language=w.language, text=w.text, options=w.options) for w in field.wordings
+            pb.Wording(language=w.language, text=w.text, options=w.options, unit=w.unit)
+            for w in field.wordings
         ],
     )
     if field.applies is not None:
@@ -69,7 +70,7 @@ def decode_field(message: pb.Field) -> Field:
 def _decode_field(message: pb.Field) -> Field:
     common: dict[str, Any] = {
         "wordings": tuple(
-            Wording(language=w.language, text=w.text, options=tuple(w.options))
+            Wording(language=w.language, text=w.text, options=tuple(w.options), unit=w.unit)
             for w in message.wordings
         ),
         "applies": Condition(field=message.applies.field, options=tuple(message.applies.options))

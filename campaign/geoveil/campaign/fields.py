@@ -84,6 +84,8 @@ class Field(ABC):
         for wording in self.wordings:
             if wording.options and len(wording.options) != many:
                 raise ParameterError("number of wording.options", len(wording.options), f"{many}")
+            if wording.unit and many:
+                raise ParameterError("wording.unit", wording.unit, "'' of options")
 
     @property
     def unit(self) -> str:
@@ -102,12 +104,13 @@ class Field(ABC):
 
     @property
     def wording(self) -> Wording:
-        """The texts in the language that is spoken, else in the default one; none is empty."""
+        """The texts in the language that is spoken, else in the default one, with none left out."""
         fitting = in_language(self.wordings or (Wording(),))
         return Wording(
             language=fitting.language,
             text=fitting.text or self.text,
             options=fitting.options or self.attribute_options,
+            unit="" if self.attribute_options else fitting.unit or self.attribute.value_unit,
         )
 
     @lazy

@@ -59,6 +59,8 @@ class Wording:
     """The question; "": the name of the field stands for it."""
     options: tuple[str, ...] = ()
     """The text for each option, in order; () for the options themselves."""
+    unit: str = ""
+    """The unit of a number or a place; "" for the attribute's, and of options."""
 
     def __post_init__(self) -> None:
         if self.language != "":
@@ -68,6 +70,8 @@ class Wording:
         object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
         for i, option in enumerate(self.options):
             require_printable(f"wording.options[{i}]", option, 200)
+        if self.unit != "":
+            require_printable("wording.unit", self.unit, 64)
 
 
 class Texts(NamedTuple):

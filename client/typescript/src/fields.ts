@@ -140,11 +140,12 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
 }
 
 /** As Python's `what_a_form_tells`, letter for letter. */
-function fieldTells({ likelihood, say, times }: Tools, { name, kind, privacy }: Field, charge: Charge | undefined): string {
+function fieldTells({ likelihood, say, spokenAttribute, times }: Tools, field: Field, charge: Charge | undefined): string {
+  const { name, kind, privacy } = field;
   if (!privacy || !charge) return say("field.open", { name });
   const far = times(charge.anyTwo);
   if (kind === "number" || kind === "place") {
-    const said = likelihood(charge.privacy, charge.unit, "field", say("field.yours"), far ? say("field.far", { factor: far }) : "", { name });
+    const said = likelihood(charge.privacy, spokenAttribute(field).unit, "field", say("field.yours"), far ? say("field.far", { factor: far }) : "", { name });
     return far ? said : said + say("field.near");
   }
   const near = kind === "choice" ? undefined : times(charge.privacy.epsilon);
@@ -155,8 +156,9 @@ function fieldTells({ likelihood, say, times }: Tools, { name, kind, privacy }: 
   return far ? say("field.choice", { name, factor: far }) : say("field.none", { name });
 }
 
-function fieldTellsOf({ choiceOf, countedAs, percent, say, toldApart }: Tools, field: Field, { privacy, anyTwo }: Charge, prepared: Prepared): string[] {
-  const { attribute, kind, options } = field;
+function fieldTellsOf({ choiceOf, countedAs, percent, say, spokenAttribute, toldApart }: Tools, field: Field, { privacy, anyTwo }: Charge, prepared: Prepared): string[] {
+  const { kind, options } = field;
+  const attribute = spokenAttribute(field);
   if (typeof prepared !== "bigint") {
     const clamped = attribute.least !== undefined && attribute.most !== undefined;
     return [toldApart(attribute, privacy, prepared, anyTwo, "begins.field"), ...countedAs(attribute, clamped)];
@@ -194,7 +196,7 @@ function readField(tools: Tools, message: Message): Field {
   const { kind, applies } = message;
   if (!kind.case) throw new ParameterError("kind", "none", "point, choice, ordinal or multiple");
   const options = kind.case === "point" ? [] : kind.value.options;
-  const wordings = message.wordings.map(({ language, text, options }) => ({ language, text, options }));
+  const wordings = message.wordings.map(({ language, text, options, unit }) => ({ language, text, options, unit }));
   requireWordings(tools, wordings, options.length);
   const common = { wordings, applies: applies && { field: applies.field, options: applies.options } };
   if (kind.case === "point") return pointField(tools, attribute, kind.value, common);
@@ -208,7 +210,8 @@ function readField(tools: Tools, message: Message): Field {
 
 function requireWordings({ ParameterError, plain, requireLanguages }: Tools, wordings: readonly Wording[], many: number): void {
   requireLanguages("languages of wordings", wordings.map(({ language }) => language));
-  for (const { text, options } of wordings) {
+  for (const { text, options, unit } of wordings) {
+    if (unit) plain("wording.unit", unit, many ? 0 : 64);
     if (text) plain("wording.text", text, 500);
     options.forEach((option, i) => plain(`wording.options[${i}]`, option, 200));
     if (options.length && options.length !== many) throw new ParameterError("number of wording.options", options.length, `${many}`);

@@ -11,6 +11,7 @@ import { LEAST, positive } from "./gp/profile.js";
 import { kindOf, type PolicyOptions } from "./policy.js";
 import { percent, times } from "./saying.js";
 import { plain, requireLanguages } from "./text.js";
+import { spokenAttribute } from "./texts.js";
 import { pointOf } from "./values.js";
 import { digits, say } from "./words.js";
 
@@ -22,6 +23,8 @@ export interface Wording {
   readonly text: string;
   /** For each option; empty: the options themselves. */
   readonly options: readonly string[];
+  /** Of a number or a place; "": the attribute's. */
+  readonly unit: string;
 }
 
 /** To whom a field applies: those who gave one of some answers to an earlier field. */
@@ -128,6 +131,7 @@ const tools = {
   repeated,
   requireLanguages,
   say,
+  spokenAttribute,
   times,
   toldApart,
   UnsupportedError,

@@ -29,7 +29,7 @@ export { Readings } from "./readings.js";
 export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
 export { transportThrough } from "./through.js";
-export { type Texted, textsOf } from "./texts.js";
+export { spokenAttribute, type Texted, textsOf } from "./texts.js";
 export type { Value } from "./values.js";
 export { digits, inLanguage, type Key, loadMessages, say, speak, spoken } from "./words.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

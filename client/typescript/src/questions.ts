@@ -22,6 +22,7 @@ import {
   type Receipt,
   say,
   spoken,
+  spokenAttribute,
   textsOf,
   type Value,
   whatItTells,
@@ -288,7 +289,8 @@ function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Qu
 }
 
 function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | undefined, around: Surroundings): Question {
-  const { name, attribute, kind, privacy, columns: dimension } = field;
+  const { name, kind, privacy, columns: dimension } = field;
+  const attribute = spokenAttribute(field);
   const wording = inLanguage(field.wordings);
   const title = wording?.text || field.wordings[0]?.text || name;
   const labels = wording?.options.length ? wording.options : field.options;

@@ -1,5 +1,6 @@
 /** The texts of a campaign in the language that is spoken. Python's `Campaign.texts` are the same. */
 import type { Asker, Attribute, Question, Translation } from "./campaign.js";
+import type { Field } from "./form.js";
 import { inLanguage } from "./words.js";
 
 /** What has texts; a form has no attribute and no questions. */
@@ -12,18 +13,24 @@ export interface Texted {
   readonly translations?: readonly Translation[];
 }
 
+function named(of: Attribute, { attribute, unit }: Partial<Translation>): Attribute {
+  const valueUnit = unit || of.valueUnit;
+  return { ...of, name: attribute || of.name, valueUnit, unit: of.scale ? `log ${valueUnit}` : valueUnit };
+}
+
+/** The attribute of a field, with its unit in the language that is spoken. */
+export function spokenAttribute({ attribute, wordings }: Pick<Field, "attribute" | "wordings">): Attribute {
+  return named(attribute, { unit: inLanguage(wordings)?.unit ?? "" });
+}
+
 /** The same in one language. Names that are the keys of ledgers are the campaign's own: what this returns is only shown. */
 export function textsOf<Of extends Texted>(campaign: Of): Pick<Of, "title" | "asker" | "attribute" | "questions"> {
   const { title, asker, attribute, questions, language = "", translations = [] } = campaign;
   const chosen: Partial<Translation> = inLanguage([{ language }, ...translations])!;
-  const named = (of: Attribute): Attribute => {
-    const valueUnit = chosen.unit || of.valueUnit;
-    return { ...of, name: chosen.attribute || of.name, valueUnit, unit: of.scale ? `log ${valueUnit}` : valueUnit };
-  };
   const texts: Texted = {
     ...(title !== undefined && { title: chosen.title || title }),
     asker: chosen.asker ?? asker,
-    ...(attribute && { attribute: named(attribute) }),
+    ...(attribute && { attribute: named(attribute, chosen) }),
     ...(questions && { questions: questions.map((question, i) => ({ ...question, label: chosen.labels?.[i] ?? question.label })) }),
   };
   return texts as Pick<Of, "title" | "asker" | "attribute" | "questions">;

@@ -520,10 +520,13 @@ class Wording(google.protobuf.message.Message):
     LANGUAGE_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
     language: builtins.str
     """A BCP 47 tag; empty if none is stated."""
     text: builtins.str
     """The question; empty: the name stands for it."""
+    unit: builtins.str
+    """Of a number or a place, the unit of its values; empty: the attribute's."""
     @property
     def options(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """What they read for each option; none: the options themselves."""
@@ -534,8 +537,9 @@ class Wording(google.protobuf.message.Message):
         language: builtins.str = ...,
         text: builtins.str = ...,
         options: collections.abc.Iterable[builtins.str] | None = ...,
+        unit: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["language", b"language", "options", b"options", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language", b"language", "options", b"options", "text", b"text", "unit", b"unit"]) -> None: ...
 
 global___Wording = Wording
 
