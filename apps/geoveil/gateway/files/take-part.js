@@ -259,11 +259,9 @@ async function ask(client, offer) {
   // Who has answered sees the receipt at once, and no form before it.
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
   const answered = own && (state === "closed" || own.status === "pending" || own.period === campaign.periodAt(nowUs()));
+  const exhausted = await tellSpent();
   if (answered) receipt(campaign, questions, own);
-  else {
-    const exhausted = await tellSpent();
-    if (exhausted.length) refuse(say("exhausted", { names: both(exhausted) }));
-  }
+  else if (exhausted.length) refuse(say("exhausted", { names: both(exhausted) }));
   show("survey");
   await (answered ? settle(client, campaign, questions) : past(client));
 }
