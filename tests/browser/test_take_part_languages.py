@@ -167,6 +167,7 @@ async def test_nothing_is_said_outside_the_catalogue(survey, german):
     await counted(page)
     await page.reload()
     await counted(page)
+    await page.wait_for_selector("#main:not([aria-busy])")  # after which the state stays
     assert await unmarked(page) == []
     # The control: a string of another place is seen.
     await page.evaluate("document.querySelector('#state').append(' Sent.')")
