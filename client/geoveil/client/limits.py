@@ -1,10 +1,9 @@
 """The app's limits on privacy costs: limits, windows, epochs."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import Literal
 
 from geoveil.campaign import MOST_COHORTS, days_in, say
 from geoveil.client.errors import exactly
@@ -18,7 +17,6 @@ _LIMIT = (
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
 )
-_Item = TypeVar("_Item")
 LONGEST = timedelta(days=36_525)
 """The longest window or epoch; one that reaches back beyond the calendar is refused."""
 
@@ -136,7 +134,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         check_limit("campaign", self.campaign)
-        object.__setattr__(self, "windows", all_of(Window, "windows", self.windows))
+        object.__setattr__(self, "windows", validation.items("windows", self.windows, Window))
         if self.lifetime is None and not self.windows:
             object.__setattr__(self, "lifetime", self.campaign)
         ever = None if self.lifetime == "unbounded" else self.lifetime
@@ -175,14 +173,6 @@ def _check_length(length: object) -> None:
         raise ParameterError(
             "length", str(length), f"a timedelta > 0 and at most {LONGEST.days:,} days"
         )
-
-
-def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
-    """Return a collection of objects of one type; ParameterError if it is not one."""
-    all_items = tuple(items) if isinstance(items, Iterable) else ()
-    if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in all_items):
-        raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
-    return all_items
 
 
 def in_days(length: timedelta) -> str:

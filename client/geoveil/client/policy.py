@@ -24,7 +24,7 @@ from geoveil.campaign import (
     to_one,
 )
 from geoveil.client.errors import PolicyRefused, exactly
-from geoveil.client.limits import Epoch, Limit, all_of, check_limit, exceeds, in_days
+from geoveil.client.limits import Epoch, Limit, check_limit, exceeds, in_days
 from geoveil.client.values import Choice, ValueKind, kind_of
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, ReprByArguments, validation
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -145,7 +145,7 @@ class Policy(ReprByArguments):
         limits = {name: _limit(name, limit) for name, limit in self.limits.items()}
         object.__setattr__(self, "limits", MappingProxyType(limits))
         if self.trusted_keys is not None:
-            keys = all_of(PublicKey, "trusted_keys", self.trusted_keys)
+            keys = validation.items("trusted_keys", self.trusted_keys, PublicKey)
             object.__setattr__(self, "trusted_keys", frozenset(keys))
         latest = self.latest_close
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
