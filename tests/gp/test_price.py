@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from geoveil.analyst.price import Price, bounded_noise_variance
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
@@ -32,7 +33,6 @@ from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.price import (
     Basis,
     NoiseVariance,
-    bounded_noise_variance,
     estimated_noise_variance,
 )
 from geoveil.gp.queries import FormulaProfile, Radial
@@ -271,8 +271,8 @@ def test_noise_that_is_the_same_everywhere_is_known_exactly():
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)
     variance = float(mechanism.variance([0.0])[0])
     assert found == NoiseVariance(variance, variance, variance, Basis.EXACT)
-    assert found.price(2 * variance).value == pytest.approx(2.0)
-    assert found.price(0.5 * variance).value == math.inf
+    assert Price.of(found, 2 * variance).value == pytest.approx(2.0)
+    assert Price.of(found, 0.5 * variance).value == math.inf
 
 
 def test_of_biased_noise_nothing_is_known():

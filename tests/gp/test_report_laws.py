@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import maximum_filter
 
+from geoveil.analyst.price import bounded_noise_variance
 from geoveil.gp import (
     ApproximateLaplace,
     Cap,
@@ -30,7 +31,6 @@ from geoveil.gp.deconvolution.kernel import KernelEstimator, planar_expectation,
 from geoveil.gp.deconvolution.raster import RasterGrid
 from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
-from geoveil.gp.price import bounded_noise_variance
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.report_moments import ReportMoments
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from geoveil.analyst.price import _least, bounded_noise_variance
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
@@ -35,7 +36,6 @@ from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.intervals import Limits
 from geoveil.gp.mechanisms import vector_bounds
 from geoveil.gp.mechanisms.vector_bounds import VectorSearch
-from geoveil.gp.price import _least, bounded_noise_variance
 from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile, law_of_symmetric_noise
 from geoveil.gp.smooth.certified import LinearBound

@@ -14,6 +14,7 @@ from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.nonresponse import UNSTATED, WORST_CASE, note_of_invited, worst_case
+from geoveil.analyst.price import Price
 from geoveil.analyst.results import ANY_CROWD, Result, possible
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.comparison import People
@@ -28,7 +29,6 @@ from geoveil.gp import (
     IntervalMethod,
     NoiseVariance,
     ParameterError,
-    Price,
     PrivateValueError,
     UnsupportedError,
 )

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.hard_question import HardShare, Heap, hard_share
+from geoveil.analyst.price import Price, bounded_noise_variance
 from geoveil.analyst.results import SMOOTH, possible
 from geoveil.campaign import Difference
 from geoveil.gp import (
@@ -16,9 +17,7 @@ from geoveil.gp import (
     IntervalMethod,
     Limits,
     NoiseVariance,
-    Price,
     QueryMechanism,
-    bounded_noise_variance,
     estimate,
     interval_of_mean,
 )
@@ -199,7 +198,7 @@ class LabelledEstimate:
     def price(self) -> Price | None:
         """The price of privacy: the variance as a multiple of that of answers without noise."""
         noise = self.noise_variance
-        return noise.price(self._variance) if noise is not None and self._variance > 0 else None
+        return Price.of(noise, self._variance) if noise is not None and self._variance > 0 else None
 
     @property
     def _variance(self) -> float:

@@ -117,8 +117,6 @@ from geoveil.gp.noise.inversion import InvertedNoise as InvertedNoise
 from geoveil.gp.price import (
     Basis as Basis,
     NoiseVariance as NoiseVariance,
-    Price as Price,
-    bounded_noise_variance as bounded_noise_variance,
     estimated_noise_variance as estimated_noise_variance,
 )
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
