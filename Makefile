@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench site lock wheels package audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench site lock wheels package image audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -104,6 +104,9 @@ package: $(VENV)/.stamp-test            ## build the wheel, the source archive a
 	again=$$(mktemp -d) && $(BIN)/python -m hatchling build -d $$again && ($(PACK) $$again) && \
 	    diff -r dist $$again && rm -rf $$again
 	cd dist && sha256sum *
+
+image: $(VENV)/.stamp-all              ## the image of a server in dist/image, as root on Debian (1 min)
+	$(BIN)/python tools/image.py dist/image
 
 audit:            ## look for known vulnerabilities in what requirements/ names (asks a database)
 	$(PYTHON) -m venv .venv-lock

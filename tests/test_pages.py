@@ -34,7 +34,7 @@ BLOCK = re.compile(
 )
 PASTED = {"sh", "python", "console"}
 READ = {"r", "text", "json", "toml", "ts", "nginx", "ini", "yaml"}
-NOT_RUN = {"README": 3, "forms": 1, "operating": 1, "r": 1, "results": 2}
+NOT_RUN = {"README": 3, "forms": 1, "operating": 2, "r": 1, "results": 2}
 """Page → its blocks of a shell or Python that are not pasted."""
 PRINTED = {
     "README": ("SERVING", "above 100,000", "standard error", "counted: report"),

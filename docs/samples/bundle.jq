@@ -1,0 +1,12 @@
+# What runs a server from the bundle of `umoci unpack`: no terminal, a root that is read only, no
+# capability, the network of the host, and reports kept in the folder `reports` beside the bundle.
+.process.terminal = false
+| .process.capabilities = {}
+| .root.readonly = true
+| .linux.namespaces |= map(select(.type != "network"))
+| .mounts |= map(select(.destination != "/var/lib/geoveil"))
+| .mounts += [
+    {destination: "/var/lib/geoveil", type: "bind", source: "../reports",
+     options: ["bind", "rw", "nosuid", "nodev", "noexec"]},
+    {destination: "/tmp", type: "tmpfs", source: "tmpfs", options: ["nosuid", "nodev", "noexec"]}
+  ]
