@@ -1,12 +1,15 @@
 """Test that PostgreSQL drops the reports of a campaign as one partition, whatever happens."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from random import Random
 
@@ -15,10 +18,21 @@ import pytest
 
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.grpc import server
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.postgres import PostgresStore
+from geoveil.campaign import digest, encode
 from geoveil.gp.estimation import Accumulator
+from geoveil.proto.v1.report_pb2 import (
+    REJECTION_REASON_NOT_OPEN,
+    REPORT_STATUS_ACCEPTED,
+    REPORT_STATUS_DUPLICATE,
+    REPORT_STATUS_REJECTED,
+)
+
+from .conftest import CLOSES, Published
 
 ACCEPTED, DUPLICATE, NOT_OPEN = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.NOT_OPEN
 UNTIL = datetime(2030, 1, 1, tzinfo=UTC)
@@ -93,6 +107,68 @@ def test_a_partition_is_dropped_under_load(store, postgres_url):
         ("due", DUPLICATE),
     }
     assert partitions(postgres_url) == {"report_kept", "report_2"}
+    assert check_database(postgres_url).faults == ()
+
+
+async def waited_for(holds: Callable[[], bool]) -> None:
+    for _ in range(3_000):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    raise TimeoutError
+
+
+@pytest.mark.deep(keep=0)
+async def test_servers_drop_a_partition_while_devices_send(
+    start_server, publish, wire_report, clock, postgres_url, monkeypatch
+):
+    """Over gRPC, by the servers' own timers; a campaign beside it goes on."""
+    monkeypatch.setattr(server, "_NOTE_FIRST_S", 0.0)
+    monkeypatch.setattr(server, "_NOTE_S", 0.05)
+    published = []
+    for name, days, until in (("due", 0, CLOSES), ("kept", 30, None)):
+        one = publish(queries=1, campaign_id=name).campaign
+        one = replace(one, closes=CLOSES + timedelta(days=days), delete_after=until)
+        published.append(Published(one, encode(one), digest(encode(one))))
+    wires = [(await start_server(database=DatabaseURL(postgres_url))).wire for _ in range(2)]
+    for one in published:
+        await wires[0].create(one)
+    answered: list[tuple[str, int, tuple[int, int], str]] = []
+    phase = "open"
+
+    async def send(wire, seed):
+        random = Random(seed)
+        while phase != "over":
+            for one in published:
+                sent, began = random.sample(range(1, 2_000), 20), phase
+                for n, got in zip(
+                    sent,
+                    await wire.submit(one, *(wire_report(n, (0, n)) for n in sent)),
+                    strict=True,
+                ):
+                    answered.append((one.campaign_id, n, (got.status, got.reason), began))
+
+    async with asyncio.TaskGroup() as senders:
+        for seed, wire in enumerate(wires * 2):
+            senders.create_task(send(wire, seed))
+        await waited_for(lambda: len(answered) >= 2_000)
+        clock.now = CLOSES + timedelta(days=2)
+        await waited_for(lambda: "report_1" not in partitions(postgres_url))
+        phase, dropped = "dropped", len(answered)
+        await waited_for(lambda: len(answered) >= dropped + 2_000)
+        phase = "over"
+    accepted, known = (REPORT_STATUS_ACCEPTED, 0), (REPORT_STATUS_DUPLICATE, 0)
+    refused = (REPORT_STATUS_REJECTED, REJECTION_REASON_NOT_OPEN)
+    for one in published:
+        of_one = [each for each in answered if each[0] == one.campaign_id]
+        counted = [n for _, n, answer, _ in of_one if answer == accepted]
+        assert len(set(counted)) == len(counted)
+        sums = Accumulator.of(counted)
+        expected = [(sums.n, sums.total, sums.total_of_squares)]
+        assert [await wire.sums(one) for wire in wires] == [expected] * 2
+        late = {answer for *_, answer, began in of_one if began == "dropped"}
+        assert late == ({refused} if one.campaign_id == "due" else late & {accepted, known})
+    assert known in {answer for name, _, answer, _ in answered if name == "due"}
     assert check_database(postgres_url).faults == ()
 
 
