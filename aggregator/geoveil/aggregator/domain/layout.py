@@ -60,7 +60,7 @@ class Layout:
     """The sums of one campaign, and the mapping from reports to sums.
 
     `blocks` sums per column and period (1 to 256, a power of two) follow a `key` of 16 bytes; None:
-    the last byte of an id is its block, as in campaigns older than keys.
+    there is one block, or no report is to be packed.
     """
 
     campaign: Campaign
@@ -153,7 +153,8 @@ class Layout:
         return PackedColumns(reports.ids, rows.tobytes())
 
     def _blocks(self, ids: bytes) -> NDArray[np.int64]:
-        if self.key is not None and self.blocks > 1:
+        if self.blocks > 1:
+            assert self.key is not None  # the store has one for every campaign with blocks
             # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
             cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305 - see above
             ids = cipher.encryptor().update(ids)
