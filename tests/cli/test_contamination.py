@@ -39,7 +39,6 @@ def test_a_plan_says_what_liars_can_do(geoveil):
     )  # fmt: skip
     report = json.loads(geoveil(*asked, "--json", to_server=False).output)
     (row,) = report["contamination"]
-    assert report["alternatives"][0]["campaign"]
     assert row["moved"] == pytest.approx(0.01 * (1 + 12 / 10**2), rel=1e-3)
     shown = " ".join(geoveil(*asked, to_server=False).output.split())
     assert f"send anything, the estimate moves by at most {row['moved']:.3g}" in shown

@@ -101,7 +101,7 @@ def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[
 
     Raises:
         ParameterError: if the fraction is out of range.
-        UnsupportedError: if campaigns cannot hold what was chosen.
+        UnsupportedError: if no mechanism serves all questions.
     """
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()

@@ -21,8 +21,6 @@ from geoveil.analyst.planner.candidates import (
     KINDS,
     POINTS,
     Declared,
-    declared,
-    fits_campaigns,
     in_words,
     without_slack,
 )
@@ -97,19 +95,9 @@ class Chosen:
 
 
 def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
-    """Return the campaign of a plan for one question.
-
-    Raises:
-        UnsupportedError: if campaigns cannot hold the mechanism that was chosen.
-    """
+    """Return the campaign of a plan for one question."""
     best = found.choice
-    mechanism = declared(best.kind, best.reports, best.parameters)
-    if mechanism is None:
-        held = ", ".join(kind for kind in KINDS if fits_campaigns(kind))
-        raise UnsupportedError(
-            f"a campaign cannot hold {best.kind}, but {held}; plan for a campaign to choose among"
-            " those"
-        )
+    mechanism = KINDS[best.kind].declares(best.reports, best.parameters)
     questions: tuple[Question, ...] = ()
     if isinstance(mechanism, MechanismSpec):
         assert isinstance(best.query, Query)  # smoothed regions are read from points
@@ -135,7 +123,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         searches: that it was made with.
 
     Raises:
-        UnsupportedError: if no mechanism that campaigns can hold serves all questions.
+        UnsupportedError: if no mechanism serves all questions.
     """
     name, m = request.chosen(found).allocation, len(request.questions)
     allocation = ALLOCATIONS[name]
@@ -178,7 +166,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     ]
     expected = {"allocation": name, "answers": answers}
     first = complete[kind][0]
-    mechanism = declared(kind, first.reports, first.parameters)
+    mechanism = KINDS[kind].declares(first.reports, first.parameters)
     if isinstance(mechanism, PlanarLaplaceSpec):
         expected["queries"] = _of_points(request, complete[kind])
         return Chosen(mechanism, (), Allocation.PARTITION, expected, tuple(complete[kind]))
@@ -186,7 +174,6 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query, _softness(request, i, a)))
-    assert mechanism is not None  # as the kind serves several questions
     return Chosen(mechanism, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
 
 

@@ -30,7 +30,7 @@ from geoveil.analyst.plan_files import (
 )
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.candidates import POINTS, fits_campaigns, in_words
+from geoveil.analyst.planner.candidates import POINTS, in_words
 from geoveil.analyst.planner.caps import CAPPED_WIDTH, ChosenCap, default_cap
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, widest_within, width
 from geoveil.analyst.planner.plan import planned
@@ -54,7 +54,7 @@ class PlanOutcome(ABC):
         """Return the parts of the campaign.
 
         Raises:
-            UnsupportedError: if campaigns cannot hold what was chosen.
+            UnsupportedError: if no mechanism serves all questions.
         """
 
     def campaign(self, **later: Any) -> AttributeCampaign:
@@ -65,7 +65,7 @@ class PlanOutcome(ABC):
                 `cap` unless another is given, or None.
 
         Raises:
-            UnsupportedError: if campaigns cannot hold what was chosen.
+            UnsupportedError: if no mechanism serves all questions.
         """
         if later.get("readings") is None and "cap" not in later and self.cap is not None:
             later["cap"] = self.cap.cap
@@ -120,7 +120,7 @@ class PlanOutcome(ABC):
 
         Raises:
             ParameterError: if the number is not from 1 to 10⁸, or δ out of range.
-            UnsupportedError: if campaigns cannot hold what was chosen.
+            UnsupportedError: if no mechanism serves all questions.
         """
         if self.cap is None:
             return None
@@ -136,7 +136,7 @@ class PlanOutcome(ABC):
 
         Raises:
             ParameterError: if the file cannot be written.
-            UnsupportedError: if campaigns cannot hold what was chosen.
+            UnsupportedError: if no mechanism serves all questions.
         """
         write_plan(file, self.request, self.chosen(), self.cap if capped else None)
 
@@ -180,8 +180,8 @@ def plan_for(
     """Return the plan for a request, in seconds.
 
     Args:
-        for_campaign: whether to choose among mechanisms that campaigns can hold; of several
-            questions that is decided when a campaign is made.
+        for_campaign: whether to leave out mechanisms that another beats for every question, which
+            a plan only compares.
         capped: whether bands have to fit within a cap of 4 noise scales a side.
         searches: takes up what was found out, to be given again with the same questions and prior:
             see `PlanningSession`, which keeps them.
@@ -224,13 +224,9 @@ def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
     """Return the kinds of mechanisms to plan one question with.
 
     Args:
-        restricted: to mechanisms that campaigns can hold.
+        restricted: to mechanisms that no other beats for every question.
     """
     if request.allocation == "points":
         return (POINTS,)
-    compared = (
-        name
-        for name, kind in KINDS.items()
-        if not restricted or (fits_campaigns(name) and not kind.dominated)
-    )
+    compared = (name for name, kind in KINDS.items() if not (restricted and kind.dominated))
     return (*compared, *in_words(request.privacy, request.mechanism))

@@ -16,7 +16,7 @@ from geoveil.analyst.planner import (
     Plan,
     Prediction,
 )
-from geoveil.analyst.planner.candidates import KINDS, fits_campaigns
+from geoveil.analyst.planner.candidates import KINDS
 from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
@@ -187,7 +187,6 @@ def _alternative(a: Alternative, found: Plan, request: PlanRequest) -> Record:
         "error_95": _finite(a.prediction.margin(found.n)),
         "share_of_bias": a.prediction.share_of_bias(found.n),
         "times": _finite(error / best) if best else 1.0,
-        "campaign": fits_campaigns(a.kind),
     }
 
 

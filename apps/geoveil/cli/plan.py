@@ -162,7 +162,7 @@ def plan(
         bool | None,
         typer.Option(
             "--for-campaign/--any-mechanism",
-            help="Choose only among mechanisms that a campaign can use; the default with --out.",
+            help="Leave out mechanisms that are only compared; the default with --out.",
         ),
     ] = None,
     contamination: options.Contamination = None,

@@ -45,7 +45,6 @@ def print_planned(
         )
     _print_periods(report, console)
     _print_liars(report, console)
-    _print_note(report, console)
 
 
 def print_plan(report: Record, console: PlainConsole) -> None:
@@ -189,21 +188,6 @@ def _print_periods(report: Record, console: PlainConsole) -> None:
         " A reading's ε is for any so many periods on end; a campaign of just these may meet two,"
         " as devices draw when they begin."
     )
-
-
-def _print_note(report: Record, console: PlainConsole) -> None:
-    """Print a note if a campaign can't use the best mechanism."""
-    rows = report.get("alternatives", [])
-    if not rows or rows[0]["campaign"]:
-        return
-    held = [row for row in rows if row["campaign"]]
-    more = (
-        f"; the best that one can hold is {held[0]['mechanism']}, with {held[0]['times']:.3g} ×"
-        " the squared error (--for-campaign)"
-        if held
-        else ""
-    )
-    console.print(f"A campaign cannot hold {rows[0]['mechanism']}{more}.")
 
 
 def odds_text(row: Mapping[str, Any]) -> str:

@@ -92,6 +92,8 @@ class Kind:
 
     build: Callable[[Query, GeoPrivacy, Parameters], ReportLaw]
     """Builds reports; raises UnsupportedError if the kind does not serve the query."""
+    declares: Callable[[Any, Parameters], Declared]
+    """The campaign's declaration of reports with these parameters."""
     options: tuple[Parameters, ...] = (MappingProxyType({}),)
     answers_all: bool = False
     """Whether one report answers every question."""
@@ -100,14 +102,12 @@ class Kind:
     dominated: bool = False
     """Whether another kind has less noise for every question [MATH §4], so that plans only compare
     it."""
-    declares: Callable[[Any, Parameters], Declared] | None = None
-    """The campaign's declaration of reports with these parameters; None if it has none."""
 
     @property
     def serves_several(self) -> bool:
         """Whether one declaration, without parameters, serves every question of a campaign."""
         alone = self.options == (MappingProxyType({}),)
-        return self.declares is not None and alone and not self.answers_all
+        return alone and not self.answers_all
 
 
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
@@ -118,7 +118,7 @@ def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
             raise UnsupportedError(f"{planned.name} is not for {query!r}")
         return _built(family.make(parameters), query, privacy)
 
-    return Kind(build, planned.options, declares=lambda _, parameters: family.make(parameters))
+    return Kind(build, lambda _, parameters: family.make(parameters), planned.options)
 
 
 def _built(declared: MechanismSpec, query: Query, privacy: GeoPrivacy) -> QueryMechanism:
@@ -195,8 +195,8 @@ def _published(options: tuple[Parameters, ...], **said: Any) -> Kind:
 
     return Kind(
         lambda query, privacy, parameters: _built(declares(None, parameters), query, privacy),
+        declares,
         options,
-        declares=declares,
         dominated=True,
     )
 
@@ -262,20 +262,3 @@ class _Kinds(Mapping[str, Kind]):
 
 KINDS: Mapping[str, Kind] = _Kinds()
 """Name → kind, including families of other packages; the first of equally good kinds wins."""
-
-
-def declared(name: str, reports: Any, parameters: Parameters) -> Declared | None:
-    """Return the campaign's declaration of reports that a plan chose; None if there is none.
-
-    Args:
-        name: of their kind, a key of `KINDS`.
-        reports: that were built.
-        parameters: with which.
-    """
-    declares = KINDS[name].declares
-    return None if declares is None else declares(reports, parameters)
-
-
-def fits_campaigns(name: str) -> bool:
-    """Return whether a campaign can declare a kind of mechanism, a key of `KINDS`."""
-    return KINDS[name].declares is not None
