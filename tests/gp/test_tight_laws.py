@@ -225,9 +225,59 @@ def test_noise_follows_from_the_mean_and_the_variance_of_debiased_answers(monkey
         return max(beyond)
 
     assert 0 <= widest() <= 0.05
-    monkeypatch.setattr(report_laws, "_NOISES", 1e-9)
+    for parts in ("_NOISES", "_WIDTHS"):
+        monkeypatch.setattr(report_laws, parts, 1e-9)
     assert widest() > 0.1
     law_of_profile.cache_clear()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", [1, 2])
+def test_some_people_have_all_noise_that_others_may_have(seed, monkeypatch):
+    """Everybody is at one knot of a table, two of them where the mean is greatest and least.
+
+    Where it is not, others who answer as they do have over ten times their noise. Oracle: a linear
+    programme over people. Control: wide cells, with noise that nobody has.
+    """
+    rng = np.random.default_rng(seed)
+    at = np.append(0.0, np.cumsum(10.0 ** rng.uniform(-1, 1, 12)))
+    table = TabulatedProfile(tuple(at), tuple(rng.uniform(0, 1, 13)), (0.0,) * 24)
+    scale, n = 0.02 * table.length_scale, 10**6
+    mechanism = DebiasedLaplace(Linear(table, 1.0), GeoPrivacy(1.0, per=scale))
+    away = scale * np.append(0.0, np.geomspace(1e-4, 30, 60))
+    near = [(at[:, None] + way * away).ravel() for way in (1, -1)]
+    people = np.concatenate([np.linspace(at[0], at[-1], 4_001), *near])
+    f, v = mechanism.moments(people)
+    square, limits = v + f * f - f, Limits(mechanism.range, table.bounds)
+    top = max(y * y - y for y in limits.reports)
+    answers = []
+    means, noises = mechanism.moments(at)
+    for knot in (8, int(np.argmax(means)), int(np.argmin(means))):
+        mean, noise = float(means[knot]), float(noises[knot])
+        around, excess = (mean - 1e-6, mean + 1e-6), noise + mean * mean - mean
+        slack = 1.959964 * math.sqrt((top - excess) * (excess + 0.25) / n)
+        ends = np.array([around[1], -around[0], excess + slack, slack - excess])
+        most = -_least(-v, np.array([f, -f, square, -square]), ends)
+        answers.append((around, excess, noise, min(most, noise + slack)))
+    _, _, noise, attained = answers[0]
+    assert attained > 10 * noise
+
+    def widest() -> float:
+        law_of_profile.cache_clear()
+        bounded_noise_variance.cache_clear()
+        beyond = [
+            bounded_noise_variance(mechanism, n, around, excess, limits, 0.95).high / attained
+            for around, excess, _, attained in answers
+        ]
+        assert min(beyond) >= 1 - 1e-4
+        return max(beyond)
+
+    assert widest() <= 1.05
+    for parts in ("_NOISES", "_WIDTHS", "_CLOSER"):
+        monkeypatch.setattr(report_laws, parts, 1e-9)
+    assert widest() > 1.05
+    law_of_profile.cache_clear()
+    bounded_noise_variance.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,14 @@ _STRIP, _BLOCK = 16, 2**15
 """Boxes merged at first, and numbers computed at once."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
-_OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 2.5, 0.1, 1e-9
+_OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 10, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
 """How far cells may stick out, relative to the spread of people in a direction, and the stricter
 factor for profiles. A direction counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
 moments; then the directions, in multiples of the axes of all people."""
-_NOISES, _LARGE = 64, 1000
-"""Parts of a variance, and of the largest, that a cell of a profile may leave open."""
+_NOISES, _LARGE, _WIDTHS = 64, 1000, 64
+"""Parts of a variance, of the largest and of the range of means that a cell of a profile may leave
+open."""
 _SLACK = 0.002
 """Enlargement of half a box, relative to its distance from moments that are 0 or 1."""
 
@@ -78,9 +79,16 @@ def law_of_profile(
         high = own * high + other * low + kept * inner
         out = _CLOSER * _above(high, heights.max(axis=0))
         # From the mean and the variance of reports the noise follows, however little it is.
-        close = np.minimum(noise[:-1], noise[1:]) / _NOISES + noise.max() / _LARGE
-        unknown = kept[:, 0] * (h[1] - h[0]) / np.maximum(close, 1e-300)
-        return (people, g, h, own, other, kept), np.maximum(out, np.minimum(unknown, 4.0))
+        # Of a mean next to the least or the greatest hardly anybody is elsewhere.
+        mean = people[:, 0]
+        span = max(np.ptp(mean), 1e-300)
+        away = np.minimum(mean - mean.min(), mean.max() - mean) / span
+        little = np.minimum(np.minimum(away[:-1], away[1:]) / _NOISES, 1 / _LARGE)
+        close = np.minimum(noise[:-1], noise[1:]) / _NOISES + noise.max() * little
+        unknown = (h[1] - h[0]) / np.maximum(close, 1e-300)
+        bent = np.square((g[1] - g[0]) * (_WIDTHS / span))
+        inside = kept[:, 0] * np.maximum(unknown, bent)
+        return (people, g, h, own, other, kept), np.maximum(out, np.minimum(inside, 4.0))
 
     nodes = distinct(np.clip(nodes, least, most))
     nodes, (people, g, h, own, other, kept) = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
