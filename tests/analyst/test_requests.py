@@ -27,9 +27,9 @@ from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
     ParameterError,
-    TableFileError,
     Threshold,
 )
+from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.priors import public_prior
 
 LOG_NORMAL = public_prior("lognormal:98000,0.83")

@@ -12,7 +12,8 @@ from geoveil.cli import asking
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import number, out, print_whole, table_80
 from geoveil.client import JournalError
-from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold
+from geoveil.gp import ParameterError, TwoWayThreshold
+from geoveil.simulation.people_files import TableFileError
 
 PLAN = ["plan", "--threshold", "30000", "--participants", "5000", "--epsilon", "1", "--per", "5000"]
 PLACES = ["plan", *PLAN[3:], "--prior", "collisions"]

@@ -9,13 +9,14 @@ import pyarrow.parquet as parquet
 import pytest
 from scipy import integrate, stats
 
-from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold, UnsupportedError
+from geoveil.gp import ParameterError, TwoWayThreshold, UnsupportedError
 from geoveil.simulation import (
     Population,
     collisions,
     household_incomes,
     incomes_and_debts,
 )
+from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.populations import AliasTable
 
 

@@ -12,8 +12,9 @@ from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli.simulate_scale import bulk, export, scale
-from geoveil.gp import GeoPrivacy, ParameterError, TableFileError, Threshold
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.scale import ExportError, in_this_process
 
 APP = typer.Typer()

@@ -37,7 +37,6 @@ from geoveil.gp.errors import (
     NotPrivateWarning,
     ParameterError,
     PrivateValueError,
-    TableFileError,
     UnsupportedError,
 )
 from geoveil.gp.estimation import (
@@ -215,7 +214,6 @@ __all__ = [
     "Smoothstep",
     "StudentT",
     "SystemSource",
-    "TableFileError",
     "TabulatedProfile",
     "Threshold",
     "TwoWayThreshold",

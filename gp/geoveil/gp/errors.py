@@ -3,7 +3,6 @@
     GeoVeilError
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
-    ├── TableFileError     a file of rows is wrong: says where, and what must be there
     ├── ContradictionError reports that no people give through the mechanism that is stated
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
     NotPrivateWarning      what is for experiments was done where people's values may be
@@ -11,8 +10,6 @@
 
 The first three are also `ValueError`s.
 """
-
-from pathlib import Path
 
 
 class GeoVeilError(Exception):
@@ -55,26 +52,6 @@ class PrivateValueError(GeoVeilError, ValueError):
 
     def __str__(self) -> str:
         return f"the value must be {self.expected} (the value itself is not shown)"
-
-
-class TableFileError(GeoVeilError, ValueError):
-    """A file at `path` does not have the `expected` content at `where`.
-
-    `where` is a row and column, never their content: the rows may be real people.
-
-    Example:
-        >>> str(TableFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
-        "census.csv: row 7, column 'people' must be a number > 0"
-    """
-
-    def __init__(self, path: Path, where: str, expected: str) -> None:
-        super().__init__(path, where, expected)
-        self.path = path
-        self.where = where
-        self.expected = expected
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.where} must be {self.expected}"
 
 
 class UnsupportedError(GeoVeilError):

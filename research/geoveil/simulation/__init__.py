@@ -1,6 +1,7 @@
 """Experiments on real populations."""
 
 from geoveil.gp import __version__ as __version__, not_private
+from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.populations import (
     LogNormalPopulation,
     ParticipantSource,
@@ -16,6 +17,7 @@ __all__ = [
     "LogNormalPopulation",
     "ParticipantSource",
     "Population",
+    "TableFileError",
     "collisions",
     "household_incomes",
     "incomes_and_debts",

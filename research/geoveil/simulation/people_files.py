@@ -15,7 +15,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import TableFileError, UnsupportedError, needed_for, validation
+from geoveil.gp import GeoVeilError, UnsupportedError, needed_for, validation
+
+
+class TableFileError(GeoVeilError, ValueError):
+    """A file at `path` does not have the `expected` content at `where`.
+
+    `where` is a row and column, never their content: the rows may be real people.
+
+    Example:
+        >>> str(TableFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
+        "census.csv: row 7, column 'people' must be a number > 0"
+    """
+
+    def __init__(self, path: Path, where: str, expected: str) -> None:
+        super().__init__(path, where, expected)
+        self.path = path
+        self.where = where
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.where} must be {self.expected}"
+
 
 Array = NDArray[np.float64]
 

@@ -17,8 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, TableFileError, validation
-from geoveil.simulation.people_files import COORDINATES, FORMATS, GEOPACKAGE, read_columns
+from geoveil.gp import ParameterError, validation
+from geoveil.simulation.people_files import (
+    COORDINATES,
+    FORMATS,
+    GEOPACKAGE,
+    TableFileError,
+    read_columns,
+)
 
 Array = NDArray[np.float64]
 

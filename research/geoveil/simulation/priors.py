@@ -19,8 +19,8 @@ from geoveil.analyst import (
     reports_of,
 )
 from geoveil.campaign import added, foreign, load
-from geoveil.gp import AzimuthalEquidistant, ParameterError, TableFileError, UnsupportedError
-from geoveil.simulation.people_files import FORMATS, GEOPACKAGE, read_csv
+from geoveil.gp import AzimuthalEquidistant, ParameterError, UnsupportedError
+from geoveil.simulation.people_files import FORMATS, GEOPACKAGE, TableFileError, read_csv
 from geoveil.simulation.populations import Population, collisions, household_incomes
 
 KNOWN = (
