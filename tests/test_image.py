@@ -60,7 +60,8 @@ def test_two_builds_have_the_same_bytes_and_are_small(images):
 def test_it_serves_as_nobody_on_a_root_that_is_read_only_and_loses_nothing_when_killed(
     images, tmp_path
 ):
-    subprocess.run(["umoci", "unpack", "--image", f"{images[0]}:geoveil", "bundle"], cwd=tmp_path)
+    unpack = ["umoci", "unpack", "--image", f"{images[0]}:geoveil", "bundle"]
+    subprocess.run(unpack, cwd=tmp_path, check=True)
     config = tmp_path / "bundle" / "config.json"
     program = ROOT / "docs" / "samples" / "bundle.jq"
     made = subprocess.run(["jq", "-f", program, config], check=True, stdout=subprocess.PIPE)
