@@ -42,6 +42,7 @@ from geoveil.gp.errors import (
 from geoveil.gp.estimation import (
     Accumulator as Accumulator,
     Estimate as Estimate,
+    ForgedShare,
     estimate as estimate,
     sums_of as sums_of,
 )
@@ -62,7 +63,6 @@ from geoveil.gp.exact import (
     working_precision as working_precision,
 )
 from geoveil.gp.extras import MissingExtraError as MissingExtraError, needed_for as needed_for
-from geoveil.gp.forged import ForgedShare, forged_share, report_bins
 from geoveil.gp.intervals import (
     UNLIMITED as UNLIMITED,
     FindsMoments as FindsMoments,
@@ -221,7 +221,5 @@ __all__ = [
     "VectorAnswer",
     "VectorSmoothMechanism",
     "compose",
-    "forged_share",
     "paced",
-    "report_bins",
 ]

@@ -162,3 +162,22 @@ def estimate(
     variance = float(spread) * step * step
     interval = interval_of_mean(sums.n, value, variance, confidence, limits, method)
     return Estimate(sums.n, value, error, confidence, interval.low, interval.high, interval.method)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgedShare:
+    """A lower bound of the share of forged reports, with its confidence.
+
+    Attributes:
+        at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
+        confidence: the probability that `at_least` does not exceed the true share, whatever the
+            people are like; so honest reports show 0.
+    """
+
+    at_least: float
+    confidence: float = 0.99
+
+    @property
+    def shows(self) -> bool:
+        """Whether the bound is above 0."""
+        return self.at_least > 0

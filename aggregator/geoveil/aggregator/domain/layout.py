@@ -16,6 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from geoveil.aggregator.domain.forged import forged_share, report_bins
 from geoveil.aggregator.domain.reports import (
     PACKED_ANSWER,
     Bins,
@@ -31,8 +32,6 @@ from geoveil.gp import (
     ForgedShare,
     ParameterError,
     QueryMechanism,
-    forged_share,
-    report_bins,
 )
 
 BLOCKS = 32

@@ -6,17 +6,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from geoveil.aggregator.domain import forged
+from geoveil.aggregator.domain.forged import forged_share, report_bins
 from geoveil.gp import (
     DebiasedLaplace,
+    ForgedShare,
     GaussianKernel,
     GeoPrivacy,
     ParameterError,
     Range,
     SmoothMechanism,
     Threshold,
-    forged,
 )
-from geoveil.gp.forged import ForgedShare, forged_share, report_bins
 
 PRIVACY = GeoPrivacy(1.0, per=8_000.0)
 THRESHOLD = Threshold(100_000, 16_000, "smoothstep")

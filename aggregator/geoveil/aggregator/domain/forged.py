@@ -4,23 +4,26 @@ With w the largest P(E | x)/P(A | x) of any x, of N honest reports in disjoint s
 Binomial(N, w/(1 + w)) are in E, whatever the people are like. The excess is forged.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace
-from geoveil.gp.noise.base import Laplace
-from geoveil.gp.queries.indicator import Range
-from geoveil.gp.queries.profiles.base import Profile
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import (
+    FLOAT,
+    Array,
+    DebiasedLaplace,
+    ForgedShare,
+    Laplace,
+    ParameterError,
+    Profile,
+    QueryMechanism,
+    Range,
+    validation,
+)
 
 _HALVINGS = 24
 """Bins at each end of the range: quarters, eighths and so on of its length."""
@@ -28,25 +31,6 @@ _CELL = 1 / 64
 """Distance between the values at which laws are evaluated, in noise scales."""
 _MOST_CELLS = 20_000
 """The most such values; for wider questions they lie farther apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForgedShare:
-    """A lower bound of the share of forged reports, with its confidence.
-
-    Attributes:
-        at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
-        confidence: the probability that `at_least` does not exceed the true share, whatever the
-            people are like; so honest reports show 0.
-    """
-
-    at_least: float
-    confidence: float = 0.99
-
-    @property
-    def shows(self) -> bool:
-        """Whether the bound is above 0."""
-        return self.at_least > 0
 
 
 @lru_cache(maxsize=256)
