@@ -79,10 +79,12 @@ class TableSums:
 
     @property
     def shares(self) -> Array:
+        """The share of the people in each cell."""
         return self._mean(self._all)
 
     @property
     def margins(self) -> tuple[Array, ...]:
+        """The shares of the options of each field."""
         return tuple(self._mean((k,)) for k in self._all)
 
     def _variances_of(self, fields: tuple[int, ...]) -> Array:
@@ -92,10 +94,12 @@ class TableSums:
 
     @property
     def variances(self) -> Array:
+        """The variance of each cell's share."""
         return self._variances_of(self._all)
 
     @property
     def margin_variances(self) -> tuple[Array, ...]:
+        """The variances of the shares of each field's options."""
         return tuple(self._variances_of((k,)) for k in self._all)
 
     @property
