@@ -65,6 +65,14 @@ def test_places_load_pyproj(places, tmp_path):
     assert heavy == {"numpy", "pyproj", "sqlite3"}
 
 
+def test_a_server_and_what_asks_for_its_health_load_no_analyst():
+    program = "import sys, geoveil.cli.serve, geoveil.cli.health; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "geoveil.cli.health" in loaded
+    assert not [name for name in loaded if name.startswith("geoveil.analyst")]
+
+
 def test_public_names_are_sorted_and_exist():
     names = geoveil.client.__all__
     assert len(set(names)) == len(names)

@@ -40,6 +40,7 @@ from geoveil.cli.asking_statistics import asks_statistics
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
+from geoveil.cli.heaps import heaps_of
 from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED, Source, source_of
 from geoveil.gp import IntervalMethod, ParameterError, validation
@@ -358,7 +359,7 @@ class EstimateRequest:
             return self._as_wanted(estimates.with_differences(self.planned.differences))
         hard = hard_shares(self.questions)
         if hard and self.width is None and self.bandwidth is None and _of_numbers(campaign):
-            bands = ChosenBands(campaign, hard, self.slope_bound, options.heaps(self.heap))
+            bands = ChosenBands(campaign, hard, self.slope_bound, heaps_of(self.heap))
             return self._as_wanted(bands.answered(answer(bands.questions)))
         self._refuse_crowds()
         return self._as_wanted(answer(self._in_coordinates(campaign)))

@@ -1,7 +1,7 @@
 """Options shared by several commands."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import wraps
@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from geoveil.analyst import Heap
 from geoveil.gp import ParameterError
 
 _UNITS = {
@@ -183,23 +182,6 @@ def left_out(given: Mapping[str, object], expected: str) -> None:
     for name, value in given.items():
         if value is not None and value is not False:
             raise ParameterError(name, value, expected)
-
-
-def heaps(texts: Sequence[str] | None) -> tuple[Heap, ...]:
-    """Return the people who hold exactly one value, each VALUE=SHARE.
-
-    Raises:
-        ParameterError: if a text is none.
-    """
-    return tuple(map(_heap, texts or ()))
-
-
-def _heap(text: str) -> Heap:
-    value, _, share = text.partition("=")
-    try:
-        return Heap(float(value), float(share))
-    except ValueError:
-        raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
 def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timedelta:
