@@ -211,7 +211,10 @@ def test_admission_and_packing_are_those_of_single_reports(publish):
     low, high = campaign.mechanisms[0].grid_range
     sound = [report(n, (n % 3, value)) for n, value in enumerate([low, 0, 1, high])]
     publication = publication_of(campaign)
-    admission, layouts = publication.admission, [Layout(campaign, 1), Layout(campaign, 32)]
+    admission, layouts = (
+        publication.admission,
+        [Layout(campaign, 1), Layout(campaign, 32, bytes(16))],
+    )
     for wrong in (
         [],
         [report(8, (3, 0))],
