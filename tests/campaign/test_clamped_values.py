@@ -128,7 +128,7 @@ def test_it_is_said_to_people_and_of_statistics():
     )
     assert "counts as" not in " ".join(what_it_tells(campaign, campaign.privacy))  # of a reading
     (near, *_) = what_it_tells_of(campaign, 52_000)
-    assert near.endswith(", and no two values, however far apart, better than 2,981 to 1.")
+    assert near.endswith("; values far apart may be told apart, with odds of up to 2,981 to 1.")
     assert not what_it_tells_of(campaign, 52_000, read=True)[0].endswith("2,981 to 1.")
     for later in (False, True):
         words = unbiased_for(campaign, later=later)

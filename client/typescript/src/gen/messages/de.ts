@@ -30,7 +30,7 @@ export default {
   "pair.values": "Ihre Angabe zu „{name}“ von {other},",
   "pair.centre": "Ihre Angabe zu „{name}“ vom Mittelpunkt von „{label}“ ({x} {unit} entfernt)",
   "better": "{begins} kann niemand {pair} besser als {odds} unterscheiden{far}.",
-  "better.far": ", und keine zwei Werte, so weit sie auch auseinanderliegen, besser als {odds}",
+  "better.far": "; Werte, die weit auseinanderliegen, lassen sich vielleicht unterscheiden, mit bis zu {odds}",
   "better.none": "{begins} kann jemand {pair} fast immer unterscheiden.",
   "odds": "{one} zu {other}",
   "percent": "{share} %",

@@ -30,7 +30,7 @@ export default {
   "pair.values": "your {name} from {other}",
   "pair.centre": "your {name} from the centre of “{label}” ({x} {unit} away)",
   "better": "{begins} nobody can tell {pair} better than {odds}{far}.",
-  "better.far": ", and no two values, however far apart, better than {odds}",
+  "better.far": "; values far apart may be told apart, with odds of up to {odds}",
   "better.none": "{begins} somebody may tell {pair}, nearly always.",
   "odds": "{one} to {other}",
   "percent": "{share} %",

@@ -30,7 +30,7 @@ export default {
   "pair.values": "su respuesta sobre «{name}» de {other}",
   "pair.centre": "su respuesta sobre «{name}» del centro de «{label}» (a {x} {unit})",
   "better": "{begins} nadie puede distinguir {pair} mejor que en una proporción de {odds}{far}.",
-  "better.far": ", ni dos valores cualesquiera, por distantes que sean, mejor que en una de {odds}",
+  "better.far": "; quizá se puedan distinguir valores muy distantes, en una proporción de hasta {odds}",
   "better.none": "{begins} alguien puede distinguir {pair} casi siempre.",
   "odds": "{one} a {other}",
   "percent": "el {share} %",

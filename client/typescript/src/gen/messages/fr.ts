@@ -30,7 +30,7 @@ export default {
   "pair.values": "votre réponse sur « {name} » d’{other}",
   "pair.centre": "votre réponse sur « {name} » du centre de « {label} » (à {x} {unit})",
   "better": "{begins} personne ne peut distinguer {pair} mieux qu’à {odds}{far}.",
-  "better.far": ", ni deux valeurs quelconques, aussi éloignées soient-elles, mieux qu’à {odds}",
+  "better.far": " ; des valeurs très éloignées pourraient être distinguées, jusqu’à {odds}",
   "better.none": "{begins} quelqu’un peut presque toujours distinguer {pair}.",
   "odds": "{one} contre {other}",
   "percent": "{share} %",
