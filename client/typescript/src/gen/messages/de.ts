@@ -265,8 +265,8 @@ export default {
     "other": "{n} verfremdete, ausgeloste Zahlen zu Ihrer Antwort. Ausgelost wird einmal: Erneutes Fragen ergibt dasselbe."
   },
   "sent.id": "Eine Zufallszahl, die diese Meldung bezeichnet, und für welche Umfrage sie ist.",
-  "sent.nothing": "Nicht was Sie eingegeben haben, und nichts, was Sie namentlich kenntlich macht. Wie bei jeder Seite sieht der Server Ihre Adresse.",
-  "sent.nothing.form": "Nichts weiter von Ihren Antworten, und nichts, was Sie namentlich kenntlich macht. Wie bei jeder Seite sieht der Server Ihre Adresse.",
+  "sent.nothing": "Nicht was Sie eingegeben haben, und nichts, was Sie namentlich kenntlich macht. Wie bei jeder Seite sieht der Server Ihre Internetadresse (IP).",
+  "sent.nothing.form": "Nichts weiter von Ihren Antworten, und nichts, was Sie namentlich kenntlich macht. Wie bei jeder Seite sieht der Server Ihre Internetadresse (IP).",
   "sent.readings": "{readings} Insgesamt: {cost}.",
   "asked.title": "Was gefragt wird",
   "asked.later": "Verfremdete Antworten werden aufbewahrt; was aus ihnen berechnet wird, wird später entschieden.",

@@ -265,8 +265,8 @@ export default {
     "other": "{n} perturbed numbers for your answer, drawn at random. Drawn once: asking again gives the same."
   },
   "sent.id": "A random number that names this report, and which survey it is for.",
-  "sent.nothing": "Not what you typed, and nothing that names you. As with any page, the server sees your address.",
-  "sent.nothing.form": "Nothing else of your answers, and nothing that names you. As with any page, the server sees your address.",
+  "sent.nothing": "Not what you typed, and nothing that names you. As with any page, the server sees your internet address (IP).",
+  "sent.nothing.form": "Nothing else of your answers, and nothing that names you. As with any page, the server sees your internet address (IP).",
   "sent.readings": "{readings} In all: {cost}.",
   "asked.title": "What is asked",
   "asked.later": "Perturbed answers are kept; what is asked of them is decided later.",

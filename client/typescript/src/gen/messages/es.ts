@@ -265,8 +265,8 @@ export default {
     "other": "{n} números alterados, sacados al azar, para su respuesta. Se sortean una sola vez: preguntar de nuevo da lo mismo."
   },
   "sent.id": "Un número al azar que nombra este envío, y para qué encuesta es.",
-  "sent.nothing": "No lo que usted ha escrito, ni nada que diga su nombre. Como en cualquier página, el servidor ve su dirección.",
-  "sent.nothing.form": "Nada más de sus respuestas, ni nada que diga su nombre. Como en cualquier página, el servidor ve su dirección.",
+  "sent.nothing": "No lo que usted ha escrito, ni nada que diga su nombre. Como en cualquier página, el servidor ve su dirección de internet (IP).",
+  "sent.nothing.form": "Nada más de sus respuestas, ni nada que diga su nombre. Como en cualquier página, el servidor ve su dirección de internet (IP).",
   "sent.readings": "{readings} En total: {cost}.",
   "asked.title": "Qué se pregunta",
   "asked.later": "Se guardan respuestas alteradas al azar; qué se pregunta de ellas se decide más tarde.",

@@ -265,8 +265,8 @@ export default {
     "other": "{n} nombres brouillés, tirés au hasard, pour votre réponse. Tirés une seule fois : redemander donne la même chose."
   },
   "sent.id": "Un nombre aléatoire qui désigne cet envoi, et l’enquête à laquelle il est destiné.",
-  "sent.nothing": "Ni ce que vous avez saisi, ni rien qui vous nomme. Comme pour toute page, le serveur voit votre adresse.",
-  "sent.nothing.form": "Rien d’autre de vos réponses, et rien qui vous nomme. Comme pour toute page, le serveur voit votre adresse.",
+  "sent.nothing": "Ni ce que vous avez saisi, ni rien qui vous nomme. Comme pour toute page, le serveur voit votre adresse internet (IP).",
+  "sent.nothing.form": "Rien d’autre de vos réponses, et rien qui vous nomme. Comme pour toute page, le serveur voit votre adresse internet (IP).",
   "sent.readings": "{readings} En tout : {cost}.",
   "asked.title": "Ce qui est demandé",
   "asked.later": "Des réponses brouillées sont conservées ; ce qui en sera calculé est décidé plus tard.",
