@@ -236,6 +236,12 @@ def made() -> list[Any]:
         analyst.DistributionFunction(points=41),
         analyst.Density(of=analyst.DistributionFunction(low=0.0, high=1.0)),
         analyst.Quantiles(levels=(0.1, 0.9)),
+        analyst.ResponseRates(
+            name="region",
+            invited={"north": 500},
+            answered={"north": (300.0, 250.0, 350.0)},
+            confidence=0.95,
+        ),
         analyst.Contaminated(analyst.Quantiles(levels=(0.5,)), 0.01),
         analyst.Histogram(edges=(1.0, 2.5), width=0.5),
         analyst.MeanValue(width=2.0),
