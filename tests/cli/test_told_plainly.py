@@ -28,6 +28,10 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         (["health", "--server", "127.0.0.1:99999"], "--server must be HOST:PORT with a port from"),
         (["campaign", "create", "A", "--points", *CREATE, "--every", "0d"], "--every must be"),
         (
+            ["campaign", "create", "A", "--points", *CREATE, "--organisation", "City"],
+            "--purpose must be 1 to 500 visible characters",
+        ),
+        (
             ["campaign", "create", "A", "--points", *CREATE, "--read-every", "9999w"],
             "--read-every must be a whole number above 0 and m, h, d or w, for example 7d, at most",
         ),

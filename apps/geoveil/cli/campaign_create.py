@@ -370,7 +370,11 @@ def _asker(*said: str | None) -> Asker | None:
     if not any(said):
         return None
     organisation, purpose, contact, notice = (each or "" for each in said)
-    return Asker(organisation=organisation, purpose=purpose, contact=contact, notice=notice)
+    try:
+        return Asker(organisation=organisation, purpose=purpose, contact=contact, notice=notice)
+    except ParameterError as error:
+        name = error.name.removeprefix("asker.")
+        raise ParameterError(name, error.value or None, error.expected) from None
 
 
 def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Readings | None:

@@ -31,7 +31,6 @@ _ALSO_CALLED = MappingProxyType(
         "authority": "folder",
         "address": "port host",
         "signing key": "sign-key",
-        **{f"asker.{name}": name for name in ("organisation", "purpose", "contact", "notice")},
         "attribute.name": "attribute",
         "attribute.unit": "unit",
         "attribute.least": "least",
