@@ -221,7 +221,7 @@ async def test_a_survey_that_recurs(console, page):
     assert "What changed" in await page.inner_text("main")
     await sound(page, "survey-that-recurs")
     await page.click("text=Operators")
-    await page.wait_for_selector("text=How the server does")
+    await page.wait_for_selector("text=How the server is doing")
     assert "4,400" in await page.inner_text("#operators")
     await sound(page, "operators")
 
