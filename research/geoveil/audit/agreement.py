@@ -36,6 +36,8 @@ _OFTEN = 3
 count."""
 _FLAT, _PEAKED, _FAR_POINTS = -50.0, 25.0, 1
 """Log-density beyond which floats don't resolve the noise, and the fewest far points."""
+_ALIKE = -26.0
+"""Log of the share of reports in one float, above which honest reports repeat."""
 _TIES = 0.01
 """Share of repeated reports above which a mechanism has no density to compare."""
 
@@ -95,7 +97,8 @@ def _told_by_floats(case: Case, rng: np.random.Generator) -> list[Array]:
         return []
     both = zip(reports, far, strict=True)
     logs = np.array([case.mechanism.log_density(y, x[None])[0] for y, x in both])
-    return list(far[(logs > _FLAT) & (logs < _PEAKED)])
+    most = np.minimum(_PEAKED, _ALIKE - np.log(np.spacing(np.abs(reports))))
+    return list(far[(logs > _FLAT) & (logs < most)])
 
 
 def _disagreement(
