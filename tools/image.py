@@ -18,7 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "usr/local/lib/python3.11/dist-packages"
 PACKAGES = "python3.11-minimal,libpython3.11-stdlib,libstdc++6"
-MIRROR = "http://deb.debian.org/debian"
 USER = 10001
 HOME = "var/lib/geoveil"
 FILES = {
@@ -101,10 +100,9 @@ def _fill(root: Path, work: Path) -> None:
 
     Packages are not configured, so that there is no shell, no log and no identity of a machine.
     """
-    mirror = os.environ.get("DEBIAN_MIRROR", MIRROR)
     only = ("path-exclude=/usr/share/*", "path-include=/usr/share/doc/*/copyright")
     options = (f"--include={PACKAGES}", *(f"--dpkgopt={option}" for option in only))
-    _run("mmdebstrap", "--quiet", "--variant=extract", *options, "bookworm", root, mirror)
+    _run("mmdebstrap", "--quiet", "--variant=extract", *options, "bookworm", root)
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", work)
     (wheel,) = work.glob("*.whl")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
