@@ -16,9 +16,9 @@ import ssl
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -119,28 +119,19 @@ def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes
     """Send reports from addresses of a network, each of which has a share of the gateway."""
     requests = Requests(campaign, 1)
     drawn = [requests.draw() for _ in range(COUNT)]
-    failed: list[BaseException] = []
 
-    def one(number: int) -> None:
-        try:
-            client = (
-                _Browser(web, f"{network}.{1 + number}", way)
-                if authority is None
-                else _Device(web, way, authority)
-            )
-            for request in drawn[number::AT_ONCE]:
-                if not any(client.send(request) for _ in range(_ATTEMPTS)):
-                    raise RuntimeError("refused again and again")
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failed.append(error)
+    def send(number: int) -> None:
+        client = (
+            _Browser(web, f"{network}.{1 + number}", way)
+            if authority is None
+            else _Device(web, way, authority)
+        )
+        for request in drawn[number::AT_ONCE]:
+            if not any(client.send(request) for _ in range(_ATTEMPTS)):
+                raise RuntimeError("refused again and again")
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(AT_ONCE)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(send, range(AT_ONCE)))
 
 
 class _Device:

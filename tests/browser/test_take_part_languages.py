@@ -312,7 +312,7 @@ BERGEN = StatisticCampaign(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_survey_in_the_readers_language_asks_on_the_first_screen(survey, browser, scheme):
-    """Of a phone: who asks and the input are in sight, what is told below is of the survey."""
+    """A phone shows who asks and the input without scrolling, in the survey's German texts."""
     await survey.create(BERGEN)
     context = await browser.new_context(
         locale="de-CH", viewport={"width": 390, "height": 844}, color_scheme=scheme

@@ -69,16 +69,21 @@ def fields_of_toml(text: str) -> tuple[Field, ...]:
         >>> rents.options, str(rents.privacy)
         (('yes', 'no'), 'ε = 2 per 1 option')
     """
-    if not isinstance(text, str) or len(text) > _MOST_BYTES:
-        raise ParameterError("form", type(text).__name__, f"a text of at most {_MOST_BYTES:,}")
-    try:
-        read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ParameterError("form", str(error), "TOML") from None
+    read = read_toml("form", text, _MOST_BYTES)
     tables = read.get("field")
     if set(read) != {"field"} or not isinstance(tables, list):
         raise ParameterError("tables of the form", sorted(read), "[[field]], one for each field")
     return check_fields([_field(number, table) for number, table in enumerate(tables, 1)])
+
+
+def read_toml(name: str, text: object, most: int) -> dict[str, Any]:
+    """Return what a text of at most `most` characters says; errors have the name."""
+    if not isinstance(text, str) or len(text) > most:
+        raise ParameterError(name, type(text).__name__, f"a text of at most {most:,}")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ParameterError(name, str(error), "TOML") from None
 
 
 def toml_of(fields: Sequence[Field]) -> str:

@@ -10,10 +10,10 @@ unit = "Dollar"
 labels = ["über 100.000"]
 """
 
-import tomllib
 from dataclasses import asdict, fields
 from typing import Any
 
+from geoveil.analyst.form_files import read_toml
 from geoveil.campaign import Asker, Translation
 from geoveil.gp import ParameterError
 
@@ -39,12 +39,7 @@ def texts_of_toml(text: str, asker: Asker | None = None) -> tuple[str, tuple[Tra
         >>> language, german.language, german.title
         ('en', 'de', 'Haushaltseinkommen')
     """
-    if not isinstance(text, str) or len(text) > _MOST_BYTES:
-        raise ParameterError("texts", type(text).__name__, f"a text of at most {_MOST_BYTES:,}")
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ParameterError("texts", str(error), "TOML") from None
+    tables = read_toml("texts", text, _MOST_BYTES)
     own = tables.pop("language", "")
     return own, tuple(_translation(tag, table, asker) for tag, table in tables.items())
 
