@@ -82,6 +82,9 @@ def test_rates_of_response_cover():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match=r"invited.*at least 100, the number of people"):
         worst_case(0.1, 0.2, 100, 99, (0.0, 1.0))
+    for low in (np.nan, 0.3):
+        with pytest.raises(ParameterError, match=r"low must be a number of at most high=0\.2"):
+            worst_case(low, 0.2, 100, 200, (0.0, 1.0))
     with pytest.raises(ParameterError, match="without a range can move"):
         worst_case(0.1, 0.2, 100, 200, (-np.inf, np.inf))
     reports = asked(people(5, 100), clear=True)

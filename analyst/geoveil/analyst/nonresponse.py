@@ -32,18 +32,22 @@ def worst_case(
     Args:
         low: lower end of the interval for the mean of those who answered.
         high: its upper end.
-        answered: people, n ≥ 1.
+        answered: people, n ≥ 0.
         invited: people, N ≥ n.
         ends: the least and the greatest mean over any people.
 
     Raises:
-        ParameterError: if fewer people were invited than answered, or the mean has no ends.
+        ParameterError: if fewer people were invited than answered, the mean has no ends, or `low`
+            is above `high`.
 
     Example:
         >>> worst_case(0.25, 0.5, 100, 200, (0.0, 1.0))
         (0.125, 0.75)
     """
+    validation.require_count("answered", answered, 0)
     require_invited(answered, invited)
+    if not low <= high:
+        raise ParameterError("low", low, f"a number of at most high={high}")
     if not all(map(math.isfinite, ends)):
         expected = "left out: values without a range can move a mean by any distance"
         raise ParameterError("invited", invited, expected)

@@ -41,6 +41,8 @@ def texts_of_toml(text: str, asker: Asker | None = None) -> tuple[str, tuple[Tra
     """
     tables = read_toml("texts", text, _MOST_BYTES)
     own = tables.pop("language", "")
+    if not isinstance(own, str):
+        raise ParameterError("texts", own, "language = TAG, a text")
     return own, tuple(_translation(tag, table, asker) for tag, table in tables.items())
 
 
