@@ -47,7 +47,7 @@ async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded):
         for wrong in ("", "geoveil_x", guarded.token[:-1] if guarded.token else ""):
             answer = await client.post("/console/sign-in", data={"token": wrong, "next": "/"})
             assert answer.status_code == 403
-            assert "not known" in answer.text
+            assert "unknown" in answer.text
             assert "set-cookie" not in answer.headers
         told = {"token": guarded.token or "", "next": "/surveys/income"}
         answer = await client.post("/console/sign-in", data=told)

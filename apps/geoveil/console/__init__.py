@@ -1,7 +1,7 @@
 """The console: pages on which analysts and operators see, plan and publish surveys.
 
-It runs in the gateway (`geoveil serve --console`) and asks the server over gRPC, with the token of
-whoever signed in, as any other analyst's client does.
+It runs in the gateway (`geoveil serve --console`) and calls the server over gRPC with the token of
+the signed-in user, like any other analyst's client.
 """
 
 from typing import TYPE_CHECKING, Any

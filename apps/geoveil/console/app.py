@@ -40,20 +40,20 @@ from geoveil.gp import GeoVeilError
 _LOG = logging.getLogger(__name__)
 _SIGN_IN, _UPLOADS = "/sign-in", "/uploads"
 _UPLOADED = "upload:"
-"""Fields of this name and that of a file hold the name under which the file was kept."""
+"""A form field with this prefix and a file field's name holds the key of the stored file."""
 _LONGEST_FORM, _LONGEST_SIGNED, _LONGEST_FILE = 4 << 10, 64 << 10, 1 << 20
 """The most bytes of a form, of a signed-in user's form, and of a user's file."""
 _FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _ANYONE = "anyone on this machine"
 GUARDS = guards(b"'none'")
-"""Headers of every page: none can be held in a frame."""
+"""Headers of every page; they forbid frames."""
 
 
 class Console:
-    """Answers everything below `PREFIX` except its files, as a mount of `geoveil.gateway`.
+    """A mount of `geoveil.gateway` that answers every path below `PREFIX` except static files.
 
     Args:
-        shown: where programs reach the server, as the code on the pages shows it.
+        shown: the server's address in the code that the pages show.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Console:
         self._workers.close()
 
     def longest(self, scope: Scope) -> int:
-        """Return the most bytes of the body of a request, by its head."""
+        """Return the largest permitted request body in bytes."""
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         cookie = _cookie(headers)
         if cookie is None or self._sessions.find(cookie, use=False) is None:
@@ -109,7 +109,7 @@ class Console:
                 if signed_in is None and await self._trusts(scope["method"], headers):
                     cookie = self._begin(_ANYONE, None)
                     session = self._sessions.find(cookie)
-                    assert session is not None  # it has just begun
+                    assert session is not None  # begun just above
                     response = await self._page(session, scope, headers, path, body)
                     response = replace(
                         response,
@@ -145,7 +145,7 @@ class Console:
 
     def _to_sign_in(self, scope: Scope, path: str) -> Response:
         if scope["method"] == "POST":
-            raise RefusedError(401, "you are not signed in any more: sign in, and do it again")
+            raise RefusedError(401, "you are no longer signed in: sign in and try again")
         wanted = path
         if scope["query_string"]:
             wanted += "?" + scope["query_string"].decode("latin-1")
@@ -166,7 +166,7 @@ class Console:
             who = await self._name_of(token)
             if not who:
                 self._note("", "sign in refused")
-                said = "This token is not known, or it has expired."
+                said = "This token is unknown or has expired."
                 return page(
                     "sign_in.html", None, status=403, open_to_all=False, next=wanted, problem=said
                 )
@@ -180,7 +180,7 @@ class Console:
         return Response(b"", status=303, headers=[(b"location", where), set_cookie])
 
     async def _name_of(self, token: str) -> str:
-        """Return the name of a token; "" if the server does not know it."""
+        """Return the name of a token; "" if the server does not accept it."""
         if not token or not (token.isascii() and token.isprintable()):
             return ""
         try:
@@ -202,9 +202,9 @@ class Console:
         return True
 
     async def _trusts(self, method: str, headers: Mapping[bytes, str]) -> bool:
-        """Return whether a request is signed in because its machine is trusted.
+        """Return whether the server signs in this request without a token.
 
-        Their browser says that no page elsewhere sent them.
+        The request must be a GET that no other site's page has sent.
         """
         own = headers.get(b"sec-fetch-site") in ("none", "same-origin")
         return method == "GET" and own and await self._open()
@@ -217,7 +217,7 @@ class Console:
     def _set_cookie(
         self, cookie: str, headers: Mapping[bytes, str], scope: Scope
     ) -> tuple[bytes, bytes]:
-        """Return the header that gives a browser its cookie."""
+        """Return the header that sets the session cookie."""
         secure = scope["scheme"] == "https" or headers.get(b"origin", "").startswith("https:")
         ends = "; Secure" if secure else ""
         value = f"{COOKIE}={cookie}; Path={PREFIX}; HttpOnly; SameSite=Strict{ends}"
@@ -282,7 +282,7 @@ class Console:
     async def _form(
         self, session: Session, headers: Mapping[bytes, str], body: bytes
     ) -> dict[str, list[str]]:
-        """Return the fields of a form of the console; refuse other forms."""
+        """Return the fields of a form; refuse a form without the session's token."""
         fields = form_of(headers.get(b"content-type", ""), body)
         tokens = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
         _check_form_token(session, tokens[-1])
@@ -297,7 +297,7 @@ class Console:
         return Response(key.encode(), "text/plain; charset=utf-8")
 
     def _chosen(self, session: Session, fields: Mapping[str, Sequence[str]]) -> dict[str, bytes]:
-        """Return the files that a form names, as far as they are kept."""
+        """Return the files that a form names and that are still stored."""
         kept = {
             name.removeprefix(_UPLOADED): self._uploads.find(session.form_token, values[-1])
             for name, values in fields.items()
@@ -312,7 +312,7 @@ class Console:
         scope: Scope,
         send: Send,
     ) -> None:
-        """Send the estimates of a survey as they come, for as long as its reader is signed in."""
+        """Stream the estimates of a survey while its reader is signed in."""
         cookie = _cookie(headers) or ""
         query = query_of(scope["query_string"].decode("latin-1"))
         campaign_id = query.get("campaign", [""])[-1]
@@ -323,14 +323,14 @@ class Console:
         analyst = ChannelAnalyst(self._channel, session.token)
         await self._live.send_events(campaign_id, session.token, analyst, permitted, send)
 
-    # What is around them
+    # Errors and the audit log
 
     def _refused(self, error: GeoVeilError, session: Session | None) -> Response:
         status, text = refusal_of(error)
         return page("refused.html", session, status=status, code=status, text=text)
 
     def _note(self, who: str, action: str, **about: object) -> None:
-        """Write an action and its user into the audit log; nothing private is logged."""
+        """Write an action and its user to the audit log, without private data."""
         _LOG.info("console", extra={"who": who, "action": action, **about})
         self._operators.remember(who, action, about)
 
@@ -340,20 +340,20 @@ def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:
     site = headers.get(b"sec-fetch-site")
     host, origin = headers.get(b"host", ""), headers.get(b"origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise RefusedError(403, "pages elsewhere may not use the console")
+        raise RefusedError(403, "pages of other sites may not use the console")
     if method == "POST":
         if origin is None and site != "same-origin":
             raise RefusedError(403, "a form must come from a page of the console")
         if site not in (None, "same-origin"):
-            raise RefusedError(403, "pages elsewhere may not use the console")
+            raise RefusedError(403, "pages of other sites may not use the console")
     elif site in ("cross-site", "same-site") and headers.get(b"sec-fetch-dest") != "document":
-        raise RefusedError(403, "pages elsewhere may not use the console")
+        raise RefusedError(403, "pages of other sites may not use the console")
 
 
 def _check_form_token(session: Session, told: str) -> None:
-    """Refuse a form that no page of the session holds."""
+    """Refuse a form without the session's token."""
     if not same(told, session.form_token):
-        raise RefusedError(403, "this form is not of your session: open its page again")
+        raise RefusedError(403, "this form belongs to another session: open its page again")
 
 
 def _cookie(headers: Mapping[bytes, str]) -> str | None:

@@ -1,8 +1,8 @@
-"""Statistics of points in a separate process, which calls the server through its parent.
+"""Statistics of points, computed in a separate process that calls the server through its parent.
 
-The process makes the page, so that neither numbers nor tables and pictures take time of the process
-that takes reports. It has no token and no connection: what it asks of the server is asked by its
-parent, in the name of the reader, through the layers that every caller meets.
+The process computes and renders the page, so that neither delays the process that takes reports.
+It has no token and no connection: its parent makes each call to the server with the reader's token,
+and the server treats it like any other caller's.
 """
 
 import base64
@@ -34,12 +34,12 @@ from geoveil.gp import GeoVeilError
 
 _PATH, _HEADLINE = "/surveys/{campaign_id}/ask", "/surveys/{campaign_id}/headline"
 _LINES, _LINE_S = 1_000, 60.0
-"""The most sentences in lists, and the seconds after which one is renewed."""
+"""The most cached sentences, and the seconds after which one is stale."""
 _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
 class AskingPages:
-    """The pages that ask points, and the process that makes them."""
+    """The pages with statistics of points, and the process that makes them."""
 
     def __init__(self) -> None:
         self._process = ChildProcess("geoveil.console.asking")
@@ -52,7 +52,7 @@ class AskingPages:
         )
 
     def line(self, request: GatewayRequest, campaign_id: str) -> tuple[str, bool]:
-        """Return the sentence that the points of a survey said last, and whether it is young."""
+        """Return the last summary of a survey's points ("" if none), and whether it is fresh."""
         then, text = self._lines.get((request.session.token, campaign_id), (-math.inf, ""))
         return text, time.monotonic() - then < _LINE_S
 
@@ -106,7 +106,7 @@ class AskingPages:
 def _asked(
     request: GatewayRequest, call: Message, streams: list[Generator[bytes, None, None]]
 ) -> bytes | None:
-    """Return the server's answer to a call of the process; None if a stream has ended."""
+    """Make the process's call and return the server's answer; None if a stream has ended."""
     if "next" in call:
         return next(streams[call["next"]], None)
     method, content = call["method"], _bytes(call["content"])
@@ -178,10 +178,10 @@ def _replied(told: Message) -> bytes:
 
 
 def answer(message: Message, ask: Ask) -> Message:
-    """Return the page that asks points, and its notes, as JSON data.
+    """Return the page with statistics of points, and its log entries, as JSON data.
 
     Args:
-        message: as the parent sends it.
+        message: the parent's message.
     """
     token = None if message["open"] else _SECRET
     rights = frozenset(message["rights"])

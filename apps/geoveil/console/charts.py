@@ -1,7 +1,7 @@
-"""Pictures of results as SVG: drawn on the server, with colours that need no style sheet.
+"""Pictures of results as SVG, drawn on the server, with colours that need no style sheet.
 
-What is drawn is what the rows of a result say, no more. A page's own style sheet changes the
-colours in the dark; a file that is saved keeps those that stand here.
+A picture shows only the rows of its result. A page's style sheet changes the colours in dark mode;
+a saved file keeps the colours defined here.
 """
 
 import math
@@ -38,7 +38,7 @@ INK, SOFT, LINE, OTHER = "#1b2430", "#4d5b6a", "#d5dae1", "#d55e00"
 _WIDTH, _RIGHT, _TOP, _BOTTOM = 720.0, 16.0, 34.0, 46.0
 _FONT = "system-ui, sans-serif"
 _LETTER = 7.0
-"""Width of a letter, about."""
+"""Approximate width of a letter."""
 _MOST_LINES = 200
 _MOST_LETTERS, _HEAD = 40, 96
 """The most letters of a label, and of the sentence above a picture."""
@@ -48,7 +48,7 @@ _FITS = 'class="fits"'
 
 @dataclass(frozen=True)
 class _Scale:
-    """Numbers along an axis → places in the picture."""
+    """Maps numbers along an axis to coordinates in the picture."""
 
     low: float
     high: float
@@ -60,7 +60,7 @@ class _Scale:
         return self.begin + min(max(part, -0.02), 1.02) * (self.end - self.begin)
 
     def free(self, value: float) -> float:
-        """Return the place of a number that may lie far from the axis."""
+        """Return the coordinate of a number that may lie far outside the axis."""
         part = (value - self.low) / (self.high - self.low)
         return self.begin + min(max(part, -50.0), 50.0) * (self.end - self.begin)
 
@@ -108,7 +108,7 @@ def number(value: float) -> str:
 
 
 def picture_of(result: Result) -> Markup | None:
-    """Return the picture of a result, or None."""
+    """Return the picture of a result; None if its kind has none."""
     if isinstance(result, DensityMap):
         return density_map(result)
     if isinstance(result, DistrictShares):
@@ -131,13 +131,13 @@ def intervals(
     head: str = "",
     percent: bool = False,
 ) -> Markup:
-    """Return one line a row: a dot at its estimate, and its interval.
+    """Return a picture with one line per row: a dot for the estimate, a bar for the interval.
 
     Args:
         rows: with "estimate", "ci_low" and "ci_high".
-        drawn: what the dots and lines are, below the axis.
-        head: what stands above.
-        percent: whether they are shares.
+        drawn: the caption of the axis.
+        head: the sentence above the picture.
+        percent: whether the estimates are shares.
     """
     rows = [_in_percent(row) for row in rows] if percent else rows
     labels = [_cut(label_of(row)) for row in rows]
@@ -164,7 +164,7 @@ def intervals(
 
 
 def bars(title: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return the shares of a partition as bars that lie, each with its interval."""
+    """Return the shares of a partition as horizontal bars with intervals."""
     labels = [_cut(label_of(row)) for row in rows]
     left = 24 + _LETTER * max(map(len, labels), default=0)
     height = _TOP + 30 * len(rows) + _BOTTOM
@@ -187,7 +187,7 @@ def bars(title: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
 def curve(result: Curve) -> Markup:
     """Return a curve with its simultaneous band.
 
-    What the picture spans stands in its `data-` attributes, for who moves along it.
+    Its `data-` attributes hold the axis ranges, for the script that follows the pointer.
     """
     name = result.privacy.unit if result.privacy is not None and result.axis == "value" else ""
     unit = f", {name}" if name else ""
@@ -222,13 +222,13 @@ def curve(result: Curve) -> Markup:
 def over_time(
     title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str], *, percent: bool = False
 ) -> Markup:
-    """Return estimates period after period with their intervals.
+    """Return the estimates of successive periods with their intervals.
 
     Args:
-        title: what stands above, too.
+        title: also shown above the picture.
         rows: with "estimate", "ci_low" and "ci_high".
-        names: of the periods.
-        percent: whether they are shares.
+        names: the names of the periods.
+        percent: whether the estimates are shares.
     """
     rows = [_in_percent(row) for row in rows] if percent else rows
     height, left = 300.0, 74.0
@@ -290,10 +290,10 @@ def filling(result: "ReportsOverTime") -> Markup | None:
 
 
 def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
-    """Return the density on its grid, with surely denser parts framed, and the library's outlines.
+    """Return a density map that frames the significantly denser cells and draws coastlines.
 
     Args:
-        layer: what else is drawn: places with their names, and lines.
+        layer: additional named places and lines.
     """
     west, south, east, north = result.bounds
     stretch = math.cos(math.radians((south + north) / 2))
@@ -355,7 +355,7 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
 def _layer(
     layer: Sequence[MapFeature], bounds: Sequence[float], x: _Scale, y: _Scale
 ) -> Iterator[str]:
-    """Yield places and lines, as far as they lie on a map."""
+    """Yield the places and lines of a layer, clipped to the map."""
     west, south, east, north = bounds
     clip = f"M{x.begin:.1f} {y.begin:.1f}H{x.end:.1f}V{y.end:.1f}H{x.begin:.1f}Z"
     lines, names = [], []
@@ -380,7 +380,7 @@ def _layer(
 
 
 def district_map(result: DistrictShares) -> Markup:
-    """Return districts, the more of its colour the more of the people live there."""
+    """Return a map of districts, shaded by their share of the people."""
     rings = [
         (
             row,
@@ -418,7 +418,7 @@ def district_map(result: DistrictShares) -> Markup:
 
 
 def label_of(row: Mapping[str, Any]) -> str:
-    """Return the cells before the estimate in a row."""
+    """Return the values before the estimate in a row, joined by commas."""
     parts = []
     for key, value in row.items():
         if key == "estimate":
@@ -428,7 +428,7 @@ def label_of(row: Mapping[str, Any]) -> str:
 
 
 def _frames(inside: NDArray[np.bool_], left: float, bottom: float, wide: float, high: float) -> str:
-    """Return the lines between cells that are inside and cells that are not."""
+    """Return an SVG path along the border between cells inside and outside."""
     padded = np.pad(inside, 1)
     paths = []
     for i, j in zip(*np.nonzero(padded[1:, :] != padded[:-1, :]), strict=True):

@@ -1,6 +1,6 @@
-"""A process beside the server, which answers lines of JSON on its standard input.
+"""A worker process, which reads requests as lines of JSON and writes its answers likewise.
 
-See `process` for the other end.
+`process` is the parent's end.
 """
 
 import json
@@ -16,21 +16,21 @@ from typing import IO, Any, TypeAlias
 from geoveil.console.process import Message, refused, write
 
 _MEMORY = 6 << 30
-"""Limit of its address space in bytes, against hostile files."""
+"""The limit of the address space in bytes, against hostile files."""
 Ask: TypeAlias = Callable[[Message], Any]
-"""Asks the server something, and waits for its answer."""
+"""Sends the server a call, and waits for its answer."""
 Worker: TypeAlias = Callable[[Message, Ask], Message]
 """Returns the answer to a message."""
 
 
 def serve(source: IO[bytes], sink: IO[bytes], make: Callable[[], Worker]) -> None:
-    """Answer messages, each a line of JSON, until the input ends.
+    """Answer messages, one JSON object per line, until the input ends.
 
     Args:
-        source: of messages with a "number", which their answers carry, and a "lane"; or with the
-            "reply" to what was asked back.
-        sink: of answers, and of what is asked back: a "call".
-        make: makes the worker of a lane, which works on a thread of its own.
+        source: the messages: requests, each with a "number" that its answer repeats and a "lane",
+            and each "reply" to a "call".
+        sink: receives answers and calls.
+        make: makes the worker of a lane; each lane has a thread of its own.
     """
     lanes: dict[str, tuple[ThreadPoolExecutor, Worker]] = {}
     replies: dict[int, SimpleQueue[Any]] = {}
@@ -49,7 +49,7 @@ def serve(source: IO[bytes], sink: IO[bytes], make: Callable[[], Worker]) -> Non
 
         try:
             answer = worker(message, ask)
-        except Exception as error:  # noqa: BLE001 - a defect, told without what caused it
+        except Exception as error:  # noqa: BLE001 - a defect, reported without its cause
             answer = refused("", f"this failed ({type(error).__name__}): it is a defect")
         del replies[number]
         say({"number": number, **answer})
@@ -69,11 +69,11 @@ def serve(source: IO[bytes], sink: IO[bytes], make: Callable[[], Worker]) -> Non
 
 
 def main(make: Callable[[], Worker]) -> None:
-    """Serve standard input, with less right to processors and memory than a server."""
+    """Serve standard input, with a lower priority and less memory than the server."""
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # a library's output is no answer
     serve(sys.stdin.buffer, sink, make)
-    os._exit(0)  # nobody waits for what is under way
+    os._exit(0)  # nobody waits for unfinished work

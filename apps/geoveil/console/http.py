@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geoveil.console.sessions import Session
 
 PREFIX = "/console"
-"""Under which all pages of the console are."""
+"""The path of all the console's pages."""
 STATUS = MappingProxyType(
     {
         "NOT_FOUND": 404,
@@ -29,7 +29,7 @@ STATUS = MappingProxyType(
         "RESOURCE_EXHAUSTED": 429,
     }
 )
-"""Codes of the server and the status of the page that tells them; 503 for all others."""
+"""HTTP status by the server's error code; 503 for all other codes."""
 # The largest form has 40; each takes microseconds of the process that answers.
 _MOST_FIELDS = 200
 _NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -40,17 +40,17 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class Lane(Enum):
-    """The threads that make a page, never the event loop."""
+    """The kind of thread that makes a page; the event loop makes none."""
 
     __repr__ = enum_repr
 
     QUICK = "quick"
-    """What takes milliseconds: a few threads."""
+    """A few threads, for pages that take milliseconds."""
     WORK = "work"
-    """What may take seconds, such as a statistic or a plan: one thread, so that the event loop
-    always has a processor."""
+    """One thread, for pages that may take seconds, so that the event loop always has a
+    processor."""
     PLAN = "plan"
-    """What waits for the process that plans, and does nothing meanwhile."""
+    """Threads that only wait for the planning process."""
 
 
 class RefusedError(GeoVeilError):
@@ -67,7 +67,7 @@ class RefusedError(GeoVeilError):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The response."""
+    """The response to a request."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -77,40 +77,40 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """The request for a page by a signed-in user, in whatever process makes the page."""
+    """A signed-in user's request for a page, in the process that makes the page."""
 
     method: str
     path: str
     """Without the prefix, beginning with a slash."""
     query: Mapping[str, Sequence[str]]
     fields: Mapping[str, Sequence[str]]
-    """The fields of a form that was sent."""
+    """The fields of the submitted form."""
     files: Mapping[str, bytes]
-    """The files that were sent before, by the names of the fields that they were chosen in."""
+    """Files uploaded before, by the names of their form fields."""
     named: Mapping[str, str]
-    """What stands in the places of the route."""
+    """The values of the route's parameters."""
     session: "Session"
     analyst: "PageAnalyst"
     """Queries the server for the signed-in user. It blocks, so only lanes may use it."""
     now: datetime
     """The time of the request."""
     address: str
-    """The server's address, as Python that asks it names it."""
+    """The server's address in the Python code that pages show."""
     render: Callable[..., Response] = field(repr=False)
-    """Makes a page of the name of a template and what stands in it."""
+    """Makes a page from the name of a template and its data."""
     note: Callable[..., None] = field(repr=False)
-    """Writes an action into the audit log: its name, and words about it."""
+    """Writes an action to the audit log: its name and details."""
 
     def text(self, name: str, default: str = "") -> str:
-        """Return the value of a name in a form, otherwise in the address, without blanks."""
+        """Return a value from the form, otherwise from the query string, stripped of blanks."""
         values = self.fields.get(name) or self.query.get(name) or (default,)
         return values[-1].strip()
 
     def number(self, name: str, default: float | None = None) -> float | None:
-        """Return the number that was sent for a name.
+        """Return a field's number; the default if it is empty.
 
         Raises:
-            ParameterError: if it is none.
+            ParameterError: if it is not a number.
         """
         said = self.text(name)
         if not said:
@@ -121,10 +121,10 @@ class PageRequest:
             raise ParameterError(name, said[:40], "a number") from None
 
     def integer(self, name: str, default: int | None = None) -> int | None:
-        """Return the whole number that was sent for a name.
+        """Return a field's whole number; the default if it is empty.
 
         Raises:
-            ParameterError: if it is none.
+            ParameterError: if it is not a whole number.
         """
         number = self.number(name)
         if number is None:
@@ -136,19 +136,19 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRequest(PageRequest):
-    """The request for a page that the gateway's process makes."""
+    """A request for a page that the gateway's own process makes."""
 
     begin_asking: Callable[[], None] = field(repr=False)
-    """Starts the process that queries points, if necessary, so that its first page comes sooner."""
+    """Starts the process for statistics of points early, so that its first page comes sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A page: its route, and the function that makes it.
+    """A page: its path, and the function that makes it.
 
     Args:
-        method: GET or POST. What is sent by POST comes from a form of the console, which is checked
-            before.
+        method: GET or POST; the console first checks that a POST comes from one of its own
+            forms.
         path: below the prefix, such as "/surveys/{campaign_id}".
         answer: makes the page, on a thread.
     """
@@ -169,7 +169,7 @@ class Route:
 
 
 def refusal_of(error: GeoVeilError) -> tuple[int, str]:
-    """Return the status and the words of an error page."""
+    """Return the status and text of an error page."""
     if isinstance(error, RefusedError):
         return error.status, error.text
     if isinstance(error, ServerError):
@@ -178,7 +178,7 @@ def refusal_of(error: GeoVeilError) -> tuple[int, str]:
 
 
 def seen_at(path: str) -> Response:
-    """Return the response that redirects a browser to another page, after a form.
+    """Return a response that redirects the browser to another page after a form.
 
     Args:
         path: below the prefix, with its query.
@@ -188,7 +188,7 @@ def seen_at(path: str) -> Response:
 
 
 def download(content: bytes, kind: str, name: str) -> Response:
-    """Return a file that a browser keeps and does not show.
+    """Return a file that a browser saves instead of showing it.
 
     Args:
         name: of ASCII letters, digits, dots, "-" and "_".
@@ -199,10 +199,10 @@ def download(content: bytes, kind: str, name: str) -> Response:
 
 
 def guards(frames: bytes) -> Headers:
-    """Return the headers of every page, which loads nothing from elsewhere.
+    """Return the headers of every page; they forbid content from other sites.
 
     Args:
-        frames: origins of pages that may hold it in a frame, with blanks between; "'none'": none.
+        frames: the origins that may frame the page, separated by blanks; "'none'" for none.
     """
     policy = (
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -213,7 +213,7 @@ def guards(frames: bytes) -> Headers:
         (b"content-security-policy", policy % frames),
         *refused,
         (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"same-origin"),  # with none, browsers say that forms are of no origin
+        (b"referrer-policy", b"same-origin"),  # "no-referrer" makes browsers send origin "null"
         (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"cross-origin-resource-policy", b"same-origin"),
@@ -225,7 +225,7 @@ async def write(send: Send, method: str, response: Response, around: Headers) ->
     """Send a response.
 
     Args:
-        around: headers of every response of its kind.
+        around: headers to add to the response's own.
     """
     headers = [
         *around,
@@ -239,12 +239,12 @@ async def write(send: Send, method: str, response: Response, around: Headers) ->
 
 
 def query_of(text: str) -> dict[str, list[str]]:
-    """Return the query string of an address.
+    """Return the fields of a query string.
 
     Raises:
-        RefusedError: if that is too much, or no browser writes it so.
+        RefusedError: if it has too many fields, or a percent sign that is not an escape.
     """
-    if _NO_ESCAPE.search(text):  # each would take a third of a microsecond
+    if _NO_ESCAPE.search(text):  # the parser spends a third of a microsecond on each
         raise RefusedError(400, "a percent sign must be written as %25")
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
@@ -256,11 +256,11 @@ def form_of(kind: str, content: bytes) -> dict[str, list[str]]:
     """Return the fields of a form.
 
     Args:
-        content: its bytes.
+        content: the body of the request.
 
     Raises:
-        RefusedError: if it is no form.
+        RefusedError: if it is not a form.
     """
     if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        raise RefusedError(415, "what is sent must be a form")
+        raise RefusedError(415, "the request must be a form")
     return query_of(content.decode("utf-8", "replace"))

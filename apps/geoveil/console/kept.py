@@ -1,4 +1,4 @@
-"""Bounded storage of people's uploads and files, which only their session can read."""
+"""Bounded storage of a session's uploads and files, which only that session can read."""
 
 import hashlib
 import threading
@@ -8,7 +8,7 @@ _MOST, _MOST_BYTES = 256, 48 << 20
 
 
 class Kept:
-    """Bytes by owner and name; the least recently used are dropped first."""
+    """Bytes by owner and name; the least recently used entries are dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Kept:
         return key
 
     def find(self, owner: str, key: str) -> bytes | None:
-        """Return the stored bytes; None if absent or expired."""
+        """Return the stored bytes; None if there are none."""
         with self._lock:
             content = self._kept.get((owner, key))
             if content is not None:

@@ -1,4 +1,4 @@
-"""Layers for a map: places and outlines of a GeoJSON file, within bounds."""
+"""Map layers: the places and outlines of a GeoJSON file of bounded size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class MapFeature:
-    """A place, or a line: longitudes and latitudes."""
+    """A place or a line, in longitudes and latitudes."""
 
     name: str
     points: Sequence[Point]
-    """One of a place; of an outline all of its corners."""
+    """A place has one point; an outline has all its corners."""
 
 
 def layer_in(content: Any) -> Sequence[MapFeature]:
     """Return the points, lines and polygon rings of a GeoJSON file [RFC 7946].
 
     Args:
-        content: what JSON was read; each feature may have a property "name".
+        content: parsed JSON; each feature may have a property "name".
 
     Raises:
-        ParameterError: naming the file, if it is no GeoJSON, or too large a one.
+        ParameterError: if it is not GeoJSON, or too large.
 
     Example:
         >>> layer_in({"type": "Point", "coordinates": [-73.97, 40.78]})

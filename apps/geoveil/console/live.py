@@ -1,7 +1,7 @@
-"""Estimates as they come: one look a second at each survey, however many pages of a reader show it.
+"""Live estimates: one query a second per reader and survey, however many pages show it.
 
-A page listens to server-sent events. The first that a reader opens starts a feed of the survey, in
-the name of their token; the last that leaves ends it. What a feed saw last a later page gets at
+A page listens to server-sent events. A reader's first page starts a feed of the survey with their
+token, and closing the last page ends it. A page that opens later gets the feed's last message at
 once.
 """
 
@@ -23,12 +23,12 @@ from geoveil.gp import GeoVeilError
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_S = 1.0
-"""Between two looks at a survey."""
+"""Seconds between two queries of a survey."""
 _MOST_PAGES = 1_000
-"""Pages that listen at once."""
+"""The most pages that may listen at once."""
 _SPREAD_S = 0.8
-"""Seconds over which an update goes to all pages, one by one, so that the event loop can take
-reports in between."""
+"""Seconds over which an update is sent page by page, so that the event loop can take reports in
+between."""
 _BEAT_S, _BEAT = 15.0, b": still here\n\n"
 """Seconds of silence after which a page gets a keep-alive message, and that message."""
 
@@ -37,7 +37,7 @@ class _Page:
     """A listening page, and its newest unsent message.
 
     Args:
-        event: that it is told first; None: nothing was said yet.
+        event: its first message; None if there is none yet.
     """
 
     def __init__(self, event: bytes | None) -> None:
@@ -74,7 +74,7 @@ class _Feed:
         self.pages: dict[_Page, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.last = b""
-        """The event with the reason of the end; none if the listener may reconnect."""
+        """The event that says why the feed ended; empty if the page should reconnect."""
         self._loop = asyncio.get_running_loop()
         self._latest: bytes | None = None
         self._ended = False
@@ -89,18 +89,18 @@ class _Feed:
         return page
 
     def tell(self, event: bytes) -> None:
-        """Tell all pages."""
+        """Send all pages an event."""
         self._latest = event
         self._tell(event)
 
     def end(self) -> None:
-        """Tell all pages that nothing more comes."""
+        """Tell all pages that the feed has ended."""
         self._ended = True
         for page in self.pages:
             page.end()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop querying the survey."""
         self._beat.cancel()
         if self.task is not None:
             self.task.cancel()
@@ -113,11 +113,11 @@ class _Feed:
 
 
 class Live:
-    """The feeds of the surveys that are open in some page.
+    """The feeds of all surveys that are open in a page.
 
     Args:
-        workers: ask the server, and make what is sent.
-        clock: tells the time.
+        workers: query the server and render the messages.
+        clock: returns the current time.
     """
 
     def __init__(self, workers: Workers, clock: Callable[[], datetime]) -> None:
@@ -152,23 +152,23 @@ class Live:
     ) -> None:
         """Send events of a survey until it ends or the listener loses permission.
 
-        A listener who is gone is noticed by who called, who then cancels.
+        The caller cancels this call when the listener disconnects.
 
         Args:
-            token: of the listener.
-            analyst: asks with it.
-            permitted: whether the listener is still signed in, asked before each event.
+            token: the listener's token.
+            analyst: calls the server with it.
+            permitted: returns whether the listener is still signed in; called before each event.
             send: takes the events.
 
         Raises:
-            RefusedError: if too many listen, before anything is sent.
-            ServerError: if the listener may not, before anything is sent.
+            RefusedError: if too many pages listen; nothing is sent.
+            ServerError: if the listener has no permission; nothing is sent.
         """
         if sum(len(feed.pages) for feed in self._feeds.values()) >= _MOST_PAGES:
             raise RefusedError(503, "too many pages are open")
         async with self._opening:
             feed = self._feeds.get((campaign_id, token))
-            if feed is None:  # one that there is looks by itself
+            if feed is None:  # an existing feed queries by itself
                 await self._look(campaign_id, analyst)
                 feed = self._feeds[campaign_id, token] = _Feed()
                 following = self._follow(campaign_id, analyst, feed)
@@ -191,7 +191,7 @@ class Live:
                     del self._feeds[campaign_id, token]
 
     async def _follow(self, campaign_id: str, analyst: PageAnalyst, feed: _Feed) -> None:
-        """Look at a survey once a second, and send changes, until it is closed."""
+        """Query a survey once a second and send changes until it closes."""
         seen: tuple[int, str] | None = None
         try:
             while True:
@@ -208,14 +208,14 @@ class Live:
                     break
                 await asyncio.sleep(INTERVAL_S)
         except ServerError as error:
-            # The pages say what they last knew, and ask again; or may not ask any more.
+            # The pages keep their last results and reconnect, unless they lost permission.
             if error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
                 feed.last = _SIGNED_OUT
         except GeoVeilError:
             pass
         except Exception as error:  # noqa: BLE001 - logged, without content of requests
             _LOG.error("defect", extra={"exception": type(error).__name__})
-        await asyncio.sleep(_SPREAD_S)  # the last is told to all
+        await asyncio.sleep(_SPREAD_S)  # until all pages have the last event
         feed.end()
 
     async def _look(self, campaign_id: str, analyst: PageAnalyst) -> CampaignProgress:

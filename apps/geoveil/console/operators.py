@@ -1,6 +1,6 @@
-"""What operators look at: rejections, rates, the queue, the store, certificates, and warnings.
+"""The page for operators: rejections, rates, the queue, the store, certificates, and warnings.
 
-All numbers are those of the metrics that Prometheus is served, as the server tells them.
+All its numbers come from the server's metrics, the same that Prometheus reads.
 """
 
 import time
@@ -16,7 +16,7 @@ from geoveil.console.rendering import date_text, span_text
 from geoveil.proto.v1.console_pb2 import GetStatusResponse
 
 _SINCE_S = 5.0
-"""The least seconds over which a rate is computed."""
+"""The shortest time in seconds over which a rate is computed."""
 _KEPT_S = 60.0
 _MOST_ACTIONS = 200
 _EXPIRES_SOON_DAYS = 21
@@ -33,7 +33,7 @@ class Sample:
 
     @classmethod
     def of(cls, status: GetStatusResponse, at_s: float) -> "Sample":
-        """Return a server's data about itself."""
+        """Return the metrics in the server's status."""
         values = {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for sample in status.samples
@@ -41,11 +41,11 @@ class Sample:
         return cls(at_s, values)
 
     def get(self, name: str, **labels: str) -> float:
-        """Return one number; 0 if it was never counted."""
+        """Return one metric; 0 if the server does not report it."""
         return self.values.get((name, frozenset(labels.items())), 0.0)
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Return the numbers of a name by one of its labels, the others summed, largest first."""
+        """Return a metric by one label, summed over its other labels, largest first."""
         sums: dict[str, float] = {}
         for (metric, labels), value in self.values.items():
             if metric == name:
@@ -54,10 +54,10 @@ class Sample:
         return dict(sorted(sums.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def quantile(self, name: str, level: float, **labels: str) -> float | None:
-        """Return a quantile of a histogram, within its buckets; None of none.
+        """Return a quantile of a histogram, interpolated in its bucket; None if it is empty.
 
         Args:
-            name: of the histogram.
+            name: the histogram's name.
             level: in (0, 1).
         """
         wanted = set(labels.items())
@@ -88,7 +88,7 @@ class NamedNumber:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that somebody did in the console."""
+    """A user's action in the console."""
 
     at: datetime
     who: str
@@ -111,7 +111,7 @@ class Operators:
         return (Route("GET", "/operators", self.shown),)
 
     def remember(self, who: str, action: str, about: Mapping[str, object]) -> None:
-        """Keep an action for the page, until many have followed; the log has all of them."""
+        """Keep an action among the page's latest; the log has all of them."""
         words = ", ".join(f"{name} {value}" for name, value in about.items())
         self._actions.appendleft(Action(datetime.now(UTC), who, action, words))
 
@@ -138,7 +138,7 @@ class Operators:
         )
 
     def _sampled(self, status: GetStatusResponse) -> tuple[Sample, Sample | None]:
-        """Return the metrics now, and a while ago if they were looked at then."""
+        """Return the metrics now, and an earlier sample if there is one."""
         now = Sample.of(status, self._clock())
         with self._lock:
             while self._samples and now.at_s - self._samples[0].at_s > _KEPT_S:
@@ -151,7 +151,7 @@ class Operators:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Something that is counted, and how fast it grows."""
+    """A counter, and its rate of growth."""
 
     name: str
     count: int
@@ -193,7 +193,7 @@ def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Itera
         reports = now.get("geoveil_commit_reports_sum")
         yield NamedNumber("Reports in one, on average", f"{reports / commits:,.1f}")
     measured = status.HasField("database_bytes")
-    size = _size(status.database_bytes) if measured else "of which the size is not known"
+    size = _size(status.database_bytes) if measured else "of unknown size"
     yield NamedNumber("Store", f"{status.database}, {size}")
     expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
     if expires:
@@ -206,20 +206,20 @@ def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Itera
         "Replicas",
         "one: SQLite has one server"
         if status.database == "SQLite"
-        else f"{_replicas(status)}; all other numbers here are of the one that you reached",
+        else f"{_replicas(status)}; all other numbers here describe the server that answered",
     )
 
 
 def _replicas(status: GetStatusResponse) -> str:
-    """Return the number of servers that share a database, as far as known."""
+    """Return, in words, how many servers share the database."""
     if not status.HasField("writers"):
-        return "how many share the database is not known"
+        return "the number of servers on the database is unknown"
     number = "one server is" if status.writers == 1 else f"{status.writers} servers are"
     return f"{number} connected that took reports (one that took none yet is not counted)"
 
 
 def warnings_of(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[str]:
-    """Yield sentences on problems for the operator."""
+    """Yield a sentence on each problem that the operator should look at."""
     if not now.get("geoveil_ready"):
         yield "The database can't be written: no reports are taken (geoveil_ready is 0)."
     failed = sum(now.by("geoveil_store_errors_total", "operation").values())

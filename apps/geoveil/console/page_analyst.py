@@ -1,7 +1,7 @@
-"""An analyst's client for pages: in the user's name, over a channel that all pages share.
+"""An analyst's client for pages, with the user's token, over a channel that all pages share.
 
-Besides what every analyst asks it reads what the service Console tells. What it sends and is
-answered are bytes to what carries them, so that a process beside this one can ask by its parent.
+It adds the calls of the service Console. It exchanges serialized messages, so that a worker process
+can make its calls through its parent.
 """
 
 from abc import abstractmethod
@@ -23,7 +23,7 @@ _METHODS = {
     for service in module.DESCRIPTOR.services_by_name.values()
     for name, method in service.methods_by_name.items()
 }
-"""Name of a method → its path, and the class of its answers."""
+"""Name of a method → its path, and the class of its response."""
 _Result = TypeVar("_Result")
 
 
@@ -31,19 +31,19 @@ class CampaignProgress(NamedTuple):
     """The progress of a campaign."""
 
     planned: int | None
-    """Participants that its analyst expects; None: nobody said."""
+    """The number of participants that its analyst expects; None if not given."""
     days: Sequence[tuple[int, int]]
-    """Days since 1970-01-01 in UTC, increasing, and the reports in all that were last noted then;
-    those alone on which there were more. Day 0 stands for all before days were noted."""
+    """Increasing days since 1970-01-01 in UTC, each with the total of reports last recorded on it.
+    Days without new reports are left out; day 0 stands for the time before days were recorded."""
     published: PublishedCampaign | None = None
-    """The campaign, as it stands."""
+    """The campaign with its current state."""
 
 
 class Caller(NamedTuple):
     """The caller of a page."""
 
     name: str
-    """The name of the token; empty if the server asks for none."""
+    """The name of the token; empty if the server requires none."""
     scopes: frozenset[str]
     """The permitted actions."""
 
@@ -55,17 +55,17 @@ class PageAnalyst(Analyst):
         self._timeout_s = _TIMEOUT_S
 
     def close(self) -> None:
-        """Do nothing: the channel is not its own."""
+        """Do nothing: all pages share the channel."""
 
     @abstractmethod
     def answer(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
-        """Return the answer to a call."""
+        """Return the serialized response to a call."""
 
     @abstractmethod
     def answers(
         self, method: str, request: bytes, timeout_s: float | None
     ) -> Generator[bytes, None, None]:
-        """Yield the answers to a call."""
+        """Yield the serialized responses to a streaming call."""
 
     def caller(self) -> Caller:
         """Return the owner and the permissions of the token."""
@@ -81,7 +81,7 @@ class PageAnalyst(Analyst):
         """Return the state and progress of a campaign, for readers who may see its estimates.
 
         Raises:
-            ServerError: NOT_FOUND if there is none.
+            ServerError: NOT_FOUND if the campaign does not exist.
         """
         progress = self.progress([campaign_id]).get(campaign_id)
         if progress is None:
@@ -119,7 +119,7 @@ class ChannelAnalyst(PageAnalyst):
     """Calls over a channel; blocks its thread.
 
     Args:
-        token: of who asks; None where the server needs none.
+        token: the user's token; None if the server requires none.
     """
 
     def __init__(self, channel: grpc.Channel, token: str | None) -> None:
@@ -149,12 +149,12 @@ class ChannelAnalyst(PageAnalyst):
 
 
 def caller_in(answer: Any) -> Caller:
-    """Return the caller, as the server sees it."""
+    """Return the caller in a server's response."""
     return Caller(answer.name, frozenset(answer.scopes))
 
 
 def progress_in(told: Any) -> dict[str, CampaignProgress]:
-    """Return how campaigns fill, by their ids, as the server says it."""
+    """Return the progress of campaigns in a server's response, by their ids."""
     return {
         campaign.campaign_id: CampaignProgress(
             campaign.planned if campaign.HasField("planned") else None,

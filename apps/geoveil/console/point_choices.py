@@ -1,4 +1,4 @@
-"""The console's statistics of points, and the parsing of their fields."""
+"""The console's statistics of points, and the fields of their forms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from geoveil.campaign import AttributeCampaign, ValueCampaign
 
 LEVELS = np.arange(1, 100) / 100
 BY_FACTORS = 9
-"""Edges of a histogram that are chosen where values are compared by ratio."""
+"""The number of default histogram edges for values compared by ratio."""
 _PLACES = "one a line, as Name=longitude,latitude"
 _DISTRICTS = "a GeoJSON file of polygons that are apart"
 
 
 @dataclass(frozen=True, slots=True)
 class PointChoice:
-    """A question that the page offers."""
+    """A statistic that the page offers."""
 
     word: str
     name: str
     said: str = ""
-    """A note in words, or nothing."""
+    """The label of its text input; empty if it has none."""
     example: str = ""
     """The default text of its input."""
     lines: bool = False
-    """Whether that is several lines."""
+    """Whether the input has several lines."""
     file: str = ""
-    """The content of its GeoJSON file; empty if it takes none."""
+    """The label of its GeoJSON file; empty if it takes none."""
     optional: bool = False
     """Whether it works without the file."""
 
@@ -45,7 +45,7 @@ NUMBERS = (
     PointChoice("top-share", "What the richest hold", "which share of the people", "0.1"),
 )
 _LINEAR = frozenset({"density", "gini", "top-share"})
-"""Statistics without a meaning for values compared by ratio."""
+"""Statistics that are meaningless for values compared by ratio."""
 PLACES = (
     PointChoice(
         "map",
@@ -82,7 +82,7 @@ _GEOMETRIC: Mapping[str, PointChoice] = MappingProxyType(
         "changes-mean": PointChoice("changes-geometric-mean", "Geometric mean"),
     }
 )
-"""What stands in for a mean where values are compared by ratio."""
+"""Replacements for values compared by ratio."""
 
 
 def choices_of(campaign: AttributeCampaign) -> Sequence[PointChoice]:

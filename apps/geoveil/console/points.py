@@ -1,7 +1,7 @@
 """Statistics of a survey's points: curves, quantiles, histograms, maps, groups, changes.
 
-Every form names a statistic of `geoveil.analyst`; all of them are asked of the same points, at no
-further cost in privacy.
+Every form names a statistic of `geoveil.analyst`. All statistics use the same points, at no further
+cost in privacy.
 """
 
 import json
@@ -57,12 +57,12 @@ _MOST_RESULTS = 12
 
 
 def asked(request: PageRequest) -> Response:
-    """Return the page of questions to points with results, or the results as a file."""
+    """Return the page with a statistic's form and results, or one result as a file."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
     choices = choices_of(campaign)
     if not isinstance(campaign, ValueCampaign) or not choices:
-        raise RefusedError(404, "nothing can be asked of this survey's reports later")
+        raise RefusedError(404, "this survey's reports answer no later questions")
     word = request.text("what", choices[0].word)
     choice = next((offered for offered in choices if offered.word == word), choices[0])
     said = request.text("said", choice.example)
@@ -111,13 +111,13 @@ def asked(request: PageRequest) -> Response:
 def headline(request: PageRequest) -> Response:
     """Return the first result of points: for numbers the median and curve, for places a map.
 
-    Where `form` is "line", the sentence alone.
+    With the field `form` = "line" return only the sentence.
     """
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
     choices = choices_of(campaign)
     if not isinstance(campaign, ValueCampaign) or not choices:
-        raise RefusedError(404, "nothing is read off this survey's reports first")
+        raise RefusedError(404, "this survey's reports have no first result")
     period = None if campaign.period is None else _begun(request, campaign) - 1
     how: dict[str, Any] = {"period": period, "timeout_s": _TIMEOUT_S}
     said: Sequence[Answer] = ()
@@ -136,14 +136,14 @@ def headline(request: PageRequest) -> Response:
 
 
 def _complete(choice: PointChoice, said: str, geojson: str) -> bool:
-    """Return whether enough was said to ask."""
+    """Return whether the form has all that its statistic needs."""
     if choice.file:
         return bool(geojson) or choice.optional
     return bool(said) or not choice.said or choice.word == "histogram"
 
 
 def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointChoice) -> bool:
-    """Return whether there is something to compare with, if a comparison was requested."""
+    """Return whether there are reports to compare with, if the statistic is a comparison."""
     compares = choice.word.startswith("changes")
     return not compares or campaign.period is not None or bool(request.text("against"))
 
@@ -151,7 +151,7 @@ def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointC
 def _found(
     request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> Iterator[tuple[Result, str]]:
-    """Yield the results of the points, with the Python code that computes them."""
+    """Yield the statistic's results, each with the Python code that computes it."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
     period = None if campaign.period is None else request.integer("period", 0)
     doubt = request.number("contamination", 0.0) or 0.0
@@ -194,7 +194,7 @@ def _statistic(
     """Return the statistic that a form requests.
 
     Raises:
-        ParameterError: if it can't be asked.
+        ParameterError: if its input is invalid.
     """
     if choice.word == "histogram" and not said:
         curve = request.analyst.ask(campaign.campaign_id, DistributionFunction(), **how)
@@ -217,11 +217,11 @@ def _statistic(
 
 
 _CHANGED = ("mean", "geometric-mean", "quantile", "curve")
-"""Statistics, other than shares and densities, whose changes can be asked."""
+"""Statistics, besides shares and densities, whose changes are offered."""
 
 
 def _in_words(word: str, said: str) -> Statistic[Any]:
-    """Return the statistic of a word and of the numbers after it."""
+    """Return the statistic with a given name and numbers."""
     return statistics_in({word: [",".join(said.replace(",", " ").split())]})[0]
 
 
@@ -287,7 +287,7 @@ def _geojson(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """One of the sets of reports that are compared."""
+    """One of the sets of reports to compare."""
 
     name: str
     campaign: ValueCampaign
@@ -295,7 +295,7 @@ class _Reports:
 
 
 def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Reports]:
-    """Return the sets of reports that are compared: another survey and this, or all periods."""
+    """Return the sets of reports to compare: another survey's and this one's, or all periods'."""
     other = request.text("against")
     period = None if campaign.period is None else request.integer("period", 0)
     if other:
@@ -315,7 +315,7 @@ def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Report
 def _changed(
     request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> tuple[Result, str]:
-    """Return how something changed from each period to the next, or from another survey."""
+    """Return how a statistic changed from each period to the next, or from another survey."""
     every = _compared(request, campaign)
     if (word := choice.word.removeprefix("changes-")) in _CHANGED:
         every, statistic = _latest(request, every, _in_words(word, said))
@@ -371,9 +371,9 @@ def _two_or_more(found: Sequence[_Found]) -> Sequence[_Found]:
 def _latest(
     request: PageRequest, every: Sequence[_Reports], statistic: Statistic[Any]
 ) -> tuple[Sequence[_Reports], Statistic[Any]]:
-    """Return the sources to compare, and the statistic to ask of all of them.
+    """Return the sets of reports to compare, and the statistic to compute for each.
 
-    Of distribution functions two are compared: the latest that have enough reports.
+    For distribution functions, these are the latest two periods with enough reports.
     """
 
     def asking(one: _Reports) -> Callable[[Statistic[Any]], Any]:
@@ -437,14 +437,14 @@ def _begun(request: PageRequest, campaign: AttributeCampaign) -> int:
 
 
 def _with_layer(results: Sequence[tuple[Result, str]], content: Any) -> Markup | None:
-    """Return the map with a file's shapes drawn on it, if there is exactly one map."""
+    """Return the map with a file's shapes drawn on it; None unless the only result is a map."""
     layer = layer_in(content)
     maps = [result for result, _ in results if isinstance(result, DensityMap)]
     return density_map(maps[0], layer) if len(results) == 1 and maps else None
 
 
 def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
-    """Return level, value and its text for every hundredth of a curve of numbers."""
+    """Return level, value and its text at every hundredth of a curve's quantiles."""
     if not results or not isinstance(results[0][0], DistributionCurve):
         return []
     quantiles = results[0][0].quantiles(LEVELS)
@@ -470,7 +470,7 @@ def _saved(
     problem: str,
     drawn: Markup | None,
 ) -> Response:
-    """Return one of the results as a file; `wanted` is its number and the kind: "0.csv"."""
+    """Return a result as a file; `wanted` is its number and the file type, such as "0.csv"."""
     number, _, kind = wanted.partition(".")
     if problem:
         raise RefusedError(400, problem)

@@ -1,9 +1,9 @@
 """Processes beside the server, so that plans and statistics do not use its time or memory.
 
-What such a process does: see `child`. Whoever moves a slider asks again and again: only the last
-question counts. One that has not begun is dropped when the same person asks another; one that has
-begun goes on to its end, since it takes a second or two, and is thrown away. A process that takes
-too long is ended, and another begun.
+`child` is the worker's end. A user who moves a slider sends many requests, of which only the last
+matters: a new request replaces the same user's waiting one. A request under way runs to its end,
+since it takes only a second or two, and its result is discarded. A process that takes too long is
+killed and replaced.
 """
 
 import json
@@ -25,20 +25,20 @@ from geoveil.console.http import RefusedError
 Message = dict[str, Any]
 
 LONGEST_S = 60.0
-"""Seconds for one answer; then the process is ended."""
-_TOO_LONG = "this takes too long, and was given up"
+"""Seconds for one answer; after that the process is killed."""
+_TOO_LONG = "this took too long and was stopped"
 _MOST_WAITING = 32
 Answering = Callable[[Message], Message]
-"""Answers the process's own queries during its work."""
+"""Answers the process's calls during its work."""
 
 
 def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None) -> Message:
-    """Return the answer to a form that cannot be met.
+    """Return the answer that refuses a form.
 
     Args:
-        name: of what is out of range; nothing if it is no field.
-        expected: what is permitted; or all that there is to say.
-        nearest: name → a number that would do.
+        name: the invalid field; empty if no single field is at fault.
+        expected: the permitted values, or the whole reason.
+        nearest: field → a number that would be feasible.
 
     Example:
         >>> refused("epsilon", "above 0")
@@ -62,7 +62,7 @@ class _Waiting:
 
 
 class _Lane:
-    """What waits for one thread of the process: at most one message of each person."""
+    """The messages that wait for one thread of the process, at most one per owner."""
 
     def __init__(self, send: Callable[[Message, Answering | None], Message]) -> None:
         self._send = send
@@ -75,7 +75,7 @@ class _Lane:
         with self._lock:
             older = self._waiting.pop(owner, None)
             if len(self._waiting) >= _MOST_WAITING:
-                raise RefusedError(503, "many wait already: try again in a moment")
+                raise RefusedError(503, "too many requests wait already: try again in a moment")
             self._waiting[owner] = waiting
             begins = not self._busy
             self._busy = True
@@ -108,11 +108,10 @@ class _Lane:
 class ChildProcess:
     """A worker process, started at the first request and restarted after its end.
 
-    What is asked in several lanes is worked at side by side, so that a slider does not wait for a
-    plan.
+    Different lanes work in parallel, so that a slider's forecast does not wait for a plan.
 
     Args:
-        module: that it runs.
+        module: the Python module that the process runs.
     """
 
     def __init__(self, module: str) -> None:
@@ -131,14 +130,14 @@ class ChildProcess:
         """Return the answer to a message; blocks its thread.
 
         Args:
-            owner: who asks; what they asked before in this lane and has not begun is dropped.
-            message: what is asked.
-            lane: one of a few; what is asked in one is worked at one after the other.
-            answering: answers what the process asks meanwhile.
+            owner: the sender; a new message replaces the owner's waiting message in this lane.
+            message: the request.
+            lane: one of a few names; each lane answers its messages in sequence.
+            answering: answers the process's calls meanwhile.
 
         Raises:
-            SupersededError: if they have asked something else meanwhile.
-            RefusedError: if too many wait, or it took too long.
+            SupersededError: if a newer message of the owner replaced this one.
+            RefusedError: if too many messages wait, or the answer takes too long.
         """
         with self._lock:
             queue = self._lanes.setdefault(lane, _Lane(self._send))
@@ -172,10 +171,10 @@ class ChildProcess:
                     self._end()
                 raise RefusedError(503, _TOO_LONG) from None
             if message_read is None:
-                raise RefusedError(503, "this was interrupted: try again")
+                raise RefusedError(503, "this request was interrupted: try again")
             if "call" not in message_read:
                 return message_read
-            assert answering is not None  # else nothing is asked back
+            assert answering is not None  # only such messages make the process call back
             reply = answering(message_read["call"])
             with self._lock:
                 if self._answers.get(number) is said:

@@ -1,7 +1,7 @@
 """The progress of a survey day by day, compared with the plan.
 
-The server keeps one number of a day and a survey, noted every ten minutes: when anybody took part
-is not to be found in it, only on which day how many did.
+The server keeps one number per survey and day, updated every ten minutes. It shows how many people
+took part on a day, but not when any of them did.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,23 +17,23 @@ from geoveil.console.page_analyst import CampaignProgress
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _TOO_EARLY = 0.01
-"""The part of its plan before which a survey is not compared with it."""
+"""The fraction of its planned reports before which a survey is not compared with its plan."""
 _BEHIND, _EARLY = 0.8, 0.1
-"""The fraction of its plan below which a survey is behind, and the first fraction of its time, in
-which the page does not say so."""
+"""A survey below this fraction of its plan is behind; the page does not say so in this first
+fraction of its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportsOverTime(Result):
-    """Cumulative reports at the end of each day with new ones, and now."""
+    """Cumulative reports at the end of each day that had new ones, and now."""
 
     campaign: Campaign
     planned: int | None
-    """Reports by its end; None if nobody said."""
+    """Expected reports by the survey's end; None if not given."""
     days: Sequence[tuple[int, int]]
-    """Days since 1970-01-01, and the reports in all that were last noted then."""
+    """Days since 1970-01-01, each with the total of reports last recorded on it."""
     reports: int
-    """By now."""
+    """The total of reports now."""
     now: datetime
 
     @classmethod
@@ -84,7 +84,7 @@ class ReportsOverTime(Result):
         return rows
 
     def planned_by(self, when: datetime) -> float | None:
-        """Return the plan's number of reports by a moment; None without a plan."""
+        """Return the planned number of reports at a time; None without a plan."""
         if self.planned is None:
             return None
         opens, closes = self.campaign.opens, self.campaign.closes
@@ -92,12 +92,12 @@ class ReportsOverTime(Result):
         return self.planned * min(max(part, 0.0), 1.0)
 
     def line(self) -> Iterator[tuple[datetime, int]]:
-        """Yield moments with the numbers of reports."""
+        """Yield times, each with the total of reports."""
         yield self.campaign.opens, 0
         before: tuple[int, int] | None = None
         for day, reports in self._by_day:
             if before is not None and day > before[0] + 1:
-                yield _FIRST + day * _DAY, before[1]  # nothing came on the days between
+                yield _FIRST + day * _DAY, before[1]  # no reports came on the days between
             yield self._ends(day), reports
             before = day, reports
         if before is not None and self._ends(before[0]) < self.now:
@@ -105,7 +105,7 @@ class ReportsOverTime(Result):
 
     @property
     def words(self) -> str:
-        """Its state compared with the plan."""
+        """A comparison with the plan; empty without one."""
         expected = self.planned_by(self.now)
         if expected is None or self.planned is None:
             return ""
@@ -116,7 +116,7 @@ class ReportsOverTime(Result):
 
     @property
     def behind(self) -> bool:
-        """Whether far fewer have come than the plan has by now."""
+        """Whether there are far fewer reports than planned by now."""
         expected, planned = self.planned_by(self.now), self.planned
         if expected is None or planned is None or expected < _EARLY * planned:
             return False

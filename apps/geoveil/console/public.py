@@ -1,7 +1,7 @@
 """Public results: surveys that the operator lets everybody read without a token.
 
-The operator gives the gateway a token with the scope estimate, of those campaigns. What that token
-may not estimate is not shown; and a campaign with too few answers shows nothing, as it promised.
+The operator gives the gateway a token that may estimate those campaigns. The pages show no other
+campaign, and no result of a campaign with fewer answers than its promised minimum.
 """
 
 import logging
@@ -42,11 +42,11 @@ _Results = tuple[PublishedCampaign, CampaignEstimates | None]
 
 
 class PublicResults:
-    """Answers everything below "/results/" except its files, as a mount of `geoveil.gateway`.
+    """A mount of `geoveil.gateway` that answers every path below "/results/" except static files.
 
     Args:
-        token_file: holds the token of the operator's choice; it is read again for each result.
-        frames: origins of pages elsewhere that may hold a result in a frame.
+        token_file: holds the operator's token; it is read again for each uncached result.
+        frames: the origins of other sites that may frame a result.
     """
 
     def __init__(self, channel: grpc.Channel, token_file: Path, frames: tuple[str, ...]) -> None:
@@ -61,7 +61,7 @@ class PublicResults:
         self._workers.close()
 
     def longest(self, scope: Scope) -> int:
-        """Return the most bytes of the body of a request: nothing is sent here."""
+        """Return the largest permitted request body in bytes: these pages take none."""
         return 0
 
     async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
@@ -106,10 +106,10 @@ class PublicResults:
         return Response(html.encode())
 
     def _published(self, campaign_id: str) -> _Results:
-        """Return a campaign and its estimates, or None for these while there are too few answers.
+        """Return a campaign and its estimates, which are None while there are too few answers.
 
         Raises:
-            RefusedError: if the operator does not show it.
+            RefusedError: if the operator does not publish its results.
         """
         then, kept = self._kept.get(campaign_id, (0.0, None))
         if kept is not None and time.monotonic() - then < _KEPT_S:

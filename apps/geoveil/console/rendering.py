@@ -1,4 +1,4 @@
-"""How pages are made: templates that escape whatever they are given, and the words for numbers."""
+"""Rendering of pages: templates that escape their data, and texts for numbers and dates."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ NAVIGATION = (
     ("/plan", "Plan", ""),
     ("/operators", "Operators", "operate"),
 )
-"""The links in the head of every page: paths, names, and the required rights."""
+"""The links at the top of every page: paths, names, and the required scopes."""
 
 
 @cache
@@ -46,8 +46,8 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
     """Return a page.
 
     Args:
-        session: of who asks; None if nobody is signed in.
-        shown: what stands in it.
+        session: the reader's session; None if nobody is signed in.
+        shown: the data of the template.
     """
     common = {
         "who": None if session is None else session.who,
@@ -61,7 +61,7 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
 
 
 def date_text(date: datetime) -> str:
-    """Return a date as people read it.
+    """Return a date in words.
 
     Example:
         >>> date_text(datetime(2026, 5, 4, 9, 30, tzinfo=UTC))
@@ -81,14 +81,14 @@ def asker_of(campaign: Campaign) -> dict[str, Any]:
 
 
 def _words_of(translation: Translation) -> str:
-    """Return all texts of a translation in one line."""
+    """Return all texts of a translation on one line."""
     of_asker = [] if translation.asker is None else asdict(translation.asker).values()
     given = translation.title, *of_asker, translation.attribute, translation.unit
     return "; ".join(filter(None, (*given, *translation.labels)))
 
 
 def significant(number: float) -> str:
-    """Return a number to three digits, without a power of ten.
+    """Return a number with three significant digits, without a power of ten.
 
     Example:
         >>> significant(1234.5), significant(0.0000123)
@@ -123,7 +123,7 @@ def span_text(span: timedelta) -> str:
 
 
 def privacy_words(privacy: GeoPrivacy) -> str:
-    """Return a guarantee in the words for participants.
+    """Return a guarantee in the words that participants read.
 
     Example:
         >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))

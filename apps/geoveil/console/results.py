@@ -1,4 +1,4 @@
-"""The page of a result, and the files in which it can be saved."""
+"""Results on pages, and the files that readers can save."""
 
 import csv
 import io
@@ -15,10 +15,10 @@ from geoveil.console.charts import picture_of
 from geoveil.console.http import RefusedError, Response, download
 
 _MOST_ROWS = 400
-"""Rows of a table that is shown; a file has all of them."""
+"""The most rows of a table on a page; a file has all rows."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 CSV = "text/csv; charset=utf-8"
-"""The type of a file of comma-separated values."""
+"""The media type of comma-separated values."""
 _KINDS = MappingProxyType(
     {
         "csv": CSV,
@@ -38,21 +38,21 @@ class Shown:
     picture: Markup | None
     heads: Sequence[str]
     rows: Sequence[Sequence[tuple[str, str]]]
-    """Cells: the displayed text, and the number, or nothing for texts."""
+    """Cells: the displayed text, and the exact number, empty for other values."""
     left_out: int
-    """Rows that only a file has."""
+    """The number of rows that only a file has."""
     kinds: Sequence[str]
-    """The files that it can be saved as."""
+    """The types of files it can be saved as."""
     code: str
-    """Python that makes the same."""
+    """Python code that computes the same result."""
 
 
 def shown_result(result: Result, code: str = "", picture: Markup | None = None) -> Shown:
     """Return the part of a page that shows a result.
 
     Args:
-        code: that makes it.
-        picture: in place of the one that results of its kind have.
+        code: Python code that computes it.
+        picture: replaces the usual picture of such a result.
     """
     every = result.rows()
     rows = every[:_MOST_ROWS]
@@ -83,11 +83,11 @@ def file_of(result: Result, kind: str, name: str, picture: Markup | None = None)
 
     Args:
         kind: csv, json, geojson or svg.
-        name: of the file, without its ending.
-        picture: as of `shown_result`.
+        name: the file's name, without its extension.
+        picture: as in `shown_result`.
 
     Raises:
-        RefusedError: if it has no such form.
+        RefusedError: if the result has no such file.
     """
     content: str | None = None
     if kind == "csv":
@@ -110,7 +110,7 @@ def json_text(result: Result) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as comma-separated values, without formulas.
+    """Return rows as comma-separated values, with formulas made harmless.
 
     Example:
         >>> print(csv_text([{"name": "=1+1", "estimate": -0.5}]).replace(chr(13), ""), end="")
@@ -126,14 +126,14 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    """Return a cell that no spreadsheet takes for a formula; numbers are unchanged."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
 
 
 def code_of(value: Any) -> str:
-    """Return Python code for a value, without default arguments.
+    """Return Python code for a value; it leaves out default arguments.
 
     Example:
         >>> from geoveil.analyst import DistributionFunction, Quantiles
@@ -159,6 +159,6 @@ def code_of(value: Any) -> str:
 
 
 def _exact(row: Mapping[str, Any], key: str) -> str:
-    """Return a number for programs, or nothing for other values."""
+    """Return a number's exact text, or "" for other values."""
     value = row.get(key)
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

@@ -1,4 +1,4 @@
-"""Sessions of signed-in users: few and short, in memory, identified by a browser's cookie."""
+"""Short sessions of signed-in users, in memory, identified by a browser's cookie."""
 
 import hashlib
 import hmac
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 COOKIE = "geoveil-console"
 IDLE_S = 30 * 60.0
-"""Seconds without a page until somebody is signed out."""
+"""Seconds without a request until a user is signed out."""
 LONGEST_S = 8 * 3600.0
-"""Seconds until somebody is signed out in any case."""
+"""Seconds until a user is signed out in any case."""
 _MOST = 1_000
 
 
@@ -21,26 +21,26 @@ class Session:
     """A signed-in user."""
 
     who: str
-    """The name of the person's token, which only people read."""
+    """The name of the user's token, for display only."""
     token: str | None = field(repr=False)
-    """Their token; None if the server trusts everybody on its machine."""
+    """The user's token; None if the server trusts everybody on its machine."""
     form_token: str = field(repr=False)
     """The secret in each form of the console, which no other page knows."""
     began: float
     seen: float
     rights: frozenset[str] = frozenset()
-    """Permissions of their token when the last page was made."""
+    """The token's scopes when the last page was made."""
 
     @property
     def authorization(self) -> list[str]:
-        """The header that authorizes the person's calls."""
+        """The header that authorizes the user's calls."""
         return [] if self.token is None else [f"Bearer {self.token}"]
 
 
 class Sessions:
     """Sessions by the SHA-256 of their cookies.
 
-    The one that was used longest ago is ended where there would be too many.
+    When there are too many, the least recently used session ends.
 
     Example:
         >>> sessions = Sessions(clock=lambda: 0.0)
@@ -55,7 +55,7 @@ class Sessions:
         self._kept: OrderedDict[bytes, Session] = OrderedDict()
 
     def begin(self, who: str, token: str | None) -> str:
-        """Begin a session under a name that nobody knew before, and return its cookie."""
+        """Begin a session, and return its new random cookie."""
         now = self._clock()
         cookie = secrets.token_urlsafe(32)
         self._kept[_key(cookie)] = Session(who, token, secrets.token_urlsafe(32), now, now)
@@ -67,8 +67,8 @@ class Sessions:
         """Return the session of a cookie; None if absent or ended.
 
         Args:
-            cookie: of the browser.
-            use: whether that keeps it for longer: a page that merely stands open does not.
+            cookie: the browser's cookie.
+            use: whether this extends the session; a page that is merely open does not.
         """
         key, now = _key(cookie), self._clock()
         session = self._kept.get(key)
@@ -91,7 +91,7 @@ class Sessions:
 
 
 def same(one: str, other: str) -> bool:
-    """Return whether two secrets are equal, in a time independent of where they differ."""
+    """Return whether two secrets are equal, in a time independent of their content."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 

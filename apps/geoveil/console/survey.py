@@ -36,9 +36,9 @@ from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, IntervalMethod, UnsupportedError
 
 _MOST_CARDS = 12
-"""The most answers in sentences; beyond that only the table shows all."""
+"""The most answers shown as sentences; the table shows all."""
 _MOST_DRAWN = 100
-"""Questions of a picture."""
+"""The most questions in a picture."""
 _SHARE = (0.0, 1.0)
 """The range of a mean that is a share."""
 _MOST_CHANGES = 4
@@ -51,13 +51,13 @@ class ShownAnswer:
 
     label: str
     when: str
-    """The period, of a survey that recurs."""
+    """The period, if the survey recurs."""
     said: Answer
     behind: Sequence[str]
 
 
 def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
-    """Return the data for the template of answers.
+    """Return the data of the answers' template.
 
     Args:
         found: the estimates; None while there are too few answers.
@@ -121,7 +121,7 @@ def saved(request: GatewayRequest) -> Response:
 
 
 def estimates_as(found: CampaignEstimates, kind: str) -> Response:
-    """Return estimates as a file with the sentences and a note on how they were made."""
+    """Return estimates as a file, with their sentences and notes on the method."""
     campaign_id, how = found.campaign.campaign_id, " ".join(found.notes)
     if kind == "csv":
         rows = [
@@ -152,7 +152,7 @@ def planned(request: GatewayRequest) -> Response:
 
 
 def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates | None:
-    """Return the estimates; None while the survey's promise lets nothing be shown."""
+    """Return the estimates; None while there are fewer answers than the promised minimum."""
     try:
         return request.analyst.estimate(campaign_id)
     except ServerError as error:
@@ -162,7 +162,7 @@ def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates |
 
 
 def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iterator[ShownAnswer]:
-    """Yield an answer a question, or one for the two numbers of a place."""
+    """Yield one answer per question, or one for the two coordinates of a place."""
     whole = found.place
     if whole is not None:
         behind = [sentence for row in rows for sentence in _sentences(row, row.to_dict())]
@@ -181,7 +181,7 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
 
 
 def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
-    """Yield the three targets' estimates, and the price of privacy."""
+    """Yield sentences on the estimates of the three targets and on the price of privacy."""
     often = f"{100 * row.confidence:g} %"
     is_share = row.limits.means == _SHARE
 
@@ -239,10 +239,10 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
 
 
 def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]] | str:
-    """Return label, estimate and widened interval of each answer, or the reason for none.
+    """Return label, estimate and widened interval of each answer, or why there are none.
 
     Args:
-        fraction: of the answers, that may be false.
+        fraction: the share of answers that may be false.
     """
     if math.isinf(found.campaign.most_from_one(0)):
         return MEAN_MOVES
@@ -264,17 +264,17 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A result that is made of the estimates of a survey."""
+    """A result computed from the estimates of a survey."""
 
     name: str
-    """The name of its files."""
+    """The name of its files, without the survey's id."""
     result: Result
     lines: Sequence[str]
-    """Python that makes it of `analyst`."""
+    """Python code that computes it with `analyst`."""
 
 
 def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
-    """Yield the changes of each question's answer from period to period."""
+    """Yield the change of each question's answer from period to period."""
     periods = sorted({row.period for row in found.estimates})
     if len(periods) < 2 or found.campaign.period is None:
         return
@@ -296,10 +296,10 @@ def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
 
 
 def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
-    """Return all results that are made of the estimates of a survey.
+    """Return all results computed from the estimates of a survey.
 
     Args:
-        people: whether those of two periods are "different", or may be the "same".
+        people: whether two periods have "different" participants or may have the "same".
 
     Raises:
         ParameterError: if `people` is neither.
@@ -308,7 +308,7 @@ def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
 
 
 def saved_part(request: GatewayRequest) -> Response:
-    """Return one of the results that are made of the estimates of a survey, as a file."""
+    """Return a result computed from the estimates of a survey, as a file."""
     campaign_id, name = request.named["campaign_id"], request.named["name"]
     estimates = request.analyst.estimate(campaign_id)
     for part in parts_of(estimates, request.text("people", "same")):
@@ -319,7 +319,7 @@ def saved_part(request: GatewayRequest) -> Response:
 
 
 def _picture(found: CampaignEstimates) -> Markup | None:
-    """Return the picture of shares, or for a recurring survey that of its first question."""
+    """Return a picture of shares or, for a recurring survey, of its first question over time."""
     shares = {row.limits.means for row in found.estimates} == {_SHARE}
     said = [*found.sentences]
     if found.campaign.period is None or len(found.estimates) < 2:
@@ -342,7 +342,7 @@ def _begins(campaign: AttributeCampaign, period: int) -> str:
 
 
 def _at_error(value: float | None, row: LabelledEstimate) -> str:
-    """Return a number with the decimals that its standard error calls for."""
+    """Return a number with as many decimals as its standard error justifies."""
     shown_cells = cells({"estimate": value, "standard_error": row.standard_error})
     return shown_cells["estimate"]
 

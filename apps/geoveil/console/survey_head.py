@@ -26,12 +26,12 @@ from geoveil.console.rendering import asker_of, date_text, privacy_words, span_t
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
 _LEAST_S, _EARLY = 3_600.0, 0.05
-"""Seconds, and the first fraction of a survey's time, without a statement on its pace or expected
-total."""
+"""The first seconds of a survey, for which the page states no pace, and the first fraction of its
+time, for which it states no expected total."""
 
 
 def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
-    """Return the head of every page of a survey."""
+    """Return the data for the head of every page of a survey."""
     in_all = ""
     if isinstance(campaign, AttributeCampaign) and campaign.period is not None:
         in_all = str(campaign.total_privacy)
@@ -49,7 +49,7 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
 
 
 def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
-    """Return the progress of a survey, and its signer."""
+    """Return the state and progress of a survey, and its signer."""
     progress = request.analyst.status_of(campaign_id)
     published = progress.published
     assert published is not None  # of the server
@@ -60,7 +60,7 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
 
 
 def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
-    """Return the state and progress of a survey, which are rendered again when it changes."""
+    """Return the state and progress of a survey, which live pages update."""
     published = progress.published
     assert published is not None  # of the server
     campaign = published.campaign
@@ -77,7 +77,7 @@ def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
 
 
 def central_words(campaign: Campaign, reports: int) -> str:
-    """Return the central ε if all reports so far, or the minimum of a period, are honest."""
+    """Return the central ε in words, if all reports so far, or a period's minimum, are honest."""
     if not isinstance(campaign, AttributeCampaign):
         return ""
     honest = of_one_question(campaign, reports)
@@ -88,14 +88,14 @@ def central_words(campaign: Campaign, reports: int) -> str:
 
 
 def privacy_of(campaign: Campaign) -> str:
-    """Return the cost of a report, in words."""
+    """Return the privacy guarantee of a report in words."""
     if isinstance(campaign, AttributeCampaign):
         return privacy_words(campaign.report_privacy) + of_any_two(campaign)
     return "each answer by itself, as it says above"
 
 
 def asks_of(campaign: Campaign) -> Sequence[str]:
-    """Return the questions or the fields, one by one."""
+    """Return the texts of the questions or fields."""
     if isinstance(campaign, FormCampaign):
         return [field_text(campaign, field) for field in campaign.fields]
     campaign = require_attribute(campaign)
@@ -123,14 +123,14 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
     lasted, whole = ((end - opens).total_seconds() for end in (min(now, closes), closes))
     if state == "closed" or lasted < _LEAST_S or not reports:
         return ""
-    # Two digits: the pace of a morning is not that of a week.
+    # Two digits, since a morning's pace differs from a week's.
     a_day = float(f"{reports / lasted * 86_400:.2g}")
     ends = f", about {max(float(f'{reports / lasted * whole:.2g}'), reports):,.0f} by the end"
     return f"about {a_day:,.0f} a day{ends if lasted > _EARLY * whole else ''}"
 
 
 def signer_words(one: PublishedCampaign) -> str:
-    """Return the beginning of the key that signed, enough to tell keys apart."""
+    """Return the beginning of the signer's key, enough to tell keys apart."""
     try:
         key = signer(one.envelope)
     except SignatureInvalid:
@@ -139,10 +139,10 @@ def signer_words(one: PublishedCampaign) -> str:
 
 
 def code_for(request: PageRequest, *lines: str) -> str:
-    """Return Python that makes the same.
+    """Return Python code that computes the same result.
 
     Args:
-        lines: that ask an `analyst`, and leave what they find in `found`.
+        lines: statements that use `analyst` and assign the result to `found`.
     """
     token = "" if request.session.token is None else ", tls=TLS(), token=TOKEN"
     opened = f'with Analyst("{request.address}"{token}) as analyst:'

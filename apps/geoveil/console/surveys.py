@@ -1,4 +1,4 @@
-"""The list of all surveys: a table of their results, states and warnings."""
+"""The list of surveys: a table of their results, states and warnings."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A problem of a survey, if it has one."""
+    """The most important problem of a survey; empty if there is none."""
 
     words: str
     level: str
-    """good, look or bad."""
+    """How serious it is: good, look or bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Row:
     answer: str
     """The first sentence of its results, or the reason for none."""
     later: str
-    """The end of the address of a better sentence, which takes longer; or nothing."""
+    """The path of a better sentence, which takes longer; empty if there is none."""
     state: str
     state_words: str
     reports: int
@@ -62,7 +62,7 @@ _SORTED: Mapping[str, Callable[[PublishedCampaign], Any]] = MappingProxyType(
 
 
 class LatestAnswers:
-    """The sentences of surveys in lists, kept as long as nothing has come."""
+    """A cache of first sentences, valid until a survey gets a report or changes its state."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], str] = OrderedDict()
@@ -82,7 +82,7 @@ def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -
     if not one.reports:
         return "Nobody has taken part yet."
     if not isinstance(one.campaign, AttributeCampaign):
-        return "A form: ask its answers."
+        return "A form: ask for its answers."
     try:
         first, *others = request.analyst.estimate(campaign_id).sentences
     except ServerError as error:
@@ -93,10 +93,10 @@ def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -
 
 
 def listing(request: GatewayRequest, answers: LatestAnswers, line: Line) -> Response:
-    """Return the page of surveys that are searched for, the newest first.
+    """Return the page of matching surveys, by default the newest first.
 
     Args:
-        line: returns what the points of a survey said last, and whether that is young.
+        line: returns the last summary of a survey's points, and whether it is fresh.
     """
     words = request.text("q").lower().split()
     state, sort = request.text("state"), request.text("sort")
@@ -144,7 +144,7 @@ def listing(request: GatewayRequest, answers: LatestAnswers, line: Line) -> Resp
 
 
 def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, CampaignProgress]:
-    """Return how surveys fill; nothing for a reader without the right to estimate."""
+    """Return the progress of surveys; empty for a reader without permission to estimate."""
     try:
         return request.analyst.progress(ids)
     except ServerError as error:
@@ -156,7 +156,7 @@ def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, Campa
 def row_of(
     one: PublishedCampaign, progress: CampaignProgress | None, now: datetime, answer: str
 ) -> Row:
-    """Return a survey's row in the list, even if the survey can't be read."""
+    """Return a survey's row in the list, even if its campaign is unreadable."""
     said = _said_by(one)
     try:
         health = health_of(one, ReportsOverTime.of(one, progress or _UNKNOWN, now), now)
@@ -177,13 +177,13 @@ def row_of(
 
 
 def _of_numbers(one: PublishedCampaign) -> bool:
-    """Return whether everybody sends one perturbed number, so that the list shows a median."""
+    """Return whether each report is one perturbed number, so that the list shows a median."""
     campaign = one.campaign
     return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
 
 
 def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
-    """Return ε of a report, and ε with its distance as text; 0 and no text for a form."""
+    """Return ε of a report, and its text with the distance; (0, "") for a form."""
     campaign = one.campaign
     if not isinstance(campaign, AttributeCampaign):
         return 0.0, ""
@@ -227,7 +227,7 @@ def _id_of(one: PublishedCampaign) -> str:
 
 
 def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:
-    """Return whether a survey's texts contain all words; the survey is not checked here."""
+    """Return whether a survey's texts contain all words, without validating the survey."""
     said = " ".join(_said(_said_by(one))).lower()
     return all(word in said for word in words)
 

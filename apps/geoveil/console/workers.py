@@ -1,4 +1,4 @@
-"""Threads of the console's own: few, with few that wait for them, and never the event loop."""
+"""The console's worker threads: a few, with short queues, beside the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 class Workers:
-    """Makes pages, in lanes that do not block each other."""
+    """Makes pages in lanes that do not block each other."""
 
     def __init__(self) -> None:
         self._pools = {
@@ -26,10 +26,10 @@ class Workers:
         """Return a function's result, or raise its error.
 
         Args:
-            function: what is done.
+            function: runs on a thread of the lane.
 
         Raises:
-            RefusedError: with 503, if too many wait already.
+            RefusedError: with status 503, if too many calls already wait.
         """
         if self._waiting[lane] >= _MOST_WAITING[lane]:
             raise RefusedError(503, "the console is busy: try again in a moment")
@@ -40,6 +40,6 @@ class Workers:
             self._waiting[lane] -= 1
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Planning a survey: the form, the plan that it gives, and the campaign to sign."""
+"""Planning a survey: the form, the resulting plan, and the campaign to sign."""

@@ -1,6 +1,6 @@
-"""Answer a planning form: a forecast, a plan or a campaign, as messages that JSON can hold.
+"""Answers to the planning form: a forecast, a plan or a campaign, as JSON messages.
 
-It runs in a process of its own: see `geoveil.console.process`.
+This code runs in a separate process, described in `geoveil.console.process`.
 """
 
 import base64
@@ -43,18 +43,18 @@ _PARQUET = b"PAR1"
 
 
 class Planner:
-    """Answers messages, and keeps the sessions of the priors used last."""
+    """Answers messages, and caches the planning sessions of recent priors."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
 
     def answer(self, message: Message, ask: Ask | None = None) -> Message:
-        """Return the answer to a message; it names errors of the form.
+        """Return the answer to a message: a result, or the form's invalid field.
 
         Args:
-            message: with a "task", a "form", and what is known of "people" where that is not to be
-                found by its name.
-            ask: not needed: all is in the message.
+            message: has a "task", a "form", and "people": the data of an uploaded file or a pilot,
+                or None.
+            ask: unused: the message holds all data.
         """
         try:
             form = PlanForm(**message["form"])
@@ -95,7 +95,7 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
 
 
 def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
-    """Return a prior from a file of bounded size; no error repeats its rows."""
+    """Return a prior from a file of bounded size; errors do not quote its rows."""
     ending = ".parquet" if content[:4] == _PARQUET else ".csv"
     expected = 2 if form.about_places else 1
     if len(form.of_file) != expected:
@@ -118,7 +118,7 @@ def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
 
 
 def _check_unpacked(file: Path) -> None:
-    """Refuse a file whose footer announces a far larger unpacked size."""
+    """Refuse a Parquet file whose footer announces too many rows or unpacked bytes."""
     with needed_for("a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile

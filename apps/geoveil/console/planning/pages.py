@@ -46,7 +46,7 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
 _MOST_KEPT = 256
 _APART = (0.25, 1.0, 4.0)
-"""Multiples of the promise's distance at which the page states odds, as for participants."""
+"""Multiples of the guarantee's distance at which the page states certainties."""
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
         "target_error": "the error wanted",
@@ -65,10 +65,10 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 
 
 class Planning:
-    """The pages, their planning process, and the campaigns made on them.
+    """The planning pages, their worker process, and the campaigns made on them.
 
     Args:
-        kept: what they have made.
+        kept: stores uploaded files and unsigned campaigns.
     """
 
     def __init__(self, kept: Kept) -> None:
@@ -98,18 +98,18 @@ class Planning:
     # Planning
 
     def _begun(self, request: GatewayRequest) -> Response:
-        """Return the form, as a new plan has it or the address says; nothing is planned yet."""
+        """Return the form with its defaults or the address's values, without a plan."""
         self._process.begin()
         return self._page(request, {}, then="forecast")
 
     def _planned(self, request: GatewayRequest) -> Response:
         """Return the expected result of a survey: a quick forecast, or a whole plan."""
         request = _taken(request)
-        quickly = request.text("then") == "forecast"  # asked for by a script, which asks again
+        quickly = request.text("then") == "forecast"  # from a script that later requests the plan
         return self._page(request, self._answer(request, "forecast" if quickly else "plan"))
 
     def _added(self, request: GatewayRequest) -> Response:
-        """Keep a file of people for this session."""
+        """Store an uploaded file of people for this session."""
         content = request.files.get("upload")
         if content is None:
             return self._page(request, refused("", "choose a file first"))
@@ -119,7 +119,7 @@ class Planning:
         return self._page(request, {}, then="forecast", file=key)
 
     def _answer(self, request: GatewayRequest, task: str, **more: Any) -> Message:
-        """Return the process's answer, or the reason for not querying it."""
+        """Return the process's answer, or the reason why the form is refused."""
         try:
             form = PlanForm.of(request)
             people = self._people(request, form)
@@ -128,11 +128,11 @@ class Planning:
         message = {"task": task, "form": form.record(), "people": people, **more}
         page = f"{request.session.form_token} {request.text('tab')[:16]}"
         if task == "campaign":
-            page += " campaign"  # the page may still ask for a plan, which does not replace this
+            page += " campaign"  # a later request for a plan does not replace this one
         return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
     def _people(self, request: GatewayRequest, form: PlanForm) -> Mapping[str, Any] | None:
-        """Return the data about people that the process needs in addition to the form."""
+        """Return the uploaded file or the pilot's counts that the process needs, if any."""
         owner = request.session.form_token
         if form.source == "file":
             content = self._kept.find(owner, form.file)
@@ -175,7 +175,7 @@ class Planning:
             questions=QUESTIONS,
             people=PEOPLE,
             places=PLACES,
-            # A script that asks again replaces the forecast alone.
+            # The page's script replaces only the forecast.
             pilots=[] if request.text("then") else [*_pilots(request)],
             told=planned,
             refused=None if refused is None else _in_words(refused),
@@ -212,7 +212,7 @@ class Planning:
         return request.render("sign.html", key=key, **_said_by(campaign))
 
     def _downloaded(self, request: GatewayRequest) -> Response:
-        """Return a campaign that nobody has signed as a file."""
+        """Return an unsigned campaign as a file."""
         content = self._own(request, request.named["key"])
         campaign = decode_attribute_campaign(open_envelope(content).campaign)
         request.note("download campaign", campaign=campaign.campaign_id)
@@ -262,16 +262,14 @@ class Planning:
             signer=str(signer(envelope)),
         )
         if planned is not None:
-            with suppress(ServerError):  # it is published, whatever the store keeps beside
+            with suppress(ServerError):  # the campaign is published even if this fails
                 plan_participants(request, campaign.campaign_id, planned)
         return seen_at(f"/surveys/{campaign.campaign_id}")
 
     def _own(self, request: GatewayRequest, key: str) -> bytes:
         content = self._kept.find(request.session.form_token, key)
         if content is None:
-            text = (
-                "this campaign is not kept any more, or was made in another session: make it again"
-            )
+            text = "this campaign has expired, or was made in another session: make it again"
             raise RefusedError(404, text)
         return content
 
@@ -289,7 +287,7 @@ _UNITS: Mapping[str, str] = MappingProxyType({"incomes": "dollar"})
 
 
 def _taken(request: GatewayRequest) -> GatewayRequest:
-    """Return a request with the value of the pressed button in the field that the button names."""
+    """Return a request with the pressed button's value in the field that the button names."""
     name, _, value = request.text("take").partition("=")
     return replace(request, fields={**request.fields, name: [value]}) if value else request
 
@@ -313,7 +311,7 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield distances in words, with the certainty that a report can give, and its complement."""
+    """Yield distances in words, the certainty in per cent that a report can give, and the rest."""
     privacy = GeoPrivacy(told["epsilon"], told["per"], told["unit"])
     for times in _APART:
         apart = times * privacy.per
@@ -326,7 +324,7 @@ def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
-    """Yield the value campaigns about numbers that the reader may see, with their titles."""
+    """Yield id and title of each value campaign of numbers that can serve as a pilot."""
     try:
         for published in request.analyst.campaigns():
             try:
@@ -344,7 +342,7 @@ def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
 
 
 def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
-    """Return the counts of a pilot's reports in each cell, reading all of them."""
+    """Return a pilot's number of reports in each cell; this reads all its reports."""
     campaign = request.analyst.campaign(campaign_id)
     counts = PilotCounts(campaign)
     envelope = b""
@@ -362,7 +360,7 @@ def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
 
 
 def _free(request: GatewayRequest, wanted: str) -> str:
-    """Return an id that no survey has yet."""
+    """Return an unused survey id."""
     for number in range(1, 100):
         candidate = wanted if number == 1 else f"{wanted[:60]}-{number}"
         try:
@@ -375,7 +373,7 @@ def _free(request: GatewayRequest, wanted: str) -> str:
 
 
 def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
-    """Return a campaign in words, for its signer or publisher."""
+    """Return a campaign in words, for whoever signs or publishes it."""
     record = campaign_record(campaign)
     return {
         "campaign_id": campaign.campaign_id,
@@ -392,5 +390,5 @@ def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a default as a field shows it."""
+    """Return a default value as the text of its field."""
     return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

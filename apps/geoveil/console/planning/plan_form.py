@@ -22,7 +22,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "place": "Density of people at a place",
     }
 )
-"""Word of `geoveil plan` → the question."""
+"""Name of a question in `geoveil plan` → its description."""
 _OF_PLACES = frozenset({"circle", "region", "place"})
 PEOPLE: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ class PlanForm:
     ask: str = "threshold"
     """A key of `QUESTIONS`."""
     answers: str = "question"
-    """What everybody sends: answers to the question, or "points" for later questions."""
+    """What each participant sends: the "question"'s answer, or "points" for later questions."""
     threshold: float = 100_000.0
     low: float = 50_000.0
     high: float = 100_000.0
@@ -76,28 +76,28 @@ class PlanForm:
     median: float = 60_000.0
     sigma: float = 0.8
     pilot: str = ""
-    """The id of a value campaign."""
+    """The id of the value campaign that serves as a pilot."""
     file: str = ""
-    """Under which a file that was uploaded is kept."""
+    """The key of the uploaded file."""
     columns: str = ""
-    """The column of the file that has the values; for places two, with a comma between."""
+    """The file's column of values; for places two columns, separated by a comma."""
     weights: str = ""
     unit: str = "dollar"
     epsilon: float = 1.0
     per: float = 8_000.0
-    """For numbers, in the unit."""
+    """The distance of the guarantee for numbers, in their unit."""
     per_metres: float = 500.0
-    """For places."""
+    """The distance of the guarantee for places, in metres."""
     compare: str = "difference"
-    """How numbers are compared: by "difference", or by "ratio"."""
+    """How the guarantee compares numbers: by "difference" or by "ratio"."""
     factor: float = 2.0
     """The value of `per` for values compared by ratio."""
     ratios_from: float = 1_000.0
-    """The least value distinguished from smaller ones, by ratio."""
+    """With ratios: the least value that is distinguished from smaller ones."""
     participants: int = 50_000
     target_error: float | None = None
     cap: str = "least"
-    """The cap on the odds of any two values: the "least" of the plan, or "none"."""
+    """The cap on the odds of any two values: the "least" that the plan finds, or "none"."""
     contamination: float = 0.01
     title: str = ""
     attribute: str = ""
@@ -107,11 +107,11 @@ class PlanForm:
     purpose: str = ""
     contact: str = ""
     notice: str = ""
-    """The fields of `Asker`; all empty: nobody says who asks."""
+    """The fields of `Asker`; all empty if the survey names no asker."""
     delete_after: int | None = None
-    """Days after the closing when single reports are deleted; None: nobody says."""
+    """Days from closing to the deletion of single reports; None if the survey does not say."""
     texts: str = ""
-    """Texts in other languages, TOML as `texts_of_toml` reads it; "": none."""
+    """Texts in other languages, as TOML for `texts_of_toml`; may be empty."""
 
     def __post_init__(self) -> None:
         validation.choice("ask", self.ask, QUESTIONS)
@@ -136,10 +136,10 @@ class PlanForm:
 
     @classmethod
     def of(cls, request: GatewayRequest) -> Self:
-        """Return the form from a request or an address; missing fields are as in a new plan.
+        """Return the form in a request; missing fields have their defaults.
 
         Raises:
-            ParameterError: naming the field, what was sent, and what is permitted.
+            ParameterError: if a field is invalid.
         """
         said: dict[str, Any] = {}
         for name, kind in get_type_hints(cls).items():
@@ -155,29 +155,29 @@ class PlanForm:
         return cls(**said)
 
     def record(self) -> dict[str, Any]:
-        """Return JSON data that `PlanForm` takes."""
+        """Return the fields as JSON data."""
         return asdict(self)
 
     @property
     def about_places(self) -> bool:
-        """Whether it is about places, not numbers."""
+        """Whether the question is about places, not numbers."""
         return self.ask in _OF_PLACES
 
     @property
     def source(self) -> str:
-        """The prior of the people that it is about."""
+        """The kind of prior of its people."""
         return self.places if self.about_places else self.people
 
     @property
     def of_file(self) -> tuple[str, ...]:
-        """The columns of the file."""
+        """The names of the file's columns."""
         return tuple(column.strip() for column in self.columns.split(",") if column.strip())
 
     def asked(self) -> AnalystQuestion:
         """Return the question.
 
         Raises:
-            ParameterError: naming what is out of range.
+            ParameterError: if a field is out of range.
         """
         if self.ask != "region":
             return questions_in({self.ask: [self._asked]})[0]
@@ -191,7 +191,7 @@ class PlanForm:
         return outlines[0]
 
     def others(self) -> dict[str, Any]:
-        """Return the other arguments of a request for a plan, without the source."""
+        """Return the other arguments of `PlanningSession.request`."""
         by_ratio = self.compare == "ratio" and not self.about_places
         per = self.factor if by_ratio else self.per
         given = {
@@ -210,10 +210,10 @@ class PlanForm:
         return {name: value for name, value in given.items() if value is not None}
 
     def signed(self, closes: datetime) -> dict[str, Any]:
-        """Return the asker, the time of deletion and texts in other languages, if they are given.
+        """Return the asker, the time of deletion and the translations, if given.
 
         Raises:
-            ParameterError: naming what is out of range.
+            ParameterError: if a field is out of range.
         """
         asker = self._asker()
         given: dict[str, Any] = {"asker": Asker(**asker)} if any(asker.values()) else {}
@@ -226,18 +226,18 @@ class PlanForm:
 
     @property
     def name(self) -> str:
-        """The title, or one made of the question."""
+        """The title; by default the words of the question."""
         return self.title or f"{QUESTIONS[self.ask]}"
 
     @property
     def prior(self) -> str:
-        """The prior as `geoveil plan --prior` names it; an uploaded file is people.csv there."""
+        """The prior in the notation of `geoveil plan --prior`; an uploaded file is people.csv."""
         law = f"lognormal:{self.median:.15g},{self.sigma:.15g}"
         named = {"lognormal": law, "pilot": f"pilot:{self.pilot}", "file": "people.csv"}
         return named.get(self.source, self.source)
 
     def commands(self) -> str:
-        """Return the commands that plan, sign and publish the same."""
+        """Return the commands that plan, sign and publish the same survey."""
         argument = "district.geojson" if self.ask == "region" else self._asked
         said: dict[str, Any] = self.others() | {"prior": self.prior}
         if "scale" in said:
@@ -261,7 +261,7 @@ class PlanForm:
         return "\n".join(" \\\n    ".join(words) for words in ([*plan, "--out plan.toml"], create))
 
     def python(self) -> str:
-        """Return Python that plans the same, and makes the same campaign."""
+        """Return Python code that makes the same plan and campaign."""
         argument = "district.geojson" if self.ask == "region" else self._asked
         source = repr(self.prior if self.source != "pilot" else f"pilot:{self.pilot}.parquet")
         if self.source == "file":
@@ -302,7 +302,7 @@ class PlanForm:
 
     @property
     def _asked(self) -> str:
-        """The question as `geoveil plan` takes it; not for a region, which is read from a file."""
+        """The question in the notation of `geoveil plan`; a region is read from a file instead."""
         where = f"{self.longitude:.15g},{self.latitude:.15g}"
         return {
             "threshold": f"{self.threshold:.15g}",
