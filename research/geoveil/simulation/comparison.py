@@ -25,7 +25,7 @@ from geoveil.simulation.radial import RadialLaplace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One question under one guarantee, for all competitors."""
+    """One question under one guarantee, for all contestants."""
 
     soft: Query
     """The query of geoveil, with a Lipschitz slope."""
@@ -34,12 +34,12 @@ class Setting:
     privacy: GeoPrivacy
     """In the coordinates of the queries."""
     footing: float
-    """Distance at which ε-LDP promises as much; it hides nearer pairs less and farther ones
-    more."""
+    """Distance at which ε-LDP promises as much; it promises less for nearer pairs and more for
+    farther ones."""
 
     @property
     def local(self) -> LocalPrivacy:
-        """The guarantee of ε-LDP at the footing: ε·footing between any two values."""
+        """The guarantee of ε-LDP: ε·footing between any two values."""
         return self.privacy.local(self.footing)
 
 
@@ -52,7 +52,7 @@ class Contestant:
     build: Callable[[Setting], ReportLaw]
     """The mechanism for a setting."""
     others: tuple[Callable[[Setting], ReportLaw], ...] = ()
-    """Equally likely alternatives to `build`, for random public data."""
+    """Equally likely alternatives to `build`, one for each random set of public data."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 
@@ -63,7 +63,7 @@ class Contestant:
 
 
 def as_in_the_paper(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:
-    """Return the paper's mechanism: Λ = ∞, and ε shared between a change of scale and a shift."""
+    """Return the paper's mechanism: Λ = ∞, with ε split between a change of scale and a shift."""
     return lambda s: SmoothMechanism(
         s.seed,
         s.privacy,
@@ -104,5 +104,5 @@ MECHANISMS: Mapping[str, Contestant] = MappingProxyType(
         ),
     }
 )
-"""Name → contestant in the experiments of the paper: its own, then geoveil's. "GP_rad" is for
-kernels, "LaplacePareto" for the paper's ramps; it is PowerLaw that takes slopes without jumps."""
+"""Name → contestant in the paper's experiments: the paper's, then geoveil's. "GP_rad" is for
+kernels, "LaplacePareto" for the paper's ramps, "PowerLaw" for slopes without jumps."""

@@ -1,4 +1,4 @@
-"""Compute parts of a work in this process, in several, or on Dask, here or elsewhere."""
+"""Compute the parts of a job in this process, in several processes, or on a Dask cluster."""
 
 import logging
 import multiprocessing
@@ -19,13 +19,13 @@ from geoveil.gp import GeoVeilError, ParameterError, needed_for, validation
 
 @contextmanager
 def unreached_by_ctrl_c() -> Iterator[None]:
-    """Hide SIGINT from processes and threads started in the block; delay it for this process."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where one console is none of theirs
+    """Hide SIGINT from processes and threads that the block starts; delay it for this process."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # it would unblock the signal when it is started
-    # Another thread, one that draws progress, may take it all the same; Python handles it in the
-    # main one then, perhaps in the midst of starting a process, left with half of its task.
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    # Another thread, such as one that draws progress, may still receive the signal. Python then
+    # handles it in the main thread, perhaps while that is starting a process.
     main = threading.current_thread() is threading.main_thread()
     arrived = threading.Event()
     handler = signal.signal(signal.SIGINT, lambda *_: arrived.set()) if main else None
@@ -42,7 +42,7 @@ def unreached_by_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def killed_on_error() -> Iterator[None]:
-    """Kill the processes that the block has started if it ends with an error, Ctrl-C included."""
+    """Kill the block's processes if it ends with an error, including Ctrl-C."""
     before = set(multiprocessing.active_children())
     try:
         yield
@@ -57,21 +57,21 @@ Result = TypeVar("Result")
 
 
 class Computer(Protocol):
-    """Applies a function to parts of a work."""
+    """Applies a function to the parts of a job."""
 
     def __call__(
         self, function: Callable[[Part], Result], parts: Sequence[Part], /
     ) -> Iterator[tuple[Part, Result]]:
-        """Yield each part with its result, in any order; the function is found by name."""
+        """Yield each part with its result, in any order; workers import the function by name."""
         ...
 
 
 _WINDOW = 1_000
-"""Parts under way at once: enough for hundreds of workers, and few for a scheduler."""
+"""The most parts under way: enough for hundreds of workers, and few for a scheduler."""
 _RETRIES = 3
-"""How often a part is repeated after its worker died."""
+"""How often a part is retried after its worker dies."""
 _WORKER_BYTES = 3 << 29
-"""Memory of a local worker, 1.5 GiB, a multiple of its need."""
+"""The memory limit of a local worker, 1.5 GiB, several times what it needs."""
 _CONNECT_S = 10
 
 
@@ -82,14 +82,14 @@ class ClusterError(GeoVeilError):
 def in_this_process(
     function: Callable[[Part], Result], parts: Sequence[Part], /
 ) -> Iterator[tuple[Part, Result]]:
-    """Compute the parts one after the other."""
+    """Compute the parts in sequence."""
     for part in parts:
         yield part, function(part)
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """A `Computer` of processes on this machine, which end with the last part; 1 is this one."""
+    """A `Computer` of local processes, which end after the last part; 1 means this process."""
 
     count: int
 
@@ -102,7 +102,7 @@ class Processes:
         if self.count == 1 or len(parts) < 2:
             yield from in_this_process(function, parts)
             return
-        # Not a fork: the parent may hold threads.
+        # Not a fork, since the parent may have threads.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.count, mp_context=context) as pool, killed_on_error():
             with unreached_by_ctrl_c():
@@ -119,8 +119,8 @@ def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
     `if __name__ == "__main__"`.
 
     Args:
-        scheduler: address, for example "tcp://10.0.0.5:8786", whose workers have this version of
-            geoveil. None starts workers on this machine.
+        scheduler: its address, for example "tcp://10.0.0.5:8786"; its workers need this version
+            of geoveil. None starts workers on this machine.
         workers: how many to start on this machine; one per core if None.
 
     Raises:
@@ -136,7 +136,7 @@ def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
         import distributed
     from distributed.utils import silence_logging_cmgr
 
-    # That a connection is closed it tells with a trace, also after all has ended on purpose.
+    # It logs a traceback for each closed connection, even after a normal end.
     logging.getLogger("distributed.batched").setLevel(logging.WARNING)
     with ExitStack() as ended, ExitStack() as stack:
         cluster: Any = None
@@ -150,11 +150,11 @@ def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
         try:
             yield partial(_computed, client)
         except BaseException:
-            # Dask logs each message that those who are gone would have had.
+            # Dask logs each message that ended workers would have received.
             ended.enter_context(silence_logging_cmgr(logging.CRITICAL + 1))
-            # Asked to end, workers would first end what they compute, for seconds.
+            # On request, workers would first finish their computation, which takes seconds.
             for nanny in cluster.workers.values() if cluster else ():
-                nanny.close_gracefully()  # else it would start another one
+                nanny.close_gracefully()  # otherwise it would start another worker
                 if nanny.pid is not None:
                     os.kill(nanny.pid, signal.SIGKILL)
             raise
@@ -170,7 +170,7 @@ def _started(workers: int) -> Any:
                 threads_per_worker=1,
                 processes=True,
                 memory_limit=_WORKER_BYTES,
-                dashboard_address="127.0.0.1:0",  # a free port, which nobody else reaches
+                dashboard_address="127.0.0.1:0",  # a free port on this machine only
             )
     except (OSError, RuntimeError) as error:
         raise ClusterError(f"the workers did not start: {error}") from error
@@ -188,11 +188,11 @@ def _computed(
         return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
 
     try:
-        # What every part needs, the population for example, as a task of its own: each worker
-        # fetches it once, and Dask makes it again where a worker dies with the only copy, which it
-        # does not do for scattered data.
+        # Data that every part needs, such as the population, is a task of its own: each worker
+        # fetches it once, and if a worker dies with the only copy, Dask computes it again, which
+        # it does not do for scattered data.
         shared = client.submit(_itself, function, pure=False, retries=_RETRIES)
-        # The loop of this client, as another one may have become the default meanwhile.
+        # Name the client, since another one may have become the default meanwhile.
         first = map(submit, islice(waiting, _WINDOW))
         under_way = as_completed(first, loop=client.loop, with_results=True)
         for _, result in under_way:

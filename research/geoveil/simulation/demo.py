@@ -55,10 +55,10 @@ PLACES = {
     "Jamaica, Queens": (-73.8067, 40.7021),
 }
 FOOTINGS = (1.0, 5.0, 12.5)
-"""Distances, as multiples of the one that ε is stated over, at which ε-LDP promises as much as the
-campaign: $8,000, $40,000 and $100,000 for incomes, 500 m, 2.5 km and 6.25 km for places."""
+"""Distances at which ε-LDP promises as much as the campaign, as multiples of the campaign's own
+distance: $8,000, $40,000 and $100,000 for incomes, 500 m, 2.5 km and 6.25 km for places."""
 WHOLE_CLIENTS = 400
-"""Devices that run the whole SDK, half for each question, if there are that many."""
+"""The most devices that run the whole SDK, half of them for each question."""
 _COMPETITORS = {"Student-t": "Student-t", "Lipschitz": "GP_Lip"}
 """Name here → name among `MECHANISMS`: the seed paper's, and a baseline."""
 _BATCH = 1_000
@@ -69,7 +69,7 @@ _BATCH = 1_000
 class DemoCampaign:
     """A campaign and its population, also as points in the queries' coordinates.
 
-    `seed_queries` are the questions as the seed paper would ask them.
+    `seed_queries` are the seed paper's versions of the questions.
     """
 
     campaign: StatisticCampaign
@@ -79,7 +79,7 @@ class DemoCampaign:
 
     @property
     def truths(self) -> list[float]:
-        """The mean of each (soft) query over the population, the target of estimates."""
+        """The mean of each soft query over the population, which the estimates target."""
         return [self._mean(q.query.value(self.points)) for q in self.campaign.questions]
 
     @property
@@ -132,8 +132,8 @@ class DemoCampaign:
 def predict_local(setting: Setting, points: Array, weights: Array) -> Prediction:
     """Return the error under ε-LDP at the setting's footing, with the least known noise.
 
-    That is randomised response where answers are 0 or 1, and the piecewise mechanism [WXYZHSSY19]
-    where ε is large and they are not.
+    For answers of 0 or 1 that is randomised response; for others, at large ε, the piecewise
+    mechanism [WXYZHSSY19].
     """
     value = setting.seed.value(points)
     low, high = setting.seed.profile.bounds
@@ -144,7 +144,7 @@ def predict_local(setting: Setting, points: Array, weights: Array) -> Prediction
 
 
 def _error(mean: Array, variance: Array, weights: Array) -> Prediction:
-    """Return the error of reports with these moments at each point, whose mean is the truth."""
+    """Return the error of reports that have these means and variances at the points."""
     return predicted(mean, variance, mean, weights / weights.sum(), math.inf)
 
 
@@ -195,9 +195,9 @@ def contribute(
     rng: np.random.Generator,
     on_reports: Callable[[DemoCampaign, int], None] = lambda experiment, reports: None,
 ) -> None:
-    """Let devices take part, half in each experiment, `WHOLE_CLIENTS` of them by the whole SDK.
+    """Let devices take part, half in each experiment; `WHOLE_CLIENTS` of them run the whole SDK.
 
-    The noise is always fresh. GeoVeilError if a report was not acknowledged.
+    The noise is always fresh. Raises GeoVeilError if a report was not acknowledged.
     """
     clients = in_halves(min(WHOLE_CLIENTS, devices))
 
@@ -250,7 +250,7 @@ def experiments(now: datetime | None = None) -> list[DemoCampaign]:
         attribute=Attribute(name="household income", unit="dollar"),
         privacy=GeoPrivacy(epsilon=1.0, per=8_000.0, unit="dollar"),
         questions=(above,),
-        cap=Cap(4.0, 4.0),  # as `geoveil campaign create` has it by default; of bells it has none
+        cap=Cap(4.0, 4.0),  # the default of `geoveil campaign create`, which sets no cap for bells
         **dates,
     )
     of_places = StatisticCampaign(

@@ -1,7 +1,7 @@
 """Experiments: cells of parameters, and the engine that computes, stores and writes their rows.
 
-A cell is a law, a function from parameters to rows, at its parameters. Its rows are kept in a file
-named after its key, and read again by a run into the same directory with the same code and data.
+A cell is a function from parameters to rows (its law) with its parameters. A file named after the
+cell's key stores its rows; a later run with the same code, data and directory reads them again.
 """
 
 import csv
@@ -28,23 +28,23 @@ from geoveil.simulation.computing import Computer, in_this_process
 Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
 PROVENANCE = b"geoveil"
-"""The key of the provenance of numbers, as JSON, in a Parquet file's metadata."""
+"""The metadata key of a Parquet file under which JSON states the provenance of its numbers."""
 
 
 @dataclass(frozen=True)
 class Cell(Generic[Row]):
-    """A function with its arguments, and its cost in any unit for estimating the time left.
+    """A function with its arguments, and its relative cost for estimating the time left.
 
-    The law is a function of a module, annotated with its rows. Parameters are plain values and
-    frozen dataclasses of them; all that rows depend on is in their `repr`, or their `key` if they
-    have one.
+    The law is a module's function whose annotation names the type of its rows. Parameters are plain
+    values and frozen dataclasses of them. Their `key`, or else their `repr`, states everything that
+    the rows depend on.
     """
 
     law: Callable[..., list[Row]]
     parameters: tuple[Any, ...] = ()
     cost: float = 1.0
 
-    @cached_property  # it may hold hashes of files
+    @cached_property  # it may hash files
     def key(self) -> str:
         """The name of the cell, and everything on which its rows depend."""
         named = [getattr(value, "key", None) or repr(value) for value in self.parameters]
@@ -81,9 +81,10 @@ def compute_cells(
     compute: Computer = in_this_process,
     on_done: Callable[[Cell[Row]], None] = lambda _: None,
 ) -> list[Row]:
-    """Return the rows of all cells, in order, computing those without a file in `directory`.
+    """Return the rows of all cells, in order; compute those without a file in `directory`.
 
-    Cells have different keys; None keeps nothing. `on_done` is called when a cell's rows are there.
+    Cells must have different keys. With None no files are written. `on_done` is called for each
+    finished cell.
     """
     if len({cell.key for cell in cells}) != len(cells):
         raise ParameterError("cells", "some", "cells with different keys")
@@ -93,7 +94,7 @@ def compute_cells(
             rows_of[cell.key] = rows
             on_done(cell)
     missing = [cell for cell in cells if cell.key not in rows_of]
-    # The long ones first, so that no process is left alone with one at the end.
+    # The longest first, so that at the end no process works alone on a long cell.
     for cell, rows in compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
@@ -118,10 +119,10 @@ def _read(cell: Cell[Row], file: Path) -> list[Row] | None:
 
 
 def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
-    """Write rows of one kind as CSV and as Parquet, which has `PROVENANCE`, and return the files.
+    """Write rows of one kind as CSV and as Parquet with `PROVENANCE`, and return the files.
 
     Raises:
-        UnsupportedError: if pyarrow is not installed; the CSV is there then.
+        UnsupportedError: if pyarrow is not installed; the CSV is written nevertheless.
     """
     files = [stem.with_suffix(".csv"), stem.with_suffix(".parquet")]
     held = [*map(asdict, rows)]
@@ -170,10 +171,10 @@ def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of text, as a command prints it and a page shows it.
+    """A table of text for commands and pages.
 
-    An empty row is a line between sections. `wrapped` columns may be folded, `right` ones stand at
-    the right, from 0.
+    An empty row is a line between sections. Columns, counted from 0, may be `wrapped` or aligned
+    `right`.
     """
 
     headers: Sequence[str]
@@ -198,7 +199,7 @@ class Table:
 
 
 def page_text(name: str, **values: object) -> str:
-    """Return a page of the documents, or a section of one."""
+    """Return a page of the documents, or a section of one, with values filled in."""
     file = files("geoveil.simulation").joinpath("data", "pages", f"{name}.md")
     return file.read_text(encoding="utf-8").format(**values)
 
@@ -208,12 +209,12 @@ class Experiment(Generic[Row]):
     """The description of an experiment.
 
     Args:
-        name: how the names of its files begin.
-        cells: every law at every parameter.
-        seed: of the draws.
-        draw: draws figures of the rows from the first file on, and returns their files.
-        tables: of the rows.
-        note: how to read the tables.
+        name: the beginning of its files' names.
+        cells: all cells.
+        seed: the seed of the draws.
+        draw: draws figures of the rows, the first into the given file, and returns their files.
+        tables: makes tables of the rows.
+        note: explains how to read the tables.
     """
 
     name: str
@@ -224,14 +225,14 @@ class Experiment(Generic[Row]):
     note: Callable[[Sequence[Row]], str]
 
     def run(self, out: Path, compute: Computer, on_done: Callable[[Cell[Row]], None]) -> list[Row]:
-        """Return the rows; cells that `compute_cells` has finished in the directory are read."""
+        """Return the rows; finished cells in the directory are read, not computed again."""
         return compute_cells(self.cells, self._figure(out).parent / "cells", compute, on_done)
 
     def write(self, rows: Sequence[Row], out: Path) -> list[Path]:
         """Write tables and figures of the rows into a directory, and return the files.
 
-        `out` may also be the first figure's file (.png, .pdf or .svg), after which others are
-        named.
+        `out` may also be the first figure's file (.png, .pdf or .svg), which gives the others their
+        names.
         """
         file = self._figure(out)
         return [*write_tables(rows, file, self.seed), *self.draw(rows, file)]

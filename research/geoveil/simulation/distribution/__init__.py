@@ -1,1 +1,1 @@
-"""Distributions of one number under geo-privacy, beside the published protocols of ε-LDP."""
+"""Distributions of one number: geo-privacy compared with published protocols of ε-LDP."""

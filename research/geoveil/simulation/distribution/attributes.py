@@ -1,4 +1,4 @@
-"""Numbers with a distribution to estimate: incomes, northings of collisions, a table's column."""
+"""Numbers whose distribution is estimated: incomes, collisions' northings, a table's column."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.populations import Array, Population, collisions, household_incomes
 
 CELLS = 1024
-"""Cells of estimated distributions, 4⁵ because of the tree."""
+"""The number of cells of an estimated distribution: 4⁵, as the tree requires."""
 BARS = 32
 
 
@@ -30,7 +30,7 @@ class Distribution(NamedTuple):
 
 
 def proper(below: Array) -> Array:
-    """Return shares rearranged to increase from 0 to 1, which never increases their error."""
+    """Return shares sorted and clamped to [0, 1], which never increases their error."""
     return np.concatenate([[0.0], np.sort(np.clip(below[1:-1], 0.0, 1.0)), [1.0]])
 
 
@@ -41,7 +41,7 @@ class NumericAttribute:
     name: str
     people: Population
     cells: Cells
-    """The range of interest, publicly known, which ε-LDP needs; in the unit of the numbers."""
+    """The public range of interest in the numbers' unit, which ε-LDP requires."""
     per: float
     """The distance over which ε is stated."""
 
@@ -52,7 +52,7 @@ class NumericAttribute:
 
     @property
     def footings(self) -> tuple[float, ...]:
-        """Distances at which ε-LDP promises as much: `per`, five times that, and the range."""
+        """Distances at which ε-LDP promises as much: `per`, five times `per`, and the range."""
         return self.per, 5 * self.per, self.diameter
 
     @cached_property
@@ -61,7 +61,7 @@ class NumericAttribute:
         return self.of(self.people.values, self.people.weights)
 
     def of(self, values: Array, weights: Array) -> Distribution:
-        """Return the distribution of numbers without noise."""
+        """Return the distribution of given numbers, without noise."""
         order = np.argsort(values)
         shares = np.append(0.0, np.cumsum(weights[order]))
         below = shares[np.searchsorted(values[order], self.cells.edges)] / shares[-1]
@@ -117,8 +117,8 @@ def _north() -> NumericAttribute:
 ATTRIBUTES: Mapping[str, Callable[[], NumericAttribute]] = MappingProxyType(
     {"incomes": _incomes, "collisions": _north}
 )
-"""Name → Californian household incomes up to 2¹⁹ dollars, which is the range of [LWLSS20]; metres
-north of the centre at which collisions happened in New York."""
+"""Name → attribute: Californian household incomes up to 2¹⁹ dollars, the range of [LWLSS20]; metres
+of New York's collisions north of the centre."""
 
 
 @lru_cache(maxsize=2)

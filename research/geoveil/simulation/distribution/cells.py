@@ -11,7 +11,7 @@ from geoveil.simulation.populations import Array
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The numbers from `low` to `high`, in `count` cells of equal width."""
+    """The range from `low` to `high`, divided into `count` cells of equal width."""
 
     low: float
     high: float
@@ -24,11 +24,11 @@ class Cells:
 
     @property
     def edges(self) -> Array:
-        """Their ends, (count + 1,)."""
+        """The ends of the cells, (count + 1,)."""
         return np.linspace(self.low, self.high, self.count + 1)
 
     def counts(self, values: Array) -> NDArray[np.int64]:
-        """Return the count of values in each cell; values beyond an end are in the last cell."""
+        """Return the count of values in each cell; values beyond an end count in the end cell."""
         return np.histogram(
             np.clip(values, self.low, self.high), self.count, (self.low, self.high)
         )[0]
@@ -37,8 +37,8 @@ class Cells:
 def moved(twice_integrated: Callable[[Array], Array], cells: Array, outcomes: Array) -> Array:
     """Return the probability that x + noise is in each outcome, x uniform in each cell, (m, k).
 
-    With A'' the density of the noise, it is a double difference of A over the width of the cell. A
-    column adds to less than 1 by the noise beyond the outcomes. Edges increase.
+    It is a second difference of A, divided by the cell's width, where A'' is the noise's density. A
+    column's sum is less than 1 by the noise beyond the outcomes. Edges increase.
     """
     grid = twice_integrated(outcomes[:, None] - cells[None, :])
     return np.asarray(np.maximum(np.diff(-np.diff(grid, axis=1), axis=0), 0.0) / np.diff(cells))

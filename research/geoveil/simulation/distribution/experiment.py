@@ -36,9 +36,9 @@ def drawn(
     seed: int,
     given: OwnInput = AS_PUBLISHED,
 ) -> list[ErrorRow]:
-    """Return the mean square distance from the population's truth, by protocol, footing, measure.
+    """Return the mean square error by protocol, footing and measure.
 
-    All protocols have the same people, drawn anew each time.
+    Each repetition draws new people, the same for all protocols.
     """
     attribute, own = attribute_of(name, given), own_mechanisms(given.module, PROTOCOLS)
     privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
@@ -77,16 +77,16 @@ class MeasuredSetting:
 
     @property
     def title(self) -> str:
-        """Names the setting."""
+        """The name of the setting."""
         return f"{self.rows[0].panel}, n = {self.rows[0].n:,}"
 
     @property
     def footings(self) -> list[float]:
-        """The distances of equal footing with ε-LDP, increasing."""
+        """The distances at which ε-LDP is on an equal footing, increasing."""
         return sorted({row.footing for row in self.rows if row.footing is not None})
 
     def epsilon(self, footing: float) -> float:
-        """Return the ε of ε-LDP at a footing."""
+        """Return ε-LDP's ε at a footing."""
         return footing / self.rows[0].per
 
     def mechanisms(self, footing: float | None) -> list[str]:
@@ -99,7 +99,7 @@ class MeasuredSetting:
         return rows.get((mechanism, footing, measure))
 
     def ahead(self, mechanism: str, footing: float, measure: str) -> float:
-        """Return the best ε-LDP protocol's root mean square error over a mechanism's."""
+        """Return the best ε-LDP protocol's root mean square error divided by a mechanism's."""
         best = min(r.error for r in self.rows if (r.footing, r.measure) == (footing, measure))
         ours = self.row(mechanism, None, measure)
         assert ours is not None
@@ -134,14 +134,14 @@ def experiment(
     Args:
         attributes: names in `ATTRIBUTES`; all by default.
         epsilons: > 0; `EPSILONS` by default.
-        people: numbers of them, ≥ 1; `PEOPLE` by default.
+        people: numbers of people, ≥ 1; `PEOPLE` by default.
         repetitions: ≥ 2.
         seed: ≥ 0; the same seed gives the same rows.
         quick: whether to compute a small part by default.
-        given: mechanisms and people of one's own; the latter are the only attribute.
+        given: a user's mechanisms and people; the people replace the built-in attributes.
 
     Raises:
-        ParameterError: naming the argument that is out of range, or the gap in a file.
+        ParameterError: if an argument is out of range, or a file has gaps.
     """
     own_mechanisms(given.module, PROTOCOLS)
     attributes = attributes or tuple(ATTRIBUTES)
@@ -199,7 +199,7 @@ def _table(setting: MeasuredSetting) -> Table:
 
 
 def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> list[str]:
-    """Return the errors of a mechanism, marked where geo-privacy's is larger."""
+    """Return the errors of a mechanism, with a mark where geo-privacy's is larger."""
     cells = []
     for measure in MEASURES:
         row, ours = (setting.row(*key, measure) for key in ((mechanism, footing), (DEBIASED, None)))

@@ -1,9 +1,9 @@
 """Protocols of ε-LDP as published: means, histograms in a tree, square waves.
 
-Formulas and variances: [MATH §6]. In a tree of intervals every person answers at one random level
-by a frequency oracle [WBLJ17]; least squares makes the levels consistent [HRMS10; CKS19].
+Formulas and variances: [MATH §6]. In a tree of intervals each person answers at one random level
+through a frequency oracle [WBLJ17]; least squares makes the levels consistent [HRMS10; CKS19].
 
-For experiments: drawn in floating point, which is NOT private on a computer [MATH §10].
+For experiments only: floating-point draws are NOT private [MATH §10].
 """
 
 import math
@@ -22,7 +22,7 @@ Counts = NDArray[np.int64]
 FAN = 4
 """Children of a node of the tree."""
 _TAYLOR = 1e-4
-"""The ε below which a series gives the width of a square wave."""
+"""The ε below which a series computes the width of a square wave."""
 _ROOTS = ((6353 + sign * 405 * math.sqrt(241)) ** (1 / 3) for sign in (-1, 1))
 HYBRID_FROM = math.log((2 * sum(_ROOTS) - 5) / 27)
 """ε* ≈ 0.61, up to which two points are better for every number [WXYZHSSY19]."""
@@ -34,13 +34,13 @@ def _capped(privacy: LocalPrivacy) -> float:
 
 
 def two_points(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
-    """Return −C or C with the number as its mean: randomised response for numbers [DJW18]."""
+    """Return −C or C, whose mean is the number: randomised response for numbers [DJW18]."""
     t, most = np.asarray(values, dtype=np.float64), 1 / math.tanh(_capped(privacy) / 2)
     return np.where(rng.random(t.shape) < (1 + t / most) / 2, most, -most)
 
 
 def piecewise(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
-    """Return a number in [−C, C], probably near the true one, which is its mean [WXYZHSSY19]."""
+    """Return a number in [−C, C] whose mean is the true one, probably near it [WXYZHSSY19]."""
     t, epsilon = np.asarray(values, dtype=np.float64), _capped(privacy)
     most, near = 1 / math.tanh(epsilon / 4), 1 / (1 + math.exp(-epsilon / 2))
     low = ((most + 1) * t - (most - 1)) / 2
@@ -65,7 +65,7 @@ def piecewise_variance(values: ArrayLike, privacy: LocalPrivacy) -> Array:
 def hybrid(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
     """Return `piecewise` with probability 1 − e^{−ε/2}, else `two_points` [WXYZHSSY19].
 
-    For ε up to `HYBRID_FROM` it is always the latter, which is better there.
+    For ε up to `HYBRID_FROM` it is always `two_points`, which is better there.
     """
     epsilon = _capped(privacy)
     share = -math.expm1(-epsilon / 2) if epsilon > HYBRID_FROM else 0.0
@@ -76,7 +76,7 @@ def hybrid(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -
 class FrequencyOracle(NamedTuple):
     """A protocol whose reports support the true candidate with probability p, others with q < p.
 
-    Supports of two candidates are independent, so their numbers are sums of two binomials.
+    Each candidate's support is independent, so its count is a sum of two binomials.
     """
 
     p: float
@@ -97,7 +97,7 @@ def unary_encoding(privacy: LocalPrivacy) -> FrequencyOracle:
 
 
 def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
-    """Return optimised local hashing, to the number of buckets nearest e^ε + 1 [WBLJ17]."""
+    """Return optimised local hashing into about e^ε + 1 buckets [WBLJ17]."""
     odds = math.exp(_capped(privacy))
     buckets = float(round(odds)) + 1
     return FrequencyOracle(odds / (odds + buckets - 1), 1 / buckets)
@@ -106,7 +106,7 @@ def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
 def bar_shares(counts: Counts, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
     """Return the estimated share of each of k categories, possibly negative [WBLJ17].
 
-    Where k < 3e^ε + 2 it is by k-ary response, else by optimised unary encoding: the less variance.
+    It uses k-ary response if k < 3e^ε + 2, else optimised unary encoding: the smaller variance.
     """
     bars, odds, n = len(counts), math.exp(_capped(privacy)), int(counts.sum())
     if bars >= 3 * odds + 2 or n == 0:
@@ -123,7 +123,7 @@ def tree_shares(
 ) -> Array:
     """Return the estimated share of each cell, possibly negative, with sum 1 [CKS19].
 
-    `counts` are of the people in a power of `fan` of cells.
+    `counts` has one entry per cell; the number of cells is a power of `fan`.
     """
     levels = round(math.log(len(counts), fan))
     of_level = rng.multinomial(counts, np.full(levels, 1 / levels))
@@ -134,9 +134,9 @@ def tree_shares(
 
 
 def consistent(shares: list[Array]) -> Array:
-    """Return the leaves' shares with sum 1 that are nearest in least squares.
+    """Return the leaves' shares with sum 1 that fit all levels best in least squares.
 
-    Shares have equal variances and are of each level below the root, from the top.
+    `shares` has one array per level below the root, from the top, all of equal variance.
     """
     fan, height = float(len(shares[0])), 1
     best = [shares[-1]]
@@ -154,7 +154,7 @@ def consistent(shares: list[Array]) -> Array:
 
 
 class SquareWave(NamedTuple):
-    """A number of [−b, 1 + b], with density p within b of the true one and q elsewhere [LWLSS20].
+    """A number in [−b, 1 + b], with density p within b of the true one and q elsewhere [LWLSS20].
 
     Example:
         >>> wave = SquareWave.of(LocalPrivacy(1.0))
@@ -163,15 +163,15 @@ class SquareWave(NamedTuple):
     """
 
     reach: float
-    """The width b of the wave on either side: it maximises an upper bound of the information."""
+    """The half-width b of the wave, which maximises an upper bound of the information."""
     near: float
     """The density p within the wave."""
     far: float
-    """The density q outside of it."""
+    """The density q outside the wave."""
 
     @classmethod
     def of(cls, privacy: LocalPrivacy) -> "SquareWave":
-        """Return the wave of a guarantee."""
+        """Return the wave for a guarantee."""
         e, less = _capped(privacy), math.exp(-_capped(privacy))
         # Numerator and denominator cancel where ε is small.
         b = 0.5 - e / 3 if e < _TAYLOR else (e - 1 + less) / (2 * (math.exp(e) - 1 - e))
@@ -179,7 +179,7 @@ class SquareWave(NamedTuple):
         return cls(b, near, near * less)
 
     def simulate(self, values: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report for each number of [0, 1], of the same shape."""
+        """Return one report for each number in [0, 1], in the same shape."""
         v, b = np.asarray(values, dtype=np.float64), self.reach
         inside = v + b * (2 * rng.random(v.shape) - 1)
         # The rest is [−b, v − b) and [v + b, 1 + b], 1 long together.

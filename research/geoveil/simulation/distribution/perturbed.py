@@ -1,6 +1,6 @@
-"""Estimate a distribution under geo-privacy, from everybody's number plus Laplace noise.
+"""Estimate a distribution under geo-privacy from each person's number plus Laplace noise.
 
-For experiments: drawn in floating point, which is NOT private on a computer [MATH §10].
+For experiments only: floating-point draws are NOT private [MATH §10].
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array
 
 _FINE, _MOST_NODES = 128, 64
-"""The fewest nodes per noise scale, and the most per cell, on which reports are convolved."""
+"""The fewest nodes per noise scale and the most per cell for convolving reports."""
 _AROUND = 8
-"""Places around a node at which a debiased step is evaluated."""
+"""The number of places around a node at which a debiased step is evaluated."""
 _MARGIN = 8.0
-"""Noise scales beyond both ends that cells of expectation-maximisation cover."""
+"""Noise scales beyond each end that the cells of expectation-maximisation cover."""
 _FINEST = 4
 """The most cells of expectation-maximisation per noise scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerturbedNumbers:
-    """Reports x + Laplace(1/ε), and the distribution of x from them, in two ways."""
+    """Reports x + Laplace(1/ε), and two estimates of the distribution of x."""
 
     privacy: GeoPrivacy
     cells: Cells
@@ -40,13 +40,13 @@ class PerturbedNumbers:
         return PlanarLaplace(self.privacy, 1).simulate(values, rng)
 
     def debiased(self, reports: Array) -> Array:
-        """Return the share below each edge by debiased smoothsteps of three noise scales."""
+        """Return the share below each edge by debiased smoothsteps, three noise scales wide."""
         return self._soft(reports, Smoothstep(Softness(self.scale).band()))[0]
 
     def _soft(self, reports: Array, step: SoftStep) -> tuple[Array, Array]:
         """Return the share below each edge by a debiased step, and its variance."""
         nodes, offsets = self._nodes(step)
-        # A mean over the node's surroundings: where it jumps, one value would be of one side.
+        # A mean around the node, since at a jump a single value would represent one side only.
         around = self.cells.width / nodes * ((np.arange(_AROUND) + 0.5) / _AROUND - 0.5)
         g = step.debiased(offsets[:, None] + around, self.scale)
         each = np.full(len(reports), 1 / len(reports))
@@ -70,7 +70,7 @@ class PerturbedNumbers:
         count = self.cells.count * nodes + 2 * beyond
         places = (points - self.cells.low) * (nodes / self.cells.width) + beyond
         put = at_nodes(np.clip(places, 0.0, count), count + 1, weights)
-        # What lies beyond the last step has its last value.
+        # Beyond its end a step keeps its last value.
         above = np.append(np.cumsum(put[::-1])[::-1], 0.0)[len(steps) :]
         part = fftconvolve(put, steps[::-1], mode="valid")
         return np.asarray(part + steps[-1] * above[: len(part)])[::nodes]

@@ -22,13 +22,13 @@ from geoveil.simulation.experiments.own import MakeReports
 from geoveil.simulation.populations import Array
 
 LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | float]
-"""Numbers in [0, 1] → the share of people in each of equal cells; or only their mean."""
+"""Numbers in [0, 1] → the share of people in each of several equal cells, or only their mean."""
 
 CLEAR = "values in the clear"
 DEBIASED, SMOOTHED = "Laplace, debiased", "Laplace, EMS"
 WAVE_CELLS = 256
-"""Cells of the square wave. 1,024, as in [LWLSS20], take 10 to 30 times as long with nearly the
-same error, except for the histogram at ε = 1."""
+"""Cells of the square wave. The 1,024 cells of [LWLSS20] take 10 to 30 times as long with nearly
+the same error, except for the histogram at ε = 1."""
 
 
 def told_by_all(
@@ -38,9 +38,9 @@ def told_by_all(
     values: Array,
     rng: Callable[[str], np.random.Generator],
 ) -> dict[tuple[str, float | None], Distribution]:
-    """Return the results of `PROTOCOLS` and of a user's, by name and footing (None without one).
+    """Return the results of all protocols and the user's, by name and footing (None without one).
 
-    Each has a generator of its own, by its name.
+    `rng` makes a separate generator for each name.
     """
     estimates = {CLEAR: attribute.of(values, np.ones(len(values)))}
     estimates |= _perturbed(attribute, privacy, values, rng("perturbed"))
@@ -72,13 +72,13 @@ def _asked_once(
     values: Array,
     rng: np.random.Generator,
 ) -> Distribution:
-    """Return a distribution from one smoothstep per person, about a random edge between two bars.
+    """Return a distribution from one smoothstep per person, at a random edge between two bars.
 
-    The distribution function is straight between edges.
+    The distribution function is linear between edges.
     """
     edges = attribute.cells.edges[:: CELLS // BARS]
     edge_asked = rng.integers(1, BARS, len(values))
-    below = np.linspace(0.0, 1.0, BARS + 1)  # stands where nobody was asked
+    below = np.linspace(0.0, 1.0, BARS + 1)  # kept where nobody answers
     band = Softness(1 / privacy.rate).band()
     for edge in np.unique(edge_asked).tolist():
         mechanism = make(Threshold(float(edges[edge]), band, "smoothstep"), privacy)
@@ -87,7 +87,7 @@ def _asked_once(
 
 
 def _from_shares(attribute: NumericAttribute, below: Array) -> Distribution:
-    """Return a distribution whose mean is the area above the distribution function."""
+    """Return a distribution whose mean is computed from the area above its function."""
     above = 1 - (below[1:] + below[:-1]) / 2
     mean = attribute.cells.low + float(above.sum()) * attribute.cells.width
     return Distribution(mean, proper(below))
@@ -137,9 +137,8 @@ LOCAL_PROTOCOLS: Mapping[str, LocalProtocol] = MappingProxyType(
         "hybrid": _mean(local.hybrid),
     }
 )
-"""Name → a protocol of ε-LDP, with the parameters of its paper: the square wave with smoothed
-expectation-maximisation [LWLSS20]; a tree of fan 4 made consistent [CKS19], asked by optimised
-unary encoding or optimised local hashing [WBLJ17]; the bars of the histogram themselves, asked by
-whichever of k-ary response and optimised unary encoding is better [WBLJ17]; two
-that tell the mean only [WXYZHSSY19]."""
+"""Name → a protocol of ε-LDP with the parameters of its paper: the square wave with smoothed
+expectation-maximisation [LWLSS20]; a consistent tree of fan 4 [CKS19], with optimised unary
+encoding or optimised local hashing [WBLJ17]; the bars of the histogram, with the better of k-ary
+response and optimised unary encoding [WBLJ17]; two that estimate only the mean [WXYZHSSY19]."""
 PROTOCOLS = (CLEAR, DEBIASED, SMOOTHED, *LOCAL_PROTOCOLS)

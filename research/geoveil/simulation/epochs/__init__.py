@@ -1,1 +1,1 @@
-"""Answers over time from one perturbed number an epoch: `geoveil simulate epochs` [MATH §13]."""
+"""Answers over time from one perturbed number per epoch: `geoveil simulate epochs` [MATH §13]."""

@@ -1,4 +1,4 @@
-"""Changing incomes, and the weekly answers of devices that perturb them once an epoch."""
+"""Changing incomes, and the weekly answers of devices that perturb them once per epoch."""
 
 import math
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from geoveil.gp import Interval, Limits, PlanarLaplace, Query, Threshold, interv
 from geoveil.simulation.populations import Array, Population
 
 WEEKS = 52
-"""Weeks in a year."""
+"""Weeks per year."""
 _SHOCK_SHARE, _SHOCK_FACTOR = 0.05, 0.5
 """The fraction of people that a shock hits, and the factor on their incomes."""
 _NEVER = -(2**40)
-"""Stands for the week of a missing reading."""
+"""The week of a missing reading."""
 _NODES = 40
 _GRID = 40_001
 """Nodes of a piecewise linear function of income, from 0 to the largest income."""
@@ -27,8 +27,8 @@ _GRID = 40_001
 class Drift:
     """A population whose incomes rise once a year, each person's in a different random week.
 
-    A raise is a normal share with a mean and spread. In `shock_week` one person in twenty loses
-    half.
+    Raises, as shares, are normal with a mean and a spread. In `shock_week` one person in twenty
+    loses half of their income.
     """
 
     people: Population
@@ -58,7 +58,7 @@ class Drift:
         factors = 1 + self.mean_raise + self.spread * nodes
         values, people = self.people.values, self.people.weights
         grid = np.linspace(0.0, float(values.max()), _GRID)
-        after = np.asarray(query.value(grid))  # as many raises of everybody
+        after = np.asarray(query.value(grid))  # after as many raises for everybody
         of_raises = []
         for _ in range(count // WEEKS + 2):
             of_all = (np.interp(factor * values, grid, after) for factor in (1.0, _SHOCK_FACTOR))
@@ -73,7 +73,7 @@ class Drift:
 
 
 def _mean_and_variance(numbers: Array) -> tuple[float, float]:
-    """Return both; NaN of no numbers."""
+    """Return mean and variance; NaN without numbers."""
     return (float(numbers.mean()), float(numbers.var())) if len(numbers) else (np.nan, np.nan)
 
 
@@ -86,10 +86,10 @@ def grouped(labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
 class Curves:
     """Weekly estimates of one run, as arrays from its first week on.
 
-    At the age a of its reading a device answers `carried` with y, and `extrapolated` with
-    y + (a/g)(y − y'), y' of the latest reading that was made at least a before y, and g the time
-    between the two. In the week of its reading it answers y; where no y' is that old, nothing.
-    The cohort of a week are those whose epoch begins in it, and who answer.
+    A device whose reading y has age a answers `carried` with y, and `extrapolated` with
+    y + (a/g)(y − y'), where y' is its latest reading at least a older than y, and g the time
+    between the two. In the week of its reading it answers y; without such a y', nothing.
+    A week's cohort consists of the answering devices whose epoch begins in that week.
     """
 
     epoch: int
@@ -108,7 +108,7 @@ class Curves:
     variance: Array
     """The variance of one extrapolated answer."""
     cohort: Array
-    """The mean of the week's cohort alone."""
+    """The mean of the week's cohort."""
     cohort_size: Array
     change: Array
     """The mean change of the cohort's devices that also read an epoch ago; NaN without any."""
@@ -150,20 +150,20 @@ def follow(
 ) -> Curves:
     """Simulate one run, from the week in which the campaign opens.
 
-    A device draws when its epochs begin, and reads when it first answers in one: in the first week,
-    and again as soon as an epoch of its own begins. There are at least 20 people for each week of
-    an epoch.
+    A device draws the week in which its epochs begin, and makes a reading with its first answer in
+    each: in the first week, and again as each epoch begins. There must be at least 20 people for
+    each week of an epoch.
 
     Args:
-        query: what they are asked.
-        mechanism: what perturbs a reading.
+        query: the question.
+        mechanism: perturbs each reading.
         epoch: weeks.
-        years: how long it goes.
-        skipped: the probability with which a device does not answer in a week, each for itself.
+        years: the length of the run.
+        skipped: the probability that a device gives no answer in a week, independently.
     """
     estimator = mechanism.estimator(query, debias=True)
     cohorts = grouped(rng.integers(epoch, size=n), epoch)
-    (apart,) = rng.spawn(1)  # for what is not of every run: others stay as they are
+    (apart,) = rng.spawn(1)  # a separate generator, so that other runs do not change
     begun, read, values = np.zeros(n, int), np.full((3, n), _NEVER), np.zeros((3, n))
     gaps, slopes = np.full((2, n), -1), np.zeros((2, n))
     current, answers = np.empty(n), np.ones(n, bool)

@@ -1,4 +1,4 @@
-"""The delay of flags: how many cohorts of people show a sudden change [MATH §13]."""
+"""The delay of flags: how many cohorts it takes to detect a sudden change [MATH §13]."""
 
 import math
 
@@ -11,12 +11,12 @@ POWER = 0.9
 
 
 def delay(shift: float, change_variance: float, n: int, epoch: int) -> int | None:
-    """Return the number of cohorts within which a shift is flagged; None: not within an epoch.
+    """Return the number of cohorts within which a shift is flagged; None if more than an epoch.
 
     Args:
-        shift: of the mean of a query with values in [0, 1], at once.
-        change_variance: of one person's change of answer from epoch to epoch, > 0, before. What
-            the shock adds is at most |shift|, as nobody's query changes by more than 1.
+        shift: the sudden change of the mean of a query with values in [0, 1].
+        change_variance: the variance of one person's change of answer from epoch to epoch before
+            the shock, > 0. The shock adds at most |shift|, as no answer changes by more than 1.
         n: people, ≥ 1.
         epoch: cohorts in an epoch, 2 or more.
 

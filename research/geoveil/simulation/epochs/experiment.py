@@ -22,14 +22,14 @@ from geoveil.simulation.populations import Array, Population, household_incomes
 
 THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
 PER = 8_000.0
-"""Dollars: a reading of an income is ε = 1 per $8,000; a threshold's band is four times as wide."""
+"""Dollars: a reading has ε = 1 per $8,000, and a threshold's band is four times as wide."""
 PEOPLE, REPETITIONS, SHOCKED = 100_000, 1_000, 200
-"""SHOCKED: the most runs with a shock. Runs without one give coverage to 0.7 %, as their weeks are
-dependent; 200 of them would give 1.5 %."""
+"""SHOCKED: the most runs with a shock. `REPETITIONS` runs without one estimate coverage to 0.7 %,
+since their weeks are dependent; 200 would to 1.5 %."""
 EPOCHS = {1: WEEKS, 4: WEEKS // 4}
-"""ε a year → the length of an epoch in weeks."""
+"""ε per year → the length of an epoch in weeks."""
 YEARS = 4
-"""The years of a run; the last, which is measured, has the shock."""
+"""The years of a run; only the last is measured, and it has the shock."""
 SHOCK = (YEARS - 1) * WEEKS
 """The week of the shock, from 0."""
 AFTER = 8
@@ -37,14 +37,14 @@ AFTER = 8
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
 CARRIED, EXTRAPOLATED, COHORT = "carried", "extrapolated", "cohort alone"
 _CURVES = MappingProxyType({CARRIED: "carried", EXTRAPOLATED: "extrapolated", COHORT: "cohort"})
-"""Strategy → the curve of `Curves` with its answers."""
+"""Strategy → the field of `Curves` with its answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRow:
-    """One strategy at one threshold: errors are root mean squares over weeks and repetitions.
+    """One strategy at one threshold, with root mean square errors over weeks and repetitions.
 
-    The truth is the participants' own mean; for "sampling alone" the population's.
+    The truth is the participants' own mean, or the population's for "sampling alone".
     """
 
     threshold: float
@@ -52,21 +52,21 @@ class EpochRow:
     n: int
     strategy: str
     epsilon: float
-    """ε a year per $8,000."""
+    """ε per year and $8,000."""
     repetitions: int
-    """Simulated years of slow drift; as many with a shock, but at most 200."""
+    """Simulated years of slow drift, and of a shock (at most 200)."""
     error: float
     """The error of a weekly answer in a year of slow drift."""
     standard_error: float = 0.0
     """The standard error of `error`; 0 if it was computed, not simulated."""
     coverage: float | None = None
-    """Share of weeks whose 95 % interval holds the population's mean; None: no interval."""
+    """Share of weeks whose 95 % interval holds the population's mean; None without intervals."""
     coverage_error: float | None = None
-    """Its standard error, between runs."""
+    """The standard error of `coverage`, from the spread between runs."""
     after_shock: float | None = None
-    """The error in the eight weeks from the shock on; None: not measured."""
+    """The error in the eight weeks from the shock on; None if not measured."""
     delay: int | None = None
-    """Weeks within which the shock is flagged with probability 0.9; None: not within an epoch."""
+    """Weeks within which the shock is flagged with probability 0.9; None if more than an epoch."""
     flagged: float | None = None
     """Share of runs that flagged it by then."""
     false_alarms: float | None = None
@@ -80,18 +80,18 @@ def experiment(
     quick: bool = False,
     given: OwnInput = AS_PUBLISHED,
 ) -> Experiment[EpochRow]:
-    """Return the experiment: for each threshold, every strategy.
+    """Return the experiment: every strategy at each threshold.
 
     Args:
         n: people.
-        repetitions: runs of each strategy without a shock, 2 or more; with one at most 200.
+        repetitions: runs of each strategy without a shock, 2 or more; at most 200 have a shock.
         seed: the same seed gives the same rows.
-        quick: whether to compute a small part, of one threshold.
-        given: people of one's own, the distance for which ε is 1, and thresholds, the first of
-            which is drawn; `THRESHOLDS` of incomes by default. Smoothsteps have four noise scales.
+        quick: whether to compute only a small part, at one threshold.
+        given: a user's people, the distance at which ε is 1, and thresholds, of which the first is
+            drawn in the figure; by default incomes and `THRESHOLDS`.
 
     Raises:
-        ParameterError: if a number is out of range, or a table lacks that distance.
+        ParameterError: if a number is out of range, or a table comes without a distance.
     """
     sign = "$" if given.data is None else ""
     if given.data is not None and given.per is None:
@@ -140,7 +140,7 @@ def experiment(
 
 @lru_cache(maxsize=2)
 def people_of(given: OwnInput) -> Population:
-    """Return household incomes, or the people of a table; ParameterError if a number is below 0."""
+    """Return household incomes or a table's people; ParameterError if a number is negative."""
     people = given.people(1)
     if people is None:
         return household_incomes()
@@ -155,7 +155,7 @@ def asked(threshold: float, given: OwnInput = AS_PUBLISHED) -> Threshold:
 
 
 def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLaplace:
-    """Return the mechanism of a reading, one perturbed number."""
+    """Return the mechanism that perturbs a reading."""
     return PlanarLaplace(GeoPrivacy(epsilon, per=given.per or PER, unit="dollar"), dimension=1)
 
 
@@ -182,7 +182,7 @@ def computed(
     share = float(Drift(people).means(query, YEARS * WEEKS)[SHOCK:].mean())
 
     def noise(epsilon: float) -> float:
-        # It hardly moves with the incomes: that of the first year.
+        # The first year's variance, since it hardly changes with the incomes.
         return people.mean(mechanism(epsilon, given).estimator(query, debias=True).variance)
 
     row = partial(EpochRow, threshold=threshold, n=n, repetitions=repetitions)
@@ -205,7 +205,7 @@ def drawn(
     seed: int,
     given: OwnInput = AS_PUBLISHED,
 ) -> list[EpochRow]:
-    """Return the answers of devices that read once an epoch."""
+    """Return the rows of devices that make one reading per epoch."""
     calm, struck = (
         [run(threshold, n, epoch, repetition, seed, shock, given) for repetition in range(runs)]
         for shock, runs in ((False, repetitions), (True, min(repetitions, SHOCKED)))

@@ -1,13 +1,14 @@
 """The paper's experiment on kernel densities: collisions in New York on a grid [SGP §5, App. B.2].
 
-The centres lie over the bounding box of the population, edges included, so that all samples share
-it; the paper's code takes the sample's. Errors are exact, by [MATH §12.3]: with ε for each centre
-(the paper's 3,721 cost 3,721 ε, but for GP_loc), and, in a panel of its own, ε for the whole grid,
-where each person answers one centre. Perturbed points answer every centre for one ε.
+The centres cover the bounding box of the population, edges included, so that all samples share the
+same grid; the paper's code uses the sample's box. Errors are exact [MATH §12.3], with ε for each
+centre (so the paper's 3,721 centres cost 3,721 ε, except for GP_loc) and, in a separate panel, with
+ε for the whole grid, where each person answers one centre. Perturbed points answer every centre for
+one ε.
 
-All centres for all people are 744 million reports for each mechanism and repetition. So monte-carlo
-mode draws the reports about one kernel at a stated sub-grid, from the distances, and perturbed
-points once. Random numbers are a function of the seed, repetition, name and centre.
+All centres for all people would be 744 million reports per mechanism and repetition. Monte-carlo
+mode therefore draws kernel reports only on a stated sub-grid, and each perturbed point once. Random
+numbers are a function of the seed, repetition, name and centre.
 """
 
 import math
@@ -43,12 +44,12 @@ from geoveil.simulation.populations import Array, Population, collisions
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))
 """The paper's window of the Mercator plane: (x from, to), (y from, to)."""
 PLANE = SphericalMercator(Area(-73.95, 40.7, radius_m=80_000))
-"""The paper's plane. A rate ε in its metres is κε in true ones, κ ≈ 1.33 (`PLANE.distortion`)."""
+"""The paper's plane. A rate ε in its metres is κε in true metres, κ ≈ 1.33 (`PLANE.distortion`)."""
 GRID_SIZE = 61
 SUBGRID = 8
-"""Centres along each side with simulated reports, in monte-carlo mode."""
+"""Centres along each side for which monte-carlo mode simulates reports."""
 IN_ALL = "ε in all"
-"""Marks a panel in which ε pays for the whole grid, and not for each centre."""
+"""Marks a panel in which ε pays for the whole grid instead of each centre."""
 _REACH = 13.0
 """Bandwidths beyond which a kernel is below 1e-36."""
 _NOISE_REACH = 40.0
@@ -61,11 +62,11 @@ class KernelSetting(Panel):
 
     Args:
         per: 1/ε, in metres of the plane.
-        footing: of local privacy in the paper: ε_L = 1000 ε [MATH §12].
-        people: their number, one only.
-        factor: bandwidth in diagonals of a cell, before it is rounded down to whole metres.
+        footing: the paper's footing of local privacy: ε_L = 1000 ε [MATH §12].
+        people: the number of people, a single one.
+        factor: bandwidth in diagonals of a cell, before rounding down to whole metres.
         size: centres along each side of the grid, ≥ 2.
-        subgrid: those of them that are drawn, ≥ 2, spread evenly, corners included.
+        subgrid: evenly spaced centres along each side that are drawn, ≥ 2, corners included.
     """
 
     experiment = "kde"
@@ -141,16 +142,16 @@ class KernelSetting(Panel):
 
     @property
     def outlines(self) -> tuple[list[Array], str]:
-        """Boroughs or coasts that ship, lines of the plane, (k, 2) each in metres; their source."""
+        """Shipped boroughs or coasts as lines of the plane, (k, 2) in metres, and their source."""
         plane = places_of(self.given)[1]
         (west, south), (east, north) = plane.unproject(self.box).tolist()
         lines, source = outlines_of((west, south, east, north))
         return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(lines)], source
 
     def question(self, kernel: GaussianKernel) -> Setting:
-        """Return the setting of one kernel, in two dimensions or over distances.
+        """Return the setting of one kernel, in the plane or over distances.
 
-        A mechanism that perturbs f or the distance does the same in either.
+        Mechanisms that perturb f or the distance behave the same in both.
         """
         return self.asked(lambda _: kernel)
 
@@ -168,7 +169,7 @@ class KernelSetting(Panel):
         return radial_means(people, self.centres, f[:, None], nodes)[:, 0]
 
     def estimates(self, name: str, people: Population, repetition: int, seed: int) -> Array:
-        """Return a contestant's estimate at each centre, with every report drawn."""
+        """Return a contestant's estimate at each centre from individually drawn reports."""
         contestant, bandwidth = self.contestants[name], self.bandwidth
         at = (0.0, 0.0) if contestant.answers_every_query else 0.0
         answer = contestant.build(self.question(GaussianKernel(at, bandwidth)))
@@ -200,12 +201,12 @@ SETTINGS = (
     *(KernelSetting(factor=factor) for factor in (0.8, 1.2)),
     *(KernelSetting(people=(n,)) for n in (100_000, 400_000)),
 )
-"""The paper's settings, which vary one of ε, h and n at a time [MATH §12]."""
+"""The paper's settings; each varies one of ε, h and n [MATH §12]."""
 
 
 @lru_cache(maxsize=2)
 def places_of(given: OwnInput) -> tuple[Population, SphericalMercator | AzimuthalEquidistant]:
-    """Return the collisions in the paper's window and its plane, or other people and a plane."""
+    """Return the paper's collisions and its plane, or a user's people and a plane around them."""
     people = given.people(2)
     if people is None:
         points = PLANE.project(collisions().values)
@@ -230,7 +231,7 @@ class CentreErrors(NamedTuple):
     variance: Array
     """Var e_t."""
     noise: Array
-    """The part of `variance` from the noise of reports: mean v_t over their number."""
+    """The part of `variance` from the noise of reports: the mean of v_t divided by their number."""
 
     def ase(self) -> dict[str, float]:
         """Return the ASE, Σ_t E[e_t²], its squared bias and its noise."""
@@ -267,8 +268,8 @@ def centre_errors(
 ) -> list[dict[str, GridErrors]]:
     """Return, for each setting, the error of contestants at the selected centres.
 
-    The settings share people, size and sub-grid, and one pass over pairs of a place and a centre.
-    Privacy is shared out over the whole grid.
+    The settings share people, size and sub-grid, so that one pass over pairs of place and centre
+    serves all of them. Privacy is split over the whole grid.
     """
     places, contestants = settings[0].places, settings[0].contestants
     nodes = DistanceNodes(min(min(s.per, s.bandwidth) for s in settings), settings[0].diagonal)
@@ -276,7 +277,7 @@ def centre_errors(
     for s in settings:
         kernel = GaussianKernel((0.0, 0.0), s.bandwidth)
         for name in names:
-            if (s.per, s.factor, name) not in columns:  # n is in the formulas only
+            if (s.per, s.factor, name) not in columns:  # n enters only the formulas
                 answer = contestants[name].build(s.question(kernel))
                 mean, noise = answer.mean(nodes.ray), answer.variance(nodes.ray)
                 bias = mean - kernel.value(nodes.ray)
@@ -293,7 +294,7 @@ def centre_errors(
 
 
 def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]:
-    """Return exact errors of all contestants, or of the named ones; see `centre_errors`."""
+    """Return exact errors of all contestants or the named ones; see `centre_errors`."""
     every = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
         setting.row(name, setting.n, panel=panel, **law.ase())
@@ -313,14 +314,14 @@ MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
 )
 """Maps to draw → their settings."""
 FINE = 31
-"""Centres along each side for mechanisms that answer one at a time: every second of the grid."""
+"""Centres per side for mechanisms that answer one at a time: every second one of the grid."""
 
 
 def density_maps(setting: KernelSetting, seed: int = 1) -> dict[str, tuple[Array, Array]]:
-    """Draw one sample's reports and map the estimates, as centres and heights there.
+    """Draw one sample's reports and return the estimated maps: centres, and heights there.
 
-    The density without privacy comes first; these are the paper's figures 5, 9, 10 and 11. Answers
-    to one kernel are drawn at every second centre: 192 million reports for each mechanism, 1 to 2
+    The first map is the density without privacy; these are the paper's figures 5, 9, 10 and 11.
+    Mechanisms for one kernel answer at every second centre: 192 million reports each, 1 to 2
     minutes.
     """
     people = setting.drawn_people(setting.n, 0, seed)
@@ -341,10 +342,9 @@ draw_kernel_errors = partial(
 
 
 def experiment(asked: PaperRun, maps: str = "none") -> Experiment[ErrorRow]:
-    """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
+    """Return the experiment on densities of collisions in New York: figure 6 of the paper.
 
-    Where every report is drawn, errors are summed at `SUBGRID` centres a side. `maps` is one of
-    `MAPS`.
+    Monte-carlo mode sums errors over `SUBGRID` centres along each side. `maps` is one of `MAPS`.
 
     Raises:
         ParameterError: if a file has no mechanisms.

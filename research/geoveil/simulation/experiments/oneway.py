@@ -1,12 +1,12 @@
 """The paper's experiment on one threshold: the share of households above it [SGP §5, App. B.1].
 
 Errors against the sample's own hard share are exact [MATH §12.1]; the paper draws one sample for
-each n. The paper's mechanisms answer the linear ramp at the paper's calibration and reach,
-geoveil's at the same ε; those that need a slope without jumps answer a smoothstep over the same
-band.
+each n. The paper's mechanisms answer the linear ramp with the paper's calibration and reach;
+geoveil's have the same ε, and those that need a slope without jumps answer a smoothstep over the
+same band.
 
-"aimed" queries have the band that an earlier public survey chose: a stand-in of `SURVEY_SIZE`
-households drawn from the population. Results are means over `SURVEYS` surveys.
+An earlier public survey chooses the band of "aimed" queries. `SURVEY_SIZE` households drawn from
+the population stand in for that survey, and results are means over `SURVEYS` surveys.
 """
 
 import math
@@ -34,12 +34,12 @@ SURVEY_SIZE = 100_000
 SURVEYS = 5
 """The number of simulated surveys."""
 AIMED_FOR = 1_600_000
-"""Number of people for whom the width is best: the middle of the paper's."""
+"""The number of people for which the width is chosen: the middle of the paper's."""
 WIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0)
 """Widths to try, in widths of the paper's band."""
 _HALVINGS = 40
 BLOCK = 1 << 17
-"""The number of people in a block, which draws from its own seed."""
+"""The number of people per block; each block has its own seed."""
 PEOPLE = (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
 _PERS = {
     10_000.0: (800.0, 1_200.0, 2_000.0),
@@ -47,12 +47,12 @@ _PERS = {
     500_000.0: (16_000.0, 24_000.0, 40_000.0),
     1_000_000.0: (32_000.0, 48_000.0, 80_000.0),
 }
-"""Threshold → the three 1/ε, in dollars; the middle one is where the paper's ε_L is 1."""
+"""Threshold → the three 1/ε, in dollars; at the middle one the paper's ε_L is 1."""
 
 
 @lru_cache(maxsize=SURVEYS)
 def incomes_in(survey: int) -> tuple[Array, Array]:
-    """Return the distinct incomes of a survey, and the share of it at each."""
+    """Return the distinct incomes of a survey, and the share of households at each."""
     incomes = household_incomes().sample(SURVEY_SIZE, np.random.default_rng(survey))
     values, counts = np.unique(incomes, return_counts=True)
     return values, counts / SURVEY_SIZE
@@ -75,7 +75,7 @@ def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
 
 
 def _centred(query: Threshold, width: float, survey: int) -> Threshold:
-    """Return the threshold of this width whose soft share of the survey is the hard share."""
+    """Return the threshold of this width whose soft share in the survey equals the hard share."""
     x, shares = incomes_in(survey)
     target = shares[x > query.at].sum()
     low, high = query.at - width, query.at + width
@@ -83,14 +83,14 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
         middle = (low + high) / 2
         candidate = Threshold(middle, width, profile=query.profile)
         if np.sum(shares * candidate.value(x)) > target:
-            low = middle  # the soft share falls as the centre rises
+            low = middle  # a higher centre lowers the soft share
         else:
             high = middle
     return Threshold(high, width, profile=query.profile)
 
 
 def _expected(answer: ReportLaw, at: float, survey: int) -> float:
-    """Return the expected mean squared error, with the bias as the survey estimates it."""
+    """Return the expected mean squared error, with the survey's estimate of the bias."""
     x, shares = incomes_in(survey)
     misjudged = float(np.sum(shares * np.square(answer.mean(x) - (x > at))))
     noise = float(np.sum(shares * answer.variance(x)))
@@ -110,8 +110,8 @@ ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
         "aimed": _aimed(PRIOR, "soft"),
     }
 )
-"""Name → contestant, for one threshold. "deconvolved" points have the error of DebiasedLaplace but
-answer every threshold for one ε. "aimed" bands come from a public survey."""
+"""Name → contestant for one threshold. "deconvolved" points have DebiasedLaplace's error, but
+answer every threshold for one ε. A public survey chooses the "aimed" bands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ class OneWayPanel(Panel):
         for people, rng in drawn_blocks(
             f"oneway {self.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
         ):
-            # How many of the block have each income: all that order could tell is who is who.
+            # Only the number of people at each income matters, not their order.
             counts = rng.multinomial(people, shares)
             error += total(counts, rng) - float(counts @ above)
         return np.array(error / n)
@@ -159,11 +159,11 @@ PANELS = tuple(
     for threshold, pers in _PERS.items()
     for per in pers
 )
-"""All twelve, row by row."""
+"""All panels, row by row."""
 
 
 def exact(panel: OneWayPanel, name: str) -> list[ErrorRow]:
-    """Return the errors of one mechanism in one panel for every n, by the formula above."""
+    """Return the exact errors of one mechanism in one panel for every n."""
     of_versions = [
         moments(panel, build(panel.setting)) for build in panel.contestants[name].versions
     ]
@@ -189,7 +189,7 @@ def moments(panel: OneWayPanel, answer: ReportLaw) -> tuple[float, float, float]
     """Return μ², E[v] and Var[m − h] of a mechanism."""
     x, shares = distinct_values(panel.given)
     misjudged = answer.mean(x) - (x > panel.threshold)
-    # Not matrix products: for vectors this short, starting threads takes longer than adding.
+    # No matrix products: for such short vectors, starting threads takes longer than adding.
     bias = float(np.sum(shares * misjudged))
     noise = float(np.sum(shares * answer.variance(x)))
     return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
@@ -199,7 +199,7 @@ def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
     """Return the experiment with one threshold on incomes (figures 3 and 8), or on a user's people.
 
     Raises:
-        ParameterError: if a file has no mechanisms, or there is a table without a question.
+        ParameterError: if a file has no mechanisms, or a table comes without a question.
     """
     panels = PANELS[1::3] if asked.quick else PANELS
     if question := asked.given.question(1):

@@ -22,19 +22,19 @@ MakeReports = Callable[[Query, GeoPrivacy], ReportLaw]
 
 @dataclass(frozen=True)
 class OwnInput:
-    """A user's files, which replace the mechanisms and data of the paper's experiment.
+    """A user's files, which add mechanisms to the paper's experiment and replace its data.
 
     Args:
-        module: a Python file of mechanisms, as `geoveil audit --module` takes it; it is run.
-        data: a file of people, as `Population.from_file` takes it.
-        columns: of values in the file; none of a GeoPackage.
-        weight: column with the number of people of a row; 1 each if None.
-        thresholds: of the questions, in the unit of the values.
+        module: a Python file of mechanisms, as for `geoveil audit --module`; it is run.
+        data: a file of people, as for `Population.from_file`.
+        columns: the file's columns of values; none for a GeoPackage.
+        weight: the column with each row's number of people; None for 1 each.
+        thresholds: the questions' thresholds, in the unit of the values.
         per: 1/ε, in the same unit.
         ends: the public range of interest, in the same unit.
 
     Raises:
-        ParameterError: if there is a column without a file, or a number is out of range.
+        ParameterError: if a column comes without a file, or a number is out of range.
     """
 
     module: Path | None = None
@@ -45,7 +45,7 @@ class OwnInput:
     per: float | None = None
     ends: tuple[float, float] | None = None
     mechanisms: tuple[str, ...] = ()
-    """Further mechanisms, by their names for campaigns."""
+    """Further mechanisms, by their names in campaigns."""
 
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
@@ -69,10 +69,10 @@ class OwnInput:
                 raise ParameterError("mechanism", words, "one that answers questions")
 
     def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
-        """Return thresholds and 1/ε; None for those of the experiment.
+        """Return thresholds and 1/ε; None for the experiment's own.
 
         Raises:
-            ParameterError: if there is a table without both, or one of the two alone.
+            ParameterError: if only one of them is given, or a table comes without both.
         """
         if not self.thresholds and self.per is None and self.data is None:
             return None
@@ -85,7 +85,7 @@ class OwnInput:
 
     @cached_property
     def key(self) -> str:
-        """The identity of the question and of all files' content; "as published" without any."""
+        """A hash of the question and all files' content; "as published" without any."""
         if self == OwnInput():
             return "as published"
         identity = (
@@ -103,10 +103,10 @@ class OwnInput:
         return digest.hexdigest()[:16]
 
     def people(self, dimension: int) -> Population | None:
-        """Return the people of the file; None without one.
+        """Return the people of the file; None without a file.
 
         Raises:
-            ParameterError: if they hold more or fewer numbers.
+            ParameterError: if people have more or fewer than `dimension` numbers.
             TableFileError: if the file can't be read.
         """
         if self.data is None:
@@ -123,7 +123,7 @@ AS_PUBLISHED = OwnInput()
 
 
 def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, MakeReports]:
-    """Return the functions of a file, by name; none without a file.
+    """Return a file's functions by name; an empty mapping without a file.
 
     Raises:
         ParameterError: if the file can't be run, has no mechanism, or takes a name in `known`.
@@ -144,9 +144,9 @@ def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) 
 
 @lru_cache(maxsize=4)
 def distinct_values(given: OwnInput) -> tuple[Array, Array]:
-    """Return the distinct values of the table's people and their shares, which add to 1.
+    """Return the distinct values of the table's people and their shares, which sum to 1.
 
-    Without a table they are household incomes: 12,899 rounded numbers for 141,199 rows.
+    Without a table these are household incomes: 12,899 rounded numbers from 141,199 rows.
 
     Raises:
         TableFileError: if the table can't be read.

@@ -14,7 +14,7 @@ from geoveil.simulation.experiments.published import ratio_table
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
 
 _PEOPLE = 1_600_000
-"""The n that the page's tables of thresholds show; the figures and the CSV files have all."""
+"""The n in the page's tables of thresholds; the figures and CSV files have every n."""
 _TITLES = {
     "oneway": "One threshold on incomes",
     "twoway": "Pairs of thresholds on incomes and debts",
@@ -59,7 +59,7 @@ def section(work: Path, name: str, title: str, images: Path) -> str:
 
 
 def _errors(rows: Sequence[ErrorRow]) -> str:
-    # In the order in which they first come up, the seed paper's before geoveil's.
+    # In the order of first appearance, the seed paper's before geoveil's.
     by_origin = sorted(rows, key=lambda row: ORIGINS.index(row.origin))
     mechanisms = list(dict.fromkeys(row.mechanism for row in by_origin))
     errors = {(row.panel, row.n, row.mechanism): f"{row.error:.2e}" for row in rows}
@@ -97,7 +97,7 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
 
 
 def _from_to(found: Sequence[MeasuredSetting], place: int) -> str:
-    """Return the least and the greatest factor at a footing."""
+    """Return, in words, the least and the greatest factor at a footing."""
     factors = [s.ahead(DEBIASED, s.footings[place], m) for s in found for m in MEASURES]
     return f"{min(factors):.2g} to {max(factors):.2g}"
 

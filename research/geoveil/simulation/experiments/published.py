@@ -1,4 +1,4 @@
-"""The common parts of the paper's experiments: panels, modes, cells and a table."""
+"""Common parts of the paper's experiments: panels, modes, cells and a table."""
 
 import math
 from abc import ABC, abstractmethod
@@ -48,18 +48,18 @@ class Panel(ABC):
 
     Args:
         per: 1/ε for each query, in the unit of the values.
-        footing: distance at which the paper puts ε-LDP on an equal footing, in that unit.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in the same unit.
         people: numbers of people, one point of the panel each.
-        given: mechanisms and people of one's own.
+        given: a user's mechanisms and people.
     """
 
     experiment: ClassVar[str]
     measure: ClassVar[str] = "ASE"
     unit: ClassVar[str] = "dollar"
     of_papers: ClassVar[Mapping[str, Contestant]]
-    """The contestants, without the mechanisms that a user's file adds."""
+    """The contestants, without those that a user's file adds."""
     repetitions: ClassVar[tuple[int, int]]
-    """Repetitions in monte-carlo mode: the paper's, and those of a quick run."""
+    """Repetitions in monte-carlo mode: the paper's number, and a quick run's."""
     quick_people: ClassVar[int] = 20_000
     """The number of people in a quick run."""
     per: float
@@ -80,12 +80,12 @@ class Panel(ABC):
 
     @property
     def questions(self) -> int:
-        """The number of questions to each person."""
+        """The number of questions per person."""
         return 1
 
     @property
     def key(self) -> str:
-        """The name of the panel, with the contents of its files."""
+        """The name of the panel, with a hash of its files' contents."""
         return f"{self!r}, {self.given.key}"
 
     @property
@@ -99,10 +99,10 @@ class Panel(ABC):
 
     @property
     def contestants(self) -> Mapping[str, Contestant]:
-        """All contestants by name, including a file's; without surveys for other people.
+        """All contestants by name, including a file's; a user's people have none with surveys.
 
         Raises:
-            ParameterError: if the file can't be run, has no mechanism, or takes a name.
+            ParameterError: if the file can't be run, has no mechanism, or reuses a name.
         """
         surveyed = () if self.given.data is None else (SEED_PRIOR, PRIOR)
         published = {name: c for name, c in self.of_papers.items() if c.origin not in surveyed}
@@ -134,7 +134,7 @@ def _own(make: MakeReports, setting: Setting) -> ReportLaw:
 
 
 def _named(words: str, setting: Setting) -> ReportLaw:
-    """Return a campaign's mechanism for the paper's query, or for ours if it refuses that."""
+    """Return a campaign's mechanism for the paper's query or, if it refuses that, for ours."""
     spec: MechanismSpec = MECHANISMS.parse(words)
     try:
         return spec.build(setting.seed, setting.privacy)
@@ -158,13 +158,13 @@ class PaperRun:
 
     Args:
         mode: one of `MODES`: from moments, or with people and noise drawn.
-        repetitions: ≥ 2, of each drawn cell; the paper's number if None.
+        repetitions: ≥ 2, for each drawn cell; the paper's number if None.
         seed: ≥ 0; the same seed gives the same rows.
-        quick: whether to compute a small part.
-        given: mechanisms, people and a question of one's own.
+        quick: whether to compute only a small part.
+        given: a user's mechanisms, people and question.
 
     Raises:
-        ParameterError: naming the argument that is out of range.
+        ParameterError: if an argument is out of range.
     """
 
     mode: str = "exact"
@@ -194,7 +194,7 @@ def published(
 ) -> Experiment[ErrorRow]:
     """Return an experiment of the paper in one mode, with the comparison of the paper and geoveil.
 
-    `exact` makes cells of panels and names in exact mode; `more` draws figures beside a file.
+    In exact mode `exact` makes cells from panels and names; `more` draws figures beside a file.
 
     Raises:
         ParameterError: if a file has no mechanisms.
@@ -210,7 +210,7 @@ def published(
         reports = min(panel.questions, 4 if contestants[name].answers_every_query else math.inf)
         return Cell(drawn, (panel, name, n, runs, asked.seed), float(n * runs * reports))
 
-    # A table of amounts does not say what they are in; places are in metres, wherever they are.
+    # A table does not state the unit of its amounts; places are always in metres.
     unit = panels[0].unit
     unit = "" if asked.given.data is not None and unit == "dollar" else unit
 
@@ -234,7 +234,7 @@ def published(
 
 
 def _note(rows: Sequence[ErrorRow]) -> str:
-    """Return a note on the columns of `ratio_table`."""
+    """Return a note that explains the columns of `ratio_table`."""
     comparisons = compare(rows)
     own = (
         ", the one after yours over that of the best of yours"
@@ -252,7 +252,7 @@ def _note(rows: Sequence[ErrorRow]) -> str:
 def ratio_table(
     rows: Sequence[ErrorRow], people: Callable[[int], str] = "{:,}".format, prior: str = "prior"
 ) -> Table:
-    """Return the ratio of geoveil's best to the seed paper's best; `prior` heads it with priors."""
+    """Return a table of the seed paper's best over geoveil's; `prior` heads ratios with priors."""
     comparisons = compare(rows)
     aided, own = any(c.aided for c in comparisons), any(c.own for c in comparisons)
     headers = ["setting", "n", "paper's best", "geoveil's best", "ratio"]

@@ -1,4 +1,4 @@
-"""Rows of experiments: one for each setting, number of people and mechanism."""
+"""Rows of experiments, one for each setting, number of people and mechanism."""
 
 import math
 from collections import defaultdict
@@ -16,14 +16,14 @@ ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE, OWN)
 """Origins of mechanisms."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
-"""Shown for reference, outside ratios: its guarantee equals the others' at one distance."""
+"""Shown for reference and left out of ratios: its guarantee matches the others' at one distance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """The error of one mechanism in one setting.
 
-    It is the mean square error against the repetition's own sample, summed over a grid of queries.
+    It is the mean square error against the repetition's sample, summed over a grid's queries.
     """
 
     experiment: str
@@ -37,9 +37,9 @@ class ErrorRow:
     origin: str
     """One of `ORIGINS`."""
     measure: str
-    """"MSE" of one query, or "ASE" of a grid; for distributions, the measure."""
+    """"MSE" for one query, "ASE" for a grid, or the measure of a distribution."""
     error: float
-    """≥ 0; infinite where a variance is."""
+    """≥ 0; infinite if a variance is infinite."""
     standard_error: float = 0.0
     """The standard error of `error`; 0 if nothing was drawn."""
     squared_bias: float | None = None
@@ -50,9 +50,9 @@ class ErrorRow:
     """One of `MODES`."""
     seed: int = 0
     repetitions: int = 0
-    """0 in exact mode: over all samples and all noise."""
+    """0 in exact mode, which averages over all samples and all noise."""
     footing: float | None = None
-    """Distance, in the values' unit, at which ε-LDP promises as much, if the row has one."""
+    """Distance in the values' unit at which ε-LDP promises as much, if the row has one."""
 
     def __post_init__(self) -> None:
         validation.choice("origin", self.origin, ORIGINS)
@@ -63,20 +63,20 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class ErrorComparison:
-    """The best of the seed paper's mechanisms against the best of geoveil's, in one setting."""
+    """The best of the seed paper's mechanisms and the best of geoveil's in one setting."""
 
     panel: str
     n: int
     seed: ErrorRow
     ours: ErrorRow
     aided: tuple[ErrorRow, ErrorRow] | None
-    """The comparison if both may use a public prior; None if geoveil has none."""
+    """The best of both with a public prior; None if geoveil has none."""
     own: ErrorRow | None = None
-    """The best of a user's mechanisms, if any."""
+    """The best of the user's mechanisms, if any."""
 
     @property
     def ratio(self) -> float:
-        """The seed paper's error over geoveil's: above 1, geoveil is more accurate."""
+        """The seed paper's error over geoveil's; above 1, geoveil is more accurate."""
         return over(self.seed, self.ours)
 
     @property
@@ -86,7 +86,7 @@ class ErrorComparison:
 
 
 def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
-    """Return the best mechanism of each side, for each panel and n with both; ε-LDP is left out."""
+    """Return each side's best mechanism, for each panel and n with both sides; without ε-LDP."""
     settings: dict[tuple[str, int], dict[str, ErrorRow]] = defaultdict(dict)
     for row in rows:
         best = settings[row.panel, row.n]

@@ -1,7 +1,7 @@
-"""Sums over many people: of drawn reports, and of functions of a distance.
+"""Sums over many people of drawn reports and of functions of a distance.
 
-Functions are computed once per distinct value, and noise is drawn for each person: NOT private on a
-computer [MATH §10]. For a Gaussian kernel all depends on |x − t|, so points are binned by distance.
+Functions are computed once per distinct value. Floating-point noise is drawn for each person: NOT
+private [MATH §10]. A Gaussian kernel depends only on |x − t|, so points are binned by distance.
 """
 
 import math
@@ -19,19 +19,19 @@ from geoveil.simulation.populations import Array, Population
 
 Sampler = Callable[[np.random.Generator, int], Array]
 _CENTRES = 64
-"""Centres whose histograms are in memory at once."""
+"""The number of centres whose histograms are in memory at once."""
 _NEGLIGIBLE = 1e-250
 _PER_NEAR = 400
 """Nodes per unit length near the centre."""
 _BEND = 10.0
-"""Distance from the centre, in unit lengths, where nodes are four times as sparse as there."""
+"""Distance from the centre, in unit lengths, at which nodes are four times as sparse."""
 
 
 def sampler(noise: Noise) -> Sampler:
-    """Return a function that draws n numbers of the noise: the family's, or a faster one.
+    """Return a function that draws n numbers of the noise: the family's own, or a faster one.
 
-    The magnitude of generalized Cauchy noise is (G/G')^{1/γ}, with G and G' of Gamma laws of shape
-    1/γ and 1 − 1/γ: u^γ/(1 + u^γ) has the law Beta(1/γ, 1 − 1/γ) [MATH §10].
+    The magnitude u of generalized Cauchy noise is (G/G')^{1/γ}, where G and G' are Gamma(1/γ) and
+    Gamma(1 − 1/γ): u^γ/(1 + u^γ) has the law Beta(1/γ, 1 − 1/γ) [MATH §10].
     """
     match noise:
         case Laplace():
@@ -50,7 +50,7 @@ def sampler(noise: Noise) -> Sampler:
 
 
 def seeded(seed: int, *key: int | str) -> np.random.Generator:
-    """Return the generator of one part of the work, a function of the seed and the part's key."""
+    """Return the generator for one part of the work, a function of the seed and the part's key."""
     numbers = (zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(numbers)))
 
@@ -58,9 +58,9 @@ def seeded(seed: int, *key: int | str) -> np.random.Generator:
 def drawn_blocks(
     name: str, n: int, *, size: int, seed: int, repetition: int
 ) -> Iterator[tuple[int, np.random.Generator]]:
-    """Return a repetition's blocks, each with a number of people and a separate generator.
+    """Yield a repetition's blocks, each with a number of people and a separate generator.
 
-    They depend on the name (of experiment, panel and mechanism) alone. The last block has the rest.
+    `name` states experiment, panel and mechanism. The last block has the remaining people.
     """
     for block, start in enumerate(range(0, n, size)):
         yield min(size, n - start), seeded(seed, name, n, repetition, block)
@@ -80,9 +80,9 @@ def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
 def summed(
     answer: ReportLaw, values: Array
 ) -> Callable[[NDArray[np.int64], np.random.Generator], float]:
-    """Return a function that draws the sum of one report of each person.
+    """Return a function that draws one report per person and returns their sum.
 
-    It takes the number of people at each of the values, (k,) or (k, d), and a generator.
+    It takes the number of people at each value, with `values` (k,) or (k, d), and a generator.
     """
     if not isinstance(answer, AdditiveMechanism) or answer.noise.variance == math.inf:
         return lambda counts, rng: float(
@@ -101,10 +101,10 @@ def summed(
 
 
 def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
-    """Return the weight at each node, with every point shared by its two neighbours.
+    """Return the weight at each node, with every point split between its two neighbours.
 
-    Places are numbers of nodes ≥ 0 with fractions; those beyond the last are put there. Weights are
-    1 if None.
+    Places are fractional node indices ≥ 0; those beyond the last node count there. Weights are 1
+    if None.
 
     Example:
         >>> at_nodes(np.array([0.25, 1.0, 7.0]), 3).tolist()
@@ -115,9 +115,9 @@ def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
 
 
 def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | None = None) -> Array:
-    """Return each node's weight from points between `left` and the next, which gets `right`.
+    """Return each node's weight from points between node `left` and the next, which gets `right`.
 
-    `right` is in [0, 1], and is overwritten.
+    `right` is in [0, 1] and is overwritten.
     """
     if weights is not None:
         right *= weights
@@ -135,7 +135,7 @@ def places_at(points: Array, counts: Array) -> Population:
 def gathered(points: Array, weights: Array) -> Population:
     """Return people at points of a plane, (n, 2) in metres, with equal points merged.
 
-    Collisions are reported at junctions: 200,000 of them at 76,663 places.
+    Collisions are reported at junctions, so 200,000 of them share 76,663 places.
 
     Example:
         >>> places = gathered(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]]), np.ones(3))
@@ -150,12 +150,12 @@ def gathered(points: Array, weights: Array) -> Population:
 class DistanceNodes:
     """The distances at which functions are tabulated: dense near the centre, sparse far away.
 
-    They are equidistant in u = r/(r + R), R ten times `near`: `near`/400 apart at the centre, and
-    (1 + r/R)² times that at r.
+    They are equidistant in u = r/(r + R), where R is ten times `near`: `near`/400 apart at the
+    centre, and (1 + r/R)² times that at r.
 
     Args:
-        near: the shortest length > 0 over which a function varies, in metres.
-        reach: the largest distance of interest, > 0, in metres.
+        near: the shortest length over which a function varies, in metres, > 0.
+        reach: the largest distance of interest, in metres, > 0.
     """
 
     near: float
@@ -172,7 +172,7 @@ class DistanceNodes:
 
     @property
     def distances(self) -> Array:
-        """The distances of nodes, in metres, from 0 to beyond the reach."""
+        """The nodes' distances in metres, from 0 to beyond the reach."""
         u = np.arange(self.count) / (_BEND * _PER_NEAR)
         return np.asarray(_BEND * self.near * u / (1 - u))
 
@@ -190,9 +190,9 @@ class DistanceNodes:
 def radial_means(places: Population, centres: Array, table: Array, nodes: DistanceNodes) -> Array:
     """Return the mean over people of each tabulated function of their distance, (m, functions).
 
-    Between nodes the functions are interpolated linearly in u; beyond the last they keep its value.
+    Between nodes the functions are linear in u; beyond the last node they keep its value.
     The error is at most Δ²/8 times a function's largest second derivative in u, Δ = 1/4000;
-    measured: 7e-6 of a mean where people are near, 6e-5 twenty lengths away.
+    measured: 7e-6 of a mean near people, 6e-5 twenty lengths away.
 
     Args:
         centres: metres, shape (m, 2).

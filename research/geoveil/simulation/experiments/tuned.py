@@ -1,6 +1,6 @@
-"""Tune the paper's mechanisms: noise and split of ε, on the experiment's own people.
+"""Tune noise and split of ε of the paper's mechanisms on the experiment's own people.
 
-That is more than anybody may know. Calibration, reach and band stay the paper's, but for "aimed
+A real analyst could not do so. Calibration, reach and band stay the paper's, except for "aimed
 Student-t". [MATH §12.4] has the variances.
 """
 
@@ -19,7 +19,7 @@ from geoveil.simulation.experiments import kde, oneway, twoway
 from geoveil.simulation.experiments.rows import SEED
 
 FRACTIONS = tuple(np.geomspace(0.004, 0.25, 25).tolist())
-"""β/ε to try, in addition to the paper's 1/9; each is 1.19 times the one before."""
+"""Values of β/ε to try besides the paper's 1/9, each 1.19 times the one before."""
 _OURS, _PAIRS = "DebiasedLaplace", "deconvolved"
 STUDENT_T, CAUCHY = "Student-t", "generalized Cauchy"
 _PEOPLE = 1_600_000
@@ -28,7 +28,7 @@ _PEOPLE = 1_600_000
 def best_freedom(fraction: float) -> float:
     """Return the ν > 2 with the least variance at β = fraction · ε, 0 < fraction < 1/2.
 
-    The slope of the variance vanishes where bν² + (1 + 3b)ν = 5 + 4b, b the fraction.
+    The derivative of the variance vanishes at bν² + (1 + 3b)ν = 5 + 4b, where b is the fraction.
 
     Example:
         >>> round(best_freedom(1 / 9), 2)
@@ -70,13 +70,13 @@ def best_gamma(fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """A family of noise of the paper, with functions that tune it."""
+    """One of the paper's noise families, with functions that tune it."""
 
     make: Callable[[float], Noise]
     best: Callable[[float], float]
     """β/ε → the parameter with the least variance."""
     usual: float
-    """The β/ε of the paper."""
+    """The paper's β/ε."""
 
 
 _PEERS: Mapping[str, _Peer] = MappingProxyType(
@@ -108,9 +108,9 @@ class TunedSetting:
     tuned: float
     """The ratio at the ν, or γ, and β with the least error."""
     shape: float
-    """That ν, or γ."""
+    """The best ν or γ."""
     fraction: float
-    """That β/ε."""
+    """The best β/ε."""
 
 
 def _compared(
@@ -130,7 +130,7 @@ def _compared(
 def thresholds(
     panels: Sequence[oneway.OneWayPanel] = oneway.PANELS, noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return ratios of the noise E[v] at one threshold to that of `DebiasedLaplace`."""
+    """Return the ratios of the noise E[v] at one threshold to `DebiasedLaplace`'s."""
     names = _contestants(noise, _OURS)
     return [
         _compared(
@@ -145,9 +145,9 @@ def thresholds(
 def pairs(
     panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS, noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return ratios of the ASE of pairs to that of deconvolved points, at n = 1.6 million.
+    """Return the ratios of the ASE of pairs to deconvolved points', at n = 1.6 million.
 
-    The noise has ε for each pair, points have it once. β is tried at every third fraction.
+    The noise costs ε for each pair, points cost it once. Every third fraction is tried as β/ε.
     """
 
     class _TunedPairs(twoway.TwoWayPanel):
@@ -164,7 +164,7 @@ def pairs(
 def densities(
     settings: Sequence[kde.KernelSetting] = kde.SETTINGS[:5], noise: str = STUDENT_T
 ) -> list[TunedSetting]:
-    """Return ratios of the ASE of densities to that of `DebiasedLaplace`, ε for each centre."""
+    """Return the ratios of the ASE of densities to `DebiasedLaplace`'s, with ε for each centre."""
 
     class _TunedKernel(kde.KernelSetting):
         of_papers = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)

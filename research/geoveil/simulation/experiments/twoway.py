@@ -1,8 +1,8 @@
 """The paper's experiment on pairs of thresholds: income above T₁ and debt above T₂ [SGP §5].
 
-Errors are exact [MATH §12.2]. Each threshold costs ε, as in the paper, so its grid costs 1156 ε;
-only GP_loc and "deconvolved" points answer every threshold from one perturbed point. GP_loc and
-ε-LDP answer the hard threshold, as in the authors' code.
+Errors are exact [MATH §12.2]. Each threshold costs ε, as in the paper, so the paper's grid costs
+1156 ε; only GP_loc and "deconvolved" points answer every threshold from one perturbed point. GP_loc
+and ε-LDP answer the hard threshold, as in the authors' code.
 """
 
 import math
@@ -35,15 +35,15 @@ from geoveil.simulation.populations import Array, incomes_and_debts
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
 BLOCK = 1 << 14
-"""The number of people in a block, which draws from its own seed."""
+"""The number of people per block; each block has its own seed."""
 PEOPLE = (400_000, 1_600_000, 6_400_000)
 AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 """Thresholds along each axis, in dollars."""
 SHIFTS = 16
 POINTS = 1 << 13
-"""Points of a lattice, for each shift."""
+"""The number of lattice points per shift."""
 _STEP = 1.1673039782614187 ** -np.arange(1.0, 5.0)
-"""Steps of the lattice: powers of the root of g⁵ = g + 1, the golden ratio in four dimensions."""
+"""The lattice's steps: powers of the root of g⁵ = g + 1, the golden ratio in four dimensions."""
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
 Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
@@ -91,7 +91,7 @@ class TwoWayPanel(Panel):
 
     @property
     def scalar(self) -> Mapping[str, Contestant]:
-        """The mechanisms whose report depends only on the signed distance, including a file's."""
+        """The mechanisms whose reports depend only on the signed distance, including a file's."""
         every = self.contestants.items()
         return {name: c for name, c in every if not (c.answers_every_query or name == LOCAL)}
 
@@ -111,7 +111,7 @@ class TwoWayPanel(Panel):
         return self.asked(partial(TwoWayThreshold, at, self.width(at)))
 
     def coordinate_reports(self) -> DebiasedLaplace:
-        """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
+        """Return the mechanism of deconvolved points in one coordinate, for the threshold 0."""
         scale = math.sqrt(2) * self.per
         query = Threshold(0.0, POINT_BAND * scale, profile="smoothstep")
         return DebiasedLaplace(query, GeoPrivacy(1.0, per=scale, unit="dollar"))
@@ -170,7 +170,7 @@ class Moments(NamedTuple):
     bias: Array
     """Estimates of E D."""
     square: Array
-    """Estimates of E[(m − h)²], or of E D² where v is included in it."""
+    """Estimates of E[(m − h)²], or of E D², which includes v."""
     noise: Array | None = None
     """Estimates of E v; None if `square` includes it."""
 
@@ -203,7 +203,7 @@ class Moments(NamedTuple):
 
 
 def exact(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> list[ErrorRow]:
-    """Return the errors at one ε: of all mechanisms, for every n."""
+    """Return the errors of all mechanisms at one ε for every n."""
     moments_of = moments(panel, seed, points)
     return [
         panel.row(name, n, **moments_of[name].ase(n), seed=seed)
@@ -213,7 +213,7 @@ def exact(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> list[Error
 
 
 def moments(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> dict[str, Moments]:
-    """Return name → moments at each threshold, T₂ the inner loop."""
+    """Return name → moments at each threshold, with T₂ in the inner loop."""
     drawn = lattices(panel, seed, points)
     nothing = np.zeros((SHIFTS, panel.questions))
     rate = panel.footing / panel.per
@@ -228,7 +228,7 @@ def moments(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> dict[str
 def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
     """Return people and noise at the points of a Kronecker lattice in the unit cube, by shift.
 
-    A row of a table, by weight, takes the first coordinate; incomes and debts take two.
+    The first coordinate chooses a table's row by weight; incomes and debts use two coordinates.
     """
     from scipy.special import gammaincinv, ndtri
 
@@ -277,7 +277,7 @@ def _plug_in(panel: TwoWayPanel, lattices: Lattices) -> Moments:
 
 
 def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
-    """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
+    """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂); given x, its factors are independent."""
     reports = panel.coordinate_reports()
     nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
     nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
@@ -300,9 +300,9 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
 
 
 class _MomentTable:
-    """Moments of every mechanism at nodes of the signed distance, on which alone they depend.
+    """Moments of every mechanism at nodes of the signed distance; they depend on nothing else.
 
-    The nodes are even across the band, and in the logarithm beyond it.
+    Nodes are evenly spaced across the band, and logarithmically beyond it.
     """
 
     def __init__(self, panel: TwoWayPanel, width: float) -> None:
@@ -316,9 +316,9 @@ class _MomentTable:
         self.columns = {name: (a.mean(nodes), a.variance(nodes)) for name, a in answers.items()}
 
     def bins(self, s: Array, above: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """Return the weight of each node for all people and for those above, as shares."""
+        """Return the share of people at each node, for all people and for those above."""
         count = len(self._nodes)
-        # The cell is computed, not searched for, which would take most of the time of a panel.
+        # Computing the cell avoids a search, which would take most of a panel's time.
         distance = np.abs(s)
         out = np.log1p(np.maximum(distance - self._half, 0.0) / self._scale) * _CELLS_PER_LOG
         inside = np.minimum(distance / self._half, 1.0) * (_BAND_CELLS / 2)
@@ -336,11 +336,11 @@ _table = lru_cache(maxsize=64)(_MomentTable)
 def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
     """Return the experiment with pairs of thresholds (34 × 34, figure 4), or on a user's people.
 
-    Drawing people and noise takes minutes per repetition and mechanism: 1156 reports of each
-    person.
+    Drawing people and noise takes minutes per repetition and mechanism: each person sends 1156
+    reports.
 
     Raises:
-        ParameterError: if a file has no mechanisms, or there is a table without a question.
+        ParameterError: if a file has no mechanisms, or a table comes without a question.
     """
     panels = PANELS
     if question := asked.given.question(2):
