@@ -313,7 +313,7 @@ def test_what_cannot_be_exported_is_refused_and_writes_nothing(database, tmp_pat
     assert not target.exists()
     assert not (tmp_path / "absent.db").exists()
     target.mkdir()
-    with pytest.raises(ExportError, match="is there already"):
+    with pytest.raises(ExportError, match="exists already"):
         export_reports(database, target)
 
 

@@ -1,8 +1,8 @@
-"""Answer a campaign by simulated devices, and measure an aggregator's capacity.
+"""Answer a campaign with simulated devices, and measure an aggregator's capacity.
 
-`by_devices` runs the whole SDK in each device, which mostly draws exactly. `by_batches` sends
-reports drawn ahead (`prepared`), many per request, as fast as they are taken. Reports can't be told
-from people's, nor taken out again: use a campaign made for it.
+`by_devices` runs the whole SDK for each device; exact draws take most of its time. `by_batches`
+sends batches of reports drawn in advance (`prepared`) as fast as the aggregator takes them. Nobody
+can distinguish or remove simulated reports later: use a campaign made for them.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ from geoveil.simulation.populations import (
 
 _Item = TypeVar("_Item")
 _PUSHED_BACK = "RESOURCE_EXHAUSTED"
-"""The answer of an aggregator with a full queue; the load retries, to find its limit."""
+"""The status of an aggregator with a full queue; the load retries, to find the limit."""
 SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
-"""Shares of the answered requests whose largest latency a report states."""
+"""Name → a share of the answered requests; reports state the latency that it stays within."""
 
 
 def load_campaign() -> StatisticCampaign:
@@ -69,7 +69,7 @@ def load_campaign() -> StatisticCampaign:
 
 
 def people_for(campaign: AttributeCampaign) -> ParticipantSource:
-    """Return a population for the values of a campaign; UnsupportedError if there is none."""
+    """Return a population that fits a campaign's values; UnsupportedError if there is none."""
     if campaign.attribute.coordinates is not None:
         return collisions()
     if campaign.dimension > 2:
@@ -88,17 +88,17 @@ class Load:
     accepted: int = 0
     """Counted on arrival."""
     duplicates: int = 0
-    """Recognised as counted before, because their first acknowledgement was lost."""
+    """Counted before; their first acknowledgement was lost."""
     rejected: int = 0
     """Refused for good."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Failed requests, by status code; most are repeated."""
+    """Failed requests by status code; most are retried."""
     latencies_s: list[float] = field(default_factory=list)
-    """Seconds from sending to the answer, for every answered request."""
+    """Seconds from request to response, for every answered request."""
     seconds: float = 0.0
     """Seconds from the first request to the last answer."""
     cpu_seconds: float = 0.0
-    """Processor time that this process took meanwhile."""
+    """Processor time of this process meanwhile."""
 
     @property
     def lost(self) -> int:
@@ -112,15 +112,15 @@ class Load:
 
     @property
     def busy(self) -> float:
-        """Share of one core that this process took."""
+        """The share of one core that this process used."""
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
     def missing(self, counted: int) -> int:
-        """Return the number of acknowledged reports that have not been counted since."""
+        """Return the number of acknowledged reports missing from the aggregator's count."""
         return max(self.accepted - counted, 0)
 
     def to_dict(self, counted: int) -> dict[str, object]:
-        """Return JSON values, with the growth of the aggregator's count."""
+        """Return JSON values; `counted` is the growth of the aggregator's count."""
         return {
             "devices": self.devices,
             "seconds": self.seconds,
@@ -138,7 +138,7 @@ class Load:
         }
 
     def latency_s(self, share: float) -> float | None:
-        """Return the latency that a share of the answered requests did not exceed, if any.
+        """Return the latency that a share of the answered requests stayed within; None without any.
 
         Example:
             >>> Load(latencies_s=[0.3, 0.1, 0.2, 0.4]).latency_s(0.5)
@@ -196,16 +196,16 @@ async def by_devices(
     timing: Timing | None = None,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Load:
-    """Let one device for each value take part through the SDK, and return the outcome.
+    """Let one device per value take part through the SDK, and return the outcome.
 
     Args:
-        values: of the devices.
-        transport: to the aggregator; shared, as the devices share a machine.
-        policy: of every device.
+        values: the devices' values.
+        transport: to the aggregator; all devices share it.
+        policy: every device's policy.
         concurrency: devices that take part at the same time, 1 to 10,000.
-        timeout_s: seconds > 0 for which a device retries.
-        timing: the clocks.
-        on_reports: called with the number of reports settled, acknowledged or not.
+        timeout_s: seconds for which a device retries, > 0.
+        timing: the clocks; by default the system's.
+        on_reports: called with the number of finished reports, acknowledged or not.
 
     Raises:
         GeoVeilError: if the campaign can't be answered.
@@ -218,7 +218,7 @@ async def by_devices(
             transport=metered,
             timeout_s=timeout_s,
             background=False,
-            release_floor_s=0,  # nobody's value
+            release_floor_s=0,  # simulated values need no protection of their timing
             timing=timing,
         ) as device:
             await device.fetch(campaign_id)
@@ -238,10 +238,10 @@ def prepared(
     batch_size: int = MOST_REPORTS,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Iterator[ReportBatch]:
-    """Yield batches of 1 to 10,000 reports on values, drawn and ready to be sent.
+    """Yield batches of 1 to 10,000 drawn reports on values, ready to send.
 
     Raises:
-        GeoVeilError: if the published campaign can't be answered with these values.
+        GeoVeilError: if these values can't answer the published campaign.
     """
     validation.require_count("batch_size", batch_size, 1, MOST_REPORTS)
     builder = ReportBuilder(policy=policy)
@@ -265,7 +265,7 @@ async def by_batches(
 ) -> Load:
     """Send batches as fast as the server takes them, and return the outcome.
 
-    A list of batches leaves drawing out of the time. See `by_devices`.
+    With a list of batches the measured time excludes drawing. See `by_devices`.
     """
     metered, clocks = _Metered(transport), timing or Timing()
 
@@ -295,10 +295,10 @@ async def _run(
     timeout_s: float,
     on_reports: Callable[[int], None],
 ) -> Load:
-    """Deliver items, several at a time, and return the outcome of their reports."""
+    """Deliver items concurrently, and return the outcome of their reports."""
     validation.require_count("concurrency", concurrency, 1, 10_000)
     validation.positive("timeout_s", timeout_s, "seconds")
-    # What the client says of devices that remember nothing: these are not to.
+    # Silence the client's warning about devices without memory, which these lack on purpose.
     logging.getLogger("geoveil.client.device_session").setLevel(logging.ERROR)
     waiting = iter(items)
 
@@ -306,7 +306,7 @@ async def _run(
         for item, reports in waiting:
             load.devices += reports
             delivered = await deliver(item)
-            load.acknowledged += delivered  # not in the line above: others count while it waits
+            load.acknowledged += delivered  # not before `await`, during which other workers count
             on_reports(reports)
 
     wall, cpu = time.perf_counter(), time.process_time()
@@ -316,7 +316,7 @@ async def _run(
                 group.create_task(worker())
     except* GeoVeilError as errors:
         error: BaseException = errors
-        while isinstance(error, BaseExceptionGroup):  # all have one cause, as a rule
+        while isinstance(error, BaseExceptionGroup):  # usually all have one cause
             error = error.exceptions[0]
         raise error from None
     load.seconds = time.perf_counter() - wall

@@ -17,10 +17,10 @@ _START_S = 60.0
 
 @contextmanager
 def local_server(database: Path) -> Iterator[str]:
-    """Run an aggregator on a free port of the loopback; yield its address.
+    """Run an aggregator on a free local port and yield its address.
 
-    It stops gracefully after the block, or when this process dies. GeoVeilError if it does not
-    start.
+    It stops gracefully after the block, or when this process dies. Raises GeoVeilError if it does
+    not start.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -38,7 +38,7 @@ def local_server(database: Path) -> Iterator[str]:
             raise GeoVeilError(reason) from None
         yield address
     except BaseException:
-        process.kill()  # nobody waits for what it would still do
+        process.kill()  # nobody waits for unfinished work
         raise
     finally:
         ours.close()
@@ -50,7 +50,7 @@ def local_server(database: Path) -> Iterator[str]:
 def _serve(database: Path, pipe: "Connection[Any, Any]") -> None:
     async def run() -> None:
         async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as aggregator:
-            with suppress(EOFError, OSError):  # the parent ended, or wants it to end
+            with suppress(EOFError, OSError):  # the parent ended, or asks this process to end
                 pipe.send(aggregator.address)
                 await asyncio.to_thread(pipe.recv)
 

@@ -1,7 +1,7 @@
 """A lower bound on the variance of unbiased ε-GP mechanisms in one dimension [MATH §8].
 
-The linear programme is over a table of rows, one per signed distance. A dual solution that holds on
-a mesh of outputs, between its points and beyond it certifies the bound.
+The linear programme's variables are a table with one row per signed distance. A dual solution that
+is feasible on a mesh of outputs, between its points and beyond it certifies the bound.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from geoveil.gp import GeoPrivacy, ParameterError, Profile, Query, UnsupportedEr
 Array = NDArray[np.float64]
 
 _SETTLED = 2.0**-12
-"""A profile this close to its limit, relative to its range, is constant from there on."""
+"""From where a profile is this close to its limit, relative to its range, it counts as constant."""
 _PER_NOISE, _ROUNDS, _WINDOW = 3.0, 2, 24.0
-"""Nodes per noise scale, rounds of adding outputs, and noise scales per programme."""
+"""Nodes per noise scale, rounds that add outputs, and noise scales per programme."""
 _BEYOND = ((4.0, 4.0), (20.0, 1.0))
 """Extent of nodes beyond the band in noise scales, and nodes per noise scale there."""
 _REACH = 3.0
-"""Largest excess of outputs over the range of φ, in units of L/rate; the best use less than 1."""
+"""How far outputs may exceed the range of φ, in units of L/rate; the best use less than 1."""
 _ROUND_UP = 1 + 1e-14
 _FIRST, _FINE = 40, 6_000
 _ACTIVE = 1e-9
 _ROUNDING = 1e-9
-"""Relative error of the bound by float64."""
+"""The relative rounding error of the bound in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class LowerBound:
     """A lower bound on the variance of a report, averaged over a prior, and its slack."""
 
     value: float
-    """The certified bound: no unbiased ε-GP mechanism has less variance, whatever its outputs."""
+    """The certified bound: every unbiased ε-GP mechanism has at least this variance."""
     attained: float
     """The variance of the best table at the nodes: value ≤ optimum there ≤ attained."""
     nodes: int
-    """Number of distances with constraints on the mechanism."""
+    """The number of distances at which the programme constrains the mechanism."""
     outputs: int
 
 
@@ -58,19 +58,19 @@ def lower_bound(
     """Return a lower bound on the variance of every unbiased ε-GP mechanism on the distance.
 
     It holds for every mechanism with E[y | s] = φ(s), any real outputs, and a guarantee of rate ε
-    for all s; with a prior of rotational symmetry about a centre also for mechanisms on points. The
-    prior is moved to the nodes: the bound is for that quadrature. With `everywhere` a part that is
-    moved by d counts e^{−εd}, parts beyond the nodes are left out, and the bound holds for the
-    given prior [MATH §8]. Where φ varies over more than 24/ε it is cut into windows, which only
-    lowers the bound.
+    for all s; with a rotationally symmetric prior it also holds for mechanisms on points. The prior
+    is moved to the nodes, and the bound holds for that quadrature. With `everywhere` a part moved
+    by d has weight e^{−εd}, parts beyond the nodes have none, and the bound holds for the given
+    prior [MATH §8]. If φ varies over more than 24/ε, it is cut into windows, which only lowers the
+    bound.
 
     Args:
         query: f, or its profile.
-        privacy: pure: delta must be 0.
-        distances: signed distances at which people are, in the unit of the points, (k,).
-        weights: of the distances, ≥ 0 and not all 0; equal by default.
-        nodes: least number of nodes where φ varies, in [8, 256].
-        everywhere: whether the bound shall hold for the prior as given.
+        privacy: must have delta = 0.
+        distances: people's signed distances, in the unit of the points, (k,).
+        weights: the distances' weights, ≥ 0 and not all 0; equal by default.
+        nodes: the least number of nodes where φ varies, in [8, 256].
+        everywhere: whether the bound must hold for the prior as given.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -108,7 +108,7 @@ def lower_bound(
 
 
 def _people(distances: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
-    """Return distances in increasing order, with weights that add up to 1."""
+    """Return distances in increasing order, with weights that sum to 1."""
     places = np.array(validation.numbers("distances", np.ravel(distances).tolist()))
     if not places.size:
         raise ParameterError("distances", distances, "at least one number")
@@ -122,7 +122,7 @@ def _people(distances: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Arr
 
 
 def variation(profile: Profile) -> tuple[float, float]:
-    """Return the interval outside which φ is at its limits, to 2^−12 of its range.
+    """Return the interval outside which φ is at its limits, within 2^−12 of its range.
 
     Raises:
         UnsupportedError: if φ is constant.
@@ -145,13 +145,13 @@ def variation(profile: Profile) -> tuple[float, float]:
 def _windows(
     profile: Profile, rate: float, people: tuple[Array, Array]
 ) -> Iterator[tuple[float, tuple[Array, Array], tuple[float, float]]]:
-    """Yield shares of a prior, with their law and the part of the band in their programme."""
+    """Yield parts of a prior: the share, its distances and weights, and its part of the band."""
     places, weights = people
     low, high = variation(profile)
     if places.min() >= 0 and np.array_equal(
         profile.value(mesh := np.linspace(0, max(-low, high), 1_025)), profile.value(-mesh)
     ):
-        low = 0.0  # a bell, and everybody at a distance from its centre
+        low = 0.0  # a bell, with distances from its centre
     count = max(math.ceil((high - low) * rate / _WINDOW * (1 - 1e-9)), 1)
     cuts = np.linspace(low, high, count + 1)
     window = np.searchsorted(cuts[1:-1], places)
@@ -164,7 +164,7 @@ def _windows(
 def _nodes(
     profile: Profile, rate: float, places: Array, band: tuple[float, float], count: int
 ) -> Array:
-    """Return distances at which the programme constrains mean and guarantee."""
+    """Return the distances at which the programme constrains mean and guarantee."""
     low, high = band
     fine = min(1 / (rate * _PER_NOISE), (high - low) / (count - 1))
     ends = [low, *(knot for knot in profile.breakpoints if low < knot < high), high]
@@ -227,7 +227,7 @@ class LinearProgram:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """An optimum over given outputs, to the solver's tolerance, with its dual."""
+    """An optimum over given outputs, within the solver's tolerance, and its dual."""
 
     outputs: Array
     table: Array
@@ -243,7 +243,7 @@ def solve(program: LinearProgram, rounds: int) -> Solution:
     Raises:
         UnsupportedError: if the solver finds no table.
     """
-    # The levels far from the band, where most people may be: any other output is noise to them.
+    # Most people may be far from the band, where any output but φ's limits only adds noise.
     levels = [program.targets.min(), program.targets.max()]
     best = optimum(program, np.unique(np.concatenate([program.mesh(_FIRST), levels])))
     fine = program.mesh(_FINE)
@@ -286,13 +286,13 @@ def optimum(program: LinearProgram, outputs: Array) -> Solution:
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
-    """Return V_0(y), which is negative if an output y violates the dual."""
+    """Return V_0(y), which is negative where an output y violates the dual."""
     squares = (y[:, None] - program.targets) ** 2 * program.weights
     return _least(program, squares - alpha - beta * y[:, None])
 
 
 def _least(program: LinearProgram, costs: Array) -> Array:
-    """Return the least Σ_j c_j p_j over all p with p_0 = 1 that the ratios permit, (n,)."""
+    """Return the minimum of Σ_j c_j p_j over all p with p_0 = 1 that the ratios permit, (n,)."""
     total = costs[:, -1]
     for j in range(len(program.ratios) - 1, -1, -1):
         ratio = program.ratios[j]
@@ -309,7 +309,7 @@ def certified(program: LinearProgram, table: Solution) -> float:
         outward = sign * (2 * program.weights * (end - program.targets) - table.beta)
         if float(_least(program, outward[None])[0]) < 0:
             return 0.0
-    # Where nearly all weight is on few rows, to lower α in proportion to it is no cure elsewhere.
+    # If nearly all weight is on few rows, lowering α in proportion to it hardly helps elsewhere.
     even = np.full_like(program.weights, 1 / len(program.weights))
     kappa = min(_needed(program, table, mesh, shift) for shift in (program.weights, even))
     bound = float(table.alpha.sum() + table.beta @ program.targets) - kappa - width**2 / 4
@@ -319,13 +319,13 @@ def certified(program: LinearProgram, table: Solution) -> float:
 def _needed(program: LinearProgram, table: Solution, mesh: Array, shift: Array) -> float:
     """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if there is none.
 
-    `shift` ≥ 0 has a sum of at most 1, so the bound is lowered by at most κ.
+    `shift` ≥ 0 has a sum of at most 1, so it lowers the bound by at most κ.
     """
 
     def violated(kappa: float, points: Array) -> Array:
         return points[shortfall(program, table.alpha - kappa * shift, table.beta, points) < 0]
 
-    # V rises with κ, so that what is not violated by one needs no look with a greater one.
+    # V rises with κ, so a point that one κ satisfies needs no check with a greater κ.
     low, high = 0.0, float(mesh[1] - mesh[0]) ** 2
     left = violated(low, mesh)
     while len(still := violated(high, left)):

@@ -16,10 +16,10 @@ from geoveil.gp import (
 )
 
 SPHERE_RADIUS_M = 6_371_000.0
-"""Radius R of the sphere that [SGP §5] projects from."""
+"""Radius R of the sphere in [SGP §5]."""
 _HIGHEST_MERCATOR_DEG = 85
 _STEPS = 32
-"""Number of steps from the centre to the pole: the latitude reached is exact to 0.003°."""
+"""Number of steps from the centre to the pole; they give the latitude within 0.003°."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class SphericalMercator(Projection):
     It reproduces the plane of [SGP §5]. A stated ε there means 1.32 ε in New York's true metres.
 
     Places outside the area are first moved onto it (`Area`). Distances in the plane are at most κ
-    times true ones, rounded up [MATH §11]; rounding of the projection in doubles is not covered.
+    times true ones, rounded up [MATH §11]; this does not cover the projection's own rounding.
 
     Args:
-        area: no place of it beyond latitudes ±85°. If it crosses the antimeridian, longitudes
-            beyond it are counted on, so that the plane has no seam.
+        area: within latitudes ±85°. If it crosses the antimeridian, longitudes continue past
+            ±180°, so that the plane has no seam.
 
     Raises:
-        ParameterError: if `area` is no area or comes too near to a pole.
+        ParameterError: if `area` is not an Area or comes too near a pole.
 
     Example:
         >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
@@ -59,11 +59,11 @@ class SphericalMercator(Projection):
     def distortion(self) -> float:
         latitude = _highest_latitude_deg(self.area)
         scale = SPHERE_RADIUS_M / (_meridional_radius(latitude) * math.cos(math.radians(latitude)))
-        # tan 85° = 11.4: rounding of the latitude enters the scale 12 times enlarged, and no more.
+        # tan 85° = 11.4, so rounding of the latitude enters the scale at most 12 times enlarged.
         return scale * (1 + 1e-13)
 
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
-        """Return metres east and north: from longitude 0 and the equator."""
+        """Return metres east of longitude 0 and north of the equator."""
         longitude, latitude = np.moveaxis(self.area.contract(places), -1, 0)
         turns = np.round((self.area.longitude_deg - longitude) / 360)
         x = np.radians(longitude + 360 * turns)
@@ -79,7 +79,7 @@ class SphericalMercator(Projection):
 
 
 def _meridional_radius(latitude_deg: float) -> float:
-    """Return M(φ) in metres: a step dφ along the meridian is M dφ long. Least on the equator."""
+    """Return M(φ) in metres: a step dφ along the meridian is M dφ long, least at the equator."""
     w = 1 - ECCENTRICITY_SQUARED * math.sin(math.radians(latitude_deg)) ** 2
     return EQUATORIAL_RADIUS_M * (1 - ECCENTRICITY_SQUARED) / (w * math.sqrt(w))
 

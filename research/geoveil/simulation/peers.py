@@ -1,8 +1,9 @@
 """Compare geoveil with other packages at one task: errors, times, audits, and docs/peers.md.
 
-The task is the share of incomes above a threshold from one report of each person. Ten thresholds
-are answered by everybody, from a perturbed income or range, or each by a tenth. A contestant is
-called as a device would call it, unless its row says that it is a formula; a black box audits all.
+The task is to estimate the share of incomes above a threshold from one report per person. For ten
+thresholds, everybody reports a perturbed income or range, or a tenth of the people answers each.
+Contestants are called as on a device, unless their row says that they are formulas; a black-box
+audit tests all.
 """
 
 import math
@@ -40,21 +41,21 @@ from geoveil.simulation.experiment import Table, page_text
 from geoveil.simulation.populations import Array, household_incomes
 
 Draw: TypeAlias = Callable[[Array], Array]
-"""Incomes in dollars, shape (n,) → one number for each report, (n,)."""
+"""Incomes in dollars, shape (n,) → one number per report, (n,)."""
 Share: TypeAlias = Callable[[Array, float], float]
-"""The numbers of all reports, and a threshold → the estimated share above it."""
+"""The reports' numbers and a threshold → the estimated share above it."""
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 FOOTINGS = (8_000.0, 40_000.0)
-"""Distances at which contestants of ε-LDP promise as much as `PRIVACY`."""
+"""Distances at which ε-LDP contestants promise as much as `PRIVACY`."""
 AT = 100_000.0
 """The threshold, in dollars; many people report exactly this income."""
 MANY = tuple(20_000.0 * i - 2_500 for i in range(1, 11))
-"""Ten thresholds, in dollars, that hardly anybody's income equals."""
+"""Ten thresholds in dollars; hardly any income equals one."""
 _BAND, _SMOOTH_BAND = 16_000.0, 24_000.0
 _CELLS = 256
 _HIGHEST = 400_000.0
-"""Incomes are clamped to this for protocols that need a range."""
+"""Protocols that need a range clamp incomes to this maximum."""
 _FAILURE = 1e-6
 _NU, _BETA_FRACTION = 3.95, 0.0446
 """The best parameters of the paper's Student-t mechanism at $100,000: `geoveil simulate tuned`."""
@@ -64,7 +65,7 @@ _STEPS = ((-0.5, 0.5), (0.0, 3.0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A way to estimate the share from one report of each person."""
+    """A way to estimate the share from one report per person."""
 
     name: str
     draw_for: Callable[[float], Draw]
@@ -72,27 +73,27 @@ class Peer:
     promise: GeoPrivacy | LocalPrivacy = PRIVACY
     share: Share = lambda reports, _: float(reports.mean())
     answers_all: bool = False
-    """Whether one report answers for every threshold."""
+    """Whether one report answers every threshold."""
     of_ranges: tuple[Draw, Share] | None = None
-    """Draws reports for ranges between `MANY` and reads shares off them; None: one at a time."""
+    """Draws reports on ranges between `MANY` and computes shares; None: answers one at a time."""
     package: str | None = None
     """The package whose code draws a report; None for geoveil."""
     exact: bool = False
-    """Whether its authors say that it draws integers or exact bits, not floats."""
+    """Whether, according to its authors, it draws integers or exact bits instead of floats."""
     one_by_one: bool = True
-    """Whether each person's report takes a separate call, as on devices."""
+    """Whether each report is a separate call, as on devices."""
 
 
 def contestants(
     rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
 ) -> Iterator[Peer]:
-    """Yield geoveil's contestants by name, then those of installed packages.
+    """Yield the user's and geoveil's contestants, then those of installed packages.
 
-    The generator draws for formulas. Packages draw from the system's randomness.
+    Formulas draw from the generator; packages use their own randomness.
     """
     yield from (_formula(name, make, rng) for name, make in own.items())
     yield from _ours()
-    # What papers print, in floats: to be compared, never released.
+    # Mechanisms as papers print them, in floats: for comparison, never for release.
     for name, build in (("Student-t", STUDENT_T), ("generalized Cauchy", GENERALIZED_CAUCHY)):
         yield _formula(f"[SGP] {name}", _published(build), rng)
     yield from (_square_wave(PRIVACY.local(footing), rng) for footing in FOOTINGS)
@@ -135,7 +136,7 @@ def _smooth(at: float) -> Threshold:
 
 
 def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -> Draw:
-    """Release exactly for each person; a report is an integer number of grid steps."""
+    """Release exactly for each person; a report is a multiple of the grid step."""
     step = mechanism.step
     return _each(lambda income: step * np.asarray(mechanism.release(income)).item())
 
@@ -154,7 +155,7 @@ def _square_wave(promise: LocalPrivacy, rng: np.random.Generator) -> Peer:
     wave = SquareWave.of(promise)
 
     def share(reports: Array, at: float) -> float:
-        """Read the share off the distribution, with part of the threshold's cell."""
+        """Return the share above a threshold, with the fraction of the threshold's own cell."""
         above = 1 - np.cumsum([0.0, *wave.distribution(reports, _CELLS)])
         return float(np.interp(_CELLS * at / _HIGHEST, np.arange(_CELLS + 1), above))
 
@@ -182,12 +183,12 @@ def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
 
 
 def _range_of(incomes: Array) -> Array:
-    """Return the range between `MANY` of each income, from 0."""
+    """Return the number, from 0, of each income's range between `MANY`."""
     return np.searchsorted(MANY, incomes).astype(np.float64)
 
 
 def _k_ary(call: Callable[[int], Any], local: LocalPrivacy) -> tuple[Draw, Share]:
-    """Return k-ary response on the ranges: the true one, or another with equal probabilities."""
+    """Return k-ary response on the ranges: the true range, or any other with equal probability."""
     ranges, odds = len(MANY) + 1, math.exp(local.epsilon)
     other = 1 / (odds + ranges - 1)
 
@@ -200,7 +201,7 @@ def _k_ary(call: Callable[[int], Any], local: LocalPrivacy) -> tuple[Draw, Share
 
 
 def _unary(call: Callable[[int], Any], oracle: FrequencyOracle) -> tuple[Draw, Share]:
-    """Return unary encoding of the ranges, with a report's bits as one integer."""
+    """Return unary encoding of the ranges; one integer holds a report's bits."""
     powers = 1 << np.arange(len(MANY) + 1)
 
     def share(reports: Array, at: float) -> float:
@@ -266,14 +267,13 @@ def _pure_ldp() -> Iterator[Peer]:
 PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
     {"opendp": _opendp, "diffprivlib": _diffprivlib, "pure-ldp": _pure_ldp}
 )
-"""Package that `pip install 'geoveil[peers]'` installs → the function that makes its
-contestants."""
+"""A package of `pip install 'geoveil[peers]'` → the function that makes its contestants."""
 
 
 def _of_incomes(
     package: Callable[..., Peer], name: str, perturbed: Callable[[float], Any]
 ) -> Iterator[Peer]:
-    """Yield a package's perturbed incomes, counted directly, and by geoveil's estimator."""
+    """Yield a package's perturbed incomes with two estimates: direct counts, and geoveil's."""
 
     def counted(reports: Array, at: float) -> float:
         return float((reports > at).mean())
@@ -295,9 +295,9 @@ def _yes_or_no(
     oracle: FrequencyOracle | None = None,
     yes: int = 1,
 ) -> Peer:
-    """Return a noisy answer to whether an income is above the threshold.
+    """Return a contestant that asks whether an income is above the threshold.
 
-    Reports from `yes` on say so, with the oracle's probabilities, by default randomised response's.
+    Reports ≥ `yes` mean yes, with the oracle's probabilities, by default randomised response's.
     """
     response = oracle or _response(local)
     return package(
@@ -321,17 +321,17 @@ def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
 
 
 def _named(randomise: Callable[[str], str], cell: int) -> int:
-    """Return the range of perturbed names."""
+    """Return the perturbed range from a protocol whose categories are texts."""
     return int(randomise(str(cell)))
 
 
 def _counted(privatise: Callable[[int], Any], cell: int) -> Any:
-    """Return the report of a range, with ranges counted from 1."""
+    """Return the report on a range from a protocol that counts from 1."""
     return privatise(cell + 1)
 
 
 def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
-    """Return a category from 0, or a number from the bits for "yes" and "no"."""
+    """Return the answer of a protocol that counts from 1, as a category from 0 or from its bits."""
     reports = np.asarray(privatise(int(yes) + 1))
     return float(reports) if reports.ndim == 0 else float(reports @ (1, 2))
 
@@ -348,17 +348,17 @@ class PeerRow:
     called: str
     """"one by one", or "array"."""
     rmse: float
-    """Root mean squared error of the share above one threshold, against the participants' share."""
+    """Root mean squared error of the share above one threshold, relative to participants' share."""
     rmse_error: float
-    """The standard error of `rmse`, from the repetitions."""
+    """The standard error of `rmse`, estimated from the repetitions."""
     bias: float
     """The mean error, with a standard error of at most rmse/√repetitions."""
     rmse_many: float
     """The root mean squared error over ten thresholds."""
     micros: float
-    """Microseconds of processor time for a report."""
+    """Microseconds of processor time per report."""
     proven: float
-    """The used part of the promised ε that outputs prove; above 1 the promise is broken."""
+    """The loss that outputs prove, as a fraction of the promised ε; above 1 breaks the promise."""
 
 
 def compare_peers(
@@ -372,11 +372,11 @@ def compare_peers(
 
     Args:
         n: participants, drawn once from the survey's households, at least 100.
-        repetitions: how often each of them reports, at least 2.
-        samples: outputs of each income that the audit looks at, at least 1,000.
-        seed: of the participants and of formulas.
-        own: mechanisms of one's own by name, as `geoveil.audit.mechanisms_in` reads them, for a
-            ramp.
+        repetitions: the number of reports of each participant, at least 2.
+        samples: the audit's number of outputs per income, at least 1,000.
+        seed: for participants and formulas.
+        own: a user's mechanisms for a ramp, by name, as `geoveil.audit.mechanisms_in` reads
+            them.
 
     Raises:
         ParameterError: if a number is out of range.
@@ -392,7 +392,7 @@ def compare_peers(
 
 def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
     draw = peer.draw_for(AT)
-    draw(incomes[:100])  # loads what is loaded late
+    draw(incomes[:100])  # triggers late imports
     errors, of_many, spent = [], [], 0.0
     for _ in range(repetitions):
         before = time.process_time()
@@ -425,7 +425,7 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
 
 
 def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
-    """Return the used part of the promise between two incomes that outputs prove."""
+    """Return the fraction of the promised loss between two incomes that outputs prove."""
     near, far = (AT + step * PRIVACY.per for step in (low, high))
     draw = peer.draw_for(AT)
     here, there = (draw(np.full(samples, income)) for income in (near, far))
@@ -435,7 +435,7 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
 
 
 def peers_page(rows: Sequence[PeerRow], about: str) -> str:
-    """Return docs/peers.md, with a sentence on the date and the size of the run."""
+    """Return docs/peers.md; `about` states the date and size of the run."""
     lines = [
         (
             row.name,

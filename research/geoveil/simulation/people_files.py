@@ -1,7 +1,7 @@
 """Read columns of numbers from files. Rows may be real people, so errors never show their content.
 
-Errors name columns only if each begins with a letter, as a file without a header has a row there,
-and are raised outside the handling of a parser's error, which quotes the text.
+Errors name columns only if every name begins with a letter, since a file without a header has a row
+there. They are raised outside the handler of a parser's error, which quotes the text.
 """
 
 import csv
@@ -21,7 +21,7 @@ from geoveil.gp import GeoVeilError, UnsupportedError, needed_for, validation
 class TableFileError(GeoVeilError, ValueError):
     """A file at `path` does not have the `expected` content at `where`.
 
-    `where` is a row and column, never their content: the rows may be real people.
+    `where` states row and column, never their content, since rows may be real people.
 
     Example:
         >>> str(TableFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 GEOPACKAGE = ".gpkg"
 FORMATS = (".csv", ".parquet", GEOPACKAGE)
-"""Endings of files of people."""
+"""The supported file extensions."""
 COORDINATES = ("longitude", "latitude")
 """The names of a point's two columns in a file of points."""
 _FARTHEST = f"{validation.FARTHEST:g}"
@@ -50,7 +50,7 @@ _NUMBER = f"a number from -{_FARTHEST} to {_FARTHEST} (what it holds is not show
 _NAME = re.compile(r"[^\W\d]\w*(\W+[^\W\d]\w*)*\W*")
 """The pattern of a column's header, such as "Rent ($)", which no number matches."""
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
-"""Other separators of fields, used by spreadsheets in countries with decimal commas."""
+"""Separators that spreadsheets use in countries with decimal commas."""
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
@@ -65,7 +65,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
                     where = f"the header (its first row) with the column {column!r}"
                     raise TableFileError(path, where, _once(header, column))
             places = [header.index(column) for column in columns]
-            for line in filter(None, lines):  # many programs leave an empty line at the end
+            for line in filter(None, lines):  # many programs write an empty last line
                 row, at = f"row {len(rows) + 1}", f"(line {lines.line_num})"
                 if len(line) != len(header):
                     fields = f"of {len(header)} fields, as the header is {at}"
@@ -83,7 +83,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
 
 
 def _once(header: Sequence[str], column: str) -> str:
-    """Return the requirement on a column, with the reason of a failure."""
+    """Return, in words, the requirement on a column, and why the header fails it."""
     if not header:
         return "there, once; the file is empty"
     other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
@@ -126,11 +126,11 @@ def _read_points(path: Path, columns: list[str]) -> Any:
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
-    """Return columns of a file whose ending is one of `FORMATS`, each of shape (n,).
+    """Return columns of a file with one of the `FORMATS`, each of shape (n,).
 
     Raises:
-        TableFileError: naming the file, the row and the column.
-        UnsupportedError: if what reads such files is not installed.
+        TableFileError: with the file, the row and the column.
+        UnsupportedError: if the package for such files is not installed.
     """
     if path.suffix == ".csv":
         return read_csv(path, columns)
@@ -143,10 +143,10 @@ def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
             table = read(path, list(dict.fromkeys(columns)))
     except (TableFileError, UnsupportedError):
         raise
-    except (OSError, ValueError, RuntimeError):  # errors of pyarrow and pyogrio are these
+    except (OSError, ValueError, RuntimeError):  # includes pyarrow's and pyogrio's
         table = None
     if table is None:
-        raise TableFileError(path, "it", f"a {kind} that can be read")
+        raise TableFileError(path, "it", f"a readable {kind}")
     for column in columns:
         if table.column_names.count(column) != 1:
             raise TableFileError(path, f"column {column!r}", "there, once")
@@ -158,7 +158,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
 
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         raise TableFileError(path, f"column {name!r}, of type {column.type},", "of numbers")
-    numbers: Array = column.to_numpy().astype(np.float64)  # NaN where nothing stands
+    numbers: Array = column.to_numpy().astype(np.float64)  # NaN for empty cells
     bad = ~(np.abs(numbers) <= validation.FARTHEST)  # NaN compares false
     if bad.any():
         raise TableFileError(path, f"row {int(np.argmax(bad)) + 1}, column {name!r}", _NUMBER)

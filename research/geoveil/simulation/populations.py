@@ -1,7 +1,7 @@
-"""Populations of simulated participants: weighted rows of a file or of geoveil, or a formula.
+"""Populations of simulated participants: weighted rows of a shipped or own file, or a formula.
 
-Two ship inside the package; `NOTICE` has their sources and terms. Rows are drawn by weight in
-constant time, however many there are, by Walker's alias method.
+Two files ship with the package; `NOTICE` has their sources and terms. Walker's alias method draws
+rows by weight in constant time.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 class ParticipantSource(ABC):
-    """A population from which participants are drawn, with replacement."""
+    """A population from which participants are drawn with replacement."""
 
     name: str
     """The name of its members, in the plural."""
@@ -45,11 +45,11 @@ class ParticipantSource(ABC):
 
     @abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Return the values of n members drawn at random: shape (n,), or (n, dimension)."""
+        """Return the values of n random members, shape (n,) or (n, dimension)."""
 
     @abstractmethod
     def mean(self, function: Callable[[Array], Array]) -> float:
-        """Return the mean of a vectorised function of the values over the whole population."""
+        """Return the population mean of a vectorised function of the values."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -57,14 +57,14 @@ class ParticipantSource(ABC):
 
 
 class AliasTable(NamedTuple):
-    """Two outcomes for each cell: its own index with probability `keep`, otherwise `other`."""
+    """For each cell two outcomes: its own index with probability `keep`, otherwise `other`."""
 
     keep: NDArray[np.float64]
     other: NDArray[np.int64]
 
     @classmethod
     def of(cls, weights: NDArray[np.float64]) -> "AliasTable":
-        """Return the table of positive weights, shape (n,), which need not add up to 1.
+        """Return the table for positive weights, shape (n,), with any sum.
 
         Example:
             >>> AliasTable.of(np.array([1.0, 3.0])).keep.tolist()
@@ -81,19 +81,19 @@ class AliasTable(NamedTuple):
             keep[rich] -= 1 - keep[poor]
             if keep[rich] < 1:
                 small.append(large.pop())
-        for i in small + large:  # 1 but for rounding
+        for i in small + large:  # 1 up to rounding
             keep[i] = 1.0
         return cls(np.array(keep), np.array(other))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return n indices, by the integer part of one uniform number each.
+        """Return n indices, each from one uniform number, whose integer part chooses the cell.
 
-        Its fraction decides within the cell, with 53 bits less those of the number of cells.
+        Its fraction, 53 bits less those of the number of cells, chooses one of the two outcomes.
         """
         place = rng.random(n)
         place *= len(self.keep)
         cell = place.astype(np.int64)
-        # A product can be rounded up to the number of cells.
+        # Rounding can raise a product to the number of cells.
         np.minimum(cell, len(self.keep) - 1, out=cell)
         place -= cell
         return np.where(place < self.keep[cell], cell, self.other[cell])
@@ -101,7 +101,7 @@ class AliasTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Population(ParticipantSource):
-    """Points that people hold, each counted for `weight` people.
+    """Points that people hold; each row stands for `weight` people.
 
     Args:
         name, unit, source: see `ParticipantSource`.
@@ -145,16 +145,16 @@ class Population(ParticipantSource):
         Args:
             path: CSV (.csv, in UTF-8, with a header), Parquet (.parquet) or a GeoPackage of points
                 (.gpkg).
-            values: columns of a member's value: one, or one per coordinate. None for a GeoPackage,
+            values: the column of values, or one column per coordinate. None for a GeoPackage,
                 whose points become (longitude, latitude).
-            weights: column with the number of people of a row; 1 each if None. Rows of 0 are left
-                out.
-            name: of the members, in the plural; the file's name by default.
-            unit: of the values; "degree" for (longitude, latitude), and of a GeoPackage.
+            weights: the column with each row's number of people; None for 1 each. Rows with 0
+                people are left out.
+            name: the members' name, in the plural; the file's name by default.
+            unit: the values' unit; "degree" for (longitude, latitude) and GeoPackages.
 
         Raises:
-            ParameterError: if the ending is another one, or no column is named, or one twice.
-            TableFileError: naming the file, the row and the column, never a value.
+            ParameterError: if the extension is unsupported, or columns are missing or repeated.
+            TableFileError: with the file, the row and the column, never a value.
             UnsupportedError: if the package for such files is not installed.
         """
         file = Path(path)
@@ -189,7 +189,7 @@ class Population(ParticipantSource):
 
     @property
     def size(self) -> float:
-        """Number of people: the sum of the weights."""
+        """The number of people: the sum of the weights."""
         return float(self.weights.sum())
 
     @cached_property
@@ -208,7 +208,7 @@ class Population(ParticipantSource):
         return float(np.average(function(self.values), weights=self.weights))
 
     def mapped(self, function: Callable[[Array], Array], unit: str) -> "Population":
-        """Return the people with function(values) in `unit` instead of their values."""
+        """Return the people with function(values), in `unit`, as their values."""
         return replace(self, values=function(self.values), unit=unit)
 
     def fingerprint(self) -> str:
@@ -222,10 +222,10 @@ class LogNormalPopulation(ParticipantSource):
     """Pairs (a, b) whose logarithms are bivariate normal.
 
     Args:
-        name, unit, source: see `ParticipantSource`; the unit is that of both values.
-        mu: means of the logarithms.
-        sigma: their standard deviations, > 0.
-        correlation: in (-1, 1).
+        name, unit, source: see `ParticipantSource`; both values have this unit.
+        mu: the means of the logarithms.
+        sigma: the standard deviations of the logarithms, > 0.
+        correlation: the correlation of the logarithms, in (-1, 1).
 
     Example:
         >>> people = incomes_and_debts()
@@ -261,15 +261,15 @@ class LogNormalPopulation(ParticipantSource):
     def mean(self, function: Callable[[Array], Array]) -> float:
         """Return the mean of a function over the population, by the trapezoid rule.
 
-        Within 1e-6 of the truth for soft indicators whose band is at least a tenth as wide as the
-        median of the values.
+        It is within 1e-6 of the truth for soft indicators whose band is at least a tenth of the
+        values' median wide.
         """
         axis = np.linspace(-9.0, 9.0, 1_801)  # standard deviations
         density = np.exp(-np.square(axis) / 2)
         density /= density.sum()
         total = 0.0
         for first, weight in zip(axis, density, strict=True):
-            # One row of the grid at a time, along which the second normal varies.
+            # One row of the grid at a time; the second normal varies along it.
             row = self.of_normals(np.stack([np.full_like(axis, first), axis], axis=-1))
             total += weight * float(np.dot(function(row), density))
         return total
@@ -289,10 +289,10 @@ class LogNormalPopulation(ParticipantSource):
 
 
 def incomes_and_debts() -> LogNormalPopulation:
-    """Return household incomes and debts as the seed paper draws them [MATH §12].
+    """Return household incomes and debts, distributed as in the seed paper [MATH §12].
 
-    The logarithms have correlation 0.4 and one standard deviation; the mean debt is 1.791 times
-    the mean income, so its logarithm's mean is that of the income plus ln 1.791.
+    The logarithms have correlation 0.4 and the same standard deviation. The mean debt is 1.791
+    times the mean income, so the means of the logarithms differ by ln 1.791.
     """
     mu, sigma = 11.49399503, 0.82907095
     return LogNormalPopulation(
@@ -307,9 +307,9 @@ def incomes_and_debts() -> LogNormalPopulation:
 
 @lru_cache(maxsize=1)
 def household_incomes() -> Population:
-    """Return California households: 141,199 rows that stand for 13.8 million.
+    """Return the incomes of Californian households: 141,199 rows for 13.8 million households.
 
-    Dollars a year, as published: rounded, capped, 1.4 % of the weight zero or negative.
+    In dollars per year as published: rounded and capped, with 1.4 % of the weight at or below 0.
     """
     data = _load("ca_household_income_2024.npz")
     source = "US Census Bureau, ACS 2024 1-year PUMS"
@@ -318,7 +318,7 @@ def household_incomes() -> Population:
 
 @lru_cache(maxsize=1)
 def collisions() -> Population:
-    """Return 200,000 motor vehicle collisions in New York, (longitude, latitude) in degrees."""
+    """Return the places of 200,000 collisions in New York, (longitude, latitude) in degrees."""
     data = _load("nyc_collisions_200k.npz")
     places = np.stack([data["lon_e6"], data["lat_e6"]], axis=-1) / 1e6
     source = "NYPD Motor Vehicle Collisions, NYC Open Data"

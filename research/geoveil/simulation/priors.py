@@ -28,7 +28,7 @@ KNOWN = (
     ", FILE.parquet or FILE.gpkg"
 )
 _GROUP = "geoveil.priors"
-"""The group of entry points by which other packages add priors."""
+"""The entry point group through which other packages add priors."""
 _TAKEN = frozenset({"incomes", "collisions", "lognormal", "histogram", "pilot"})
 
 
@@ -38,18 +38,18 @@ def public_prior(
     weights: str | None = None,
     heaps: Sequence[Heap] = (),
 ) -> PublicPrior:
-    """Return the prior of a name.
+    """Return the prior with a name.
 
     Args:
         text: one of `KNOWN`, or an entry point in `geoveil.priors`, a function that returns a
             `PublicPrior`.
-        columns: of a file of rows: one of values, or longitudes and latitudes.
-        weights: column with the number of people of a row.
-        heaps: people who hold exactly one value, besides those.
+        columns: a file's column of values, or those of longitudes and latitudes.
+        weights: the column with each row's number of people.
+        heaps: additional people who all hold exactly the same value.
 
     Raises:
-        ParameterError: if it is none of these, or its numbers are out of range.
-        TableFileError: naming the file, the row and the column.
+        ParameterError: if the name is unknown, or its numbers are out of range.
+        TableFileError: with the file, the row and the column.
 
     Example:
         >>> source = public_prior("lognormal:98000,0.83")
@@ -123,7 +123,7 @@ def _lognormal(text: str, numbers: str) -> PublicPrior:
     try:
         median, sigma = (float(part) for part in numbers.split(","))
         prior = LogNormalPrior(math.log(median), sigma)
-    except ValueError:  # ParameterErrors are, too
+    except ValueError:  # including ParameterErrors
         raise ParameterError("prior", text, expected) from None
     return PublicPrior(text, "value", None, 1, lambda _: prior)
 

@@ -1,4 +1,4 @@
-"""The seed paper's GP_rad: Laplace noise on the distance, with the bias left in [SGP §5]."""
+"""The seed paper's GP_rad: Laplace noise on the distance, without debiasing [SGP §5]."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 class RadialLaplace(DebiasedLaplace):
     """y = φ(s(x) + Laplace(1/ε)): ε-GP, and biased for every query that is not linear.
 
-    A baseline. The bias does not shrink with n; `DebiasedLaplace` adds the same noise and has none.
+    A baseline, whose bias does not shrink with n; `DebiasedLaplace` adds the same noise without it.
 
     Example:
         >>> from geoveil.gp import GaussianKernel, GeoPrivacy

@@ -1,6 +1,6 @@
 """A rehearsal: simulated people answer a campaign on this machine.
 
-The server listens on the loopback meanwhile, and the device's SDK draws each report exactly.
+A local server listens meanwhile, and the device's SDK draws each report exactly.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from geoveil.simulation.populations import ParticipantSource
 _START_S = 60.0
 _REQUEST_S = 60.0
 _BATCH = 1_000
-"""Reports in a request."""
+"""Reports per request."""
 MOST_PEOPLE = 1_000_000
-"""The most people, because a million reports take minutes to draw."""
+"""The most people, since drawing a million reports takes minutes."""
 
 
 @overload
@@ -71,23 +71,23 @@ def rehearse(
 ) -> CampaignEstimates | Reports:
     """Publish a campaign on this machine, let simulated people answer it, and return the results.
 
-    It is open at once, whatever its dates are. Noise is always fresh, also with a seed.
+    It opens at once, whatever its dates. Noise is always fresh, even with a seed.
 
     Args:
-        campaign: nothing of it is kept.
-        people: a value each, such as a column of a data frame, an array of shape (n,), or (n, 2)
-            for pairs or places (longitude, latitude); or a population to draw from
+        campaign: the campaign; nothing is stored.
+        people: one value each, such as a column of a data frame or an array of shape (n,), or
+            (n, 2) for pairs or places (longitude, latitude); or a population to draw from
             (`Population.from_file("people.csv", values=["income"])`), or a prior in the campaign's
             own coordinates.
-        participants: how many take part, drawn at random; all who have a value by default.
-        seed: draws the same people again.
+        participants: the number of random people who take part; all given values by default.
+        seed: the same seed draws the same people.
 
     Returns:
-        Estimates of a campaign that asks questions; the reports of a value campaign.
+        The estimates of a campaign that asks questions; the reports of a value campaign.
 
     Raises:
         ParameterError: if the people don't hold the campaign's kind of value.
-        MissingExtraError: if a server's packages are not installed.
+        MissingExtraError: if the server's packages are not installed.
 
     Example:
         >>> from geoveil.analyst import ShareAbove, campaign_asking
@@ -119,7 +119,7 @@ def rehearse(
                         raise GeoVeilError(f"a report was refused: {outcome.rejection}")
         if isinstance(today, ValueCampaign):
             return reports_of(analyst.export(today.campaign_id), campaign)
-        return analyst.estimate(today.campaign_id).with_interval(None)  # nobody has looked before
+        return analyst.estimate(today.campaign_id).with_interval(None)  # this is the only look
 
 
 def _values(
@@ -166,7 +166,7 @@ def _drawn(
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """Run a server on a thread and a free port; yield its address, or raise GeoVeilError."""
+    """Run a server in a thread on a free port; yield its address, or raise GeoVeilError."""
     from geoveil.aggregator import Aggregator, Settings
 
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -1,8 +1,8 @@
 """Compare forms with ε-LDP at stated footings, for joint questions about several answers.
 
-Adult census answers get Californian incomes in the order of theirs, and collisions in New York at
-random. A contestant of ε-LDP sends each answer's cell by the better of randomised response and
-unary encoding, with ε times its footing. Its reports are multiplied with our estimators.
+The people are Adult's, with Californian incomes of the same rank and random New York collisions as
+homes. An ε-LDP contestant sends each answer's cell by the better of randomised response and unary
+encoding, with ε times its footing. Its reports go through our estimators.
 """
 
 import csv
@@ -76,7 +76,7 @@ _CUTS: Mapping[str, Sequence[float]] = {
     "hours": (20, 30, 38, 45, 50, 60),
     "income": (20e3, 40e3, 60e3, 80e3, 100e3, 125e3, 150e3, 200e3, 300e3),
 }
-"""Between the cells of ε-LDP."""
+"""Field → the boundaries between its cells for ε-LDP."""
 OURS = "form"
 
 
@@ -136,7 +136,7 @@ def _cells(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _middles(name: str) -> list[float]:
-    """Return the mean of the people of each cell, for a contestant."""
+    """Return the mean of the people in each cell, for an ε-LDP contestant."""
     values = people()[name]
     cells = _cells(name, values)
     return [float(values[cells == k].mean()) for k in range(len(_CUTS[name]) + 1)]
@@ -162,7 +162,7 @@ def _value(result: Any, row: int = 0) -> float:
 
 @dataclass(frozen=True)
 class ComparedStatistic:
-    """A statistic as computed from a form, from cells, and without noise."""
+    """A statistic and how to compute it from a form, from cells, and without noise."""
 
     fields: tuple[str, ...]
     of_form: Callable[[FormReports], float]
@@ -242,7 +242,7 @@ QUESTIONS: Mapping[str, ComparedStatistic] = {
 
 @dataclass(frozen=True)
 class RelationRow:
-    """The results of a contestant at a question."""
+    """The results of one contestant for one question."""
 
     question: str
     contestant: str
@@ -251,19 +251,19 @@ class RelationRow:
     n: int
     repetitions: int
     rmse: float
-    """Root mean squared error, against the population; NaN without an estimate."""
+    """Root mean squared error relative to the population; NaN without an estimate."""
     bias: float
     clear: float
     """The standard deviation of the answer without noise."""
 
     @property
     def times(self) -> float:
-        """The squared error as a multiple of that without noise."""
+        """The squared error as a multiple of the one without noise."""
         return (self.rmse / self.clear) ** 2
 
 
 def drawn(question: str, epsilon: float, n: int, repetitions: int, seed: int) -> list[RelationRow]:
-    """Return a row for each contestant, on the same people."""
+    """Return a row for each contestant, all with the same people."""
     of, population = QUESTIONS[question], people()
     truth = of.clear(population)
     rng = np.random.default_rng([seed, list(QUESTIONS).index(question)])
@@ -307,9 +307,10 @@ def _of_cells(name: str, epsilon: float) -> ChoiceField:
 
 
 def rr_error(share: float, epsilon: float, n: int) -> float:
-    """Return the standard error of Warner's estimate of a share, as RRreg states it.
+    """Return the standard error of Warner's estimate of a share, as in RRreg.
 
-    λ(1 − λ)/(n(2p − 1)²), λ the share of "yes" among reports, p = e^ε/(1 + e^ε) [War65].
+    Its square is λ(1 − λ)/(n(2p − 1)²), where λ is the share of "yes" among reports and
+    p = e^ε/(1 + e^ε) [War65].
 
     Example:
         >>> round(rr_error(0.5, 1.0, 10_000), 6)
@@ -330,11 +331,11 @@ def experiment(
     """Return the experiment.
 
     Args:
-        epsilon: of each field, at its distance.
-        n: people.
+        epsilon: each field's ε, at its distance.
+        n: the number of people.
         repetitions: draws of people and noise, 2 or more.
         seed: the same seed gives the same rows.
-        quick: whether to compute a small part: few people, of two questions.
+        quick: whether to compute only a small part: few people and two questions.
 
     Raises:
         ParameterError: if a number is out of range.

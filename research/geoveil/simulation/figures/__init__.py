@@ -1,4 +1,4 @@
 """The figures of the demonstration, plans and experiments, drawn with Matplotlib.
 
-The ending of a file says what is drawn into it: PNG, PDF or SVG.
+A file's extension chooses its format: PNG, PDF or SVG.
 """

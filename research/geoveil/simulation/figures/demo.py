@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_INCOME = 300
-"""Thousand dollars from which on incomes are counted beside the histogram, not drawn."""
+"""Incomes from this many thousand dollars on are counted beside the histogram, not drawn."""
 _LOCAL_DRAWN = 2
-"""How many footings of ε-LDP are drawn, nearest first."""
+"""The number of ε-LDP footings drawn, nearest first."""
 
 
 def draw_demo(
     incomes: DemoCampaign, places: DemoCampaign, rows: Sequence[DemoRow], file: Path
 ) -> None:
-    """Write the figure as a PNG: the row of the incomes, then one per place."""
+    """Write the figure to a file: the row of the incomes, then one per place."""
     figure, axes = pyplot().subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
     _draw_incomes(axes[0, 0], incomes)
     _draw_map(axes[0, 1], places)
@@ -62,7 +62,7 @@ def _draw_map(axes: "Axes", experiment: DemoCampaign) -> None:
     for label, place in PLACES.items():
         east, north = CITY.project(place) / 1000
         axes.add_patch(_circle(east, north, BANDWIDTH_M / 1000, OURS))
-        left = east < 0  # the river side has room for names
+        left = east < 0  # names fit on the river's side
         axes.annotate(
             label,
             (east, north),
@@ -99,7 +99,7 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
         axes.errorbar(
             value,
             position,
-            # What no mean can be is cut off, and the estimate itself may lie there.
+            # Impossible means are cut off, although an estimate may lie there.
             xerr=[[max(value - low, 0.0)], [max(high - value, 0.0)]],
             fmt="o",
             color=OURS,
@@ -133,7 +133,7 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
         ratio = ratios[:, i]
         where = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * height
-        # From 1, where a mechanism adds as much: a logarithmic axis has no other foot.
+        # From 1, which means equal noise, since a logarithmic axis has no zero.
         bars = axes.barh(where, ratio - 1, height * 0.92, left=1.0, color=colour, label=name)
         axes.bar_label(bars, [f"{r:.3g}×" for r in ratio], padding=3, fontsize=8)
     axes.set_xscale("log")

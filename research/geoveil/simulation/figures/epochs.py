@@ -10,9 +10,9 @@ from geoveil.simulation.figures.style import GREEN, GREY, ROSE, TRUTH, WINE, pyp
 
 
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
-    """Write the figure, a panel for each run, from half a year before the shock on.
+    """Write the figure, one panel per run, starting half a year before the shock.
 
-    Week 1 is that of the shock.
+    The shock happens in week 1.
     """
     from matplotlib.ticker import PercentFormatter
 

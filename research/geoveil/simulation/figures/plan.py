@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BOX: Any = MappingProxyType({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})
-"""The background of letters."""
+"""The background of text."""
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
@@ -56,7 +56,7 @@ def draw_comparison(found: Comparison, file: Path) -> None:
 
 
 def _note(axes: "Axes", text: str, at: Any, offset: tuple[float, float], **how: Any) -> None:
-    """Write beside a point, `offset` in points from it."""
+    """Write text at `offset`, in points, from a place."""
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **how)
 
 
@@ -67,7 +67,7 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     inside = (points >= low) & (points <= high)
     axes.hist(points[inside], bins=edges.tolist(), weights=100 * weights[inside], color=OTHERS)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
-    times = found.privacy.value_unit is not None  # the axis is of logarithms
+    times = found.privacy.value_unit is not None  # the axis shows logarithms
 
     def held(x: float, _: object = None) -> str:
         return f"{math.exp(x) if times else x:,.6g}"
@@ -141,7 +141,7 @@ def _draw_errors(
             if line == ":"
             else 3
             if index == 0
-            else 2,  # a dotted line is seen upon others
+            else 2,  # a dotted line stays visible above others
         )
     _finish(axes, n, "participants (log)", "predicted 95 % error (log)", "upper right")
 

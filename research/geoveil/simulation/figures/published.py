@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"-?[0-9.]+(?:e[+-][0-9]+)?")
 
 
 def titled(panel: str, unit: str) -> str:
-    """Return the title of a panel in figures, with amounts in a unit, "" if unknown.
+    """Return a panel's title in figures, with amounts in a unit ("" if unknown).
 
     Example:
         >>> titled("T=10000, 1/ε=800", "dollar")
@@ -51,7 +51,7 @@ def titled(panel: str, unit: str) -> str:
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Draw the error against n, a panel for each setting; a single n as dots."""
+    """Draw the error against n, one panel per setting; with a single n, as dots."""
     measure = rows[0].measure
     title = f"{measure} against the hard threshold"
     if len({row.n for row in rows}) == 1:
@@ -73,16 +73,16 @@ def draw_settings(
     note: str = "",
     hollow: str | None = None,
 ) -> None:
-    """Draw errors as dots, a panel for each setting that differs from the middle one.
+    """Draw errors as dots, one panel for each setting that varies one part of the middle one.
 
-    A row whose panel ends with `hollow` is a hollow dot in the panel without that.
+    A row whose panel ends with `hollow` becomes a hollow dot in the panel without this ending.
     """
     end = f", {hollow}"
     plain = list(dict.fromkeys(row.panel.removesuffix(end) for row in rows))
     people = sorted({row.n for row in rows})
     settings = dict.fromkeys((row.panel.removesuffix(end), row.n) for row in rows)
     middle_n = people[len(people) // 2]
-    # The panel with the most n; of several the middle one.
+    # The panel with the most values of n; among several, the middle one.
     often = Counter(panel for panel, _ in settings)
     middle_panel = max(plain, key=lambda panel: (often[panel], panel == plain[len(plain) // 2]))
     panels = {
@@ -102,7 +102,7 @@ def draw_settings(
 def draw_distributions(
     rows: Sequence[ErrorRow], file: Path, *, units: Mapping[str, str]
 ) -> list[Path]:
-    """Draw the errors of distributions, a figure for each attribute in its units."""
+    """Draw the errors of distributions, one figure per attribute, in its unit."""
     by_attribute = defaultdict[str, list[ErrorRow]](list)
     for row in rows:
         if row.measure == "area":
@@ -152,7 +152,7 @@ def draw_ratios(
     axes.set_yticks(range(len(panels)), [*panels], parse_math=False)
     axes.grid(axis="x", alpha=0.25)
     low, high = axes.get_xlim()
-    # A decade or two needs more than its powers of ten.
+    # An axis of one or two decades needs more ticks than powers of ten.
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -166,7 +166,7 @@ def draw_ratios(
 
 
 def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
-    """Return the noise of Student-t over the least of geoveil's, if both have noise; n cancels."""
+    """Return Student-t's noise over geoveil's least, where both have noise; n cancels."""
     n = min(row.n for row in rows)
     measured = [(row, row.noise) for row in rows if row.n == n and row.noise is not None]
     seed = [noise for row, noise in measured if row.mechanism == "Student-t"]
@@ -177,10 +177,10 @@ def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
 def draw_density_maps(
     maps: Mapping[str, tuple[Array, Array]], file: Path, title: str, outlines: Sequence[Array] = ()
 ) -> None:
-    """Draw contour maps with the levels of the first one, the density without noise.
+    """Draw contour maps, all with the levels of the first, the density without noise.
 
-    Each has centres of a square lattice, (k², 2) in metres, row by row, and heights (k²,). Outlines
-    are lines (k, 2).
+    Each map has the centres of a square lattice, (k², 2) in metres, row by row, and heights (k²,).
+    Outlines are lines (k, 2).
     """
     columns = (len(maps) + 1) // 2
     figure, axes = pyplot().subplots(

@@ -1,4 +1,4 @@
-"""The figure of relations: squared errors over those without noise, a row for each question."""
+"""The figure of relations: squared errors relative to those without noise, a row per question."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -19,8 +19,8 @@ def draw_selection(
 ) -> list[Path]:
     """Draw a figure for each measure, beside a file, and return the files.
 
-    The papers' own are dashed at their nominal ε, with the ε that they keep below. Values are on a
-    logarithmic axis, from `linear_below` down linear.
+    The papers' mechanisms are dashed, at their nominal ε; a note states their proved ε. Values are
+    on a logarithmic axis, which is linear below `linear_below`.
     """
     measures = grouped(rows, "measure", "application")
     files = []
@@ -65,7 +65,7 @@ def _line(rows: Sequence[SelectionRow]) -> Line:
 
 
 def _kept(rows: Sequence[SelectionRow]) -> str:
-    """Return the least and the greatest proved ε of a mechanism as printed, over its rows."""
+    """Return, in words, the least and the greatest proved ε in a mechanism's rows."""
     ratios = [row.proved_epsilon / row.epsilon for row in rows]
     low, high = (f"{f(ratios):.3g}" for f in (min, max))
     most = max(row.delta for row in rows)

@@ -1,7 +1,7 @@
 """The style of all figures: one colour for each mechanism, named lines, rows of dots.
 
 Colours are Paul Tol's nine "muted" ones, safe for the colour-blind: warm and dashed for the papers'
-mechanisms, cold for geoveil's. Markers and names tell more apart, also in grey.
+mechanisms, cold for geoveil's. Markers and names distinguish lines even in grey.
 """
 
 import math
@@ -22,7 +22,7 @@ OURS, TRUTH, OTHERS = GREEN, "#222222", "#b0b7bd"
 GREY = "#777777"
 ORANGE = "#ee7733"
 SERIES = OURS, INDIGO, ROSE, TEAL, WINE, OLIVE
-"""Colours of the choice and its alternatives; later ones are `OTHERS`."""
+"""Colours of a plan's choice and its alternatives; further ones get `OTHERS`."""
 _COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "GP_loc": OLIVE,
@@ -60,7 +60,7 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "": ORANGE,
     }
 )
-"""Beginning of a mechanism's name → its colour, in the order of lists; other names come last."""
+"""Beginning of a mechanism's name → its colour, in the order of legends; other names come last."""
 _PAPERS = (
     *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
     *("square wave", "hierarchy"),
@@ -69,7 +69,7 @@ _MARKERS = "osvD^P*X<>dh"
 _WIDEST = 3
 """The most panels in a row."""
 _FONT = 7.5
-"""Size of the names of lines, in points."""
+"""Font size of the lines' names, in points."""
 
 
 def colour_of(mechanism: str) -> str:
@@ -78,7 +78,7 @@ def colour_of(mechanism: str) -> str:
 
 
 def ordered(mechanisms: Iterable[str]) -> list[str]:
-    """Return names in the order of the colours, each once."""
+    """Return distinct names in the order of the colours."""
     place = {
         name: [name.startswith(prefix) for prefix in _COLOURS].index(True) for name in mechanisms
     }
@@ -91,12 +91,12 @@ def count(n: int) -> str:
 
 
 def _columns(panels: int) -> int:
-    """Return the number of panels in a row that gives the fewest rows."""
+    """Return the least number of panels per row that gives the fewest rows."""
     return math.ceil(panels / math.ceil(panels / _WIDEST))
 
 
 def pyplot() -> Any:
-    """Return `matplotlib.pyplot`, which draws into files."""
+    """Return `matplotlib.pyplot`, set up to draw into files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -106,9 +106,9 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Write a figure of Matplotlib and forget it."""
+    """Write a Matplotlib figure to a file and close it."""
     plt = pyplot()
-    # Letters stay letters, to be searched, copied and set in a paper's own type.
+    # Text stays text, so that readers can search and copy it.
     with plt.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(file, dpi=130)
     plt.close(figure)
@@ -116,9 +116,9 @@ def save(figure: Any, file: Path) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """One mechanism in one panel, with standard errors of y; one point is drawn as a dot.
+    """One mechanism in one panel, with standard errors of y.
 
-    It is `printed` if it is as a paper has it, and a `level` if only its first y counts.
+    A `printed` line shows a mechanism as a paper prints it; a `level` uses only its first y.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _multiples(
 ) -> tuple[Any, list["Axes"]]:
     """Return a figure and its panels by title, at most three in a row.
 
-    Sizes in inches, (width, height): of a panel, and of all beside them; `least` is a width.
+    Sizes are (width, height) in inches: a panel's and the margins'; `least` is the least width.
     """
     columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -146,7 +146,7 @@ def _multiples(
     figure = pyplot().figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
     for place, title in zip(axes, panels, strict=False):
-        place.set_title(title, loc="left", fontsize=10, parse_math=False)  # dollars are dollars
+        place.set_title(title, loc="left", fontsize=10, parse_math=False)  # no TeX
         place.grid(alpha=0.25)
         place.spines[["top", "right"]].set_visible(False)
     for place in axes[len(panels) :]:
@@ -167,7 +167,7 @@ def draw_lines(
 ) -> None:
     """Draw small multiples of lines, each with its name at its end.
 
-    With `people` both axes are logarithmic; else y is linear, or only below `linear_below`.
+    With `people` both axes are logarithmic; otherwise y is linear, or only below `linear_below`.
     """
     most = max(len({line.name for line in own}) for own in panels.values())
     height = max(2.6, 0.17 * most + 0.5)
@@ -215,7 +215,7 @@ def _draw(axes: "Axes", line: Line, place: int) -> None:
 
 def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
     """Write each line's name beside its end, in its colour, without overlaps."""
-    # Where the ends are in the panel, from 0 to 1: the layout changes its size, but not that.
+    # The ends' positions in the panel, from 0 to 1, which do not depend on its final size.
     right = axes.get_xlim()[1]
     inside = axes.transData - axes.transAxes
     ends = []
@@ -226,7 +226,7 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
     ends.sort(key=lambda named: named[0][1])
     heights = spread([end[1] for end, _ in ends], 1.25 * _FONT / (72 * (height - 0.7)))
     for (end, name), y in zip(ends, heights, strict=True):
-        # Sand and cyan are too pale for letters on white.
+        # Sand and cyan are too pale for text on white.
         colour = {SAND: "#8a7a1f", CYAN: "#2b7fa8"}.get(colour_of(name), colour_of(name))
         axes.annotate(
             name,
@@ -245,7 +245,7 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Return rising places spread over 0 to 1, at least `gap` > 0 apart if there is room.
+    """Return increasing places moved within 0 to 1 to be at least `gap` > 0 apart, if possible.
 
     Example:
         >>> [round(place, 2) for place in spread([0.5, 0.5, 0.9], 0.1)]
@@ -254,7 +254,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     from scipy.optimize import isotonic_regression
 
     steps = min(gap, 1 / max(len(places) - 1, 1)) * np.arange(len(places))
-    # What is above the steps does not fall: least squares, then the panel's ends.
+    # Places minus their steps must not fall: least squares, then the panel's ends.
     wanted = np.array(places) - steps
     moved = np.clip(isotonic_regression(wanted).x, 0, 1 - steps[-1]) - wanted
     spaced: list[float] = (places + moved).tolist()
@@ -263,7 +263,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Dot:
-    """An error x > 0 of one mechanism with its standard error; the note explains `hollow` ones."""
+    """A mechanism's error x > 0 with its standard error; the note explains `hollow` dots."""
 
     name: str
     x: float
@@ -274,7 +274,7 @@ class Dot:
 def draw_dots(
     panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str
 ) -> None:
-    """Draw small multiples of dots on a logarithmic axis, a line for each mechanism."""
+    """Draw small multiples of dots on a logarithmic axis, one row per mechanism."""
     names = ordered([dot.name for own in panels.values() for dot in own])
     plain = all(1e-3 <= dot.x < 1e5 for own in panels.values() for dot in own)
     panel = 3.9, 0.24 * len(names) + 0.75
@@ -295,7 +295,7 @@ def draw_dots(
             )
             if not dot.hollow:
                 caption = f"{dot.x:.1e}"
-                if plain:  # of all panels: two digits too, without an exponent
+                if plain:  # for all panels: minor ticks with digits too, without an exponent
                     caption = f"{dot.x:,.{max(1 - math.floor(math.log10(dot.x)), 0)}f}"
                 place.annotate(
                     caption, (dot.x, at), xytext=(0, 5), textcoords="offset points",

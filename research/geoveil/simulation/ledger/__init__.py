@@ -1,4 +1,4 @@
-"""The ledger of reproductions: each figure and table of five papers, with geoveil's results."""
+"""The ledger of reproductions: every figure and table of five papers, with geoveil's results."""
 
 import tomllib
 from collections.abc import Mapping
@@ -38,11 +38,11 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
         for name, texts in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
     }
 )
-"""Name → figure or table: texts are data, and the module of its paper computes the numbers."""
+"""Name → figure or table: its texts are data, and its paper's module computes the numbers."""
 
 
 def reproduce(name: str, options: Options) -> Reproduction:
-    """Return a figure or table of the ledger, computed again, for use in a process."""
+    """Recompute a figure or table of the ledger; worker processes call this function."""
     return LEDGER[name].run(options)
 
 

@@ -32,7 +32,7 @@ def _bounds(options: Options) -> Iterator[Told]:
 
 def _two_way_bounds(options: Options) -> Iterator[Told]:
     query = TwoWayThreshold((100_000.0, 200_000.0), _BAND, profile="linear")
-    # One of each of the regions outside of the band, and three within.
+    # One point in each region outside the band, and three inside it.
     points = [
         (20_000.0, 250_000.0), (250_000.0, 50_000.0), (95_000.0, 190_000.0),
         (140_000.0, 240_000.0), (101_000.0, 300_000.0), (300_000.0, 199_000.0),

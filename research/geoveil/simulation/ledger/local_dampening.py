@@ -31,7 +31,7 @@ _K = 10
 _SAMPLES, _RUNS, _SAMPLE_NODES = 10, 10, 50
 _BUDGETS = (0.1, 0.5, 1.0, 5.0, 10.0)
 _SMALL_BUDGETS = {"Enron": 0.75, "GitHub": 0.3}
-"""Graph → the greatest budget of Figures 5a and 5e."""
+"""Graph → the greatest budget in Figure 5a or 5e."""
 
 
 def _betweenness(options: Options) -> Iterator[Told]:
@@ -80,7 +80,7 @@ def _nodes(options: Options) -> Iterator[Told]:
     rng = np.random.default_rng(options.seed)
     saved = "budget of GlobalPrivTopk over that of ShiftedLocalPrivTopk, powers of ten"
     for name, graph in graphs(options):
-        if name == "DBLP":  # its large budgets take hours
+        if name == "DBLP":  # large budgets take hours
             continue
         influence = Influence(graph, int(graph.degrees.max()))
         runs = 3 if options.quick else 10
@@ -120,7 +120,7 @@ def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _half(known: Influence, rng: np.random.Generator, runs: int, mechanism: str) -> float:
-    """Return the budget at which the mechanism finds half of the nodes."""
+    """Return the least budget at which the mechanism finds half of the nodes."""
     shares = partial(_shares, known, rng, runs, _K, mechanism)
     return bisected(lambda budget: float(np.mean(shares(budget))) >= 0.5, 1e-3, 1e6, 12)
 
@@ -128,7 +128,7 @@ def _half(known: Influence, rng: np.random.Generator, runs: int, mechanism: str)
 def _shares(
     known: Influence, rng: np.random.Generator, runs: int, k: int, mechanism: str, budget: float
 ) -> list[float]:
-    """Return the shares of the true k that runs find."""
+    """Return the share of the true top k that each run finds."""
     truth = np.argsort(-known.betweenness, kind="stable")[:k]
     choice = chosen_nodes(mechanism, known, rng, budget, k).choice
     return [found(truth, choice(k)) for _ in range(runs)]
@@ -205,12 +205,12 @@ def _trees(options: Options) -> Iterator[Told]:
 
 
 def _gains(ours: list[SelectionRow], theirs: list[SelectionRow]) -> list[tuple[float, float]]:
-    """Return gains in accuracy by ε, and an upper bound of their standard error."""
+    """Return the gain in accuracy at each ε, with an upper bound of its standard error."""
     return [(a.value - b.value, a.standard_error) for a, b in zip(ours, theirs, strict=True)]
 
 
 def _ahead(gains: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the share of gains > 0, and its standard error from those of the gains."""
+    """Return the share of positive gains, and its standard error from the gains' own."""
     sure = [NormalDist().cdf(gain / error) if error else 0.5 for gain, error in gains]
     spread = math.sqrt(sum(p * (1 - p) for p in sure))
     return sum(gain > 0 for gain, _ in gains) / len(gains), spread / len(gains)

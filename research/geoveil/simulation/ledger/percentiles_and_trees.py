@@ -1,4 +1,4 @@
-"""Smooth noisy max [SNM]: percentiles (from a few numbers, without the data), trees and forests."""
+"""Smooth noisy max [SNM]: percentiles (from summary numbers, without data), trees and forests."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,19 +24,19 @@ from geoveil.simulation.selection.percentile import published_dampening
 
 _ENTRIES = 4_096
 _FLOOR = 0.01
-"""S is the greater of e^{−(2j+1)ε} and this in the authors' code."""
+"""The authors' code takes S as the greater of e^{−(2j+1)ε} and this."""
 _NEAR = 5.0
-"""Difference of expected absolute errors that the paper calls alike."""
+"""The difference up to which the paper calls expected absolute errors alike."""
 _STORED = (
     0.1, 0.1269, 0.1610, 0.2043, 0.2593, 0.3290, 0.4175, 0.5298, 0.6723, 0.8532, 1.0826, 1.3738,
 )  # fmt: skip
 _SPREAD = tuple((10.0 ** np.linspace(-1, 2, 7)).tolist())
-"""Budgets at which mechanisms are compared."""
+"""Budgets for comparing mechanisms."""
 _GLOBAL = {"EM": ExponentialMechanism, "PF": PermuteAndFlip}
 
 
 class _Percentile(NamedTuple):
-    """The quantities behind the error: the entries' sum, the value, its frequency, and j."""
+    """The quantities behind the error: the entries' sum, the percentile, its frequency, and j."""
 
     total: int
     value: int
@@ -44,7 +44,7 @@ class _Percentile(NamedTuple):
     j: int
 
     def error(self, mechanism: str, epsilon: float) -> float:
-        """Return |x_k − E[A]| of EM, PF, LD as printed, or SNM as in the authors' code."""
+        """Return |x_k − E[A]| for EM, PF, LD as printed, or SNM as in the authors' code."""
         rest = (self.total - self.repeats * self.value) / (_ENTRIES - self.repeats)
         hit = _hit(mechanism, epsilon, self.repeats, self.j)
         return (1 - hit) * abs(rest - self.value)
@@ -56,7 +56,7 @@ class _Percentile(NamedTuple):
 
 @cache
 def _hit(mechanism: str, epsilon: float, repeats: int, j: int) -> float:
-    """Return the probability of an entry that is the percentile."""
+    """Return the probability of choosing an entry that equals the percentile."""
     indicator = (np.arange(_ENTRIES) < repeats).astype(np.float64)
     if mechanism in _GLOBAL:
         law = _GLOBAL[mechanism](epsilon, 1.0).probabilities(Utilities(indicator))
@@ -83,7 +83,7 @@ _PERCENTILES: Mapping[tuple[str, int], _Percentile] = {
     ("INCOME", 99): _Percentile(20_787_122, 140_799, 1, 0),
 }
 _ZEROS = {"HEPTH": 867, "PATENT": 254, "INCOME": 1_842}
-"""Dataset → its entries of 0."""
+"""Dataset → its number of zeros."""
 
 
 def _percentiles(options: Options) -> Iterator[Told]:
@@ -125,7 +125,7 @@ def _percentiles(options: Options) -> Iterator[Told]:
 _COMPETITORS = (
     "exponential, information gain", "permute-and-flip, information gain", SHIFTED,
 )  # fmt: skip
-"""EM, PF and SLD."""
+"""The mechanisms EM, PF and SLD."""
 
 
 def _published_trees(options: Options) -> Iterator[Told]:
@@ -156,7 +156,7 @@ def _published_trees(options: Options) -> Iterator[Told]:
 
 
 def _ahead(rows: Sequence[SelectionRow]) -> dict[float, tuple[float, float]]:
-    """Return the lead of SNM-T over the best competitor, by ε, and its standard error."""
+    """Return SNM-T's lead over its best competitor, with a standard error, by ε."""
     gains = {}
     for epsilon, at in grouped(rows, "epsilon").items():
         ours = next(row for row in at if row.mechanism == "SNM-T")
@@ -191,7 +191,7 @@ _BESIDE_OPEN: Mapping[str, Sequence[tuple[str, float]]] = {
     "Wall-sensor": [("SNM-T", 0.01)],
     "Compas": [("SNM-T", 0.01)],
 }
-"""Dataset → mechanisms, with ε, said to reach the forest without privacy or not."""
+"""Dataset → mechanisms and ε for which the paper says whether they reach the open forest."""
 
 
 NUMBERS: Mapping[str, Numbers] = {

@@ -1,4 +1,4 @@
-"""Permute-and-flip is report-noisy-max with exponential noise [PF]: its statements."""
+"""The statements of [PF]: permute-and-flip is report-noisy-max with exponential noise."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,7 +16,7 @@ _EPSILON = 1.0
 
 
 def flipped(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Return the law of [PF Algorithm 2] by enumerating all orders, sensitivity 1."""
+    """Return the law of [PF Algorithm 2] by enumerating all orders; the sensitivity is 1."""
     heads = np.exp(epsilon / 2 * (scores - scores.max()))
     result = np.zeros(len(scores))
     orders = list(permutations(range(len(scores))))
@@ -38,7 +38,7 @@ def noisy(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
         below = -np.expm1(-rate * np.maximum(v - others, 0.0))
         return float(rate * np.exp(-rate * (v - score)) * below.prod())
 
-    # Below any of the scores, with noise that is not negative, it can't win.
+    # Noise is not negative, so below any score the winner's noisy score is impossible.
     ends = scores.max(), scores.max() + 80 / rate
     others = [np.delete(scores, k) for k in range(len(scores))]
     exactly = partial(quad, density, *ends, epsabs=1e-13, limit=400)

@@ -1,7 +1,7 @@
 """Rows of the ledger: published numbers, geoveil's, and reasons for differences.
 
-`data/published_numbers.csv` has one line per number, with its place and origin. A sentence that
-orders two things is a number too: their ratio is at most 1, or their difference at least 0.
+`data/published_numbers.csv` has one line per number, with its place and origin. A statement that
+orders two quantities is also a number: their ratio is at most 1, or their difference at least 0.
 """
 
 import math
@@ -23,14 +23,14 @@ EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
 RELATIONS = (EQUAL, AT_MOST, AT_LEAST)
 PRINTED = "printed"
 KINDS = (PRINTED, "stated", "read off a figure", "stored", "re-run")
-"""A printed number; an order or bound in a text; a number read off a figure; stored with the
-authors' code; or given by that code in a new run."""
+"""Printed; an order or bound in a text; read off a figure; stored with the authors' code; or
+computed by a new run of that code."""
 AGREES, DIFFERS, CANT_TELL, UNTESTED = "agrees", "differs", "can't tell", "not tested"
 VERDICTS = (AGREES, DIFFERS, CANT_TELL, UNTESTED)
 ALLOWED = 2.0
 """The largest difference of agreeing numbers, in joint standard errors."""
 EFFECT, POWER = 0.25, 0.8
-"""Agreement means nothing if the test has less than this power at this relative difference."""
+"""Agreement is inconclusive if the test has less than this power at this relative difference."""
 _EFFECT_AT_ZERO = 0.05
 
 Told = tuple[str, str, float] | tuple[str, str, float, float]
@@ -44,12 +44,12 @@ class PublishedNumber:
     """A published number, or a statement as a bound, with geoveil's number.
 
     Attributes:
-        relation: of geoveil's number to it; one of `RELATIONS`.
+        relation: one of `RELATIONS`, of geoveil's number to the published one.
         kind: one of `KINDS`.
         source: [paper] and place in it, or repository@commit:file.
-        error: standard error, or room for rounding.
-        why: it can't be tested, where geoveil has nothing to compare.
-        own: geoveil's, and its standard error; None if it was not computed.
+        error: the standard error, or an allowance for rounding.
+        why: the reason why it can't be tested; empty if it can.
+        own: geoveil's number and its standard error; None if not computed.
 
     Raises:
         ParameterError: if it has no source, or an unknown relation or kind.
@@ -79,18 +79,18 @@ class PublishedNumber:
 
     @property
     def ratio(self) -> float:
-        """Geoveil's number over the published one; NaN without one of them."""
+        """Geoveil's number over the published one; NaN without the former or if the latter is 0."""
         return self.own[0] / self.value if self.own and self.value else math.nan
 
     @property
     def _spread(self) -> float:
-        """The standard error of the difference; for a bound that of geoveil's number."""
+        """The standard error of the difference; for a bound, of geoveil's number."""
         assert self.own is not None
         return math.hypot(self.error if self.relation == EQUAL else 0.0, self.own[1])
 
     @property
     def power(self) -> float:
-        """The probability of detecting a relative difference of `EFFECT`, or of 0.05 from 0."""
+        """The probability of detecting a relative difference of `EFFECT`, or 0.05 from a 0."""
         if self.own is None or not self._spread:
             return 1.0
         effect = EFFECT * abs(self.value) or _EFFECT_AT_ZERO
@@ -124,16 +124,16 @@ class Reproduction:
     """One figure or table of a paper, and its result.
 
     Attributes:
-        name: for the command line.
-        paper: its key in the bibliography.
+        name: its name on the command line.
+        paper: the paper's key in the bibliography.
         item: the figure or table.
-        what: it shows.
+        what: the content of the figure or table.
         reason: why numbers differ, or why there are none.
-        compute: geoveil's numbers, if any; a function that processes find by name.
-        command: that computes the whole of it, if there is one.
+        compute: computes geoveil's numbers, if any; processes import the function by name.
+        command: computes the whole figure or table, if there is such a command.
         needs: data that does not ship, if any.
-        compared: all published numbers; none before it was run.
-        seconds: of the processor.
+        compared: all published numbers; empty before a run.
+        seconds: the processor time of the run.
     """
 
     name: str
@@ -149,14 +149,14 @@ class Reproduction:
 
     @property
     def kind(self) -> str:
-        """Whether it is a figure, a table, or a part of the text."""
+        """Its kind: figure, table, or part of the text."""
         return self.item.split()[0].lower()
 
     def run(self, options: Options) -> Self:
-        """Return the row with geoveil's numbers, with `quick` only a part of them.
+        """Return the row with geoveil's numbers; `quick` computes only some.
 
         Raises:
-            ParameterError: if a number is of nothing published, or can't be tested.
+            ParameterError: if a number has no published counterpart that can be tested.
         """
         started = time.process_time()
         own_numbers = {
@@ -171,13 +171,13 @@ class Reproduction:
         return replace(self, compared=numbers, seconds=seconds)
 
     def count(self, verdict: str, *kinds: str) -> int:
-        """Return the count of numbers with a verdict, of these kinds or of all."""
+        """Return how many numbers of these kinds, by default all, have a verdict."""
         among = [c for c in self.compared if not kinds or c.kind in kinds]
         return sum(compared.verdict == verdict for compared in among)
 
     @property
     def untested(self) -> Sequence[str]:
-        """Distinct reasons why numbers can't be tested."""
+        """The distinct reasons why numbers can't be tested."""
         return [*dict.fromkeys(c.why for c in self.compared if c.why and c.own is None)]
 
     def as_json(self) -> dict[str, Any]:
@@ -196,18 +196,18 @@ class Reproduction:
 
 
 _LINES = 12
-"""The most numbers of a row on the page; the command prints all."""
+"""The most numbers per row on the page; the command prints all."""
 
 
 def summary_of(rows: Sequence[Reproduction]) -> Table:
-    """Return the counts of numbers by kind and verdict, printed ones first."""
+    """Return the number of published numbers by kind and verdict, printed ones first."""
     counts = [[sum(r.count(v, kind) for r in rows) for v in VERDICTS] for kind in KINDS]
     cells = [(k, *(str(n or "–") for n in c)) for k, c in zip(KINDS, counts, strict=True)]
     return Table(headers=("numbers", *VERDICTS), rows=cells, right=range(1, 5))
 
 
 def ledger_page(rows: Sequence[Reproduction], data: Sequence[str] = ()) -> str:
-    """Return the page of rows, with the names of the given files."""
+    """Return the page of rows; it names the data files that were given."""
     others = KINDS[1:]
     lines = [
         (f"[{row.name}](#{row.name})", row.what, _counts(row, PRINTED), _counts(row, *others))
@@ -257,7 +257,7 @@ HEADERS = ("setting: quantity", "kind", "published", "ours", "ratio", "verdict")
 
 
 def _table(compared: Sequence[PublishedNumber]) -> str:
-    """Return the table of all numbers or, if there are many, of evenly spaced computed ones."""
+    """Return a table of all numbers or, if there are many, of some evenly spaced computed ones."""
     shown = compared
     if len(compared) > _LINES:
         shown = evenly_spaced([c for c in compared if c.own is not None] or compared, _LINES)
@@ -268,7 +268,7 @@ def _table(compared: Sequence[PublishedNumber]) -> str:
 
 
 def line_of(c: PublishedNumber) -> tuple[str, ...]:
-    """Return a cell for each of `HEADERS`."""
+    """Return one cell for each of `HEADERS`."""
     mark = {AT_MOST: "≤ ", AT_LEAST: "≥ "}.get(c.relation, "")
     own = "–"
     if c.own is not None:

@@ -20,7 +20,7 @@ from geoveil.simulation.selection.experiment import (
 _OURS = {
     "EM": "exponential",
     "PF": "permute-and-flip",
-    # The authors' two-sided cases are geoveil's: the same k, l and noise.
+    # The authors' two-sided cases equal geoveil's: the same k, l and noise.
     "SPS (I)": "two-sided, theorem 4",
     "SPS (II)": "SPS (II)",
     "SPS (III)": "two-sided, theorem 5",
@@ -64,7 +64,7 @@ def _chances(
             yield setting, f"{case.name}, ε = {epsilon:.0f}", *_mean(of_winner)
     for name, others in _ORDERS:
         if name in chances:
-            # The same studies for all, so that less of them differs by chance.
+            # The same studies for all, so that chance differences are smaller.
             best = [
                 max((chances[key][place] for key in others), key=np.mean)
                 for place in range(len(epsilons))
@@ -75,7 +75,7 @@ def _chances(
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a mean and its standard error, 0 for one value."""
+    """Return a mean and its standard error, which is 0 for a single value."""
     error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return float(values.mean()), error
 
@@ -90,7 +90,7 @@ _ORDERS: Sequence[tuple[str, Sequence[str]]] = (
     ("γ = 4", ("γ = 2", "γ = 6", "γ = 10")),
     ("γ = 6", ("γ = 10",)),
 )
-"""Statements that one mechanism is ahead of another."""
+"""Mechanism → the mechanisms that, by the paper's statements, it outperforms."""
 
 
 def _real(options: Options) -> Iterator[Told]:

@@ -1,4 +1,4 @@
-"""Campaigns of a billion devices and bulk estimates, with the same bits on Dask or without."""
+"""Campaigns of a billion devices and bulk estimates, bit for bit the same with and without Dask."""
 
 from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.exports import (

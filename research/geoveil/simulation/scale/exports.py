@@ -1,6 +1,6 @@
 """Exports of reports: a read-only folder of Parquet files from one moment, and its bulk estimate.
 
-    FOLDER/_manifest.json                        written last: without it the export is no export
+    FOLDER/_manifest.json                        written last: without it the export is unfinished
     FOLDER/campaign=DIGEST/part-00000.parquet    rows, as below
 
 Rows are Arrow tables:
@@ -10,8 +10,8 @@ Rows are Arrow tables:
 
 Values are integers on the campaign's grid: k stands for k · 2^step_exponent.
 
-Dask, Spark, DuckDB and pandas read `campaign=DIGEST` as a column. Rows have no ids and lie in order
-of values, many thousands at a time, so they say little of when reports came.
+Dask, Spark, DuckDB and pandas read `campaign=DIGEST` as a column. Rows have no ids and are sorted
+by value, many thousands at a time, so they reveal little about when reports came.
 
 For the bulk estimate every row group of every file is a block, which a worker reads from the
 folder.
@@ -59,7 +59,7 @@ with needed_for("an export"):
 _MANIFEST = "_manifest.json"
 _FORMAT = "geoveil reports 2"
 _ROWS = 1 << 20
-"""Rows per row group: a block of the estimate."""
+"""Rows per row group, which is a block of the estimate."""
 _GROUPS = 16
 """Row groups per file of a folder."""
 _CHUNK = 1 << 18
@@ -115,17 +115,17 @@ def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
 
 
 def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
-    """Write `Analyst.export`'s parts to a Parquet file, whole or not at all; return its rows.
+    """Write `Analyst.export`'s parts to a complete Parquet file or none; return the number of rows.
 
     Raises:
-        ParameterError: if the file is there already, or can't be written.
+        ParameterError: if the file exists or can't be written.
         UnsupportedError: if pyarrow is not installed.
     """
     _require_pyarrow()
     if file.exists() or not file.absolute().parent.is_dir():
         raise ParameterError("file", str(file), "a new file in a folder that exists")
     content = next(parts)
-    assert isinstance(content, bytes)  # so it begins
+    assert isinstance(content, bytes)  # the first part
     campaign = decode(content)
     metadata = {"geoveil.campaign": content, "geoveil.campaign_sha256": digest(content).hex()}
     if isinstance(campaign, AttributeCampaign):  # each field of a form has a grid of its own
@@ -148,20 +148,20 @@ def export_reports(
     rows: int = _ROWS,
     on_progress: Callable[[int, int], None] = lambda reports, of: None,
 ) -> int:
-    """Write the counted reports of one moment to Parquet files; return how many.
+    """Write the counted reports of one moment to Parquet files; return their number.
 
-    The aggregator may go on running. Its write-ahead log grows until the export is done.
+    The aggregator may keep running. Its write-ahead log grows until the export is done.
 
     Args:
-        database: of an aggregator, a SQLite file or a URL postgresql://….
-        folder: a new one.
-        campaign_ids: of the campaigns to export; all by default.
-        rows: per row group.
-        on_progress: called with the reports written so far, and with how many there are.
+        database: an aggregator's SQLite file or URL postgresql://….
+        folder: a new folder.
+        campaign_ids: the campaigns to export; all by default.
+        rows: rows per row group.
+        on_progress: called with the number of reports written so far, and of all reports.
 
     Raises:
-        ExportError: if the database can't be read or is of another version, a campaign is not in
-            it, or the folder is there.
+        ExportError: if the database can't be read or has another version, lacks a campaign, or
+            the folder exists.
         UnsupportedError: if pyarrow is not installed.
     """
     validation.require_count("rows", rows)
@@ -172,7 +172,7 @@ def export_reports(
         raise ExportError(f"{name}: no such file")
 
     def work(connection: Connection) -> tuple[int, list[dict[str, Any]]]:
-        store.freeze(connection)  # all that follows is of one moment
+        store.freeze(connection)  # everything below sees one moment
         require_current(schema_version(connection))
         stored = connection.execute(select(CAMPAIGN).order_by(CAMPAIGN.c.campaign_key)).all()
         for campaign_wanted in campaign_ids or ():
@@ -183,7 +183,7 @@ def export_reports(
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
-            raise ExportError(f"{folder}: is there already; name a folder that is not") from None
+            raise ExportError(f"{folder}: exists already; name a new folder") from None
         key, reports = REPORT_COUNT.c.campaign_key, func.sum(REPORT_COUNT.c.reports)
         counts = {
             campaign_id: int(n)
@@ -239,7 +239,7 @@ def _layout(row: Any, database: str) -> Layout:
 def _write_parts(
     folder: Path, campaign: AttributeCampaign, found: Iterator[Rows], rows: int
 ) -> list[dict[str, Any]]:
-    """Write the files of one campaign; return the name and the sizes of row groups of each."""
+    """Write one campaign's files; return the name and row group sizes of each."""
     name = f"campaign={digest(encode(campaign)).hex()}"
     (folder / name).mkdir()
     groups = _row_groups(_schema(campaign), found, rows)
@@ -252,7 +252,7 @@ def _write_parts(
 
 
 def _sums(layout: Layout, kept: Mapping[int, Accumulator]) -> Sums:
-    """Return the aggregator's sums of each query index and period, then its counts by bins."""
+    """Return the aggregator's sums by query index and period, then its counts by bins."""
     sums = [Accumulator()] * layout.campaign.slots
     for index, of_block in kept.items():
         if index < layout.blocks * len(sums):
@@ -262,12 +262,12 @@ def _sums(layout: Layout, kept: Mapping[int, Accumulator]) -> Sums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExportedReports(BlockedWork):
-    """The exported answers to one campaign; made by `exported`."""
+    """The exported answers to one campaign; `exported` makes it."""
 
     folder: Path
     campaign: AttributeCampaign
     row_groups: tuple[tuple[str, int, int], ...]
-    """File, index of a row group in it, and the group's rows."""
+    """File, index of a row group in it, and the group's number of rows."""
     aggregator: tuple[Accumulator, ...]
     """The aggregator's own sums at the moment of the export."""
 
@@ -277,12 +277,12 @@ class ExportedReports(BlockedWork):
 
     @property
     def queries(self) -> int:
-        """The number of sums of a block: one for each column of the campaign, cohort and period."""
+        """The number of sums per block: one for each column of the campaign, cohort and period."""
         return self.campaign.slots
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each sum; for a recurring campaign with the number of the period."""
+        """The name of each sum, with the period's number if the campaign recurs."""
         campaign, labels = self.campaign, self.campaign.labels
         if campaign.cohorts > 1:
             labels = tuple(f"{o}, cohort {of}" for of in range(campaign.cohorts) for o in labels)

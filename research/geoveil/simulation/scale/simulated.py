@@ -1,7 +1,7 @@
-"""A campaign that simulated devices answer, as blocks.
+"""A campaign that simulated devices answer, in blocks.
 
-Block i draws from the i-th child of one seed sequence, so its sums are a function of the campaign,
-population, seed, block size and i (and of NumPy's exp and log, to the last bit of a processor).
+Block i draws from the i-th child of one seed sequence, so its sums depend only on the campaign,
+population, seed, block size and i (and on the last bits of NumPy's exp and log).
 """
 
 import hashlib
@@ -45,13 +45,13 @@ from geoveil.simulation.scale.work import BlockedWork, Sums
 BLOCK = 1 << 18
 """Devices per block, which takes tens of milliseconds."""
 _PIECE = 1 << 13
-"""Devices drawn together, so that their arrays of 64 KiB stay in the cache."""
+"""Devices drawn together: arrays of 64 KiB stay in the cache."""
 _METHOD = "1"
-"""Raised by every change that changes a result."""
+"""Increased by every change of the code that changes a result."""
 
 
 def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int64]:
-    """Return the integers on the grid nearest to simulated reports, saturated as a release is.
+    """Return simulated reports rounded to integers on the grid, saturated like releases.
 
     Example:
         >>> integers(np.array([0.3, -1.0, 1e300]), step_exponent=-1).tolist()
@@ -67,7 +67,7 @@ def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int
 class SimulatedCampaign(BlockedWork):
     """Devices that each answer with a random member's value, in the queries' coordinates.
 
-    Reports are drawn in float64 and rounded to the grid, the same for one seed: not private.
+    Reports are seeded float64 draws, rounded to the grid: not private.
     """
 
     campaign: StatisticCampaign
@@ -97,7 +97,7 @@ class SimulatedCampaign(BlockedWork):
         child = np.random.SeedSequence(self.seed, spawn_key=(number,))
         rng = np.random.Generator(np.random.PCG64(child))
         everybody = self.campaign.allocation.answers_all
-        # Who answers which query does not depend on who they are: draw how many answer each.
+        # People answer a query independently of their values, so draw only how many answer each.
         counts = [size] if everybody else rng.multinomial(size, [1 / self.queries] * self.queries)
         sums = [Accumulator()] * self.queries
         for first, count in enumerate(counts):
@@ -128,7 +128,7 @@ def simulated(
 ) -> SimulatedCampaign:
     """Return the work of a campaign with 1 to 10¹³ random members of a population.
 
-    Places in degrees are projected here. Blocks of another size are other draws.
+    It projects places in degrees. Another block size gives other draws.
 
     Raises:
         ParameterError: if a number is out of range, or the population does not fit the campaign.
@@ -151,7 +151,7 @@ def simulated(
 
 _SHIPPED = ("incomes", "income-and-debt", "places")
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-"""Fixed dates of a campaign, since today's would not let a run be resumed."""
+"""A campaign's fixed date, since today's would prevent resuming a run."""
 
 
 def threshold_asked(
@@ -165,11 +165,12 @@ def threshold_asked(
 ) -> tuple[StatisticCampaign, ParticipantSource]:
     """Return a campaign for the share above a threshold, and its participants.
 
-    The population is "incomes"; "income-and-debt", where both are above; a file, with one or two
-    columns of values; or "places", with the demonstration's questions. ε is for values `per` apart.
+    The population is "incomes"; "income-and-debt", both above the threshold; a file with one or
+    two columns of values; or "places", with the demonstration's questions. ε is for values `per`
+    apart.
 
     Raises:
-        ParameterError: if there is no such population, or a column is missing.
+        ParameterError: if the population is unknown, or a column is missing.
     """
     from geoveil.simulation.demo import experiments
 
@@ -211,7 +212,7 @@ def threshold_asked(
 def estimate_record(
     campaign: AttributeCampaign, label: str, truth: float | None, sums: Accumulator, got: Estimate
 ) -> dict[str, object]:
-    """Return an estimate for JSON: ε with its unit, exact sums, and the truth or None."""
+    """Return an estimate as JSON values: ε with its unit, exact sums, and the truth or None."""
     return {
         "campaign_id": campaign.campaign_id,
         "name": label,
@@ -223,7 +224,7 @@ def estimate_record(
         "ci_low": got.ci_low,
         "ci_high": got.ci_high,
         "n": got.n,
-        # Exact, and beyond 64 bits, so as text.
+        # As text, since exact sums may exceed 64 bits.
         "total": str(sums.total),
         "total_of_squares": str(sums.total_of_squares),
         "step_exponent": campaign.grid_exponent,

@@ -1,12 +1,12 @@
 """Work as a sum over numbered blocks, with a file of finished blocks.
 
-Sums are exact, of n, Σk and Σk² of 64-bit integers, so blocks may be computed anywhere in any
-order. The file's first line of JSON names the work; each other one is a group of blocks, flushed as
-it comes. A line that a crash cut short is removed. The sums are of perturbed reports: nothing is
-private.
+The sums n, Σk and Σk² of 64-bit integers are exact, so any machine may compute blocks in any order.
+The file's first JSON line names the work; each further line is a group of blocks, flushed at once.
+The next run removes a line that a crash cut short. The sums are of perturbed reports, so nothing in
+the file is private.
 
-`python -m benchmarks scale` measures it: on two shared cores 77 ns of processor time for a device,
-and 2 or 3 ms to hand out a group; 10⁹ devices took 86 s and 0.31 GB.
+`python -m benchmarks scale` measures it: on two shared cores a device takes 77 ns of processor time
+and handing out a group 2 or 3 ms; 10⁹ devices took 86 s and 0.31 GB.
 """
 
 import fcntl
@@ -24,30 +24,30 @@ from geoveil.simulation.computing import Computer, in_this_process
 
 _FORMAT = "geoveil blocks 1"
 GROUP = 32
-"""The default of the most blocks in a group: 0.65 s of work, and 2 or 3 ms to hand it out."""
+"""The most blocks per group by default: 0.65 s of work, and 2 or 3 ms to hand it out."""
 
 
 Sums = list[Accumulator]
-"""One per query."""
+"""One sum per query."""
 
 
 def add(first: Iterable[Accumulator], second: Iterable[Accumulator]) -> Sums:
-    """Return the sums of two parts of the work."""
+    """Return the combined sums of two parts of the work."""
     return [a + b for a, b in zip(first, second, strict=True)]
 
 
 def to_triples(sums: Sequence[Accumulator]) -> list[list[Any]]:
-    """Return sums as JSON values, with integers that may exceed 64 bits as text."""
+    """Return sums as JSON values; integers are text, since they may exceed 64 bits."""
     return [[s.n, str(s.total), str(s.total_of_squares)] for s in sums]
 
 
 def of_triples(triples: Sequence[Sequence[Any]]) -> Sums:
-    """Return the sums that `to_triples` wrote."""
+    """Return the sums in the output of `to_triples`."""
     return [Accumulator(n, int(total), int(squares)) for n, total, squares in triples]
 
 
 class BlockedWork(ABC):
-    """Blocks with exact integer sums that depend only on their numbers; pickled to workers."""
+    """Blocks with exact integer sums that depend only on the block's number; it can be pickled."""
 
     @property
     @abstractmethod
@@ -57,11 +57,11 @@ class BlockedWork(ABC):
     @property
     @abstractmethod
     def queries(self) -> int:
-        """How many sums a block has."""
+        """The number of sums per block."""
 
     @abstractmethod
     def block(self, number: int) -> Sums:
-        """Return the sums of one block, always and everywhere the same."""
+        """Return the sums of one block, the same at any time on any machine."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -77,7 +77,7 @@ class FinishedFileError(GeoVeilError):
 
 
 def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
-    """Return groups of at most `size` blocks that are not done; ValueError for wrong blocks."""
+    """Return the unfinished blocks in groups of at most `size`; ValueError for invalid blocks."""
     groups, start = list[range](), 0
     for part in [*sorted(done, key=lambda part: part.start), range(blocks, blocks + 1)]:
         if not start <= part.start < part.stop:
@@ -91,7 +91,7 @@ def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
 def _opened(
     work: BlockedWork, path: Path, size: int, stack: ExitStack
 ) -> tuple[IO[bytes], list[range], Sums]:
-    """Return the work's open file, groups of at most `size` blocks to do, and the sums."""
+    """Return the work's open file, the unfinished groups of at most `size` blocks, and the sums."""
     try:
         file = stack.enter_context(path.open("a+b"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,18 +137,17 @@ def total(
     path: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, blocks: None,
 ) -> Sums:
-    """Return the exact sums of all blocks, with the same bits for every computation.
+    """Return the exact sums of all blocks, bit for bit the same for every way of computing.
 
     Args:
-        work: whose blocks to add.
-        compute: in this process, or by `computer`.
-        group_size: blocks that are computed together, > 0; by default a hundredth of all, at most
-            32.
-        path: file of finished groups; a run that finds it goes on from there.
-        on_progress: called with the number of blocks done, and of all, after each group.
+        work: the blocks to add.
+        compute: computes in this process, or through `computer`.
+        group_size: blocks computed together, > 0; by default a hundredth of all, at most 32.
+        path: file of finished groups; a later run with this file continues from there.
+        on_progress: called after each group with the number of finished blocks, and of all.
 
     Raises:
-        FinishedFileError: if the file is of other work, damaged or in use.
+        FinishedFileError: if the file belongs to other work, is damaged, or is in use.
         ClusterError: if the cluster fails.
 
     Example:

@@ -1,7 +1,7 @@
-"""The papers' experiments on private selection, at equal ε that every mechanism keeps.
+"""The papers' experiments on private selection, at an equal ε that every mechanism keeps.
 
-Beside each mechanism at the ε that it keeps stand the papers' own, at the ε that they claim, with
-the ε that is proved of them. A further application is one import and one line in `EXPERIMENTS`.
+The papers' own mechanisms also appear at the ε that they claim, with the ε that is proved. A new
+application takes one import and one line in `EXPERIMENTS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from geoveil.simulation.selection.experiment import (
 )
 
 Parts = Callable[[Options], Mapping[str, Compute]]
-"""Parts of an experiment, by name; `ParameterError` for unreadable or unsuitable data."""
+"""Options → an experiment's parts by name; ParameterError for unreadable or unsuitable data."""
 
 EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -33,13 +33,13 @@ EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
         "tdt": (transmission.parts, {}),
     }
 )
-"""Name of the application → its parts, and the options of its figures."""
+"""Application → its parts, and the options of its figures."""
 _NOTES: Mapping[str, str] = MappingProxyType({"percentile": percentile.NOTE})
-"""Name of the application → a note on its tables."""
+"""Application → a note on its tables."""
 
 
 def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
-    """Return the rows of a part of an application: the law of its cell."""
+    """Return the rows of one part of an application; this is the law of its cell."""
     return list(EXPERIMENTS[application][0](options)[part]())
 
 
@@ -47,9 +47,9 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
     """Return the experiment of one of `EXPERIMENTS`.
 
     Raises:
-        ParameterError: if there is no such application, or its data can't be read or used.
+        ParameterError: if the application is unknown, or its data can't be read or used.
     """
-    # Imported here, as that module imports this package.
+    # Imported here, since that module imports this package.
     from geoveil.simulation.figures.selection import draw_selection
 
     parts, drawn = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
@@ -64,7 +64,7 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
 
 
 def _audited(options: Options) -> str:
-    """Return the audit of a user's mechanisms."""
+    """Return, in words, the audit of a user's mechanisms."""
     worst = {name: own.audited() for name, own in options.own.items()}
     verdicts = [
         f"{name} {e:.4g} ({'keeps' if keeps(e) else 'exceeds'})" for name, e in worst.items()
@@ -73,11 +73,11 @@ def _audited(options: Options) -> str:
 
 
 _SHOWN = 4
-"""Values of ε in a table; the files have all."""
+"""The number of values of ε in a table; the files have all."""
 
 
 def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
-    """Return a table for each measure and setting: mechanisms by a few values of ε."""
+    """Return a table of mechanisms by a few values of ε for each measure and setting."""
     tables = []
     for place, own in grouped(rows, "measure", "dataset", "setting").items():
         epsilons = evenly_spaced(sorted({row.epsilon for row in own}), _SHOWN)

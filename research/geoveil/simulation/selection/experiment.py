@@ -1,8 +1,8 @@
-"""Common to all experiments of private selection: mechanisms, settings and rows.
+"""Common parts of all experiments on private selection: mechanisms, settings and rows.
 
-Many choose by counts, which one record moves by 1, in tables (rows, outcomes), and return
-probabilities of that shape. *Smooth noisy max as published* [SNM]: Algorithm 1 with S = e^{−εk} of
-Proposition 6.4 and Theorem 7.3, which drops β and is no upper bound at a lead k of 1.
+Many mechanisms choose by counts, which one record changes by 1: from tables (rows, outcomes) to
+probabilities of the same shape. *Smooth noisy max as published* [SNM] is Algorithm 1 with
+S = e^{−εk} of Proposition 6.4 and Theorem 7.3, which omits β and is no upper bound for k = 1.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ from geoveil.selection.contrib.recipe import SelectionRecipe
 
 STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
 KEPT, NOMINAL, OPEN, OWN = STANDINGS
-"""A mechanism provably keeps the ε of its row; or is a paper's, at its nominal ε; or has no
-privacy; or is a user's."""
+"""A mechanism that provably keeps its row's ε; a paper's, at its nominal ε; one without privacy; or
+a user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class SelectionRow:
     """"exact" over the noise, or "monte-carlo"."""
 
     def __post_init__(self) -> None:
-        # The proofs round up; 1e-9 is far more than that.
+        # Proofs round up, by far less than 1e-9.
         if self.standing == KEPT and self.proved_epsilon > self.epsilon * (1 + 1e-9):
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
 
@@ -76,20 +76,20 @@ Item = TypeVar("Item")
 
 
 def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
-    """Return evenly spaced items, with the first and the last; all if they are few."""
+    """Return at most `most` evenly spaced items, including the first and the last."""
     places = np.linspace(0, len(items) - 1, min(most, len(items)))
     return [items[round(place)] for place in places.tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The input of an experiment; ParameterError if the seed is out of range."""
+    """An experiment's options; ParameterError if the seed is out of range."""
 
     data: tuple[Path, ...] = ()
-    """Files for the application; without any, shipped or generated data."""
+    """The application's files; without any it uses shipped or generated data."""
     seed: int = 1
     quick: bool = False
-    """Whether to run a small part of it."""
+    """Whether to run only a small part."""
     module: Path | None = None
     """A Python file of mechanisms, functions of `epsilon` and `sensitivity`; it is run."""
 
@@ -98,14 +98,14 @@ class Options:
 
     @property
     def key(self) -> str:
-        """The identity of everything on which rows depend, with the contents of files."""
+        """A text that identifies everything the rows depend on, including the contents of files."""
         given = (*self.data, *([] if self.module is None else source_files(self.module)))
         files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in given]
         return " ".join([f"seed={self.seed} quick={self.quick}", *files])
 
     @property
     def own(self) -> Mapping[str, OwnSelection]:
-        """The functions of the file, by name; none without one."""
+        """The functions of `module` by name; empty without a file."""
         return {} if self.module is None else _in_file(self.module)
 
 
@@ -116,12 +116,12 @@ Compute = Callable[[], Iterable[SelectionRow]]
 """Makes the rows of a part of an experiment."""
 Array = NDArray[np.float64]
 Choice = Callable[[Any], Any]
-"""Private data of a database → probabilities of outcomes, or choices."""
+"""A database's private data → probabilities of outcomes, or choices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A mechanism at its ε."""
+    """A mechanism with its proved ε."""
 
     choice: Choice
     epsilon: float
@@ -144,7 +144,7 @@ class SelectionContestant:
 
 
 def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[SelectionContestant]:
-    """Return the mechanisms of the library for one application."""
+    """Return the library's mechanisms for one application."""
 
     def make(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -> Made:
         mechanism = recipe.build(epsilon, public)
@@ -160,7 +160,7 @@ def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[Selecti
 def brought(
     own: Mapping[str, OwnSelection], choice: Callable[[OwnSelection], Choice]
 ) -> list[SelectionContestant]:
-    """Return a user's mechanisms, without proofs."""
+    """Return a user's mechanisms, which have no proofs."""
 
     def make(given: OwnSelection, epsilon: float, _: Any) -> Made:
         return Made(choice(given.at(epsilon)), math.inf)
@@ -169,7 +169,7 @@ def brought(
 
 
 def by_nearness(given: OwnSelection) -> Choice:
-    """Return a choice by the number of changes that make each outcome win."""
+    """Return a choice by the number of changes after which each outcome wins."""
     return lambda known: given.probabilities(known.as_nearness())
 
 
@@ -181,9 +181,10 @@ def compared(
     measured: Callable[[Choice, Any], Mapping[str, ArrayLike]],
     **place: Any,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of mechanisms at all ε, each averaged over databases.
+    """Yield the rows of mechanisms at every ε, each averaged over databases.
 
-    `measured` returns a choice's numbers on a database, by measure; `place` is the rest of a row.
+    `measured` returns a choice's numbers by measure on one database; `place` has a row's other
+    fields.
     """
     cells = [(c, epsilon, c.make(epsilon, public)) for c, epsilon in product(contestants, epsilons)]
     results_by_database = [
@@ -210,7 +211,7 @@ def compared(
 
 Counts = NDArray[Any]
 PairLaw = Callable[[int, int], tuple[float, float]]
-"""Probabilities of the winner and of each other outcome, by its lead and the number of outcomes."""
+"""Lead and number of outcomes → probabilities of the winner and of each other outcome."""
 Leads = Callable[[Counts], tuple[NDArray[np.intp], NDArray[np.int64]]]
 """The winner of each row, and its lead."""
 
@@ -226,7 +227,7 @@ def directly(mechanism: type[ExponentialMechanism | PermuteAndFlip], *, monotone
 
 
 def openly(name: str) -> SelectionContestant:
-    """Return the choice without privacy: always the first of the largest."""
+    """Return the choice without privacy: always the first largest count."""
 
     def best(rows: Counts) -> Array:
         return np.asarray(np.eye(rows.shape[1])[rows.argmax(axis=1)])
@@ -235,9 +236,9 @@ def openly(name: str) -> SelectionContestant:
 
 
 def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> PairLaw:
-    """Return the cached law of a mechanism that treats all outcomes but the winner alike.
+    """Return the cached law of a mechanism that treats all losing outcomes alike.
 
-    Its scores, where the first outcome wins, depend on lead and number.
+    `scores` returns its scores by lead and number of outcomes, with the first outcome as winner.
     """
 
     @cache
@@ -264,7 +265,7 @@ def by_lead(law: PairLaw, leads: Leads = winners_and_margins) -> Choice:
 
 
 def to_the_second(counts: Counts) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Return the winner of each row and [SNM Proposition 6.3]'s k, the difference to the second."""
+    """Return the winner of each row and [SNM Proposition 6.3]'s k, its lead over the second."""
     top = np.sort(counts, axis=1)[:, -2:]
     return counts.argmax(axis=1), (top[:, -1] - top[:, 0]).astype(np.int64)
 
@@ -287,7 +288,7 @@ def by_margin(name: LabelName) -> Make:
 PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
     {"SNM-T": HeavyStudentT(3.0), "SNM-LAP": Laplace(), "SNM-LLN": LaplaceLogNormal(1.0)}
 )
-"""Name in the paper → its noise. Of the log-normal scale it gives no σ."""
+"""Name in the paper → its noise. The paper gives no σ for the log-normal scale."""
 
 
 def delta_of(noise: Noise) -> float:
@@ -296,7 +297,7 @@ def delta_of(noise: Noise) -> float:
 
 
 def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNoisyMax:
-    """Return Algorithm 1, without the warning: rows say that they are nominal."""
+    """Return Algorithm 1 without its warning, since rows state that they are nominal."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PublishedCalibrationWarning)
         delta = delta_of(noise)
@@ -306,7 +307,7 @@ def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNo
 def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
     """Return the privacy bound of the winner, in nats, with `delta_of` the noise.
 
-    e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
+    e^ε S is ε-smooth and an upper bound of the local sensitivity, so the noise has α e^ε.
     """
     alpha = epsilon / 2 / float(shift_cost(noise))
     return spent(noise, math.exp(epsilon) * alpha, epsilon, outcomes, delta_of(noise))
@@ -314,7 +315,7 @@ def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
 
 @cache
 def published_law(epsilon: float, noise: Noise) -> PairLaw:
-    """Return the winner's law under [SNM Algorithm 1], by [SNM Proposition 6.3]'s k."""
+    """Return the winner's law under [SNM Algorithm 1] by k of [SNM Proposition 6.3]."""
     mechanism = published_mechanism(epsilon, 2**20, noise)
 
     def scores(lead: int, outcomes: int) -> SmoothUtilities:
@@ -325,7 +326,7 @@ def published_law(epsilon: float, noise: Noise) -> PairLaw:
 
 
 def for_each_noise(make: Callable[[Noise, float, int], Made]) -> list[SelectionContestant]:
-    """Return the paper's mechanisms, made by a function of each noise."""
+    """Return the paper's mechanisms, one for each noise."""
     return [
         SelectionContestant(name, partial(make, noise), NOMINAL)
         for name, noise in PUBLISHED_NOISE.items()
@@ -343,7 +344,7 @@ PUBLISHED = for_each_noise(
 
 
 def _zero_one(mechanism: type[ExponentialMechanism | PermuteAndFlip]) -> Make:
-    """Return a mechanism that ignores the margin, and its cost when the winner changes."""
+    """Return a mechanism that uses only the winner; its ε is the cost of a changed winner."""
 
     def make(epsilon: float, classes: int) -> Made:
         law = pair_law(mechanism(epsilon, 1.0), lambda _, outcomes: np.eye(outcomes)[0])
@@ -363,4 +364,4 @@ LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
     SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
     *PUBLISHED,
 )
-"""Mechanisms for labels of leaves, at real costs; local dampening of the 0/1 utility has D = j."""
+"""Mechanisms for leaves' labels at real costs; local dampening of the 0/1 utility has D = j."""

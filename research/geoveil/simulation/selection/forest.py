@@ -1,8 +1,8 @@
-"""Random forests on five tables: Figure 5 of [SNM], at equal ε that every mechanism keeps.
+"""Random forests on five tables: Figure 5 of [SNM], at an equal ε that every mechanism keeps.
 
-32 trees of the paper's depths, 80 % of the records to learn from, ten executions. The margin is a
-leaf's, the paper's the database's, whose mechanisms run at their nominal ε with a utility of 0 or
-1.
+There are 32 trees of the paper's depths, ten executions, and 80 % of the records for training. Our
+margin is a leaf's. The paper's is the database's; its mechanisms run at their nominal ε with a
+utility of 0 or 1.
 """
 
 import math
@@ -39,9 +39,9 @@ Index = NDArray[np.intp]
 
 
 def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
-    """Return the exact expected share of correct labels by a vote on two labels.
+    """Return the exact expected share of correct labels by a vote between two labels.
 
-    Votes for the second label are independent coins; a tie is a vote for the first. Shapes:
+    Trees vote independently for the second label; a tie counts for the first. Shapes:
     probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
     """
     trees, records = leaves.shape
@@ -61,7 +61,7 @@ def drawn_votes(
 ) -> float:
     """Return the mean share of correct labels by drawn votes; shapes as in `expected_votes`."""
     cumulative = probabilities.cumsum(axis=2)
-    cumulative[:, :, -1] = 1.0  # against rounding: a uniform number is always below
+    cumulative[:, :, -1] = 1.0  # despite rounding, so that every uniform number is below
     right = 0
     for _ in range(draws):
         uniform = generator.random(probabilities.shape[:2])
@@ -82,7 +82,7 @@ QUICK: Mapping[str, Any] = {"budgets": (0.1, 1.0), "executions": 2, "draws": 2}
 
 
 def shipped(quick: bool) -> list[tuple[Dataset, int]]:
-    """Return shipped tables, with the depths of their trees."""
+    """Return the shipped tables with the depths of their trees."""
     depths = _QUICK_DEPTHS if quick else _DEPTHS
     return [(table(name), depth) for name, depth in depths.items()]
 
@@ -97,7 +97,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
-    """Return the paper's mechanisms with the table's margin, like its code, without a proof."""
+    """Return the paper's mechanisms with the table's margin, as in its code; nothing is proved."""
     second, first = np.sort(np.bincount(data.labels))[-2:]
 
     def of_the_table(counts: Counts) -> tuple[Index, Index]:
@@ -121,7 +121,7 @@ def rows_of(
 ) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by mechanism and ε, and without privacy.
 
-    Each of two or more executions has other trees, parts and splits, and other draws of its labels.
+    Each of two or more executions has its own trees, partition and splits, and draws of labels.
     """
     yield from compared(
         (*contestants, openly("no privacy")),
@@ -139,7 +139,7 @@ def rows_of(
 def _execution(
     data: Dataset, depth: int, draws: int, seed: Sequence[int]
 ) -> Callable[[Choice], float]:
-    """Return the expected accuracy of a choice of labels, for trees drawn from the seed."""
+    """Return a function from a choice of labels to its expected accuracy, with seeded trees."""
     generator = np.random.default_rng(seed)
     forest = PrivateRandomForest(
         domains=data.domains,
@@ -158,7 +158,7 @@ def _execution(
         by_label = forest.by_label(choice(distinct)[back.ravel()].reshape(counts.shape))
         if counts.shape[2] == 2:
             return expected_votes(by_label, leaves, labels)
-        # The same draws for all mechanisms, so that they differ in what they do.
+        # The same draws for all mechanisms, so that only their behaviour differs.
         return drawn_votes(by_label, leaves, labels, draws, np.random.default_rng([*seed, 1]))
 
     return accuracy

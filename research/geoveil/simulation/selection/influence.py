@@ -1,8 +1,8 @@
-"""The most influential nodes: the share of the true k found, over the budget [LD Figure 5].
+"""The most influential nodes: the share of the true top k found, by budget [LD Figure 5].
 
-Each of the k choices spends B/k. Noise is drawn: a hundred runs, a mean and its standard error. The
-degree bound is a round number above the graph's largest degree, taken as public. With the latter
-itself, as in the paper, rows are nominal, and nothing is proved.
+Each of the k choices spends B/k. A hundred runs draw noise and give a mean with its standard error.
+The degree bound is a round number above the graph's largest degree, assumed public. The paper uses
+the largest degree itself; such rows are nominal, and nothing is proved.
 """
 
 import gzip
@@ -52,10 +52,10 @@ Nodes = NDArray[np.int64]
 def chosen_nodes(
     name: str, known: Influence, rng: np.random.Generator, epsilon: float, k: int
 ) -> Made:
-    """Return k choices by one of `NODE_RECIPES`, by the argmax of noisy scores. Not private.
+    """Return k choices of one of `NODE_RECIPES` as the argmax of noisy scores. Not private.
 
-    One draw of Gumbel noise makes all k choices; exponential noise, for permute-and-flip
-    [PF Theorem 5], is drawn for each. Single precision is enough, and thrice as fast.
+    One draw of Gumbel noise makes all k choices; permute-and-flip draws exponential noise for each
+    [PF Theorem 5]. Single precision is enough, and three times as fast.
     """
     recipe = NODE_RECIPES[name]
     part = epsilon / k
@@ -95,18 +95,18 @@ def found(truth: Nodes, nodes: Nodes) -> float:
 SIZES = (5, 10, 20)
 BUDGETS = tuple(10.0**k for k in range(-3, 5))
 _PAPERS = ("exponential", "shifted local dampening")
-"""Mechanisms that the paper calibrates by the graph's own largest degree."""
+"""Mechanisms that the paper calibrates to the graph's own largest degree."""
 
 
 def read_graph(file: Path) -> Graph:
     """Return the graph in a file: numpy's (.npz: arrays u and v, number of nodes n), or text.
 
-    Text, packed by gzip or not, names an edge's nodes by two whole numbers a line, apart by a blank
-    or a comma. Other lines, loops and repetitions are left out, and so are nodes without an edge.
+    A line of text, gzipped or not, has an edge's two nodes as whole numbers, separated by a blank
+    or a comma. Other lines, loops, repetitions, and nodes without an edge are left out.
 
     Raises:
-        ParameterError: if it holds none.
-        PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
+        ParameterError: if the file holds no graph.
+        PrivateValueError: if an edge of a file of arrays is not a pair of different nodes.
     """
     permitted = (
         "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
@@ -137,14 +137,14 @@ def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
 
 
 def public_bound(graph: Graph) -> int:
-    """Return the least of 1, 2 or 5 times a power of ten above all degrees, at most n − 1."""
+    """Return the least 1, 2 or 5 times a power of ten above all degrees, at most n − 1."""
     most = int(graph.degrees.max())
     bound: int = next(m * 10**k for k in count() for m in (1, 2, 5) if m * 10**k > most)
     return max(min(bound, graph.nodes - 1), 1)
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return parts by graph; `data` are graphs, by default a generated one."""
+    """Return parts by graph: the files in `data`, or a generated graph."""
     names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
     graphs = names or {"generated": None}
     return {name: partial(_rows, name, file, options) for name, file in graphs.items()}

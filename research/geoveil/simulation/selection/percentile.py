@@ -1,13 +1,13 @@
 """Percentiles of counts: errors for ε from 0.1 to 100 [SNM Figure 2].
 
 As in the paper, the records are the 4,096 counts of a histogram. The paper's measure is the
-absolute expected error |x_k − E[A]|, in which errors to both sides cancel; the expected absolute
-error E|x_k − A| is shown beside it. All probabilities are exact.
+absolute expected error |x_k − E[A]|, in which errors on both sides cancel; the tables add the
+expected absolute error E|x_k − A|. All probabilities are exact.
 
-*As published* [SNM Propositions 5.3, 5.4]: with j the fewer repeats of the percentile on either
-side, δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong (docs/errata.md): e^β S' is a
-2β-smooth upper bound, so a shift costs e^β times its price, a change of scale that of 2β, local
-dampening 2ε.
+*As published* [SNM Propositions 5.3, 5.4]: the percentile repeats at least j times on either side,
+δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong (docs/errata.md): e^β S' is a
+2β-smooth upper bound, so a shift costs e^β times its price, a change of scale the price of 2β, and
+local dampening 2ε.
 """
 
 import math
@@ -96,7 +96,7 @@ def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
 
 
 def read_counts(file: Path) -> dict[str, Array]:
-    """Return the arrays of counts in a file of numpy's (.npz, or .npy by the file's name), by name.
+    """Return the arrays of counts in a numpy file by name (.npz, or .npy with the file's name).
 
     Raises:
         ParameterError: if the file holds no one-dimensional arrays of counts.
@@ -116,9 +116,9 @@ def read_counts(file: Path) -> dict[str, Array]:
 
 
 def shipped_counts() -> dict[str, Array]:
-    """Return the histogram of California's household incomes, in 4,096 bins of 250 dollars.
+    """Return the histogram of California's household incomes in 4,096 bins of 250 dollars.
 
-    It stands in for the paper's INCOME, which may not be redistributed.
+    It replaces the paper's INCOME, which may not be redistributed.
     """
     people, edges = household_incomes(), 250.0 * np.arange(4_097)
     counts = np.histogram(people.values, edges, weights=people.weights)[0]
@@ -126,7 +126,7 @@ def shipped_counts() -> dict[str, Array]:
 
 
 def candidates_for(name: str, counts: Array) -> Array:
-    """Return the candidates, assumed public: 0 to a round number, in equal steps, about 10,000."""
+    """Return about 10,000 candidates, assumed public: equal steps from 0 to a round number."""
     if name in _BOUNDS:
         top, step = _BOUNDS[name]
     else:
@@ -136,7 +136,7 @@ def candidates_for(name: str, counts: Array) -> Array:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return parts by dataset and percentile; `data` are files of counts."""
+    """Return parts by dataset and percentile; `data` has files of counts."""
     datasets = shipped_counts()
     for file in options.data:
         datasets |= read_counts(file)

@@ -1,6 +1,6 @@
 """The tables of the tree and forest experiments; `NOTICE` has their sources and terms.
 
-Categories, those of the published files, and ranges, round numbers that hold the data, are public.
+Categories (those of the published files) and ranges (round numbers around the data) are public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Records with a class each, coded."""
+    """Coded records with their classes."""
 
     name: str
     attributes: Sequence[str]
@@ -38,7 +38,7 @@ class Dataset:
         return len(self.labels)
 
     def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Dataset":
-        """Return the table with measurements in intervals, which contain their lower edge."""
+        """Return the table with measurements as intervals, which contain their lower edge."""
         records, domains = self.records.copy(), [*self.domains]
         for number, name in enumerate(self.attributes):
             if not isinstance(domains[number], int):
@@ -47,7 +47,7 @@ class Dataset:
         return replace(self, domains=domains, records=records)
 
     def coded(self, parts: int = 20) -> "Dataset":
-        """Return the table with measurements replaced by equal parts of their range."""
+        """Return the table with measurements as equal intervals of their range."""
         edges = {
             name: np.linspace(*domain, parts + 1)[1:-1].tolist()
             for name, domain in zip(self.attributes, self.domains, strict=True)
@@ -57,12 +57,13 @@ class Dataset:
 
 
 def read_table(file: Path) -> Dataset:
-    """Return the table in a file, CSV (packed by gzip or not) or Parquet; its class is last.
+    """Return the table in a CSV (gzipped or not) or Parquet file; its last column is the class.
 
-    Columns of text, or of at most 20 numbers, are categories. They, and ranges, count as public.
+    Columns of text, or of at most 20 distinct numbers, are categories. Categories and ranges are
+    assumed public.
 
     Raises:
-        ParameterError: if it is no such table, or lacks values.
+        ParameterError: if it is not such a table, or lacks values.
         UnsupportedError: if pyarrow is not installed.
     """
     columns = _columns(file)
@@ -90,7 +91,7 @@ def _columns(file: Path) -> dict[str, NDArray[Any]]:
 def _dataset(
     name: str, columns: Mapping[str, NDArray[Any]], target: str, ranges: Ranges
 ) -> Dataset:
-    """Return coded columns: measurements for those with a range, categories for the others."""
+    """Return coded columns: measurements if they have a range, otherwise categories."""
     kinds = {
         column: np.unique(values.astype(str), return_inverse=True)
         for column, values in columns.items()
@@ -148,9 +149,9 @@ TABLES: Mapping[str, tuple[str, str, str, Ranges]] = MappingProxyType(
     }
 )
 """Name → title, file, class and ranges of 45,222 persons without missing values (12 attributes:
-does one earn > $50,000?), 8,124 mushrooms (22 attributes: edible or poisonous?), 10,992 handwritten
-digits (16 coordinates), 5,456 readings of a robot (4 distances in metres: which way does it turn?)
-and 4,898 white wines (11 measurements: which of 7 grades?)."""
+earns > $50,000?), 8,124 mushrooms (22 attributes: edible or poisonous?), 10,992 handwritten digits
+(16 coordinates), a robot's 5,456 readings (4 distances in metres: which way does it turn?) and
+4,898 white wines (11 measurements: which of 7 grades?)."""
 
 
 @cache
@@ -162,7 +163,7 @@ def table(name: str) -> Dataset:
 
 
 def _persons(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return whole rows, without weight and name of the degree; married or not [LD §6.2]."""
+    """Return complete rows without weight and degree name; marriage is yes or no [LD §6.2]."""
     whole = np.all([values != "?" for values in columns.values()], axis=0)
     names = [name for name in columns if name not in ("fnlwgt", "education")]
     kept = {name: columns[name][whole] for name in names}

@@ -1,11 +1,12 @@
-"""The most significant variant: the probability of finding it, over ε [SPS Figures 1, 2, Table II].
+"""The most significant variant: the probability of finding it, by ε [SPS Figures 1, 2, Table II].
 
-Simulated studies of N = 150 families as in the paper, with 5 to 1,000 variants, and six variants of
-a real one. Exact over the noise; over simulated studies a mean with its standard error.
+The studies are simulated, with N = 150 families as in the paper and 5 to 1,000 variants, or six
+variants of a real study. Results are exact over the noise, and means with standard errors over
+simulated studies.
 
-*As published* [SPS Theorem 3]: with α' = α(kε), β' = β(lε) and k + (m − 1) l/2 = 1 the one-sided
-mechanism was said to keep ε; its authors have withdrawn the proof. For the half of 1/(1 + z⁴) the
-one-sided theorem gives less than ε.
+*As published* [SPS Theorem 3]: the one-sided mechanism with α' = α(kε), β' = β(lε) and
+k + (m − 1) l/2 = 1 was said to keep ε; its authors have withdrawn the proof. For the half of
+1/(1 + z⁴) the one-sided theorem gives less than ε.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,8 +51,8 @@ STUDIES = 10
 METOPIC_FAMILIES = 215
 METOPIC_B = (139, 150, 36, 67, 67, 66)
 METOPIC_C = (57, 69, 105, 150, 148, 150)
-"""Justice et al., Human Genetics 139 (2020): the only integers that give the P and the odds ratio
-in its abstract; rs781716, rs6127972, rs62590971, rs2522623, rs2573826, rs2754857."""
+"""The only integers that give the abstract's P and odds ratio in Justice et al., Human Genetics
+139 (2020): rs781716, rs6127972, rs62590971, rs2522623, rs2573826, rs2754857."""
 
 
 def published_one_sided(
@@ -63,8 +64,8 @@ def published_one_sided(
 ) -> Made:
     """Return the withdrawn mechanism at the nominal ε, and its proved price; m ≥ 2.
 
-    As in the authors' code β' is the largest that the threshold permits, but at most β/(m − 1),
-    which leaves k at least a half. T depends on N; γ ≥ 2 is that of the half of 1/(1 + z^γ).
+    As in the authors' code, β' is the largest that the threshold permits, but at most β/(m − 1),
+    so that k is at least a half. T depends on N; γ ≥ 2 is the exponent of 1/(1 + z^γ).
     """
     whole, half = HeavyGeneralizedCauchy(gamma), HalfGeneralizedCauchy(gamma)
     m, at = setting.variants, threshold(setting.families)
@@ -87,7 +88,7 @@ CONTESTANTS = (
     SelectionContestant("SPS (II)", partial(published_one_sided, threshold=largest), NOMINAL),
     SelectionContestant("SPS (IV)", published_one_sided, NOMINAL),
 )
-"""The cases in the paper that keep their ε, I and III, are "two-sided"."""
+"""The paper's cases I and III, which keep their ε, appear as "two-sided"."""
 
 
 def simulated(variants: int, rng: np.random.Generator) -> Transmission:
@@ -103,7 +104,7 @@ def metopic() -> Transmission:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return parts for the real study and for each number of variants. It takes no data."""
+    """Return parts for the real study and for each number of variants; it takes no data."""
     if options.data:
         raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
     epsilons = EPSILONS[::3] if options.quick else EPSILONS
@@ -123,7 +124,7 @@ def rows_of(
     epsilons: Sequence[float],
     contestants: Sequence[SelectionContestant] = CONTESTANTS,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of studies of one size, averaged."""
+    """Yield the rows averaged over studies of one size."""
     setting = StudySetting(studies[0].outcomes, studies[0].families)
     place = {"application": "tdt", "dataset": dataset, "setting": f"m={setting.variants}"}
 

@@ -1,10 +1,11 @@
-"""ID3 on Adult: Figure 6 of [LD] and Figure 4 of [SNM], at equal ε that every mechanism keeps.
+"""ID3 on Adult: Figure 6 of [LD] and Figure 4 of [SNM], at an equal ε that every mechanism keeps.
 
-Ten folds, depth 2 and 5. Only the choice of attributes differs, by the share ε' of ε that a paper
-claims, beside its real cost. A node's utilities, which no ε changes, are computed once for all ε.
+There are ten folds and depths 2 and 5. Mechanisms differ only in how they choose attributes, with
+the share ε' of ε that a paper claims, and at the real cost. Since a node's utilities do not depend
+on ε, they are computed once.
 
-The accuracy is expected over the trees' own randomness: two levels are summed over exactly; deeper,
-the upper levels' attributes and rare splits are drawn, which makes a mean uncertain, not wrong.
+The accuracy is an expectation over the trees' randomness. Depth 2 is summed exactly; for deeper
+trees the upper levels' attributes and rare splits are drawn, which adds variance but no bias.
 """
 
 import math
@@ -49,14 +50,14 @@ from geoveil.simulation.selection.experiment import (
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
 
 Utilities = Callable[[NodeCounts], Array]
-"""Utilities of a node's attributes, shape (attributes,), in units of their sensitivity: Δ = 1."""
+"""A node's counts → its attributes' utilities, (attributes,), in units of their sensitivity."""
 
 
 def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
-    """Return Σ_t clip((|u| − b(t))/δ_t, 0, 1), as `LocalDampening.dampened`, in one go."""
+    """Return Σ_t clip((|u| − b(t))/δ_t, 0, 1), like `LocalDampening.dampened`, vectorised."""
     rows, sensitivity = gain_sensitivity_rows(node), gain_sensitivity(node.most_records)
     values = CRITERIA["information_gain"].values(node)
-    far, reach = np.abs(values), 32  # changes to look at first; most nodes need no more
+    far, reach = np.abs(values), 32  # the first changes, which suffice for most nodes
     while True:
         delta = np.minimum(rows(0, reach), sensitivity)
         if replace:
@@ -75,7 +76,7 @@ def shifted_dampened_gain(node: NodeCounts) -> Array:
 
 
 def in_units(criterion: CriterionName) -> Utilities:
-    """Return the utilities of a criterion, over its sensitivity."""
+    """Return a criterion's utilities divided by its sensitivity."""
     rule = CRITERIA[criterion]
     return lambda node: rule.values(node) / rule.sensitivity(node.most_records)
 
@@ -85,10 +86,10 @@ Index = NDArray[np.intp]
 
 @dataclass(eq=False)
 class CountedNode:
-    """A node shared by all trees on the same records, counted once.
+    """A node that all trees on the same records share, so that it is counted once.
 
-    It has `train` of the records `learnt`, and `test` of those `judged`; `nodes` are all, by path
-    of attributes and values in any order.
+    It has the rows `train` of the records `learnt`, and `test` of `judged`; `nodes` has all nodes
+    by their path of attributes and values in any order.
     """
 
     learnt: CodedRecords
@@ -103,7 +104,7 @@ class CountedNode:
 
     @cached_property
     def labels(self) -> tuple[int, Index]:
-        """Its excess of records of the first class, and its test records by class, (2,)."""
+        """The excess of training records of the first class, and test records by class, (2,)."""
         first, second = self.learnt.label_counts(self.train).tolist()
         return first - second, self.judged.label_counts(self.test)
 
@@ -119,13 +120,13 @@ class CountedNode:
         return first - second, self.judged.counts(self.test, self.unused).table
 
     def utilities(self, of: Utilities) -> Array:
-        """Return utilities of its attributes."""
+        """Return the utilities of the unused attributes."""
         if of not in self._utilities:
             self._utilities[of] = of(self.counts)
         return self._utilities[of]
 
     def children(self, place: int) -> "Sequence[CountedNode]":
-        """Return the children by one of the unused attributes that have test records."""
+        """Return the children by one of the unused attributes, if they have test records."""
         if place not in self._children:
             attribute = int(self.unused[place])
             rest = np.delete(self.unused, place)
@@ -158,7 +159,7 @@ def root(learnt: CodedRecords, judged: CodedRecords) -> CountedNode:
 _NEGLIGIBLE = 1e-9
 """The probability below which a branch is left out."""
 _RARE = 0.01
-"""The probability of a split below which it is drawn, like attributes, not summed over."""
+"""The probability below which a split is drawn instead of summed over."""
 
 
 def expected_accuracy(
@@ -169,8 +170,8 @@ def expected_accuracy(
 ) -> float:
     """Return the expected share of correctly labelled test records.
 
-    The generator draws the attributes of all levels but the last, and rare decisions to split;
-    without it all are summed over.
+    The generator draws the attributes of all levels except the last, and rare decisions to split;
+    without it everything is summed over.
     """
 
     def right(node: CountedNode, level: int) -> float:
@@ -204,7 +205,7 @@ def expected_accuracy(
 
 
 def first_label(lead: ArrayLike, epsilon: float) -> Array:
-    """Return permute-and-flip's probability of the first of two labels, by its lead in records."""
+    """Return permute-and-flip's probability of the first of two labels from its lead in records."""
     return np.asarray((1 - np.sign(lead) * np.expm1(-epsilon * np.abs(lead))) / 2)
 
 
@@ -214,13 +215,13 @@ def _split_probability(plan: TreePlan, records: int) -> float:
 
 
 def _right(lead: ArrayLike, judged: Index, epsilon: float) -> Array:
-    """Return the expected count of judged records that a private label matches."""
+    """Return the expected number of judged records that a private label matches."""
     first = first_label(lead, epsilon)
     return np.asarray(first * judged[..., 0] + (1 - first) * judged[..., 1])
 
 
 def on(utilities: Utilities, known: SelectionContestant) -> SelectionContestant:
-    """Return a mechanism on utilities of a node's attributes, cached for every ε."""
+    """Return a mechanism on the utilities of a node's attributes, which the node caches."""
 
     def make(epsilon: float, attributes: int) -> Made:
         plain = known.make(epsilon, attributes)
@@ -249,7 +250,7 @@ _KEPT: Mapping[str, tuple[Utilities, Make]] = {
 }
 CONTESTANTS: Sequence[SelectionContestant] = (
     *(on(of, SelectionContestant(name, make)) for name, (of, make) in _KEPT.items()),
-    # Noise for utilities that move apart, where they move in one direction: it costs half.
+    # Utilities that move in one direction cost half of those that may move apart.
     on(_gain, SelectionContestant("exponential, information gain", _half, NOMINAL)),
     *(on(_majority, contestant) for contestant in PUBLISHED),
 )
@@ -258,18 +259,18 @@ _NO_PRIVACY = (
     on(_majority, openly("no privacy, max operator")),
 )
 _NOTHING_LEFT_TO_CHANCE = 1e6
-"""The ε at which trees without privacy are grown."""
+"""The ε that stands for trees without privacy."""
 EXACT_DEPTH = 2
-"""Depth up to which the experiment sums over all trees; deeper trees are drawn."""
+"""The depth up to which the experiment sums over all trees; deeper trees are drawn."""
 _CALM = 2.0
-"""The ε below which proportionally more trees are drawn, because they vary more."""
+"""Below this ε proportionally more trees are drawn, because they vary more."""
 
 
 QUICK: Mapping[str, Any] = {"depths": (2,), "budgets": (0.1, 1.0), "folds": 2}
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return parts by table; `data` are tables of two classes, by default Adult."""
+    """Return parts by table: those in `data`, with two classes each, or Adult."""
     tables = []
     for file in options.data:
         tables.append(read_table(file).coded())
@@ -293,7 +294,8 @@ def rows_of(
 ) -> Iterator[SelectionRow]:
     """Yield the rows of a coded table of two classes: by depth, mechanism and ε.
 
-    Each of two folds or more is judged by the others, with at most so many drawn trees.
+    Trees learn from all but one of `folds` ≥ 2 folds and label that one; at most `most_draws` trees
+    are drawn per fold.
     """
     for depth in depths:
         yield from compared(
@@ -315,7 +317,7 @@ def rows_of(
 def _grown(
     data: Dataset, known: SelectionContestant, most_draws: int, epsilon: float, depth: int
 ) -> Made:
-    """Return the accuracy of trees of one mechanism, by seed and fold, and their total budget."""
+    """Return a mechanism's trees: fold and seed → accuracy, with their total budget."""
     budget = _NOTHING_LEFT_TO_CHANCE if known.standing == OPEN else epsilon
     plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
     made = known.make(plan.part, len(data.domains))
@@ -325,7 +327,7 @@ def _grown(
         seed, fold = seeded
         if depth <= EXACT_DEPTH:
             return expected_accuracy(fold, plan, made.choice)
-        # The same draws for all mechanisms, so that they differ in what they do.
+        # The same draws for all mechanisms, so that only their behaviour differs.
         generator = np.random.default_rng(seed)
         accuracies = [expected_accuracy(fold, plan, made.choice, generator) for _ in range(draws)]
         return float(np.mean(accuracies))
