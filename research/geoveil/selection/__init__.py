@@ -1,7 +1,7 @@
-"""Private selection: one of m outcomes, chosen by private scores. Differential privacy.
+"""Private selection: choose one of m outcomes by private scores, with differential privacy.
 
-Geo-privacy whose points are databases, apart by the records in which they differ. For whoever holds
-a database in trust: an aggregator's operator, or a device with many records.
+Differential privacy is geo-privacy whose points are databases, with the number of differing records
+as distance. It suits a trusted curator: an aggregator's operator, or a device with many records.
 """
 
 from geoveil.gp import __version__ as __version__, not_private

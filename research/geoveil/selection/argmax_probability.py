@@ -2,9 +2,9 @@
 
 In units of the noise, with a_r = u_r/scale,
     P(r) = ∫ f(v − a_r) Π_{s≠r} F(v − a_s) dv,
-one integral per distinct utility on one common set of panels. A panel is halved until Gauss's rule
-of 7 nodes and Kronrod's of 15 agree on it for every outcome; the mass beyond the last panel is
-F̄(v − a_r), and that below the first at most Π F.
+one integral per distinct utility, all on the same panels. A panel is halved until Gauss's rule with
+7 nodes and Kronrod's with 15 agree on it for every outcome; the mass beyond the last panel is
+F̄(v − a_r), and the mass below the first at most Π F.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from geoveil.gp import Array
 from geoveil.selection.noise_law import FARTHEST_GAP, LOG_LEAST, Law
 
 _RIVALS = 16
-"""Number of best rivals that bound the chance of a far outcome to win with small noise."""
+"""The number of best rivals that bound a far outcome's chance to win with small noise."""
 _NEGLIGIBLE = 46.0
 """e^−46 is 1e-20."""
 _NEAR = 0.25
 _MOST_CENTRES = 256
 _KNEES = 1 << 20
-"""The most knees times outcomes that become edges; refinement handles the others."""
+"""The most edges (knees times outcomes) at knees; refinement handles further knees."""
 _RESIDUE = 1e-14
 _FARTHEST = 1e280
 
@@ -36,8 +36,8 @@ class Positions:
 
     Attributes:
         utilities: decreasing, shape (K,).
-        scale: of the noise.
-        counts: how many outcomes share each, float64 of shape (K,).
+        scale: the scale of the noise.
+        counts: the number of outcomes at each utility, float64 of shape (K,).
     """
 
     utilities: Array
@@ -45,10 +45,10 @@ class Positions:
     counts: Array
 
     def behind(self, place: NDArray[np.intp] | int) -> Array:
-        """Return the distances of all utilities behind one, in units of the noise, shape (n, K).
+        """Return how far all utilities lie behind the one at `place`, in noise units, shape (n, K).
 
-        Of utilities far from the largest a difference between two positions would keep nothing:
-        here it is as accurate, relative to itself, as the utilities are.
+        Far from the largest utility, a difference of two positions would lose all its digits; this
+        one has the utilities' relative accuracy.
         """
         chosen = np.atleast_1d(self.utilities[place])[:, None]
         with np.errstate(over="ignore"):
@@ -57,10 +57,10 @@ class Positions:
 
 
 class Panels(NamedTuple):
-    """Intervals from centre + low to centre + high; offsets avoid the rounding of a sum."""
+    """Intervals from centre + low to centre + high; as offsets they avoid rounding of the sum."""
 
     centre: NDArray[np.intp]
-    """Numbers of positions."""
+    """Indices of positions."""
     low: Array
     high: Array
 
@@ -68,13 +68,13 @@ class Panels(NamedTuple):
 def panels(law: Law, positions: Positions) -> Panels:
     """Return panels, in order, over the relevant range of the largest noisy utility.
 
-    They are dense near each centre, where the noise of one outcome is about 0 and it may still win,
-    and double in width with every step away. One-sided noise has one centre, the largest utility.
+    They are dense near each centre, the utility of an outcome that may win with noise near 0, and
+    double in width with every step away. One-sided noise has one centre, the largest utility.
     """
     counts, gaps = positions.counts, positions.behind(0)[0]
     centres = np.zeros(1, dtype=np.intp) if law.nonnegative else _centres(law, positions)
     top = _end(lambda v: float((counts * law.survival(v + gaps)).sum()) <= _RESIDUE)
-    # Beyond the middle between two centres, the other one's panels are dense enough.
+    # Beyond the midpoint of two centres, the other centre's panels are dense enough.
     between = [
         float(positions.behind(int(high))[0, low]) / 2 for low, high in pairwise(centres.tolist())
     ]
@@ -93,15 +93,15 @@ def panels(law: Law, positions: Positions) -> Panels:
 def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
     """Return the positions of the outcomes that may win with noise near 0.
 
-    Any other loses less than 1e-20 of its chance there. Beyond a top that is far ahead the others
-    lie within some 1,000 units of the 16 best; those left out are resolved to 1e-12 from the last.
+    Any other outcome has less than 1e-20 of its chance there. Behind a leader far ahead, the others
+    lie within some 1,000 units of the 16 best; the last centre resolves the omitted ones to 1e-12.
     """
     rivals = np.arange(min(_RIVALS, len(positions.counts)))
     nearby = positions.counts[rivals] @ law.log_cdf(-positions.behind(rivals))
     gaps = positions.behind(0)[0]
     own = np.maximum(np.log(np.maximum(law.survival(gaps), 1e-300)), LOG_LEAST)
     kept = np.flatnonzero((nearby >= own - _NEGLIGIBLE) | (gaps == 0))
-    # Centres closer than this to one that is kept already need no panels of their own.
+    # Centres closer than this to a kept centre need no panels of their own.
     steps = -np.diff(positions.utilities[kept]) / positions.scale
     apart = (np.diff(np.floor(4 * gaps[kept])) > 0) | (steps >= _NEAR)
     centres: NDArray[np.intp] = kept[np.append(True, apart)][:_MOST_CENTRES]
@@ -109,7 +109,7 @@ def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
 
 
 def _below(law: Law, positions: Positions, centre: int) -> float:
-    """Return the distance below a centre from which the largest noisy utility is negligible."""
+    """Return the distance below a centre beyond which the largest noisy utility never lies."""
     if law.nonnegative:
         return 0.0
     farthest = positions.behind(0)[0, -1:]
@@ -169,11 +169,11 @@ _DIFFERENCE = _W.copy()
 _DIFFERENCE[1::2] -= np.concatenate([_GAUSS[:-1], _GAUSS[::-1]])
 
 _AGREEMENT = 1e-12
-"""Largest difference of the two rules on one panel, as a share of the outcome's probability."""
+"""The largest difference of the two rules on a panel, relative to the outcome's probability."""
 _ROUNDING = 1e-12
-"""Relative error of a probability through rounding, special functions included."""
+"""The relative rounding error of a probability, including that of special functions."""
 _MOST_VALUES = 1 << 26
-"""The most values of integrands; then no panel is halved, and the stated error grows."""
+"""The most values of integrands; beyond them no panel is halved, and the stated error grows."""
 _BLOCK = 1 << 20
 """Numbers processed together."""
 
@@ -181,14 +181,14 @@ _BLOCK = 1 << 20
 def argmax_probabilities(law: Law, utilities: Array, scale: float) -> tuple[Array, Array]:
     """Return the probability that each outcome has the largest noisy utility, and its error.
 
-    The error sums how far the two rules are apart over the panels, which is far above the error of
-    the better one, and bounds of the rest and of rounding. It never exceeds what the proved bound
-    P(r) ≤ P[Z_r − Z_top ≥ gap] leaves open. Probabilities below 1e-280 are not resolved.
+    The error adds up the differences of the two rules on all panels, which far exceed the better
+    rule's error, and bounds of the remainder and rounding. It respects the proved bound
+    P(r) ≤ P[Z_r − Z_top ≥ gap]. Probabilities below 1e-280 are not resolved.
 
     Args:
-        law: of the independent noise variables.
+        law: the distribution of each independent noise variable.
         utilities: shape (m,), m ≥ 1.
-        scale: of the noise, > 0, in the unit of the utilities.
+        scale: the noise scale, > 0, in the unit of the utilities.
 
     Returns:
         Probabilities and bounds of their absolute errors, each of shape (m,).
@@ -214,7 +214,7 @@ def _integrals(law: Law, positions: Positions) -> tuple[Array, Array]:
     centre, low, high = panels(law, positions)
     total = law.survival(high[-1] + positions.behind(int(centre[-1]))[0])
     missed = np.exp(_log_all(law, positions, low[0], int(centre[0])))
-    # Who is beyond the last panel has won, unless another one is there as well.
+    # An outcome beyond the last panel has won, unless another one is there too.
     error = missed - total * np.expm1(_log_all(law, positions, high[-1], int(centre[-1])))
     used = 0
     while True:
@@ -223,7 +223,7 @@ def _integrals(law: Law, positions: Positions) -> tuple[Array, Array]:
         probability = total + value.sum(axis=1)
         agreed = (difference <= _AGREEMENT * probability[:, None] + np.exp(LOG_LEAST)).all(axis=0)
         middle = (low + high) / 2
-        # A panel too narrow to have a middle has said all it can.
+        # A panel too narrow for a midpoint cannot be refined.
         agreed |= (middle - low) <= 1e-12 * np.abs(middle)
         agreed |= used > _MOST_VALUES
         total = total + value[:, agreed].sum(axis=1)
@@ -236,7 +236,7 @@ def _integrals(law: Law, positions: Positions) -> tuple[Array, Array]:
 
 
 def _rules(law: Law, positions: Positions, parts: Panels) -> tuple[Array, Array]:
-    """Return Kronrod's rule and how far Gauss's is from it, each of shape (K, panels)."""
+    """Return Kronrod's rule and its difference to Gauss's, each of shape (K, panels)."""
     outcomes = len(positions.counts)
     value = np.empty((outcomes, len(parts.low)))
     difference = np.empty_like(value)

@@ -1,7 +1,7 @@
 """The contract of private selection: pick one of m outcomes by private scores.
 
-Neighbouring databases differ in one record. A mechanism sees a database through its `Scores` alone
-and writes its distribution twice: `probabilities` in float64, `_draw` exactly.
+Neighbouring databases differ in one record. A mechanism sees only the database's `Scores` and
+implements its distribution twice: `probabilities` in float64, `_draw` exactly.
 """
 
 import inspect
@@ -31,7 +31,7 @@ from geoveil.selection.scores import Scores, Utilities
 Array = NDArray[np.float64]
 
 ScoresLike: TypeAlias = Scores | ArrayLike
-"""Scores, or an array of utilities, shape (m,), for mechanisms that need nothing else."""
+"""Scores or, for mechanisms that need no more, an array of utilities, shape (m,)."""
 _Key = TypeVar("_Key")
 
 
@@ -42,8 +42,8 @@ class Guarantee(ReprByArguments):
     Args:
         epsilon: ε ≥ 0, in nats per changed record; infinite if nothing is promised.
         delta: δ in [0, 1].
-        statement: the promise in words, and for which neighbours.
-        source: a paper's theorem, or where the proof stands.
+        statement: the promise in words, including its neighbours.
+        source: a paper's theorem, or the place of the proof.
         proved: False for a published claim that this library could not confirm.
 
     Raises:
@@ -79,11 +79,11 @@ class Guarantee(ReprByArguments):
 class SelectionMechanism(ValueObject, ABC):
     """A random choice among m outcomes that prefers better ones.
 
-    A subclass names the kind of `Scores` that it takes, and writes `_probabilities` and `_draw` for
-    them. Scores of a kind that it would misuse are refused with the reason.
+    A subclass names the kind of `Scores` that it takes, and implements `_probabilities` and `_draw`
+    for it. It refuses kinds of scores that it would misuse, and states the reason.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
 
     Raises:
         ParameterError: if epsilon is not a finite number > 0.
@@ -91,13 +91,13 @@ class SelectionMechanism(ValueObject, ABC):
 
     _kind: ClassVar[type[Scores]] = Utilities
     _refused: ClassVar[Mapping[type[Scores], str]] = MappingProxyType({})
-    """Kinds of scores that would break the guarantee → the reason; {} stands for the mechanism."""
+    """Kind of scores that would break the guarantee → the reason; {} stands for the mechanism."""
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = round_down(as_given(epsilon, validation.positive("epsilon", epsilon)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made again: what is derived from the arguments holds functions, which can't be pickled.
+        # Rebuild from the arguments, since derived functions can't be pickled.
         return partial(type(self), **self._given()), ()
 
     @property
@@ -108,7 +108,7 @@ class SelectionMechanism(ValueObject, ABC):
     def probabilities(self, scores: ScoresLike | Mapping[Any, float]) -> Array:
         """Return the ideal probability of each outcome, shape (m,): as private as the scores.
 
-        It serves experiments and audits. `select` says which scores are taken.
+        It serves experiments and audits. It takes the same scores as `select`.
 
         Raises:
             ParameterError: if the scores are of another kind, or have no outcome.
@@ -128,17 +128,17 @@ class SelectionMechanism(ValueObject, ABC):
     ) -> Any:
         """Return the index of one outcome: exact, and private on a real computer.
 
-        It is drawn from exactly the ideal distribution for the doubles given [MATH §10]. The work
-        does not depend on the scores, apart from rare close draws (`geoveil.selection.draws`) and
-        the mechanisms that docs/guarantees.md lists.
+        The draw has exactly the ideal distribution for the given doubles [MATH §10]. The work does
+        not depend on the scores, except for rare close draws (`geoveil.selection.draws`) and the
+        mechanisms that docs/guarantees.md lists.
 
         Args:
-            scores: of the kind that this mechanism takes, or a dict of utilities, of which a key is
-                returned. The keys are public: the same for every database.
+            scores: scores of this mechanism's kind, or a dict of utilities, of which it returns a
+                key. The keys are public: the same for every database.
 
         Raises:
-            ParameterError: if the scores are of another kind or have no outcome, or the source is
-                none.
+            ParameterError: if the scores are of another kind or have no outcome, or `source` is
+                not a RandomSource.
             PrivateValueError: if a private number is out of range.
             UnsupportedError: if scores of that kind would break the guarantee.
 
@@ -169,13 +169,13 @@ class SelectionMechanism(ValueObject, ABC):
         size: int,
         source: RandomSource | None = None,
     ) -> Any:
-        """Return independent selections for the same scores, shape (size,), in little time.
+        """Return independent selections for the same scores, shape (size,), faster than one by one.
 
-        Each spends ε: it is for databases that look alike, such as the leaves of a forest. For a
-        dict a list of keys is returned. Errors are those of `select`.
+        Each selection spends ε, so this is for databases with equal scores, such as the leaves of
+        a forest. A dict gives a list of keys. Errors are those of `select`.
 
         Raises:
-            ParameterError: if `size` is no integer ≥ 1.
+            ParameterError: if `size` is not an integer ≥ 1.
         """
         validation.require_count("size", size)
         bits = chosen_source(source)
@@ -183,7 +183,7 @@ class SelectionMechanism(ValueObject, ABC):
         drawn = self._draw(utilities, size, bits)
         return [names[r] for r in drawn.tolist()] if isinstance(scores, Mapping) else drawn
 
-    # Each mechanism narrows the type of the scores to its own kind, which `_checked` has seen to.
+    # Each mechanism narrows the scores to its own kind, which `_checked` has ensured.
 
     @abstractmethod
     def _probabilities(self, scores: Any) -> Array:
@@ -206,7 +206,7 @@ class SelectionMechanism(ValueObject, ABC):
         reason = self._refused.get(type(scores))
         if reason is not None:
             raise UnsupportedError(reason.format(type(self).__name__))
-        # A subclass knows more than its parent, and a mechanism that ignored it would mislead.
+        # A subclass holds more knowledge than its parent; ignoring that would mislead.
         if type(scores) is not self._kind:
             raise ParameterError("scores", type(scores), _how_to_make(self._kind))
         return scores

@@ -1,10 +1,10 @@
 """Exact draws: float64 decides nearly all of them, and ball arithmetic the rest.
 
-An answer is a function of ideal uniform numbers, of which only as many bits are drawn as decide it,
-so it has exactly the ideal distribution at any precision [MATH §10]. In arrays a word w stands for
-a uniform number in [w, w + 1]/2^64; balls decide what float64 leaves open, with the same leading
-bits and more of them. The number of bits and comparisons does not depend on the scores, but for
-those open draws, whose probability each function states.
+An answer is a function of ideal uniform numbers, drawn to only as many bits as decide it, so it has
+exactly the ideal distribution [MATH §10]. In arrays a word w stands for a uniform number in
+[w, w + 1]/2^64. If float64 can't decide a draw, balls decide it, with the same leading bits and
+further ones. The number of bits and comparisons does not depend on the scores, except in such
+undecided draws, whose probability each function states.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ _MOST_BITS = 1 << 16
 def decided(
     uniforms: Sequence[LazyUniform], attempt: Callable[[list[Real]], _Answer | None]
 ) -> _Answer:
-    """Return the first answer of `attempt`, given ever smaller balls around the uniform numbers.
+    """Return the first answer of `attempt`, called with ever smaller balls around the numbers.
 
-    `attempt` returns None as long as the balls leave more than one answer.
+    `attempt` returns None while the balls permit more than one answer.
     """
     while True:
         with working_precision(uniforms[0].count + _GUARD_BITS):
@@ -44,8 +44,8 @@ def decided(
 def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) -> int:
     """Return an index with probability exactly proportional to the weights.
 
-    It is the first whose running sum exceeds U times the sum of all. `weights` returns balls around
-    numbers ≥ 0, not all 0, at the precision of the call.
+    It is the first whose running sum exceeds U times the total. `weights` returns balls around
+    numbers ≥ 0, not all 0, at the current precision.
     """
 
     def attempt(balls: list[Real]) -> int | None:
@@ -67,7 +67,7 @@ def ball(uniform: LazyUniform) -> Real:
 
 
 def largest(values: Sequence[Real]) -> int | None:
-    """Return the index of the largest number, or None if balls do not decide it."""
+    """Return the index of the largest number, or None if the balls overlap."""
     best = max(range(len(values)), key=lambda index: values[index].mid())
     champion = values[best]
     others = (value < champion for index, value in enumerate(values) if index != best)
@@ -79,22 +79,22 @@ Words = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
 Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
-"""Encloses noise given two words of each U, shape (..., 2), as `uniform` takes them."""
+"""Encloses noise, given two words of each U, shape (..., 2), as for `uniform`."""
 Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
-"""Returns the index of the winner of several outcomes, given their uniform numbers; uses balls."""
+"""Returns which of several outcomes wins, given their uniform numbers, with balls."""
 
 _WORD = 64
 _CHUNK = 512
-"""Words requested from a source at once."""
+"""The number of words requested from a source at once."""
 _SLACK = 2.0**-48
-"""A bound of the relative error of a few float64 operations."""
+"""A bound on the relative error of a few float64 operations."""
 _NOISE_SLACK = 2.0**-40
 _SUM_BITS = 61
 _LEAST_EXPONENT = 700.0
 """e^−700 is still a normal double."""
 _FARTHEST = 1e300
 _BLOCK = 1 << 20
-"""Words processed together."""
+"""The number of words processed together."""
 
 
 def random_words(source: RandomSource, count: int) -> Words:
@@ -131,13 +131,13 @@ def uniform(words: Words) -> Array:
 
 
 def unknown(words: Words) -> tuple[Array, Array]:
-    """Return infinite bounds, so that all outcomes are compared in balls."""
+    """Return infinite bounds, so that balls compare all outcomes."""
     return np.full(words.shape[:-1], -np.inf), np.full(words.shape[:-1], np.inf)
 
 
 def exponential_bounds(least: Array, most: Array) -> tuple[Array, Array]:
-    """Return bounds of e^−x for x between `least` ≥ 0 and `most`, however far."""
-    # Never so far that the exponential underflows, which takes longer.
+    """Return bounds of e^−x for x between `least` ≥ 0 and `most`."""
+    # Clamped so that the exponential never underflows, which takes longer.
     low, high = (np.exp(-np.minimum(x, _LEAST_EXPONENT)) for x in (most, least))
     return np.where(most < _LEAST_EXPONENT, low * (1 - _SLACK), 0.0), high * (1 + _SLACK)
 
@@ -150,12 +150,13 @@ def weighted_indices(
 ) -> Indices:
     """Return `size` indices, shape (size,), each with the law of `weighted_index`.
 
-    Each takes 64 bits. More bits and balls follow where the bounds leave two outcomes possible: for
-    bounds as narrow as doubles with a probability of about m (m + 2^13)/2^61.
+    Each takes 64 bits. More bits and balls follow if the bounds leave two outcomes possible; with
+    bounds as narrow as doubles, the probability is about m (m + 2^13)/2^61.
 
     Args:
         size: ≥ 1.
-        bounds: below and above the weights, shapes (m,), in any common unit; not all above are 0.
+        bounds: lower and upper bounds of the weights, shapes (m,), in any common unit; at least one
+            upper bound is not 0.
         weights: as in `weighted_index`.
 
     Example:
@@ -174,7 +175,7 @@ def weighted_indices(
     share = drawn.astype(np.float64) * 2.0**-_WORD
     least = np.floor(share * (below[-1] * (1 - _SLACK))).astype(np.int64)
     most = np.ceil((share + 2.0**-_WORD) * (above[-1] * (1 + _SLACK))).astype(np.int64)
-    # All sums before the index are at most U times the sum of all.
+    # All sums before the index are at most U times the total.
     index: Indices = np.searchsorted(above, least, side="right").astype(np.int64)
     for place in np.flatnonzero(most >= below[index]).tolist():
         index[place] = weighted_index(Continued(source, [int(drawn[place])]), weights)
@@ -192,14 +193,14 @@ def noisy_argmax(
 ) -> Indices:
     """Return `size` draws, shape (size,), of the argmax of −gap + Z, Z i.i.d.
 
-    Each takes 128 bits an outcome.
+    Each takes 128 bits per outcome.
 
     Args:
         size: ≥ 1.
-        gaps: ≥ 0, in units of the noise, each within 2^-49 of itself; shape (m,).
+        gaps: ≥ 0, in units of the noise, with a relative error of 2^-49; shape (m,).
         noise: encloses Z.
-        decide: decides in balls which of several outcomes won.
-        least: the fewest outcomes that `decide` compares, if there are as many.
+        decide: decides with balls which of several outcomes won.
+        least: the fewest outcomes that `decide` compares, if there are that many.
     """
     if len(gaps) <= least:
         noise = unknown
@@ -217,9 +218,9 @@ def noisy_argmax(
 def contests(
     size: int, gaps: Array, noise: Enclosure, source: RandomSource
 ) -> Iterator[tuple[Words, Array, Array]]:
-    """Yield draws by blocks: their words, (n, m, 2), and bounds of −gap + Z, (n, m) each."""
+    """Yield blocks of draws: their words, (n, m, 2), and bounds of −gap + Z, (n, m) each."""
     outcomes = len(gaps)
-    # Farther behind than any noise of 128 bits reaches.
+    # Beyond the reach of any noise from 128 bits.
     behind = np.minimum(gaps, _FARTHEST)
     step = max(1, _BLOCK // outcomes)
     for start in range(0, size, step):
@@ -229,7 +230,7 @@ def contests(
         low -= behind * (1 + _SLACK)
         high -= behind * (1 - _SLACK)
         slack = _SLACK * (np.abs(low) + np.abs(high))
-        # The ends of (0, 1), of which 128 bits say little: one draw in 2^60.
+        # The ends of (0, 1), where 128 bits are imprecise: one draw in 2^60.
         unknown = (words[..., 0] + np.uint64(1)) <= 1
         yield (
             words,
@@ -239,11 +240,11 @@ def contests(
 
 
 def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> NDArray[np.bool_]:
-    """Return the numbers of each row that may be among its `places` largest, shape (n, m).
+    """Return which numbers of each row may be among its `places` largest, shape (n, m).
 
-    `low` and `high` bound the numbers. At least `least` are marked, those of the largest bounds.
+    `low` and `high` bound the numbers. At least `least` are marked: those with the largest bounds.
     """
-    # The `places`-th largest of the lower bounds.
+    # The `places`-th largest lower bound.
     floor = low.max(axis=1, keepdims=True)
     if places > 1:
         floor = np.partition(low, -places, axis=1)[:, -places, None]
@@ -268,14 +269,14 @@ def exact_argmax(
 ) -> int:
     """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
 
-    `scale` and `noise` enclose the scale and Z, the latter as a function of its U; one U for each.
+    `scale` encloses the scale, and `noise` encloses each Z as a function of its own U.
     """
     left = list(range(len(uniforms)))
     while len(left) > 1:
         with working_precision(uniforms[left[0]].count + _GUARD_BITS):
             size = scale()
             noisy = [BALL.private(utilities[r]) + size * noise(uniforms[r]) for r in left]
-            # Noise that is not known at all is no number, and neither less nor greater.
+            # A ball that is not finite is neither less nor greater than another.
             floors = [value.lower() for value in noisy if value.is_finite()]
             left = [
                 r

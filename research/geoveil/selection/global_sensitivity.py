@@ -1,6 +1,6 @@
 """Selection by utilities of known global sensitivity: exponential mechanism, permute-and-flip.
 
-They need no more than a public bound on how far a utility can move [MT07; PF §2].
+They need only a public bound on how far a utility can move [MT07; PF §2].
 """
 
 import math
@@ -40,13 +40,13 @@ class GlobalSelection(SelectionMechanism):
     """Selection by utilities whose global sensitivity is known.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
         sensitivity: Δ > 0, in the unit of the utilities: |u_r − u'_r| ≤ Δ for neighbours and all r.
-        monotone: whether all utilities move the same way between any two neighbours, as counts do
-            when a record is added: half the noise.
+        monotone: whether all utilities move the same way between any two neighbours, like counts
+            when a record is added; this halves the noise.
 
     Raises:
-        ParameterError: if epsilon or sensitivity is not a finite number > 0, or monotone no bool.
+        ParameterError: if epsilon or sensitivity is not finite and > 0, or monotone not a bool.
     """
 
     _refused: ClassVar[Mapping[type[Scores], str]] = MappingProxyType(
@@ -101,7 +101,8 @@ class GlobalSelection(SelectionMechanism):
 class ExponentialMechanism(GlobalSelection):
     """P(r) ∝ e^{λ u_r}, λ = ε/2Δ: the argmax of u_r + Gumbel(1/λ).
 
-    For monotone utilities λ = ε/Δ: e^{λ u_r} and the sum both move by at most e^{λΔ}, the same way.
+    For monotone utilities λ = ε/Δ: e^{λ u_r} and the sum change in the same direction, each by a
+    factor of at most e^{λΔ}.
 
     `GlobalSelection` documents the arguments.
 
@@ -137,17 +138,17 @@ class ExponentialMechanism(GlobalSelection):
 
 _X, _W = np.polynomial.legendre.leggauss(16)
 _PANEL = 4.0
-"""Width of a quadrature panel, over Σq: an ellipse of ρ = 8 around it bounds the error."""
+"""The width of a quadrature panel times Σq: an ellipse of ρ = 8 around it bounds the error."""
 _NEGLIGIBLE = 46.0
 """e^−46 is 1e-20."""
 _BLOCK = 1 << 12
-"""Outcomes processed together, with 176 nodes each."""
+"""The number of outcomes processed together, with 176 nodes each."""
 
 
 class PermuteAndFlip(GlobalSelection):
     """Flip coins of probability q_r = e^{−λ(max u − u_r)} in random order; the first heads wins.
 
-    Never worse than the exponential mechanism in expected utility, and the same distribution as
+    Its expected utility is at least the exponential mechanism's, and its distribution is that of
     report-noisy-max with exponential noise [PF Theorem 5].
 
     `GlobalSelection` documents the arguments.
@@ -184,10 +185,10 @@ def exponential_noise(drawn: LazyUniform) -> Real:
 def first_heads(q: Array) -> Array:
     """Return the probability that each coin is the first in random order to show heads.
 
-    q in [0, 1] has shape (m,), its largest is 1. With times of flipping uniform in (0, 1), P(r) =
-    q_r ∫₀¹ Π_{j≠r} (1 − t q_j) dt. With S = Σq, Gauss–Legendre of 16 nodes on panels no wider than
-    4/S is within 1e-20 of it (the integrand is entire), and so is the part left out where S t > 46;
-    P(r) is at least q_r/(S + 1). So the error is that of rounding.
+    q in [0, 1] has shape (m,) and maximum 1. With flipping times uniform in (0, 1), P(r) =
+    q_r ∫₀¹ Π_{j≠r} (1 − t q_j) dt. With S = Σq, Gauss–Legendre with 16 nodes on panels up to 4/S
+    wide is within 1e-20 of it (the integrand is entire), the omitted part S t > 46 is as small, and
+    P(r) is at least q_r/(S + 1). So only rounding errors remain.
 
     Example:
         >>> first_heads(np.array([1.0, 1.0, 0.0])).round(12).tolist()

@@ -1,4 +1,4 @@
-"""Local dampening: utilities measured by the changes that they amount to [LD §3, §4]."""
+"""Local dampening: utilities measured in numbers of changes [LD §3, §4]."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -30,16 +30,16 @@ class LocalDampening(SelectionMechanism):
     """P(r) ∝ e^{ε D_r/2}, where D dampens u_r to a sensitivity of 1 [LD Def. 3.6–3.8].
 
     D_r is piecewise linear and odd in u_r, with D = i at b(i) = Σ_{t<i} δ(x, t, r): one for each
-    change that it may take to bring the utility down to 0. So D_r = ± Σ_t clip((|u_r| − b(t))/δ_t,
-    0, 1), where a step of length 0 counts 1 unless u_r = 0.
+    change that lowering the utility to 0 may take. So D_r = ± Σ_t clip((|u_r| − b(t))/δ_t, 0, 1),
+    where a step of length 0 counts 1 unless u_r = 0.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        sensitivity: Δ > 0, the global sensitivity, at which every δ is cut off and where tables
-            end [LD Lemma 3.5]; None for functions δ that need none.
-        shifted: subtract a utility s → ∞ from all first [LD Def. 4.3]: then D_r, less what all
-            have in common, is (u_r − Σ_t (Δ − δ(x, t, r)))/Δ. Needs Δ.
-        replace: put max_r δ(x, t, r) in place of δ [LD §4.2], so that D keeps the order of u.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
+        sensitivity: Δ > 0, the global sensitivity, which caps every δ and continues a table beyond
+            its end [LD Lemma 3.5]; None for functions δ that need none.
+        shifted: subtract a utility s → ∞ from all first [LD Def. 4.3]: then D_r, up to a common
+            term, is (u_r − Σ_t (Δ − δ(x, t, r)))/Δ. Needs Δ.
+        replace: use max_r δ(x, t, r) instead of δ [LD §4.2], so that D keeps the order of u.
 
     Raises:
         ParameterError: if an argument is out of range, or `shifted` comes without a sensitivity.
@@ -89,13 +89,13 @@ class LocalDampening(SelectionMechanism):
 
         Raises:
             ParameterError: if the scores are of another kind, or a table comes without sensitivity.
-            PrivateValueError: if a function δ does not add up to a utility in 100,000 changes.
+            PrivateValueError: if a function's δ do not add up to a utility within 100,000 changes.
         """
         return self._dampened(self._checked(scores), _FLOATS)
 
     def _checked(self, scores: Any) -> LocalUtilities:
         utilities: LocalUtilities = super()._checked(scores)
-        # Whether this table would have been long enough is private.
+        # Refuse every table, since whether this one is long enough is private.
         if utilities.ends and self.sensitivity is None:
             raise ParameterError("sensitivity", None, "a number > 0, where δ is a table")
         return utilities
@@ -107,7 +107,7 @@ class LocalDampening(SelectionMechanism):
 
     def _draw(self, scores: LocalUtilities, size: int, source: RandomSource) -> Indices:
         dampened, steps = self._walked(scores, _FLOATS)
-        # After i steps of at least u/i each, float64 is within i² roundings, and as many of D.
+        # After i steps of at least u/i each, float64 and D are off by at most i² roundings.
         slack = 2.0**-48 * (steps + 2) ** 2 * (1 + np.abs(dampened))
         gaps = self.epsilon / 2 * (dampened.max() - dampened)
         slack = self.epsilon / 2 * (slack + slack.max()) + 2.0**-48 * gaps
@@ -127,12 +127,12 @@ class LocalDampening(SelectionMechanism):
         return self._walked(scores, numbers)[0]
 
     def _walked(self, scores: Any, numbers: "_Lift") -> tuple[_Numbers, int]:
-        """Return D and the number of steps, all rows of a table or as many as a function needs."""
+        """Return D and the number of steps: all rows of a table, or as many as a function needs."""
         rule = self._shifted_sum if self.shifted else self._unshifted_sum
         return rule(scores, numbers)
 
     def _row(self, scores: LocalUtilities, changes: int) -> Array:
-        """Return δ(x, t, ·), cut off at Δ."""
+        """Return δ(x, t, ·), capped at Δ."""
         row = scores.sensitivity(changes)
         if row is None:
             return np.full(scores.outcomes, self.sensitivity)
@@ -141,7 +141,7 @@ class LocalDampening(SelectionMechanism):
         return row if self.sensitivity is None else np.minimum(row, self.sensitivity)
 
     def _ended(self, scores: LocalUtilities, changes: int, row: Array) -> bool:
-        """Whether δ is Δ from here on: by its length for a table, by a row for a function."""
+        """Return whether δ = Δ from here on: by a table's length or a function's row."""
         if scores.ends:
             return scores.sensitivity(changes) is None
         return self.sensitivity is not None and bool((row == self.sensitivity).all())
@@ -186,7 +186,7 @@ class _Lift:
         positive: Callable[[Any], Any],
     ) -> None:
         self.lift = lift
-        """Converts an array to them."""
+        """Converts an array to such an array."""
         self.step = step
         """The part of a step of length b ≥ 0 covered when a distance x remains."""
         self.positive = positive
@@ -208,7 +208,7 @@ def _ball_step(left: Real, bound: Real) -> Real:
     zero, unit = BALL.constant(0), BALL.constant(1)
     if left >= bound:
         return unit
-    # At a knot balls may leave both open.
+    # At a knot balls may leave both possible.
     return zero if left <= 0 else BALL.clip(left / bound, zero, unit)
 
 

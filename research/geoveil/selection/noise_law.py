@@ -1,7 +1,7 @@
 """Properties of one-sided and two-sided noise for the argmax of noisy utilities.
 
-Noise without a closed form is bounded between the nodes of a table, as its quantile is monotone;
-balls enclose the nodes once per noise. The bounds are a few per cent wide between two nodes.
+Noise without a closed form is bounded between the nodes of a table, since its quantile is monotone;
+balls enclose the nodes once per noise. Between two nodes the bounds are a few per cent apart.
 """
 
 import math
@@ -26,17 +26,17 @@ _OPEN = (0.0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class TailTable:
-    """Magnitudes at which a tail has the probabilities 2^{−k/16}, from `top` down."""
+    """Magnitudes at which the tail has the probabilities 2^{−k/16}, from `top` down."""
 
     tails: Array
     """Increasing."""
     least: Array
     """A lower bound of the magnitude at each tail."""
     most: Array
-    """An upper bound of it."""
+    """An upper bound of the magnitude at each tail."""
 
     def enclose(self, tail: Array) -> tuple[Array, Array]:
-        """Return bounds of the magnitude at each tail, given within a relative 2^-50; any shape."""
+        """Return bounds of the magnitude at tails of relative error 2^-50; any shape."""
         above = np.searchsorted(self.tails, tail * (1 + 2.0**-40), side="left")
         below = np.searchsorted(self.tails, tail * (1 - 2.0**-40), side="right") - 1
         last = len(self.tails)
@@ -47,7 +47,7 @@ class TailTable:
 
 @lru_cache(maxsize=32)
 def tail_table(noise: OneSidedNoise | Noise, top: float) -> TailTable:
-    """Return the table of a noise, with `top` the tail of 0: 1 or, for two sides, 1/2."""
+    """Return a noise's table, where `top` is the tail at 0: 1 or, for two sides, 1/2."""
     tails = [top * 2.0 ** (-k / _PER_OCTAVE) for k in range(_PER_OCTAVE * _OCTAVES, -1, -1)]
     with working_precision(_PRECISION):
         balls = [_isf(noise, tail) for tail in tails[:-1]]
@@ -58,7 +58,7 @@ def tail_table(noise: OneSidedNoise | Noise, top: float) -> TailTable:
 
 
 def _isf(noise: OneSidedNoise | Noise, tail: float) -> Real:
-    """Enclose the magnitudes whose tails are within 2^-50 of a double, relative to it."""
+    """Enclose the magnitudes whose tails are within a relative 2^-50 of a double."""
     t = arb(tail, tail * 2.0**-50)
     if isinstance(noise, OneSidedNoise):
         return noise.quantile(1 - t, BALL)
@@ -70,7 +70,7 @@ _Vectorised: TypeAlias = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The distribution of a real noise variable, on the whole line.
+    """The distribution of a real noise variable on the whole line.
 
     Attributes:
         logpdf: log density.
@@ -78,10 +78,10 @@ class Law:
         survival: P[Z > z].
         ball_noise: encloses Z as a function of a uniform number.
         enclosure: the same in float64, if it rises with the uniform number.
-        close: how many of the largest noisy utilities the enclosure may leave close; they are
-            compared in balls.
+        close: the number of largest noisy utilities that the enclosure may not distinguish; balls
+            compare them.
         nonnegative: whether Z ≥ 0.
-        knees: where the density is not smooth, apart from 0.
+        knees: the points except 0 at which the density is not smooth.
     """
 
     logpdf: _Vectorised
@@ -94,7 +94,7 @@ class Law:
     knees: tuple[float, ...]
 
     def most(self, gaps: Array) -> Array:
-        """Bound the probability that −gap + Z exceeds another Z, so that one of them is large.
+        """Bound the probability that −gap + Z exceeds another Z, which takes a large Z.
 
         Example:
             >>> from geoveil.gp.noise import Laplace
@@ -107,7 +107,7 @@ class Law:
 
 
 def one_sided_law(noise: OneSidedNoise) -> Law:
-    """Return the law of noise that is never negative."""
+    """Return the law of nonnegative noise."""
     isf = noise.certified_isf
 
     def enclosure(words: Words) -> tuple[Array, Array]:
@@ -133,7 +133,7 @@ def two_sided_law(noise: Noise) -> Law:
 
     def log_cdf(z: Array) -> Array:
         tail = noise.survival(np.abs(z))
-        with np.errstate(divide="ignore"):  # a tail below the least double
+        with np.errstate(divide="ignore"):  # tails below the least double
             return np.where(z > 0, np.log1p(-tail), np.log(tail))
 
     def tabulated(words: Words) -> tuple[Array, Array]:
@@ -161,13 +161,13 @@ def two_sided_law(noise: Noise) -> Law:
 
 
 def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Real]:
-    """Return Z as a function of a uniform number, given its quantile in balls."""
+    """Return Z as a function of a uniform number from its quantile in balls."""
     return lambda drawn: quantile(ball(drawn))
 
 
 _CLOSE = 4
-"""The most possible winners that a table leaves, exceeded about once in 10^5 draws."""
+"""The most possible winners that a table usually leaves: exceeded about once in 10^5 draws."""
 FARTHEST_GAP = 1e100
-"""Largest gap, in units of the noise; outcomes farther behind count as this far."""
+"""The largest gap, in units of the noise, to which larger gaps are clamped."""
 LOG_LEAST = math.log(1e-280)
-"""Probabilities below e^this are not resolved."""
+"""The logarithm of the least probability that is resolved."""

@@ -1,4 +1,4 @@
-"""Report-noisy-max: add noise to every utility, and report the index of the largest [PF §2]."""
+"""Report-noisy-max: add noise to every utility and report the index of the largest [PF §2]."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -49,16 +49,16 @@ _NEGLIGIBLE = 60.0
 _FARTHEST = 760.0
 """e^−760 is 0 in float64."""
 _BLOCK = 1 << 20
-"""Numbers processed together."""
+"""The number of values processed together."""
 
 
 def laplace_maximum(gaps: Array) -> Array:
     """Return the probability that each −gap + Z is the largest, Z i.i.d. Laplace of scale 1.
 
-    P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv by Gauss–Legendre of 16 nodes on panels no wider than
-    1 that end at each centre −g_j, between which the integrand is analytic. Panels start where the
-    factors of the centres above, without the top one, multiply to 1e-26/m. Tests hold the result to
-    1e-13 of rigorous ball integration, in relative terms. g ≥ 0 has shape (m,), its least is 0.
+    P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv by Gauss–Legendre with 16 nodes on panels up to 1 wide
+    that end at each centre −g_j, between which the integrand is analytic. Panels start where the
+    product of the factors of all centres above except the top one is 1e-26/m. Tests compare the
+    result with rigorous ball integration, to a relative 1e-13. g ≥ 0 has shape (m,) and minimum 0.
 
     Example:
         >>> laplace_maximum(np.zeros(4)).round(12).tolist()
@@ -84,7 +84,7 @@ def laplace_maximum(gaps: Array) -> Array:
 def _edges(gaps: Array) -> Array:
     centers = -np.sort(gaps)[1:]
     count = np.arange(1, len(gaps))
-    # Where the factors of the `count` centres above v, each e^{v − centre}/2, are negligible.
+    # The factors of the `count` centres above v, each e^{v − centre}/2, are negligible below this.
     low = (np.cumsum(centers) + count * math.log(2) - _NEGLIGIBLE - math.log(len(gaps))) / count
     first = int(np.argmax(low >= np.append(centers[1:], -math.inf)))
     start = max(-_FARTHEST, min(low[first], centers[first]))
@@ -108,7 +108,7 @@ class NoiseFamily:
     enclosure: Enclosure
     """Noise as a function of a uniform number, in float64."""
     probabilities: Callable[[Array], Array]
-    """The probability of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
+    """The probability that each −gap + Z is the largest, for gaps ≥ 0 in units of the scale."""
 
 
 def _softmax(gaps: Array) -> Array:
@@ -123,7 +123,7 @@ def _laplace_enclosure(words: Words) -> tuple[Array, Array]:
 
 def _gumbel_enclosure(words: Words) -> tuple[Array, Array]:
     u, t = uniform(words), uniform(~words)
-    # Whichever of U and 1 − U is the smaller is known to more digits.
+    # The smaller of U and 1 − U has more exact digits.
     half = np.minimum(t, 0.5)
     return widened(-np.log(np.where(u < t, -np.log(u), -np.log1p(-half))))
 
@@ -148,22 +148,22 @@ FAMILIES: Mapping[str, NoiseFamily] = MappingProxyType(
 _Key = TypeVar("_Key")
 
 _LEAD_BITS = 20
-"""Rounding a lead to a grid of scale/2^20 adds less than 1e-12 of its noise to its variance."""
+"""Rounding to a grid of scale/2^20 increases a lead's variance by less than 1e-12 of itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A selected outcome, and the lead of its noisy utility over the next one.
+    """A selected outcome, and the lead of its noisy utility over the runner-up's.
 
-    The lead has the noise of two utilities and is biased upwards, as the winner is the largest.
+    The lead has the noise of two utilities and is biased upwards, since the winner is the largest.
     """
 
     outcome: Any
-    """The index of the outcome; of a dict of scores, its key."""
+    """The index of the outcome, or its key in a dict of scores."""
     steps: int
-    """The lead, in whole steps: ≥ 0."""
+    """The lead in whole steps, ≥ 0."""
     step: float
-    """The grid of the lead, in the unit of the utilities."""
+    """The size of a step, in the unit of the utilities."""
 
     @property
     def lead(self) -> float:
@@ -174,15 +174,15 @@ class Lead:
 class ReportNoisyMax(GlobalSelection):
     """argmax u_r + Z_r/λ for i.i.d. noise Z, λ = ε/2Δ, or ε/Δ for monotone utilities.
 
-    `exponential` noise has the distribution of permute-and-flip [PF Theorem 5], `gumbel` that of
-    the exponential mechanism; `laplace` is the classical one.
+    `exponential` noise gives the distribution of permute-and-flip [PF Theorem 5], `gumbel` that of
+    the exponential mechanism; `laplace` is the classical choice.
 
-    With `gap=True` the winner's lead over the runner-up costs nothing more [PF §4];
-    docs/selection.md has the proof. The lead is correctly rounded to a grid that public parameters
-    choose.
+    With `gap=True` the winner's lead over the runner-up costs no additional ε [PF §4];
+    docs/selection.md has the proof. The lead is correctly rounded to a grid that depends on public
+    parameters.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
         sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
         noise: "exponential", "laplace" or "gumbel".
         monotone: whether all utilities move the same way between any two neighbours.
@@ -254,9 +254,9 @@ class ReportNoisyMax(GlobalSelection):
         *,
         gap: bool = False,
     ) -> Any:
-        """Return the index of one outcome, or its `Lead` with `gap`: exact and private.
+        """Return the index of one outcome or, with `gap`, its `Lead`: exact and private.
 
-        Errors are those of the base, and ParameterError if a sole outcome is to have a lead.
+        Raises the base's errors, and ParameterError for the lead of a sole outcome.
         """
         if not gap:
             return super().select(scores, source)
@@ -277,7 +277,7 @@ class ReportNoisyMax(GlobalSelection):
     def _select_with_lead(self, scores: Utilities, source: RandomSource) -> Lead:
         gaps = self._scaled_gaps(scores.values)
         ((words, low, high),) = contests(1, gaps, self._family.enclosure, source)
-        # The winner and the runner-up, and rarely an outcome that is as near as doubles can tell.
+        # The winner, the runner-up and, rarely, outcomes too close to distinguish with doubles.
         places = np.flatnonzero(contenders(low, high, places=2)[0]).tolist()
         drawn = uniforms(source, words[0], places)
 

@@ -1,11 +1,11 @@
 """One-sided noise: its contract, its families, and the three constants behind its privacy.
 
-Z ≥ 0 has a density f that does not rise, with survival F̄ = 1 − F and hazard f/F̄. What counts is
-    L = sup f/F̄,    ν = sup t f/F̄,    c = sup t f/(F (−ln F)):
-the price of a shift, of a smaller scale for the winner, and of a smaller scale for those it beats.
+Z ≥ 0 has a nonincreasing density f, survival F̄ = 1 − F and hazard f/F̄. Its constants
+    L = sup f/F̄,    ν = sup t f/F̄,    c = sup t f/(F (−ln F))
+are the prices of a shift, of a smaller scale for the winner, and of a smaller scale for the losers.
 
 The families are the positive halves |Z| of Student's t and the generalized Cauchy, and exponential
-noise that turns into a Pareto tail, which has the largest hazard that L and ν allow.
+noise with a Pareto tail, which has the largest hazard that L and ν permit.
 """
 
 import math
@@ -36,7 +36,7 @@ from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 
 
 class OneSidedNoise(ABC):
-    """A standard noise variable Z ≥ 0, which mechanisms scale; arrays of any shape, vectorised."""
+    """A standard noise variable Z ≥ 0, which mechanisms scale; methods take arrays of any shape."""
 
     @abstractmethod
     def logpdf(self, t: ArrayLike) -> Array:
@@ -44,7 +44,7 @@ class OneSidedNoise(ABC):
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Return F̄(t) = P[Z > t], accurate in relative terms; 1 for t ≤ 0."""
+        """Return F̄(t) = P[Z > t] with a small relative error; 1 for t ≤ 0."""
 
     @abstractmethod
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
@@ -53,26 +53,26 @@ class OneSidedNoise(ABC):
     @property
     @abstractmethod
     def hazard(self) -> float:
-        """L: no less than the supremum of the hazard, in 1/(unit of Z)."""
+        """L, at least the supremum of the hazard, in 1/(unit of Z)."""
 
     @property
     @abstractmethod
     def tail_index(self) -> float:
-        """ν, the supremum of t f/F̄: e^b Z exceeds t at most e^{νb} times as often as Z."""
+        """ν, the supremum of t f/F̄: P[e^b Z > t] is at most e^{νb} P[Z > t]."""
 
     @property
     @abstractmethod
     def log_cdf_scale_cost(self) -> float:
-        """c: no less than the supremum of t f/(F (−ln F)), and at least ν, its limit."""
+        """c, at least the supremum of t f/(F (−ln F)) and its limit ν."""
 
     @property
     def knees(self) -> tuple[float, ...]:
-        """Where the density is not smooth, apart from 0."""
+        """The points except 0 at which the density is not smooth."""
         return ()
 
     @property
     def certified_isf(self) -> Callable[[Array], Array] | None:
-        """The t with F̄(t) = T in float64, if it is known within 2^-40 (1 + t)."""
+        """T → the t with F̄(t) = T in float64, within 2^-40 (1 + t); None if not available."""
         return None
 
     def pdf(self, t: ArrayLike) -> Array:
@@ -82,13 +82,13 @@ class OneSidedNoise(ABC):
     def log_cdf(self, t: ArrayLike) -> Array:
         """Return log F(t), −∞ for t ≤ 0."""
         t = np.asarray(t, dtype=np.float64)
-        with np.errstate(divide="ignore"):  # so near 0 that the survival rounds to 1
+        with np.errstate(divide="ignore"):  # near 0 the survival rounds to 1
             inside = np.log1p(-self.survival(np.maximum(t, 0)))
         return np.where(t > 0, inside, -math.inf)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
-        """Return float64 draws. Not private on a computer: for simulation only [MATH §10]."""
-        # 1 − U is never 0, and small where the survival is.
+        """Return float64 draws, which are not private: for simulation only [MATH §10]."""
+        # 1 − U is never 0, and has the survival's small values.
         return np.asarray(self._isf(1 - rng.random(size)))
 
     @abstractmethod
@@ -123,7 +123,7 @@ class HalfNoise(OneSidedNoise):
         return np.asarray(2 * self.whole.survival(t))
 
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        # |Z| > t half as often on either side.
+        # Each side has half of the probability of |Z| > t.
         return self.whole.isf((1 - p) / 2, ops)
 
     @property
@@ -132,12 +132,12 @@ class HalfNoise(OneSidedNoise):
 
     @property
     def hazard(self) -> float:
-        """L, certified, and within 1e-5 of the supremum, in 1/(unit of Z)."""
+        """L, certified and within 1e-5 of the supremum, in 1/(unit of Z)."""
         return _hazard(self)
 
     @property
     def log_cdf_scale_cost(self) -> float:
-        """c, certified, and within 1e-5 of the supremum."""
+        """c, certified and within 1e-5 of the supremum."""
         return _log_cdf_scale_cost(self)
 
     def _isf(self, tail: Array) -> Array:
@@ -210,16 +210,16 @@ def _log_cdf_scale_cost(noise: HalfNoise) -> float:
 
 @dataclass(frozen=True)
 class ExponentialPareto(OneSidedNoise):
-    """F̄ = e^−t up to t = ν, then e^−ν (t/ν)^−ν: hazard min(1, ν/t), so that no Z is smaller.
+    """F̄ = e^−t up to t = ν, then e^−ν (t/ν)^−ν: hazard min(1, ν/t), the largest permitted.
 
-    With x = e^−t, c is the supremum of x ln x/((1−x) ln(1−x)) over the core. That falls in x,
+    With x = e^−t, c is the supremum of x ln x/((1−x) ln(1−x)) over the core. This decreases in x,
     because the logarithmic means of 1 with x and with 1 − x exceed √x + √(1−x) ≥ 1; in the tail
-    x ν/((1−x)(−ln(1−x))) grows in x. So both are largest at the knee, x = e^−ν.
+    x ν/((1−x)(−ln(1−x))) increases in x. So both are largest at the knee, x = e^−ν.
 
     Args:
-        nu: ν in [0.5, 100]. The lighter the tail, the dearer a change of scale. Where S falls
-            exponentially with a margin, the margin needed is least near ν = 1 for m ≥ 10 outcomes,
-            and near 0.5 for two.
+        nu: ν in [0.5, 100]. The lighter the tail, the more a change of scale costs. If S falls
+            exponentially with a margin, the required margin is least near ν = 1 for m ≥ 10
+            outcomes, and near 0.5 for two.
 
     Raises:
         ParameterError: if nu is out of range.
@@ -265,7 +265,7 @@ class ExponentialPareto(OneSidedNoise):
 
     @property
     def log_cdf_scale_cost(self) -> float:
-        """c, the quotient at the knee, rounded up."""
+        """c, which is the quotient at the knee, rounded up."""
         with working_precision(BITS):
             nu = BALL.constant(self.nu)
             x = (-nu).exp()

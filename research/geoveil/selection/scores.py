@@ -1,7 +1,7 @@
 """The private scores of one database for selection mechanisms.
 
 Each type states one kind of knowledge, so a mechanism cannot misuse a sensitivity. No repr, error
-or comparison shows a value.
+or comparison reveals a value.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from geoveil.gp import ParameterError, PrivateValueError, as_given, round_up, va
 Array = NDArray[np.float64]
 
 LocalSensitivity: TypeAlias = Callable[[int], ArrayLike]
-"""δ(x, t, ·): the upper bounds, of shape (m,), at t changes from the database at hand."""
+"""t → δ(x, t, ·), the upper bounds at t changes from the given database, shape (m,)."""
 
 
 class Scores(ABC):
@@ -25,18 +25,18 @@ class Scores(ABC):
     @property
     @abstractmethod
     def outcomes(self) -> int:
-        """m, how many outcomes there are to select from. Public."""
+        """m, the number of outcomes to select from. Public."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.outcomes} outcomes, values not shown)"
 
 
 class Utilities(Scores):
-    """A utility per outcome; mechanisms for a public global sensitivity need no more.
+    """A utility per outcome, which is all that mechanisms for a public global sensitivity need.
 
     Args:
-        values: u, shape (m,), higher is better. Scores rounded to within ρ have a sensitivity of
-            Δ + 2ρ.
+        values: u, shape (m,), higher is better. Rounding with errors up to ρ raises their
+            sensitivity to Δ + 2ρ.
 
     Raises:
         ParameterError: if there is no outcome, or more than one axis.
@@ -65,7 +65,7 @@ class SmoothUtilities(Utilities):
     Args:
         values: u, shape (m,), higher is better.
         smooth_sensitivity: S > 0, at least the local sensitivity of every outcome, and at most e^β
-            times that of any neighbouring database. Private.
+            times the S of any neighbouring database. Private.
         beta: the β > 0 for which S is smooth. Public; a mechanism refuses one above its own.
 
     Raises:
@@ -93,14 +93,14 @@ class SmoothUtilities(Utilities):
 class LocalUtilities(Utilities):
     """Utilities, and upper bounds δ(x, t, r) of their sensitivity within t changes [LD Def. 3.3].
 
-    The bounds have to be admissible: δ(x, 0, r) is at least the local sensitivity of u_r, and
-    δ(x, t + 1, r) ≥ δ(y, t, r) for all neighbours y of x, x itself included. What one table can
-    show of that is checked: it doesn't fall as t grows. A function is taken at its word.
+    The bounds must be admissible: δ(x, 0, r) is at least the local sensitivity of u_r, and
+    δ(x, t + 1, r) ≥ δ(y, t, r) for x and all its neighbours y. The constructor checks that a table
+    does not fall as t grows, which is all that one table can show. Functions are trusted.
 
     Args:
         values: u, shape (m,), higher is better.
         sensitivities: a table of shape (T, m), whose row t is δ(x, t, ·), or a function of t that
-            returns such a row. A table ends where the mechanism's global sensitivity takes over.
+            returns such a row. Beyond a table's end the mechanism's global sensitivity applies.
 
     Raises:
         ParameterError: if there is no outcome, or a table is not of shape (T, m).
@@ -122,15 +122,15 @@ class LocalUtilities(Utilities):
 
     @property
     def ends(self) -> bool:
-        """Whether the bounds are a table, which ends."""
+        """Whether the bounds are a table, which has an end."""
         return self._function is None
 
     def sensitivity(self, changes: int) -> Array | None:
         """Return δ(x, t, ·) for t ≥ 0 changes, shape (m,), or None beyond the end of a table.
 
         Raises:
-            ParameterError: if a function returns no row of shape (m,).
-            PrivateValueError: if it returns a number that is negative or not finite.
+            ParameterError: if a function does not return a row of shape (m,).
+            PrivateValueError: if a number is negative or not finite.
         """
         if self._function is None:
             return self._table[changes] if changes < len(self._table) else None
@@ -146,9 +146,9 @@ class Margin(Scores):
     """A winner, and the number of changes of the database that make another outcome win.
 
     Args:
-        winner: its index, in [0, outcomes).
-        margin: j ≥ 0, an integer: the exact number of changes, or a lower bound that differs by
-            at most 1 between neighbours with one winner and is at most 1 where the winner changes.
+        winner: the winner's index, in [0, outcomes).
+        margin: j ≥ 0, an integer: the exact number of changes, or a lower bound that differs by at
+            most 1 between neighbours with the same winner and is at most 1 if the winner differs.
         outcomes: m ≥ 1, at most 2^53. Public.
 
     Raises:
@@ -185,7 +185,7 @@ def _is_integer(value: object) -> bool:
 
 
 def private_array(values: ArrayLike) -> Array:
-    """Return a read-only float64 copy of private numbers, or refuse them without showing any."""
+    """Return a read-only float64 copy of private numbers, or refuse them without revealing any."""
     expected = validation.PRIVATE_NUMBERS
     array = validation.exact_array(values)
     if array is None:

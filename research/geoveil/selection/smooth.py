@@ -1,6 +1,6 @@
 """Selection with noise in proportion to a smooth sensitivity.
 
-`SmoothNoisyMax` adds one-sided noise, for which a change of scale costs ln m and not m;
+`SmoothNoisyMax` adds one-sided noise, for which a change of scale costs ln m instead of m;
 `SmoothPrivateSelection` adds two-sided noise to every utility [SPS Definition 12].
 """
 
@@ -42,12 +42,12 @@ from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 class SmoothSelection(SelectionMechanism):
     """argmax u_r + (2S/α) Z_r, for a β-smooth upper bound S of the local sensitivity.
 
-    Between neighbours every utility moves by at most S, so outcomes come closer by at most 2S, or
-    by S if the utilities are monotone: the noise then is half.
+    Between neighbours every utility moves by at most S, so gaps between outcomes change by at most
+    2S, or by S if the utilities are monotone, which halves the noise.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        outcomes: m, the most outcomes there are to select from. Public, and it sets β.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
+        outcomes: m, the largest number of outcomes. Public; it determines β.
         monotone: whether all utilities move the same way between any two neighbours.
 
     Raises:
@@ -67,16 +67,16 @@ class SmoothSelection(SelectionMechanism):
 
     @property
     def beta(self) -> float:
-        """β: S may differ by a factor of at most e^β between neighbours."""
+        """β: between neighbours S may change by a factor of at most e^β."""
         return self._split.beta
 
     @property
     def exact_rate(self) -> Fraction:
-        """Units of noise per S: the noise is multiplied by S over this."""
+        """The noise is multiplied by S divided by this rate."""
         return Fraction(self._split.alpha) / (1 if self.monotone else 2)
 
     def scale(self, smooth_sensitivity: float) -> float:
-        """Return the factor on the noise at a database of sensitivity S, in S's unit."""
+        """Return the factor on the noise for a database with sensitivity S, in S's unit."""
         return smooth_sensitivity / float(self.exact_rate)
 
     def probabilities_with_errors(self, scores: SmoothUtilities) -> tuple[Array, Array]:
@@ -123,24 +123,24 @@ class SmoothSelection(SelectionMechanism):
 
 
 class PublishedCalibrationWarning(NotPrivateWarning):
-    """A mechanism calibrated as printed in a paper does not keep its ε."""
+    """A mechanism with a paper's printed calibration does not keep its ε."""
 
 
 class SmoothNoisyMax(SmoothSelection):
     """argmax u_r + (2S/α) Z_r with one-sided noise: ε = αL + β max(ν, c R_m).
 
     docs/selection.md has the proof. With `calibration="published"` it is [SNM Algorithm 1] with
-    two-sided noise, for reproduction. [SNM Theorem 4.2] is false: it changes the scale of one noise
-    variable where all m change. The guarantee then is (1 + m)/2 times the given ε.
+    two-sided noise, for reproduction. [SNM Theorem 4.2] is false: it counts a change of scale for
+    one noise variable, but all m change. The guarantee is then (1 + m)/2 times the given ε.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        outcomes: m, the most outcomes there are to select from.
-        noise: one-sided, exponential with a Pareto tail by default; published: two-sided,
-            Student's t with ν = 3 by default.
-        share: the part of ε in (0, 1) that pays for β: 1/2 by default, and always if published.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
+        outcomes: m, the largest number of outcomes.
+        noise: one-sided, by default exponential with a Pareto tail; for the published calibration
+            two-sided, by default Student's t with ν = 3.
+        share: the part of ε in (0, 1) that pays for β; 1/2 by default, and always if published.
         monotone: whether all utilities move the same way between any two neighbours.
-        delta: δ in (0, 0.5], published with Laplace or Laplace log-normal noise only; else 0.
+        delta: δ in (0, 0.5] for published Laplace or Laplace log-normal noise; otherwise 0.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -188,11 +188,11 @@ class SmoothNoisyMax(SmoothSelection):
         *,
         monotone: bool = False,
     ) -> Self:
-        """Return the mechanism with the least noise at an expected database.
+        """Return the mechanism with the least noise for an expected database.
 
         Args:
-            epsilon: as `outcomes`, `noise` and `monotone`, see the class.
-            smooth_sensitivity: β ↦ S(β) > 0 of that database; public, for it sets the split.
+            epsilon: see the class, as for `outcomes`, `noise` and `monotone`.
+            smooth_sensitivity: β ↦ S(β) > 0 of that database; public, since it sets the split.
 
         Raises:
             ParameterError: if an argument is out of range.
@@ -213,7 +213,7 @@ class SmoothNoisyMax(SmoothSelection):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The proved guarantee of this mechanism, for either calibration."""
+        """The proved guarantee of this mechanism with its calibration."""
         published = self.calibration == "published"
         return Guarantee(
             epsilon=self._split.epsilon,
@@ -259,15 +259,15 @@ class SmoothNoisyMax(SmoothSelection):
 class SmoothPrivateSelection(SmoothSelection):
     """argmax u_r + (S/α') Z_r with α' = α(kε), β' = β(lε), k + m l/2 = 1.
 
-    All m noise variables change their scale, so β shrinks as 1/m: for many outcomes use
+    All m noise variables change their scale, so β shrinks like 1/m: for many outcomes use
     `SmoothNoisyMax`.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        outcomes: m, the most outcomes there are to select from.
-        noise: two-sided, of `geoveil.gp.noise` or with heavier tails.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
+        outcomes: m, the largest number of outcomes.
+        noise: two-sided, from `geoveil.gp.noise` or with heavier tails.
         share: m l/2 in (0, 1), the part of ε that pays for β.
-        delta: δ in (0, 0.5] for Laplace and Laplace log-normal noise, 0 for any other.
+        delta: δ in (0, 0.5] for Laplace and Laplace log-normal noise, otherwise 0.
         monotone: whether all utilities move the same way between any two neighbours.
 
     Raises:

@@ -67,7 +67,7 @@ class Split:
     """A budget ε divided between shifts and changes of scale.
 
     Attributes:
-        alpha: how far the others may come closer, in units of the noise.
+        alpha: how far gaps may change, in units of the noise.
         beta: the largest |ln S(x)/S(y)| between neighbours.
         epsilon: αL + β·price, rounded up; no more than the budget.
     """
@@ -82,9 +82,9 @@ def split_budget(epsilon: float, hazard: float, price: Fraction, share: float) -
 
     Args:
         epsilon: ε > 0, nats.
-        hazard: L, or another price of a unit of α.
-        price: of a unit of β, nats.
-        share: of ε, in (0, 1), that pays for β.
+        hazard: the price of a unit of α in nats, such as L.
+        price: the price of a unit of β in nats.
+        share: the part of ε in (0, 1) that pays for β.
 
     Raises:
         ParameterError: if epsilon or share is out of range.
@@ -110,12 +110,12 @@ def best_share(
 ) -> float:
     """Return the share of ε for β at which S(β)/α is least.
 
-    The share is public, so β ↦ S(β) > 0 has to be that of a planned database, such as
-    S(β) = e^{−(j−1)β} for a margin of j.
+    The share is public, so β ↦ S(β) > 0 must be a planned database's, such as S(β) = e^{−(j−1)β}
+    for a margin of j.
 
     Args:
         epsilon: ε > 0, nats.
-        price: of a unit of β, nats.
+        price: the price of a unit of β in nats.
         smooth_sensitivity: β ↦ S(β).
 
     Raises:
@@ -147,13 +147,13 @@ class ScaleCost(ABC):
         """Return δ in (0, 0.5].
 
         Raises:
-            ParameterError: if it is not one that this noise can use.
+            ParameterError: if this noise can't use it.
         """
         return validation.between("delta", delta, 0, 0.5, low_open=True)
 
     @abstractmethod
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
-        """Return the cost of m changes by e^β in nats, rounded up, with δ in total."""
+        """Return the cost of m changes by e^β in nats, rounded up, with a total of δ."""
 
     @abstractmethod
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
@@ -161,7 +161,7 @@ class ScaleCost(ABC):
 
     @abstractmethod
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """Return the papers' β of one variable, with ε/2 for the shift."""
+        """Return the papers' β for one variable, with ε/2 for the shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class BoundedScaleCost(ScaleCost):
         return self.published(2 * budget / outcomes, delta)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """Return the β of [SPS Theorem 6], with the real cost of a change of scale."""
+        """Return the β of [SPS Theorem 6], with the true cost of a change of scale."""
         return epsilon / 2 / self.each
 
 
@@ -249,11 +249,11 @@ _UNBOUNDED: Mapping[type[Noise], Callable[..., ScaleCost]] = MappingProxyType(
         LaplaceLogNormal: lambda noise: LogNormalScaleCost(noise.sigma),
     }
 )
-"""Noises with unbounded log-ratios, and their proved prices."""
+"""Noise with unbounded log-ratios → its proved price."""
 
 
 def scale_cost_of(noise: Noise) -> ScaleCost:
-    """Return the price for a noise; UnsupportedError without a proof."""
+    """Return a noise's price; UnsupportedError without a proof."""
     if noise.exact_scale_cost is not None:
         return BoundedScaleCost(noise.exact_scale_cost)
     cost = _UNBOUNDED.get(type(noise))
@@ -284,11 +284,11 @@ def split_two_sided(
 ) -> Split:
     """Return α and β for which α · max_score and m changes of scale cost at most ε.
 
-    `share` is m l/2 of [SPS Theorem 2], the part of ε that pays for β. δ is in (0, 0.5] for noise
-    that needs it, else 0.
+    `share` is m l/2 in [SPS Theorem 2], the part of ε that pays for β. δ is in (0, 0.5] for noise
+    that needs it, otherwise 0.
 
     Raises:
-        ParameterError: if nothing is left of ε for α, or share is out of range.
+        ParameterError: if no ε is left for α, or share is out of range.
         UnsupportedError: if nothing is proved of the noise.
     """
     share = validation.between("share", share, 0, 1, low_open=True, high_open=True)

@@ -1,7 +1,7 @@
 """Selection by the winner's margin, the number of changes that make another outcome win.
 
-It is for utilities that only say who the winner is: a majority label, a percentile, the max
-operator. docs/selection.md derives the margin of counts.
+It suits utilities that only determine a winner: a majority label, a percentile, the max operator.
+docs/selection.md derives the margin of counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,14 +33,14 @@ RuleName: TypeAlias = Literal["ratio", "optimal"]
 
 
 class StabilityMechanism(SelectionMechanism):
-    """Selects the winner with a probability that grows with its margin j, others equally.
+    """Selects the winner with a probability that grows with its margin j, and all others equally.
 
     `ratio`: P[winner] = e^{εj}/(e^{εj} + m − 1). `optimal`: the largest p_j that neighbours permit:
     p_0 = 1/m, p_1 = e^ε/(e^ε + m − 1), p_j = min(e^ε p_{j−1}, 1 − e^{−ε}(1 − p_{j−1})).
     docs/selection.md has the proofs.
 
     Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+        epsilon: the largest log-ratio of probabilities (nats) between neighbouring databases, > 0.
         rule: "optimal" or "ratio".
 
     Raises:
@@ -91,7 +91,7 @@ class StabilityMechanism(SelectionMechanism):
             balls = weights()
         low, high = (np.array([float(end(b)) for b in balls]) for end in (arb.lower, arb.upper))
         lost = weighted_indices(size, (np.maximum(low, 0), high), weights, source)
-        # Drawn whether it is needed or not.
+        # Always drawn, even if not needed.
         other = np.array([source.below(others) for _ in range(size)], dtype=np.int64)
         return np.where(lost == 1, other + (other >= scores.winner), scores.winner)
 
@@ -103,27 +103,27 @@ def _ratio(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple
 
 
 def _private(ops: Arithmetic, value: int) -> Real:
-    """Return a private number, which the cache of public constants must not remember."""
+    """Return a private number, which the cache of public constants must not store."""
     return BALL.private(value) if ops is BALL else ops.constant(value)
 
 
 def _optimal(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple[Real, Real]:
     """Return the probabilities of the winner and of each other outcome.
 
-    Both branches of the recursion increase, so p_j is the least that any sequence of them gives.
-    The first is the smaller as long as p ≤ 1/(e^ε + 1): it is used k − 1 times, and then the other.
-    As much is computed for every margin.
+    Both branches of the recursion increase, so p_j is the minimum over all sequences of them. The
+    first is the smaller one while p ≤ 1/(e^ε + 1): it applies k − 1 times, then the other. Every
+    margin takes the same amount of work.
     """
     rate = ops.constant(epsilon)
     others = (outcomes - 1) * ops.exp(-rate)
     winner, other = ops.constant(1), ops.constant(0)
     turn = _growing_steps(epsilon, outcomes)
-    # The neighbours too, in case the enclosure of the turn left a choice.
+    # The neighbours too, since the turn is enclosed, not exact.
     for near in (-1, 0, 1):
         growing = max(min(turn + near, margin - 1), 0)
-        # Capped where one step too many would exceed a probability, and lose the minimum anyway.
+        # Capped: with one step too many it would exceed 1, and never be the minimum.
         exponent = ops.minimum(_private(ops, growing) * rate - ops.log1p(others), ops.constant(0))
-        # What -expm1 gives as well, but for the digits of a small rest.
+        # Like -expm1, but with more digits for a small remainder.
         rest = (-ops.expm1(exponent), others / (1 + others))[growing == 0]
         rest = rest * ops.exp(-_private(ops, max(margin - 1, 0) - growing) * rate)
         winner = ops.minimum(winner, 1 - rest)
@@ -134,12 +134,12 @@ def _optimal(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tup
 
 @lru_cache(maxsize=256)
 def _growing_steps(epsilon: float, outcomes: int) -> int:
-    """Return how often p_1 is multiplied by e^ε until it exceeds 1/(e^ε + 1), within 1."""
+    """Return how many factors e^ε raise p_1 above 1/(e^ε + 1), within 1."""
     with working_precision(256):
         rate = BALL.constant(epsilon)
         small = (-rate).exp()
         steps = ((arb(outcomes - 1) * small + 1).log() - rate - small.log1p()) / rate
-        # The turn is never beyond a margin, which is at most 2^53.
+        # Margins are at most 2^53, so later turns don't matter.
         return int(float(steps.min(arb(2) ** 54).max(arb(-1)).mid().floor())) + 1
 
 
@@ -154,7 +154,7 @@ _MOST_COUNT = 2**53
 def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Return the winner and margin j ≥ 1 of each row of integer counts, shape (rows, outcomes).
 
-    The margin is 0 if there is one outcome only.
+    With a single outcome the margin is 0.
 
     Example:
         >>> winners, margins = winners_and_margins([[22, 8, 17], [1, 4, 2], [0, 0, 0]])
@@ -175,11 +175,11 @@ def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np
 def count_margin(counts: ArrayLike) -> Margin:
     """Return the winner of m counts and its margin, for `StabilityMechanism`.
 
-    One record moves each count by at most 1, all in one direction, as votes for labels do.
+    One record must change each count by at most 1, all in one direction, as for votes on labels.
 
     Raises:
         ParameterError: if there is no count, or more than one axis.
-        PrivateValueError: if a count is no integer from 0 to 2^53 − 1.
+        PrivateValueError: if a count is not an integer from 0 to 2^53 − 1.
 
     Example:
         >>> margin = count_margin([22, 8, 17])
@@ -198,7 +198,7 @@ def count_margin(counts: ArrayLike) -> Margin:
 def distance_utilities(margin: Margin) -> NDArray[np.float64]:
     """Return 0 for the winner and −j for every other outcome, shape (m,): Δ = 1, not monotone.
 
-    The sensitivity is 1, as both margins are 1 where the winner changes.
+    The sensitivity is 1, since both margins are 1 if the winner differs.
     """
     utilities = np.full(margin.outcomes, -float(margin.margin))
     utilities[margin.winner] = 0.0
@@ -208,8 +208,8 @@ def distance_utilities(margin: Margin) -> NDArray[np.float64]:
 def indicator_utilities(margin: Margin, beta: float) -> SmoothUtilities:
     """Return 1 for the winner and 0 otherwise, with S = e^{−β'(j−1)}, for `SmoothNoisyMax` at β.
 
-    The local sensitivity is 1 from j − 1 changes on, so S is β'-smooth; [SNM Theorem 7.3] has j in
-    place of j − 1. β' = β (1 − 2^-20) pays for the rounding of S.
+    The local sensitivity is 1 from j − 1 changes on, so S is β'-smooth; [SNM Theorem 7.3] has j
+    instead of j − 1. β' = β (1 − 2^-20) covers the rounding of S.
 
     Example:
         >>> scores = indicator_utilities(Margin(winner=0, margin=3, outcomes=2), 0.5)

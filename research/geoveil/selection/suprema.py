@@ -1,7 +1,7 @@
 """L and c of the positive half of a symmetric noise, certified in ball arithmetic.
 
-Z is symmetric with a density that does not rise on the positive side; f, F̄ and F are those of |Z|,
-and ν is the supremum of t f/F̄. The suprema are found by bisection.
+Z is symmetric, with a nonincreasing density on the positive side; f, F̄ and F belong to |Z|, and ν
+is the supremum of t f/F̄. Bisection finds the suprema.
 """
 
 import heapq
@@ -18,7 +18,7 @@ LogFunction: TypeAlias = Callable[[arb, arb], tuple[arb, arb]]
 """Encloses log g and its derivative over the interval between two points."""
 
 TOLERANCE = 2.0**-17
-"""Relative excess of a certified bound over the supremum."""
+"""The relative excess of a certified bound over the supremum."""
 _MOST_CELLS = 1 << 17
 
 
@@ -26,11 +26,11 @@ def supremum(function: LogFunction, low: arb, high: arb, floor: arb) -> Fraction
     """Return a number ≥ g everywhere on [low, high], and ≥ `floor`, which is > 0.
 
     `function` encloses log g and its derivative. On each cell log g ≤ log g(middle) +
-    max |(log g)'| · radius. The cell with the largest such bound is halved until it is within
-    `TOLERANCE` of a value that g, or the floor, takes.
+    max |(log g)'| · radius. The cell with the largest bound is halved until that bound is within
+    `TOLERANCE` of a value of g or of the floor.
 
     Raises:
-        GeoVeilError: if the bisection does not come to an end.
+        GeoVeilError: if the bisection does not end.
     """
     with working_precision(BITS):
         best = floor.log().lower()
@@ -43,7 +43,7 @@ def supremum(function: LogFunction, low: arb, high: arb, floor: arb) -> Fraction
             value = function(middle, middle)[0]
             best = best.max(value.lower())
             bound = (value + abs(function(a, b)[1]) * (b - a)).upper()
-            # A float orders the heap; the ball beside it is what is certified.
+            # Floats order the heap; the balls are certified.
             heapq.heappush(
                 cells, (-float(bound) if bound.is_finite() else -1e300, next(order), a, b, bound)
             )
@@ -52,7 +52,7 @@ def supremum(function: LogFunction, low: arb, high: arb, floor: arb) -> Fraction
         for _ in range(_MOST_CELLS):
             _, _, a, b, bound = cells[0]
             if bound < best + TOLERANCE:
-                # Every other cell has a bound that rounds to no more than this one's.
+                # No other cell's rounded bound exceeds this one's.
                 return upper(bound.max(best).exp() * (1 + arb(2) ** -48))
             heapq.heappop(cells)
             middle = ((a + b) / 2).mid()
@@ -66,7 +66,7 @@ Score: TypeAlias = Callable[[arb, arb], arb]
 
 
 class _Enclosure:
-    """f, F̄ and F over an interval of t, from its ends: all of them are monotone."""
+    """f, F̄ and F over an interval of t, from its ends, since all three are monotone."""
 
     def __init__(self, whole: InvertedNoise, score: Score, low: arb, high: arb) -> None:
         self.score = score(low, high)
@@ -76,12 +76,12 @@ class _Enclosure:
 
     @property
     def minus_log_cdf(self) -> arb:
-        """−ln F, from whichever of F and F̄ is the smaller."""
+        """−ln F, from the smaller of F and F̄."""
         return -self.cdf.log() if self.cdf < 0.5 else -(-self.survival).log1p()
 
 
 def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
-    """Return L: beyond T = ν/f(0) the hazard is below ν/T, hence below its value at 0."""
+    """Return L; beyond T = ν/f(0) the hazard is below ν/T, its value at 0."""
     with working_precision(BITS):
         at_zero = 2 * whole.ball_density(arb(0))
         end = (BALL.constant(whole.tail_exponent) / at_zero).upper()
@@ -96,9 +96,9 @@ def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
 
 
 def scale_cost_bound(whole: InvertedNoise, score: Score) -> Fraction:
-    """Return c, by bisection in ln t between two ends beyond which it has a formula.
+    """Return c, by bisection in ln t between two ends, with formulas beyond them.
 
-    F ≥ t f, as f does not rise; so where −ln F ≥ 1/ν the quotient is below ν. In the tail it is
+    F ≥ t f, since f is nonincreasing; so the quotient is below ν if −ln F ≥ 1/ν. In the tail it is
     at most ν/F, because −ln F ≥ F̄.
     """
     with working_precision(BITS):

@@ -19,10 +19,9 @@ class TopOutcomes:
     """Privately chosen outcomes, in the order of choice.
 
     Attributes:
-        outcomes: their indices, or the keys of a dict of scores.
-        leads: by how much each was ahead of the next one left, in its own noise; empty without
-            `gap`.
-        guarantee: of all choices and leads together.
+        outcomes: the outcomes' indices, or keys in a dict of scores.
+        leads: each outcome's noisy lead over the best remaining one; empty without `gap`.
+        guarantee: covers all choices and leads together.
     """
 
     outcomes: tuple[Any, ...]
@@ -42,13 +41,13 @@ def top_k(
 ) -> TopOutcomes:
     """Return k outcomes that are likely to have the largest utilities: exact and private.
 
-    Each is chosen among those left with ε/k: by permute-and-flip, or with `gap` by report-noisy-max
-    with exponential noise, which has the same law and adds its lead free of charge
+    Each choice takes one of the remaining outcomes with ε/k: by permute-and-flip or, with `gap`, by
+    report-noisy-max with exponential noise, which has the same law and adds its lead free of charge
     [PF Theorem 5, §4].
 
     Args:
         scores: utilities, shape (m,), or a dict of them, whose keys are public.
-        k: from 1 to m; below m with `gap`, as the last one has no rival.
+        k: the number of outcomes, from 1 to m, or to m − 1 with `gap`, since the last has no rival.
         epsilon: ε > 0, nats per changed record, for all choices together.
         sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
         monotone: whether all utilities move the same way between any two neighbours.

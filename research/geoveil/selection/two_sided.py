@@ -1,4 +1,4 @@
-"""Two-sided noise for selection, which needs no mean, so its tails may be heavy.
+"""Two-sided noise for selection; it needs no mean, so its tails may be heavy.
 
 Laplace log-normal noise is a Laplace variable whose scale is log-normal [BS19].
 """
@@ -34,10 +34,10 @@ from geoveil.gp import (
 
 @dataclass(frozen=True, slots=True)
 class HeavyGeneralizedCauchy(GeneralizedCauchy):
-    """h ∝ 1/(1+|z|^γ), γ in [1.5, 101], variance or not.
+    """h ∝ 1/(1+|z|^γ), γ in [1.5, 101], with or without a variance.
 
-    [SPS Theorem 6] gives the scale cost as γ − 1 for any γ > 1. Below γ = 2 it is 1: at z = 0 a
-    change of scale changes the density by its whole factor.
+    [SPS Theorem 6] states the scale cost γ − 1 for any γ > 1. Below γ = 2 it is 1, since at z = 0
+    the density changes by the whole factor of the scale.
 
     Raises:
         ParameterError: if gamma is out of range.
@@ -53,7 +53,7 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
 
 @dataclass(frozen=True, slots=True)
 class HeavyStudentT(StudentT):
-    """h ∝ (1+z²/ν)^{−(ν+1)/2}, ν in [0.5, 100], variance or not; its scale cost is max(ν, 1).
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, ν in [0.5, 100], even without variance; the scale cost is max(ν, 1).
 
     Raises:
         ParameterError: if nu is out of range.
@@ -72,19 +72,19 @@ class HeavyStudentT(StudentT):
 
 
 _STEP = 1 / 32
-"""The step of the trapezoidal rule, which is within 1e-16 where the integrand is bounded."""
+"""The step of the trapezoidal rule, whose error is below 1e-16 for bounded integrands."""
 _REACH = 10.0
-"""The exponent is as concave as −y²/2: beyond this the integrand is below 1e-21 of its peak."""
+"""The integrand beyond this is below 1e-21 of its peak: its exponent is as concave as −y²/2."""
 _LEAST, _MOST = -40, 100
-"""ln t below which M rounds to 1, and above which its logarithm is below −1,000."""
+"""ln t below which M rounds to 1, and above which ln M is below −1,000."""
 _DEGREE = 20
 _PIECES = 2
-"""Polynomials per unit of ln t."""
+"""The number of polynomials per unit of ln t."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceLogNormal(Noise):
-    """Z = X e^{σY}, X Laplace and Y normal, both standard, σ in [0.1, 2].
+    """Z = X e^{σY} with standard Laplace X and standard normal Y, σ in [0.1, 2].
 
     With M(t) = E[exp(−t e^{−σY})], M' is −e^{σ²/2} M(t e^{σ²}): the survival is M/2, the density
     e^{σ²/2} M(t e^{σ²})/2, and the score e^{3σ²/2} M(t e^{2σ²})/M(t e^{σ²}).
@@ -126,24 +126,24 @@ class LaplaceLogNormal(Noise):
 
     @property
     def exact_scale_cost(self) -> None:
-        """None: uψ grows without bound, although slowly."""
+        """None, since uψ grows without bound, although slowly."""
 
     @property
     def max_score(self) -> float:
-        """e^{3σ²/2}, rounded up: the score is largest at 0."""
+        """e^{3σ²/2}, the score at 0, where it is largest, rounded up."""
         with working_precision(BITS):
             exponent = BALL.constant(Fraction(3, 2) * Fraction(self.sigma) ** 2)
             return round_up(upper(BALL.exp(exponent)))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Raise UnsupportedError: there is no formula; `sample` and `ball_noise` need none."""
+        """Raise UnsupportedError: there is no formula, and `sample` and `ball_noise` need none."""
         raise UnsupportedError("Laplace log-normal noise has no quantile; it is a product of two")
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
         return np.asarray(rng.laplace(size=size) * np.exp(self.sigma * rng.normal(size=size)))
 
     def ball_noise(self, uniform: LazyUniform) -> Real:
-        """Enclose Z: X from every other bit of a uniform number, Y from those between them."""
+        """Enclose Z: X from every other bit of a uniform number, Y from the bits between."""
         bits = f"{uniform.numerator:0{uniform.count}b}"
         count = uniform.count // 2
         first, second = (BALL.uniform(int(part, 2), count) for part in (bits[::2], bits[1::2]))
@@ -177,10 +177,10 @@ def _polynomials(sigma: float) -> NDArray[np.float64]:
 
 
 def log_laplace_transform(sigma: float, log_t: Array) -> Array:
-    """Return ln E[exp(−t e^{−σY})], Y standard normal, for ln t ≤ 240 of any shape.
+    """Return ln E[exp(−t e^{−σY})] for standard normal Y and ln t ≤ 240 of any shape.
 
-    The trapezoidal rule is taken around the top of −y²/2 − t e^{−σy}, y = W(σ²t)/σ, W the Lambert
-    function.
+    The trapezoidal rule is centred at the maximum of −y²/2 − t e^{−σy}, y = W(σ²t)/σ, where W is
+    the Lambert function.
 
     Example:
         >>> float(np.exp(log_laplace_transform(1.0, np.array(-60.0))))

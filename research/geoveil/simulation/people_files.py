@@ -146,7 +146,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
     except (OSError, ValueError, RuntimeError):  # includes pyarrow's and pyogrio's
         table = None
     if table is None:
-        raise TableFileError(path, "it", f"a readable {kind}")
+        raise TableFileError(path, "it", f"a {kind} that can be read")
     for column in columns:
         if table.column_names.count(column) != 1:
             raise TableFileError(path, f"column {column!r}", "there, once")

@@ -1,4 +1,4 @@
-"""Applications of private selection, as functions for a trusted curator."""
+"""Applications of private selection: functions for a trusted curator."""
 
 from geoveil.selection.contrib.classifier import NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.forest import LABEL_RECIPES, PrivateRandomForest

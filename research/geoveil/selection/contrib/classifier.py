@@ -1,7 +1,7 @@
 """The base of private classifiers: scikit-learn's conventions, and checks that reveal no record.
 
-Classes and the values of attributes are public arguments, as the data would betray which ones
-occur.
+Classes and the values of attributes are public arguments, since taking them from the data would
+reveal which ones occur.
 """
 
 import inspect
@@ -26,8 +26,8 @@ class PrivateClassifier(ABC):
     """A classifier whose fitted state may be published under its guarantee.
 
     Args:
-        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
-        classes: the labels that there may be, at least two and all different. Public.
+        epsilon: ε > 0 of the whole `fit`, in nats per record added or removed.
+        classes: the possible labels, at least two and all different. Public.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -44,7 +44,7 @@ class PrivateClassifier(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """The guarantee of `fit` as a whole."""
+        """The guarantee of the whole `fit`."""
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803  # scikit-learn's name
@@ -64,11 +64,11 @@ class PrivateClassifier(ABC):
         return np.asarray(self.classes_[self._predicted(X)])
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803 - as scikit-learn
-        """Return the share of correctly predicted labels, which is as private as those records.
+        """Return the share of correctly predicted labels, which is as private as the records.
 
         Raises:
             NotFittedError: before `fit`.
-            PrivateValueError: if a record or label is out of range, or there is none.
+            PrivateValueError: if a record or label is out of range, or there are no records.
         """
         predicted = self._predicted(X)
         labels = self._label_codes(y, len(predicted))
@@ -77,14 +77,14 @@ class PrivateClassifier(ABC):
         return float(np.mean(predicted == labels))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments by name; `deep` changes nothing."""
+        """Return the constructor's arguments by name; `deep` has no effect."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **parameters: Any) -> Self:
         """Change arguments, and reset the classifier to its unfitted state.
 
         Raises:
-            ParameterError: if an argument is unknown or out of range; nothing then has changed.
+            ParameterError: if an argument is unknown or out of range; nothing is changed then.
         """
         current = self.get_params()
         for name in parameters:

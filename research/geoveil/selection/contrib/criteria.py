@@ -1,10 +1,10 @@
 """Criteria for splitting a set of records by an attribute, with exact sensitivities.
 
-A criterion is a multiple of 2^-24 (information gain) or 2^-16 (Gini) that is computed in integers,
-so that its sensitivity holds for the doubles that a mechanism is given, and not up to rounding.
-Neighbours differ by one record, added or removed. An added record lowers every attribute's
-information gain and Gini index or leaves it, and raises every maximum operator or leaves it: all
-three are monotone, and mechanisms for monotone utilities need half the noise.
+A criterion is a multiple of 2^-24 (information gain) or 2^-16 (Gini), computed in integers, so that
+its sensitivity holds exactly for a mechanism's doubles, not up to rounding. Neighbours differ by
+one record, added or removed. An added record never raises an attribute's information gain or Gini
+index, and never lowers a maximum operator: all three are monotone, and mechanisms for monotone
+utilities need half the noise.
 
 docs/selection.md derives how far t + 1 changes can move an attribute's information gain, from
 [LD Lemmas 5.5 and 5.6].
@@ -29,18 +29,18 @@ CriterionName: TypeAlias = Literal["information_gain", "gini", "max_operator"]
 GAIN_STEP = 2.0**-24
 GINI_STEP = 2.0**-16
 MOST_RECORDS = 1 << 22
-"""Largest count for which products fit 64 bits, and sums of steps 53."""
+"""The largest count for which products fit in 64 bits, and sums of steps in 53."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCounts:
-    """The contingency tables of attributes with the class, at one node: private.
+    """The contingency tables of attributes and the class at one node: private.
 
     Args:
-        table: counts of records, shape (values, classes): the attributes' values one below another.
-        starts: shape (attributes,): where each attribute's values start. Public.
-        most_records: the public bound on the number of records; too low a bound costs accuracy
-            only.
+        table: counts of records, shape (values, classes), with the attributes' values stacked.
+        starts: the first row of each attribute, shape (attributes,). Public.
+        most_records: the public bound on the number of records; too low a bound costs only
+            accuracy.
     """
 
     table: Counts
@@ -67,8 +67,8 @@ def entropy_step(count: ArrayLike) -> Array:
 def information_gain(counts: NodeCounts) -> Array:
     """Return −τ H(C|A) in bits for each attribute, shape (attributes,): the gain minus a constant.
 
-    Σ_j (Σ_c G(τ_jc) − G(τ_j)) with G(n) = n log2 n. From `most_records` records on, G continues in
-    a straight line, so the sensitivity holds for every number of records.
+    Σ_j (Σ_c G(τ_jc) − G(τ_j)) with G(n) = n log2 n. Beyond `most_records` records G is a straight
+    line, so the sensitivity holds for any number of records.
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -84,7 +84,7 @@ def information_gain(counts: NodeCounts) -> Array:
 def gini(counts: NodeCounts) -> Array:
     """Return −Σ_j τ_j (1 − Σ_c (τ_jc/τ_j)²) for each attribute, shape (attributes,), in records.
 
-    Rounded down to a multiple of 2^-16 per value, which keeps it monotone.
+    Each value's term is rounded down to a multiple of 2^-16, which keeps the index monotone.
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -99,7 +99,7 @@ def gini(counts: NodeCounts) -> Array:
 
 
 def max_operator(counts: NodeCounts) -> Array:
-    """Return Σ_j max_c τ_jc, the records with the majority label [SNM Definition 6.1].
+    """Return Σ_j max_c τ_jc, the number of records with majority labels [SNM Definition 6.1].
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -125,19 +125,19 @@ def gain_sensitivity(most_records: int) -> float:
 
 
 def gini_sensitivity(most_records: int) -> float:
-    """Return Δ = 2 records [FS10], whatever the number of records."""
+    """Return Δ = 2 records [FS10] for any number of records."""
     checked_most_records(most_records)
     return 2.0
 
 
 def max_operator_sensitivity(most_records: int) -> float:
-    """Return Δ = 1 record, whatever the number of records."""
+    """Return Δ = 1 record for any number of records."""
     checked_most_records(most_records)
     return 1.0
 
 
 def checked_most_records(most_records: int) -> int:
-    """Return a public bound on the number of records; ParameterError if not in [1, 2^22]."""
+    """Return a public bound on the number of records; ParameterError unless in [1, 2^22]."""
     validation.require_count("most_records", most_records)
     if most_records > MOST_RECORDS:
         raise ParameterError("most_records", most_records, f"at most {MOST_RECORDS}")
@@ -149,8 +149,8 @@ class Criterion:
     """A utility per attribute and its global sensitivity.
 
     Args:
-        values: the utilities of a node's attributes, shape (attributes,). Monotone.
-        sensitivity: Δ by the public bound on the number of records.
+        values: returns the utilities of a node's attributes, shape (attributes,). Monotone.
+        sensitivity: returns Δ for a public bound on the number of records.
     """
 
     values: Callable[[NodeCounts], Array]
@@ -177,14 +177,14 @@ def _steps(most_records: int) -> tuple[Counts, Counts]:
 
 
 def _continued(sums: Counts, counts: Counts) -> Counts:
-    """Return G(n), in a straight line from its last entry on."""
+    """Return G(n), extended by a straight line beyond its last entry."""
     last = len(sums) - 1
     inside = sums[np.minimum(counts, last)]
     return np.asarray(inside + np.maximum(counts - last, 0) * (sums[-1] - sums[-2]))
 
 
 _SLACK = 2 * GAIN_STEP
-"""Margin per change, above the steps of the criterion and the rounding of F."""
+"""The margin per change that covers the criterion's steps and the rounding of F."""
 _BLOCK = 512
 
 
@@ -217,7 +217,7 @@ def entropy_change_at(total: ArrayLike, count: ArrayLike, changes: ArrayLike) ->
 def gain_sensitivities(counts: NodeCounts) -> Callable[[int], Array]:
     """Return δ(x, t, ·) of `information_gain`, admissible [LD Def. 3.3]: a function of t.
 
-    It exceeds the element local sensitivity at distance t by 2^-23 (t + 1) bits, which pays for
+    It exceeds the element local sensitivity at distance t by 2^-23 (t + 1) bits, which covers
     rounding. There are at least two classes.
 
     Example:
@@ -279,17 +279,17 @@ def _changes_between(table: Array, a: int, b: int, start: int, stop: int) -> Arr
 
 
 def _undominated(counts: NodeCounts) -> tuple[list[int], list[int], list[int]]:
-    """Return the cells (a, b) that can have the largest change, and their attributes' places.
+    """Return the cells (a, b) that can have the largest change, and their attributes' indices.
 
-    At one total the rarest class has it, at every distance; a cell is left out if another value of
-    the attribute has a larger total and a rarer class.
+    For one total, the rarest class has it at every distance; a cell is left out if another value
+    of the attribute has a larger total and a rarer class.
     """
     totals, rarest = counts.table.sum(axis=1), counts.table.min(axis=1)
     place = np.zeros(len(totals), dtype=np.intp)
     place[counts.starts[1:]] = 1
     place = np.cumsum(place)
     order = np.lexsort((rarest, -totals, place))
-    # Lower for every later attribute, so that the least so far starts anew with each.
+    # Offsets decrease by attribute, so that the running minimum restarts with each.
     key = (rarest - place * (1 + rarest.max()))[order]
     least = np.minimum.accumulate(key)
     kept = order[np.append(True, key[1:] < least[:-1])]

@@ -1,6 +1,6 @@
 """A private random forest: random trees on disjoint parts of the data [SNM Algorithms 3 and 4].
 
-`LABEL_RECIPES` are the mechanisms by which a leaf chooses its label.
+`LABEL_RECIPES` has the mechanisms that choose a leaf's label.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from geoveil.selection.stability import (
 
 Counts = NDArray[np.int64]
 LabelRecipe: TypeAlias = SelectionRecipe[int, Counts]
-"""A recipe for a number of classes that scores the counts of the labels in a leaf."""
+"""A recipe whose public fact is the number of classes; it scores a leaf's counts of labels."""
 
 LabelName: TypeAlias = Literal[
     "distance_exponential",
@@ -42,19 +42,19 @@ LabelName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Labeller:
-    """A recipe whose mechanism is built for one leaf; it scores the counts of labels, (labels,)."""
+    """A recipe with its mechanism for one leaf; it scores the counts of labels, (labels,)."""
 
     mechanism: SelectionMechanism
     recipe: LabelRecipe
 
     def probabilities(self, counts: Counts) -> Array:
-        """Return the probability of each label, shape (leaves, labels) as the counts: private."""
+        """Return the probability of each label, shape (leaves, labels) like the counts: private."""
         distinct, back = np.unique(counts, axis=0, return_inverse=True)
         rows = [self.mechanism.probabilities(self._scores(row)) for row in distinct]
         return np.asarray(rows)[np.asarray(back).ravel()]
 
     def select(self, counts: Counts, source: RandomSource) -> NDArray[np.int64]:
-        """Return an exactly drawn label for each leaf, shape (leaves,); equal leaves together."""
+        """Return an exactly drawn label for each leaf, shape (leaves,); equal leaves share work."""
         result = np.empty(len(counts), dtype=np.int64)
         for leaves in _alike(counts):
             scores = self._scores(counts[leaves[0]])
@@ -66,7 +66,7 @@ class Labeller:
 
 
 def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
-    """Yield the numbers of leaves with equal counts, starting with the empty leaves."""
+    """Yield the indices of leaves with equal counts, starting with the empty leaves."""
     held = counts.any(axis=1)
     empty, rest = np.flatnonzero(~held), np.flatnonzero(held)
     if len(empty):
@@ -81,7 +81,7 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
     """Return the labeller of one leaf by one of `LABEL_RECIPES`.
 
     Raises:
-        ParameterError: if the mechanism is none of them, ε ≤ 0, or there are fewer than 2 classes.
+        ParameterError: if the mechanism is unknown, ε ≤ 0, or there are fewer than 2 classes.
 
     Example:
         >>> labeller("stability", 1.0, 2).probabilities(np.array([[7, 2], [0, 0]])).round(4)
@@ -93,14 +93,14 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
 
 
 def _by_counts(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
-    """Return a recipe by the counts; one record moves one of them by 1, all in one direction."""
+    """Return a recipe by the counts; one record changes one count by 1, all in one direction."""
     return SelectionRecipe(
         lambda epsilon, _: make(epsilon, 1.0, monotone=True), lambda counts, _: counts
     )
 
 
 def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
-    """Return a recipe that scores labels by how many changes the winner is ahead."""
+    """Return a recipe that scores labels by the winner's lead in changes."""
     return SelectionRecipe(
         lambda epsilon, _: make(epsilon, 1.0),
         lambda counts, _: distance_utilities(count_margin(counts)),
@@ -124,7 +124,7 @@ LABEL_RECIPES: Mapping[str, LabelRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → recipe, built by ε and the number of classes."""
+"""Name → recipe."""
 
 MOST_DEPTH = 16
 
@@ -132,18 +132,18 @@ MOST_DEPTH = 16
 class PrivateRandomForest(PrivateClassifier):
     """Random trees on separate records, whose leaves choose labels by private selection.
 
-    The trees depend on the domains alone. Each record goes to one random tree, and so to one leaf:
-    every leaf may spend all of ε. Which tree holds which record is not kept.
+    The trees depend only on the domains. Each record goes to one random tree, and so to one leaf:
+    every leaf may spend all of ε. The assignment of records to trees is not stored.
 
     Args:
-        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
-        domains: of each attribute: the number of its categories, or its range (low, high), to which
-            records are clipped. Public.
+        epsilon: ε > 0 of the whole `fit`, in nats per record added or removed.
+        domains: for each attribute the number of its categories, or its range (low, high), to
+            which records are clipped. Public.
         classes: the possible labels, at least two and all different. Public.
-        trees: how many, ≥ 1.
+        trees: the number of trees, ≥ 1.
         depth: splits on each path, in [1, 16].
         mechanism: chooses labels; one of `LABEL_RECIPES`.
-        seed: of the structure of the trees. Public.
+        seed: determines the structure of the trees. Public.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -183,8 +183,8 @@ class PrivateRandomForest(PrivateClassifier):
         self._labeller = labeller(mechanism, self.epsilon, len(self.classes_))
         generator = np.random.default_rng(seed)
         self._trees: RandomTrees = random_trees(self._domains, trees, depth, generator)
-        # Which label comes first where counts tie: were it the same everywhere, empty leaves would
-        # vote for it.
+        # The order of labels in ties; with the same order everywhere, all empty leaves would vote
+        # for one label.
         shape = (trees, self._trees.leaves, len(self.classes_))
         self._order = generator.random(shape).argsort(axis=2)
         self.labels_: NDArray[np.int64] | None = None
@@ -201,12 +201,12 @@ class PrivateRandomForest(PrivateClassifier):
         """Choose all labels, each by an exact `select`.
 
         Args:
-            X: shape (n, attributes): codes of categories, and numbers.
-            y: labels of shape (n,), among the classes.
+            X: codes of categories, and numbers, shape (n, attributes).
+            y: labels among the classes, shape (n,).
 
         Raises:
             PrivateValueError: if a category or label is out of range, or a number not finite.
-            ParameterError: if the source is none.
+            ParameterError: if `source` is not a RandomSource.
         """
         bits = chosen_source(source)
         records = self._records(X)
@@ -217,11 +217,11 @@ class PrivateRandomForest(PrivateClassifier):
         return self
 
     def labels_at(self, places: Codes) -> Codes:
-        """Return the labels at these places, (trees, leaves), of the leaves' orders."""
+        """Return the labels at these positions, (trees, leaves), in the leaves' own orders."""
         return np.take_along_axis(self._order, places[:, :, None], axis=2)[:, :, 0]
 
     def by_label(self, values: Array) -> Array:
-        """Return values (trees, leaves, classes) in the order of labels, not of each leaf."""
+        """Return values (trees, leaves, classes) in the labels' order instead of each leaf's."""
         result = np.empty_like(values)
         np.put_along_axis(result, self._order, values, axis=2)
         return result
@@ -229,8 +229,8 @@ class PrivateRandomForest(PrivateClassifier):
     def leaf_counts(self, records: Array, labels: Codes, tree: NDArray[np.intp]) -> Codes:
         """Return the counts of labels in each leaf, shape (trees, leaves, classes): private.
 
-        Each leaf has a random, public order of the labels; `labels_at` undoes it. `tree` gives each
-        record's tree, shape (n,).
+        Each leaf has its own random, public order of the labels; `labels_at` undoes it. `tree` has
+        each record's tree, shape (n,).
         """
         shape = (self.trees, self._trees.leaves, len(self.classes_))
         cells = np.ravel_multi_index((tree, self._trees.leaf(records, tree), labels), shape)

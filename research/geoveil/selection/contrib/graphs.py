@@ -1,9 +1,9 @@
 """Egocentric betweenness centrality by sparse matrix products [LD Definition 5.1].
 
-Every two neighbours of a centre that are not adjacent add 1/(1 + P), where P counts the centre's
-other neighbours adjacent to both. All centres are treated at once: the graphs among their
-neighbours are the blocks of one matrix B, whose rows are the directed edges (c, u) and whose
-entries are the triangles; P is an entry of B².
+Each pair of nonadjacent neighbours of a centre adds 1/(1 + P), where P counts the centre's other
+neighbours adjacent to both. All centres are computed at once: the graphs among their neighbours
+are the blocks of one matrix B, whose rows are the directed edges (c, u) and whose entries are the
+triangles; P is an entry of B².
 """
 
 from typing import Any, TypeAlias
@@ -18,21 +18,21 @@ Integers: TypeAlias = NDArray[np.int64]
 
 _MOST_NODES = 2**31 - 1
 _PRODUCTS = 10_000_000
-"""Multiplications in one group, and so a bound on its entries."""
+"""The most multiplications per group, which also bounds its entries."""
 _EXPANDED = 20_000_000
-"""Candidate triangles looked up at once."""
+"""The number of candidate triangles looked up at once."""
 
 
 class Graph:
     """An undirected graph without loops. Its edges are private; its nodes are public.
 
     Args:
-        nodes: n ≥ 1; they are numbered from 0.
-        edges: shape (e, 2), integers; either direction, repeats count once.
+        nodes: the number of nodes, n ≥ 1; nodes are numbered from 0.
+        edges: integers, shape (e, 2), in either direction; repeats count once.
 
     Raises:
         ParameterError: if `nodes` is out of range.
-        PrivateValueError: if an edge is no pair of two different nodes.
+        PrivateValueError: if an edge is not a pair of different nodes.
 
     Example:
         >>> Graph(3, [(0, 1), (1, 2)])
@@ -60,7 +60,7 @@ class Graph:
 
     @property
     def edges(self) -> Integers:
-        """The edges, shape (e, 2), the lower node first, in order. Private."""
+        """The sorted edges, shape (e, 2), each with the lower node first. Private."""
         return np.stack([self._low, self._high], axis=1)
 
     @property
@@ -77,8 +77,8 @@ class Graph:
 def egocentric_betweenness(graph: Graph) -> Array:
     """Return the egocentric betweenness of every node, shape (n,), each pair counted once. Private.
 
-    It takes time in proportion to Σ t(c, u)² over directed edges, t the triangles at an edge, and
-    memory in proportion to the triangles; half a million of them take about 0.3 GB.
+    Time is proportional to Σ t(c, u)² over directed edges, where t counts the triangles at an edge,
+    and memory to the number of triangles; half a million triangles take about 0.3 GB.
 
     Example:
         >>> star = Graph(4, [(0, 1), (0, 2), (0, 3)])
@@ -97,9 +97,9 @@ def egocentric_betweenness(graph: Graph) -> Array:
 
 
 def _triangles(graph: Graph) -> Integers:
-    """Return all triangles, shape (k, 3), once each.
+    """Return all triangles, shape (k, 3), each once.
 
-    Every edge points to the end of higher degree, so no node has many outgoing ones.
+    Every edge points to the end of higher degree, so no node has many outgoing edges.
     """
     n = graph.nodes
     rank = np.empty(n, dtype=np.int64)
@@ -136,7 +136,7 @@ def _ego_blocks(triangles: Integers, n: int) -> tuple[Integers, Any]:
 
 
 def _shared(matrix: Any) -> Array:
-    """Return Σ P/(1 + P) over the pairs of each row that are not adjacent."""
+    """Return Σ P/(1 + P) over each row's nonadjacent pairs."""
     sizes = np.diff(matrix.indptr)
     work = matrix @ sizes
     result = np.zeros(len(sizes))
@@ -159,7 +159,7 @@ def _saving(paths: Any) -> Array:
 
 
 def _groups(work: Integers, most: int) -> list[tuple[int, int]]:
-    """Return consecutive ranges of one row, or of work up to `most`."""
+    """Return consecutive ranges of rows with total work up to `most`, or of a single row."""
     total = np.cumsum(work)
     ranges, first, spent = [], 0, 0
     while first < len(work):
@@ -170,6 +170,6 @@ def _groups(work: Integers, most: int) -> list[tuple[int, int]]:
 
 
 def _ramp(lengths: Integers) -> Integers:
-    """Return 0, 1, … for each length, one after the other."""
+    """Return the concatenation of 0, 1, …, length − 1 for each length."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(int(lengths.sum())) - np.repeat(starts, lengths)

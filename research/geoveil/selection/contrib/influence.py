@@ -3,11 +3,11 @@
 Neighbouring graphs differ in one edge. The egocentric betweenness of a node of degree d then moves
 by at most max(d(d−1)/4, d) [LD Lemma 5.2], and
     δ(G, t, v) = max((d + t)(d + t − 1)/4, d + t)
-is an admissible bound of how far t + 1 changes are felt [LD Lemma 5.4].
+is an admissible bound of its local sensitivity after t changes [LD Lemma 5.4].
 
-A degree bound D is a promise about every possible graph. The largest degree of the private graph is
-no such bound: with Δ from it [LD §6.1], ε means nothing. D = n − 1 needs no promise; δ needs none
-unless it is shifted. docs/selection.md derives the shifted score [LD Definition 4.3].
+A degree bound D is a promise about every possible graph. The private graph's largest degree is no
+such bound: a Δ computed from it [LD §6.1] makes ε meaningless. D = n − 1 needs no promise, nor does
+δ unless it is shifted. docs/selection.md derives the shifted score [LD Definition 4.3].
 """
 
 from collections.abc import Mapping
@@ -45,11 +45,11 @@ _ROUNDING = Fraction(1, 10**9)
 """A bound, relative to Δ, of float64's error in sums of up to 2^53 Δ/10^9."""
 _COVER = 1 + float(_ROUNDING)
 _MOST_BOUND = 200_000
-"""Largest degree bound for which Σ_t Δ stays exact."""
+"""The largest degree bound for which Σ_t Δ stays exact."""
 
 
 def sensitivity_at(degrees: ArrayLike, changes: int) -> Array:
-    """Return δ(G, t, v) after t ≥ 0 changes for nodes of these degrees, any shape.
+    """Return δ(G, t, v) after t ≥ 0 changes for nodes of given degrees, any shape.
 
     Example:
         >>> sensitivity_at([0, 2, 9], 0).tolist()
@@ -63,7 +63,7 @@ def global_sensitivity(degree_bound: int) -> float:
     """Return Δ = max(D(D−1)/4, D).
 
     Raises:
-        ParameterError: if the bound is no integer from 1 to 200,000.
+        ParameterError: if the bound is not an integer from 1 to 200,000.
 
     Example:
         >>> global_sensitivity(9458)
@@ -81,7 +81,7 @@ def safe_sensitivity(degree_bound: int) -> float:
 
 
 class Influence:
-    """The scores of one graph's nodes. All but n and D is private.
+    """The scores of one graph's nodes. Everything except n and D is private.
 
     Args:
         degree_bound: D ≥ the degrees of every possible graph; n − 1 by default, or 1 for a sole
@@ -116,7 +116,7 @@ class Influence:
 
     @cached_property
     def shifted(self) -> Array:
-        """Return u − h(d), shape (n,), of sensitivity Δ: shifted dampening times Δ. Private."""
+        """Return u − h(d), shape (n,): shifted dampening times Δ, with sensitivity Δ. Private."""
         return self.betweenness - shift(self.degrees, self.degree_bound)
 
     def as_betweenness(self, among: Integers) -> Utilities:
@@ -128,7 +128,7 @@ class Influence:
         return Utilities(self.shifted[among])
 
     def as_degrees(self, among: Integers) -> Utilities:
-        """Return the degrees of some nodes; one more edge raises two of them by 1."""
+        """Return the degrees of some nodes; an additional edge raises two degrees by 1."""
         return Utilities(self.degrees[among])
 
     def as_local(self, among: Integers) -> LocalUtilities:
@@ -141,7 +141,7 @@ class Influence:
     def as_smooth(self, among: Integers, beta: float) -> SmoothUtilities:
         """Return the betweenness of some nodes, and S = max_t e^{−βt} max_v δ(G, t, v).
 
-        The largest degree of all nodes counts, whichever are still to be chosen from.
+        S uses the largest degree of all nodes, including those already chosen.
 
         Raises:
             ParameterError: if beta is not > 0.
@@ -156,7 +156,7 @@ class Influence:
 
 
 def smooth_sensitivity(degree: int, degree_bound: int, beta: float) -> float:
-    """Return max_t e^{−βt} δ(t) for the largest degree of a graph (private), t up to the bound D.
+    """Return max_t e^{−βt} δ(t) for a graph's largest degree (private), with t up to D.
 
     Example:
         >>> round(smooth_sensitivity(10, 1000, 0.5), 6), smooth_sensitivity(10, 1000, 0.0)
@@ -184,7 +184,7 @@ class NodeSetting:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The numbers of the nodes not yet chosen, and the private scores of all."""
+    """The nodes not yet chosen, and the private scores of all nodes."""
 
     influence: Influence
     among: NDArray[np.int64]
@@ -194,8 +194,7 @@ NodeRecipe: TypeAlias = SelectionRecipe[NodeSetting, Remaining]
 
 
 def _smooth_noisy_max(epsilon: float, setting: NodeSetting) -> SmoothNoisyMax:
-    # Planned for a graph whose degrees stay below half of the bound. So many nodes ask for light
-    # tails.
+    # Planned for a graph with degrees below half the bound. Light tails suit so many nodes.
     degree, bound = (setting.degree_bound + 1) // 2, setting.degree_bound
     return SmoothNoisyMax.planned(
         epsilon,
@@ -239,12 +238,12 @@ NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → recipe. The last ranks degrees instead, which correlate with the betweenness."""
+"""Name → recipe. The last ranks nodes by degree, which correlates with betweenness."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopNodes:
-    """Privately chosen nodes, in order, with the guarantee of all choices together."""
+    """Privately chosen nodes, in order, and the guarantee of all choices together."""
 
     nodes: tuple[int, ...]
     guarantee: Guarantee
@@ -261,12 +260,12 @@ def top_k_nodes(
 ) -> TopNodes:
     """Return k nodes that are likely to have the largest egocentric betweenness [LD Algorithm 1].
 
-    Each is chosen among those left, with ε/k. Whoever runs this is trusted with the edges; the
-    nodes are public. The result hides every single edge, not whether somebody is in the graph.
+    Each choice spends ε/k and takes one of the remaining nodes. The caller is trusted with the
+    edges; the nodes are public. The result hides every single edge, but not who is in the graph.
 
     Args:
         graph: the private graph.
-        k: how many nodes, from 1 to n.
+        k: the number of nodes to choose, from 1 to n.
         epsilon: ε > 0, nats per edge added or removed, for all choices together.
         degree_bound: D ≥ the degrees of every possible graph; n − 1 by default. Only mechanisms
             with a global sensitivity use it.

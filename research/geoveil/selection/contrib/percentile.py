@@ -1,15 +1,15 @@
 """Private percentiles: choose from a public list the value at position ⌊pn/100⌋ [SNM §5].
 
-Neighbouring databases differ in one record that one of them has and the other lacks. Let L records
-lie below candidate r, E at it, and let
+Neighbouring databases differ by one record, added or removed. Let L records lie below candidate r,
+E at it, and let
     A = pn − 100 L,    B = 100 (L + E) − pn.
-r is the percentile if and only if A ≥ 0 and B > 0. One change moves A and B by p or 100 − p, so how
-many it takes to make r the percentile is a closed form, exact for all p.
+r is the percentile if and only if A ≥ 0 and B > 0. One change moves A and B by p or 100 − p, so the
+number of changes that make r the percentile has a closed form, exact for all p.
 
-[SNM Proposition 5.3] takes 2j + 1 changes to alter the percentile, j being the fewer of its repeats
-on either side. For p = 50 that is at most one too few; for p = 90 or 99 a change moves the
-position by up to 0.9 or 0.99 records and not by half a record, so about j/0.9 or j/0.99 changes do.
-And the local sensitivity is 1 already at one change less than it takes.
+[SNM Proposition 5.3] claims that altering the percentile takes 2j + 1 changes, where j is the
+lesser number of its repeats on either side. For p = 50 that is at most one too few; for p = 90 or
+99 a change moves the position by up to 0.9 or 0.99 records instead of half a record, so about j/0.9
+or j/0.99 changes suffice. The local sensitivity is 1 already one change earlier.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,15 +43,15 @@ _MOST_RECORDS = 10**9
 class Percentile:
     """The scores of the p-th percentile of one database, all of them private.
 
-    The candidates, p and the fact that the database is asked are public; the number of records is
-    not. Of an empty database the first candidate counts as the percentile.
+    The candidates and p are public; the number of records is not. The first candidate counts as
+    the percentile of an empty database.
 
     Args:
-        values: the records, shape (n,); each counts as the candidate that is nearest to it, the
-            lower one of two. That is decided record by record, so neighbours stay neighbours.
-        p: in (0, 100), in steps of a millionth.
-        candidates: the values that may come out, increasing, shape (m,). Public: not taken from
-            the records.
+        values: the records, shape (n,); each counts as its nearest candidate, in a tie the lower.
+            This acts on each record separately, so neighbours stay neighbours.
+        p: the percentage, in (0, 100), in steps of a millionth.
+        candidates: the possible results, increasing, shape (m,). Public: they must not be taken
+            from the records.
 
     Raises:
         ParameterError: if p or the candidates are out of range.
@@ -80,7 +80,7 @@ class Percentile:
 
     @property
     def outcomes(self) -> int:
-        """m: how many candidates there are. Public."""
+        """m, the number of candidates. Public."""
         return len(self.candidates)
 
     @property
@@ -90,7 +90,7 @@ class Percentile:
 
     @property
     def margin(self) -> int:
-        """j: the number of changes that make another candidate the percentile. Private."""
+        """j, the number of changes that make another candidate the percentile. Private."""
         if self.outcomes == 1:
             return 0
         return int(np.delete(self._distances, self._winner).min())
@@ -125,7 +125,7 @@ class Percentile:
             ParameterError: if beta is not > 0.
         """
         rate = validation.positive("beta", beta)
-        # What is this small no longer matters; 0 is not a scale.
+        # Smaller values do not matter, and 0 would be no scale.
         bound = float(np.exp(-min(rate * max(self.margin - 1, 0), _DEEPEST)))
         return SmoothUtilities(self._indicator(), bound, beta=rate)
 
@@ -139,11 +139,11 @@ class Percentile:
 
 
 _DEEPEST = 200.0
-"""ln S is clamped to at least minus this; a larger bound is still a smooth bound."""
+"""ln S is clamped to at least −200; a larger bound is still a smooth bound."""
 
 
 def percent(p: object) -> Fraction:
-    """Return p as a multiple of a millionth; ParameterError if p is not in (0, 100)."""
+    """Return p as a multiple of a millionth; ParameterError unless p is in (0, 100)."""
     number = validation.between("p", p, 0, 100, low_open=True, high_open=True)
     rounded = Fraction(round(number * _PARTS), _PARTS)
     if not 0 < rounded < 100:
@@ -168,9 +168,9 @@ def checked_candidates(candidates: Sequence[float] | Array) -> Array:
 def _distances(counts: Counts, p: Fraction) -> Counts:
     """Return the number of records to add or remove to make each candidate the percentile.
 
-    If A < 0, adding r raises A by p and removing a record below by 100 − p; if B ≤ 0, adding r
-    raises B by 100 − p and removing one above by p. The larger step is taken throughout, but for
-    one r that must be added where there is none.
+    If A < 0, adding r raises A by p, and removing a record below raises it by 100 − p; if B ≤ 0,
+    adding r raises B by 100 − p, and removing a record above raises it by p. All steps are the
+    larger one, except that at least one r must be added if there is none.
     """
     part = _PARTS  # all in millionths
     up, hundred = int(p * part), 100 * part
@@ -187,7 +187,7 @@ def _distances(counts: Counts, p: Fraction) -> Counts:
     if not total:
         result = np.ones_like(counts)  # one record, anywhere
         result[0] = 0
-    # The first candidate is also that of the empty database.
+    # The first candidate is also the empty database's percentile.
     result[0] = min(int(result[0]), total)
     return result
 
@@ -197,14 +197,14 @@ def _ceil_div(number: Counts, divisor: int) -> Counts:
 
 
 PercentileRecipe: TypeAlias = SelectionRecipe[int, Percentile]
-"""A mechanism's constructor, given the number of candidates."""
+"""A recipe whose public fact is the number of candidates."""
 
 _NOISE = ExponentialPareto(4.0)
-"""The noise of smooth noisy max. Tails that heavy are the best of 1, 2 and 4 for thousands of
-candidates and a margin of 1, and near it for one of 6; the same goes for half of ε for β."""
+"""The noise of smooth noisy max. For thousands of candidates, its tail is the best of 1, 2 and 4 at
+a margin of 1, and nearly the best at 6; the same is true of spending half of ε on β."""
 
 _DELTA = 1e-6
-"""The δ of Laplace log-normal noise, whose change of scale costs √m and not m."""
+"""The δ of Laplace log-normal noise, whose change of scale costs √m instead of m."""
 
 
 def _smooth(known: Percentile, mechanism: SelectionMechanism) -> SmoothUtilities:
@@ -250,12 +250,12 @@ PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
         ),
     }
 )
-"""Name → recipe. "Nearness" is the number of changes it takes, and all else the indicator."""
+"""Name → recipe. "Nearness" scores by the number of changes, all others by the indicator."""
 
 
 @dataclass(frozen=True, slots=True)
 class PercentileEstimate:
-    """A private percentile for adding or removing a record; changing a record costs twice its ε."""
+    """A private percentile; its ε is for adding or removing a record, double that for a change."""
 
     value: float
     guarantee: Guarantee
@@ -272,16 +272,16 @@ def percentile(
 ) -> PercentileEstimate:
     """Return a private p-th percentile: the value at position ⌊pn/100⌋, counted from 0.
 
-    Whoever runs this is trusted with the records. Candidates, p, epsilon and the mechanism have to
-    be chosen without the records.
+    The caller is trusted with the records, but must choose candidates, p, epsilon and the mechanism
+    without looking at them.
 
     Args:
-        values: the records, shape (n,); each counts as the candidate that is nearest to it.
-        p: in (0, 100).
+        values: the records, shape (n,); each counts as its nearest candidate.
+        p: the percentage, in (0, 100).
         candidates: the possible results, increasing, shape (m,).
         epsilon: ε > 0, nats per record added or removed.
-        mechanism: a name in `PERCENTILE_RECIPES`. Those by nearness err to values near by, in
-            rank; all others to any candidate alike.
+        mechanism: a name in `PERCENTILE_RECIPES`. Errors of those by nearness are close in rank;
+            errors of the others are equally likely at every candidate.
 
     Raises:
         ParameterError: if a public argument is out of range.

@@ -1,7 +1,7 @@
-"""Random binary trees that depend on the domain and no data [FI17; SNM §7.2].
+"""Random binary trees that depend on the domain but on no data [FI17; SNM §7.2].
 
-Every tree has all of its 2^h leaves, as the leaves that hold records would betray the records. So
-categories are split into two random halves of those left, not into all at once.
+Every tree has all of its 2^h leaves, since leaves only where records lie would reveal the records.
+For this, each split divides the remaining categories into two random halves.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from geoveil.gp import ParameterError
 from geoveil.selection.base import Array
 
 Domain: TypeAlias = int | tuple[float, float]
-"""The number of categories, coded from 0; or the range of a continuous attribute. Public."""
+"""The number of categories, coded from 0, or the range of a continuous attribute. Public."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomTrees:
     """Complete binary trees; node i has the children 2i + 1 and 2i + 2. Public.
 
-    A record goes to the second child if its value exceeds the threshold, or, for categories, if
-    `second` says so of its category.
+    A record goes to the second child if its value exceeds the threshold or, for categories, if
+    `second` is true for its category.
     """
 
     depth: int
@@ -41,7 +41,7 @@ class RandomTrees:
 
     @property
     def leaves(self) -> int:
-        """2^depth, of each tree."""
+        """The number of leaves per tree, 2^depth."""
         return 1 << self.depth
 
     def leaf(self, records: Array, tree: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -63,9 +63,9 @@ class RandomTrees:
 def random_trees(
     domains: Sequence[Domain], trees: int, depth: int, generator: np.random.Generator
 ) -> RandomTrees:
-    """Return trees of depth h whose nodes split a random attribute at random in its range.
+    """Return trees of depth h whose nodes split a random attribute at a random place in its range.
 
-    The generator is public, and at least one domain has more than one value.
+    The generator is public, and at least one domain must have more than one value.
 
     Raises:
         ParameterError: if no attribute can be split.
@@ -107,7 +107,7 @@ def random_trees(
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The remaining range of every attribute at nodes of all trees, one tree after another."""
+    """The remaining range of every attribute at the nodes of all trees, tree by tree."""
 
     low: Array
     high: Array
@@ -118,7 +118,7 @@ class _Range:
     ) -> tuple[NDArray[np.intp], Array, NDArray[np.bool_], "_Range"]:
         nodes = np.arange(len(self.low))
         open_ = (self.high > self.low) | (self.there.sum(axis=2) > 1)
-        # A node with nothing left to split by has two children that hold what it holds.
+        # A node that cannot be split further has children with its own ranges.
         attribute = np.where(open_, generator.random(open_.shape), -1.0).argmax(axis=1)
         low, high = self.low[nodes, attribute], self.high[nodes, attribute]
         threshold = np.where(high > low, low + generator.random(len(nodes)) * (high - low), np.nan)
@@ -141,7 +141,7 @@ class _Range:
 
 
 def _random_part(there: NDArray[np.bool_], generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a random half of the remaining categories, neither none nor all of them."""
+    """Return a random subset of the remaining categories, neither empty nor complete."""
     score = np.where(there, generator.random(there.shape), np.inf)
     rank = score.argsort(axis=1).argsort(axis=1)
     left = there.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Recipes of applications: public facts build a mechanism, and private data score it."""
+"""Recipes of applications: build a mechanism from public facts, and score private data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from geoveil.selection.base import ScoresLike, SelectionMechanism
 Public = TypeVar("Public")
 """Public facts, such as a number of outcomes or a bound."""
 Private = TypeVar("Private")
-"""Private facts of the database."""
+"""Private facts about the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class SelectionRecipe(Generic[Public, Private]):
     """A way to answer an application's question.
 
     Attributes:
-        build: makes the mechanism for an ε (nats per changed record), from what is public.
-        score: makes its scores, of the kind that it takes.
+        build: makes the mechanism from ε (nats per changed record) and public facts.
+        score: makes the mechanism's kind of scores from private facts.
     """
 
     build: Callable[[float, Public], SelectionMechanism]
@@ -29,5 +29,5 @@ class SelectionRecipe(Generic[Public, Private]):
 def recipe_named(
     recipes: Mapping[str, SelectionRecipe[Public, Private]], name: str
 ) -> SelectionRecipe[Public, Private]:
-    """Return the recipe of that name; ParameterError if there is none."""
+    """Return the recipe with a name; ParameterError if there is none."""
     return recipes[validation.choice("mechanism", name, recipes)]

@@ -1,4 +1,4 @@
-"""The mechanisms by which a tree chooses the attribute to split by."""
+"""The mechanisms with which a tree chooses the attribute to split by."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ SplitName: TypeAlias = Literal[
 ]
 
 REACH = 4096
-"""Changes after which shifted local dampening takes the global sensitivity."""
+"""The number of changes after which shifted local dampening uses the global sensitivity."""
 _ROUNDED = 1 + 2.0**-30
-"""A bound of the rounding error in the sum of that many sensitivities."""
+"""A bound on the rounding error of a sum of that many sensitivities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """A mechanism that selects among a node's attributes, and their scores in its order."""
+    """A mechanism that selects among a node's attributes, and the function that scores them."""
 
     mechanism: SelectionMechanism
     scores: Callable[[NodeCounts], ScoresLike]
@@ -51,7 +51,7 @@ class Splitter:
         return self.mechanism.probabilities(self.scores(node))
 
     def select(self, node: NodeCounts, source: RandomSource) -> int:
-        """Return the position of one attribute among those of the node."""
+        """Return the position of one of the node's attributes."""
         return self.mechanism.select(self.scores(node), source)
 
 
@@ -67,13 +67,13 @@ def splitter(
 
     Args:
         mechanism: one of `SPLITTERS`.
-        criterion: of a good split; None for the first that the mechanism can use.
-        epsilon: ε > 0, nats, of one choice.
-        attributes: the most that there are to choose from.
-        most_records: the public bound on records that `gain_sensitivity` takes.
+        criterion: the criterion of a good split; None for the mechanism's default.
+        epsilon: ε > 0 of one choice, in nats.
+        attributes: the largest number of attributes to choose from.
+        most_records: the public bound on the number of records, for `gain_sensitivity`.
 
     Raises:
-        ParameterError: if an argument is out of range, or the criterion not for this mechanism.
+        ParameterError: if an argument is out of range, or the mechanism can't use the criterion.
 
     Example:
         >>> table = np.array([[9, 1], [0, 9], [5, 5], [4, 5]])
@@ -91,9 +91,9 @@ def splitter(
 def shifted_gain(node: NodeCounts, sensitivity: float, reach: int = REACH) -> Array:
     """Return u_A − Σ_t (Δ − δ(x, t, A)), t < reach, for `information_gain`: Δ > 0, in bits.
 
-    It is Δ times shifted dampening, of which the exponential mechanism is shifted local dampening
-    [LD Def. 4.3]. Between neighbours it moves by at most Δ, as the sum moves by at most Δ − δ(x,
-    0).
+    It is Δ times shifted dampening; the exponential mechanism on it is shifted local dampening
+    [LD Def. 4.3]. Between neighbours it moves by at most Δ, since the sum moves by at most
+    Δ − δ(x, 0).
     """
     delta = np.minimum(gain_sensitivity_rows(node)(0, reach), sensitivity)
     values = CRITERIA["information_gain"].values(node)
@@ -164,4 +164,4 @@ SPLITTERS: Mapping[str, tuple[_Build, Sequence[str]]] = MappingProxyType(
         "stability": (_stability, ("max_operator",)),
     }
 )
-"""Name → constructor of the mechanism, and its criteria, the default first."""
+"""Name → the mechanism's constructor, and its criteria with the default first."""

@@ -1,7 +1,7 @@
 """Privately choose the most significant variant of a transmission disequilibrium test [SPS §V].
 
-`Transmission` holds what selection may know of the tables of one database, `VARIANT_RECIPES` the
-mechanisms that can choose, and `most_significant` makes the choice.
+`Transmission` holds the tables of one database and scores them, `VARIANT_RECIPES` has the
+mechanisms, and `most_significant` makes the choice.
 """
 
 import math
@@ -44,20 +44,20 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 COVER = 1 + 1e-9
-"""Sensitivities are larger by this factor than computed, to cover the rounding of float64."""
+"""The factor on computed sensitivities that covers float64's rounding."""
 
 
 class Transmission:
-    """The tables (b, c) of m variants in N families. All but m and N is private.
+    """The tables (b, c) of m variants in N families. Everything except m and N is private.
 
     Args:
         b: transmissions of one allele by heterozygous parents, integers, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N, 2 to 10,000.
 
     Raises:
         ParameterError: if `families` is out of range.
-        PrivateValueError: if b and c are no tables of N families.
+        PrivateValueError: if b and c are impossible for N families.
 
     Example:
         >>> known = Transmission([139, 150, 36], [57, 69, 105], families=215)
@@ -74,20 +74,20 @@ class Transmission:
 
     @property
     def outcomes(self) -> int:
-        """m: how many variants there are. Public."""
+        """m, the number of variants. Public."""
         return len(self._b)
 
     @cached_property
     def winner(self) -> int:
-        """The variant of the largest χ², the first of them. Private."""
+        """The first variant with the largest χ². Private."""
         return int(np.argmax(chi_square(self._b, self._c)))
 
     @cached_property
     def distances(self) -> Integers:
         """The number of families to change for each variant to have the largest χ². Private.
 
-        Variant r can have it within t changes if its highest χ² reaches the lowest of every other,
-        as a family's change may change all tables.
+        Variant r can have it within t changes if its highest χ² reaches every other's lowest, since
+        changing a family may change all tables.
         """
         result = np.full(self.outcomes, -1)
         if self.outcomes == 1:
@@ -105,7 +105,7 @@ class Transmission:
 
     @property
     def margin(self) -> int:
-        """j: the number of families to change for another variant to draw level. Private."""
+        """j, the number of families to change for another variant to draw level. Private."""
         if self.outcomes == 1:
             return 0
         return int(np.delete(self.distances, self.winner).min())
@@ -123,7 +123,7 @@ class Transmission:
         return Utilities(self._values(statistic))
 
     def as_local(self, statistic: StatisticName = "chi-square") -> LocalUtilities:
-        """Return the statistic with its local sensitivities at t changes, of each variant."""
+        """Return the statistic with each variant's local sensitivities at t changes."""
         return LocalUtilities(
             self._values(statistic),
             lambda t: (
@@ -140,7 +140,7 @@ class Transmission:
     def as_threshold(
         self, beta: float, threshold: float, statistic: StatisticName = "chi-square"
     ) -> SmoothUtilities:
-        """Return the statistic with its [SPS Theorem 5] bound; ParameterError if out of range."""
+        """Return the statistic with its [SPS Theorem 5] bound; ParameterError for bad arguments."""
         bound = threshold_bound(self._b, self._c, self.families, threshold, beta, statistic)
         return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
 
@@ -172,25 +172,25 @@ VariantRecipe: TypeAlias = SelectionRecipe[StudySetting, Transmission]
 _NOISE: Mapping[StatisticName, ExponentialPareto] = MappingProxyType(
     {"chi-square": ExponentialPareto(4.0), "root": ExponentialPareto(6.0)}
 )
-"""The best tail index, or nearly, from 1 to 12, for 5 to 1,000 variants and ε from 3 to 21."""
+"""Nearly the best tail index from 1 to 12, for 5 to 1,000 variants and ε from 3 to 21."""
 THRESHOLD = 6.0
 """T of [SPS Theorem 5], as in the paper."""
 _MOST_SHARE = 0.5
-"""The largest share of ε that pays for changes of scale."""
+"""The largest share of ε for changes of scale."""
 
 
 def largest(families: int) -> float:
-    """Return a T just below Δ, for which [SPS Theorem 5] is [SPS Theorem 4]."""
+    """Return a T just below Δ, for which [SPS Theorem 5] equals [SPS Theorem 4]."""
     return global_sensitivity(families) * (1 - 1e-9)
 
 
 def _share(epsilon: float, price: float, families: int, threshold: float) -> float:
-    """Return the part of ε for the largest β that the threshold permits."""
+    """Return the share of ε for the largest β that the threshold permits."""
     return min(_MOST_SHARE, threshold_beta(families, threshold) * price / epsilon)
 
 
 def two_sided(threshold: Callable[[int], float]) -> VariantRecipe:
-    """Return smooth private selection with 1/(1 + z⁴) and a threshold, by N [SPS cases I, III]."""
+    """Return smooth private selection, noise 1/(1 + z⁴), threshold by N [SPS cases I, III]."""
     noise = HeavyGeneralizedCauchy(4.0)
 
     def build(epsilon: float, s: StudySetting) -> SmoothPrivateSelection:
@@ -202,7 +202,7 @@ def two_sided(threshold: Callable[[int], float]) -> VariantRecipe:
 
 
 def one_sided(threshold: Callable[[int], float]) -> VariantRecipe:
-    """Return smooth noisy max with the half of that noise [SPS cases II, IV, as proved here]."""
+    """Return smooth noisy max with half of that noise [SPS cases II, IV, as proved here]."""
     noise = HalfGeneralizedCauchy(4.0)
 
     def build(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
@@ -226,7 +226,7 @@ def _at_threshold(
 
 @lru_cache(maxsize=64)
 def _planned_profile(setting: StudySetting, statistic: StatisticName) -> SensitivityProfile:
-    """Return the profile of a public table: the largest of m without any linkage.
+    """Return the profile of a public table: the most significant of m variants without linkage.
 
     Two parents in three are heterozygous; |b − c| is about √(2 (b + c) ln m).
     """
@@ -291,7 +291,7 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SignificantVariant:
-    """The index of a privately chosen variant, with the guarantee for one changed family."""
+    """The index of a privately chosen variant, and the guarantee for one changed family."""
 
     index: int
     guarantee: Guarantee
@@ -308,19 +308,18 @@ def most_significant(
 ) -> SignificantVariant:
     """Return a variant that is likely to have the largest χ² of a transmission test.
 
-    Whoever runs this is trusted with the genotypes; the variants and how many families there are,
-    are public.
+    The caller is trusted with the genotypes; the variants and the number of families are public.
 
     Args:
         b: transmissions of one allele by heterozygous parents, integers, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N, 2 to 10,000, with two parents each: b + c ≤ 2N.
         epsilon: ε > 0, nats per family changed.
         mechanism: a name in `VARIANT_RECIPES`.
 
     Raises:
         ParameterError: if a public argument is out of range.
-        PrivateValueError: if b and c are no tables of N families.
+        PrivateValueError: if b and c are impossible for N families.
 
     Example:
         >>> from geoveil.gp import SeededSource

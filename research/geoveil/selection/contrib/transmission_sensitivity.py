@@ -6,9 +6,9 @@ Of N families with two parents each, b heterozygous parents transmitted one alle
 |i + j|)/2⌉ apart [SPS Lemma 3], and the tables within d are the integer points of a hexagon, cut
 off by b, c ≥ 0 and b + c ≤ 2N.
 
-`highest` and `local_sensitivity` evaluate a few tables instead of all of them: docs/selection.md
-says which, and why. The root |b − c|/√(b + c) of χ² ranks variants alike, at a local sensitivity of
-about 4/√(b + c), far below that of χ², about 8|b − c|/(b + c).
+`highest` and `local_sensitivity` evaluate only a few of these tables; docs/selection.md proves that
+they suffice. The root |b − c|/√(b + c) of χ² ranks variants in the same order, with a local
+sensitivity of about 4/√(b + c), far below the 8|b − c|/(b + c) of χ².
 """
 
 import math
@@ -27,7 +27,7 @@ Integers: TypeAlias = NDArray[np.int64]
 StatisticName: TypeAlias = Literal["chi-square", "root"]
 
 MOST_FAMILIES = 10_000
-"""The most families for which different χ² differ as float64, and equal ones don't."""
+"""The most families for which two χ² are equal as float64 exactly if they are equal."""
 MOVES = tuple(
     (i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i + j) <= 2 and (i, j) != (0, 0)
 )
@@ -84,13 +84,13 @@ def highest(b: Integers, c: Integers, changes: int, families: int) -> Array:
 
 
 def lowest(b: Integers, c: Integers, changes: int) -> Array:
-    """Return the least χ² within some changes of tables, shape (m,); arguments as of `highest`."""
+    """Return the least χ² within d changes of tables, shape (m,); arguments as in `highest`."""
     difference = np.maximum(np.abs(b - c) - 4 * changes, 0).astype(np.float64)
     return np.asarray(difference**2 / np.maximum(b + c, 1))
 
 
 def checked_families(families: object) -> int:
-    """Return N; ParameterError if it is no integer from 2 to 10,000."""
+    """Return N; ParameterError unless it is an integer from 2 to 10,000."""
     validation.require_count("families", families)
     assert isinstance(families, int)
     if not 2 <= families <= MOST_FAMILIES:
@@ -132,7 +132,7 @@ def global_sensitivity(families: int, statistic: StatisticName = "chi-square") -
 def local_sensitivity(
     b: Integers, c: Integers, families: int, statistic: StatisticName = "chi-square"
 ) -> Array:
-    """Return how far one family of N can move the statistic of each table, shape (m,).
+    """Return how far one of N families can move the statistic of each table, shape (m,).
 
     Example:
         >>> local_sensitivity(np.array([300]), np.array([0]), 150).round(4).tolist()
@@ -163,15 +163,14 @@ def most_sensitive(
 ) -> tuple[Integers, Integers]:
     """Return tables within t changes, one of which has the largest local sensitivity there.
 
-    t is that of all tables, or of each, shape (m,). b and c of the results have shape
-    (candidates, m).
+    t is one number or one per table, shape (m,). The resulting b and c have shape (candidates, m).
     """
     high, low = np.maximum(b, c), np.minimum(b, c)
     reach = 2 * np.asarray(changes)
     x, y = _candidates(high, low, reach, 2 * families, statistic)
     inside = (x >= 0) & (np.abs(x - high) <= reach)
     inside &= np.abs(x + y - high - low) <= reach
-    # Where a candidate lies outside, the table itself stands in for it.
+    # The table itself replaces candidates outside the range.
     return np.where(inside, x, high), np.where(inside, y, low)
 
 
@@ -195,7 +194,7 @@ def _candidates(
 
 
 class SensitivityProfile:
-    """Max_r LS_r(t) of m tables in N families for every t, to evaluate S(β) quickly. Private.
+    """max_r LS_r(t) of m tables in N families for every t, to evaluate S(β) quickly. Private.
 
     Example:
         >>> profile = SensitivityProfile(np.array([60, 75]), np.array([50, 40]), 150)
@@ -224,7 +223,7 @@ class SensitivityProfile:
         self._profile = np.maximum.accumulate(profile)
 
     def smooth(self, beta: float) -> float:
-        """Return the smooth sensitivity max_t e^{−βt} max_r LS_r(t); β > 0 or ParameterError."""
+        """Return the smooth sensitivity max_t e^{−βt} max_r LS_r(t); ParameterError if β ≤ 0."""
         rate = validation.positive("beta", beta)
         return float((np.exp(-rate * np.arange(len(self._profile))) * self._profile).max())
 
@@ -235,7 +234,7 @@ class SensitivityProfile:
 _BLOCK = 1 << 13
 """Tables processed together."""
 _STRIDE = 64
-"""One in this many tables gives a first β; most others then need only a check."""
+"""One in this many tables determines a first β; most others then need only a check."""
 
 
 def threshold_distance(
@@ -247,7 +246,7 @@ def threshold_distance(
 ) -> Integers:
     """Return ud, each table's distance in families to one with LS > T, shape (m,).
 
-    It bisects, as the largest local sensitivity within t changes grows with t; 0 ≤ T < Δ.
+    It bisects, since the largest local sensitivity within t changes grows with t; 0 ≤ T < Δ.
 
     Raises:
         ParameterError: if no table has a local sensitivity above T.
@@ -283,8 +282,8 @@ def _distance(
     statistic: StatisticName,
     beyond: Callable[[Integers, Integers], NDArray[np.bool_]],
 ) -> Integers:
-    """Return ud, shape (m,), given which tables have LS > T."""
-    # No table is farther than N from any other: low < ud <= high throughout.
+    """Return ud, shape (m,), where `beyond` says which tables have LS > T."""
+    # Tables are at most N apart: low < ud <= high throughout.
     low, high = np.full(len(b), -1), np.full(len(b), families)
     while (high - low > 1).any():
         middle = np.maximum((low + high) // 2, 0)
@@ -300,8 +299,8 @@ def threshold_beta(
 ) -> float:
     """Return the largest β of [SPS Theorem 5], min ln(Δ/LS)/ud over all tables with LS ≤ T. Public.
 
-    For T just below Δ that is [SPS Theorem 4]. Infinite where all tables have LS > T. There are
-    N² tables, b and c alike: 10 ms for 150 families, half a second for 1,000.
+    For T just below Δ this is [SPS Theorem 4]. It is infinite if all tables have LS > T. There are
+    N² tables by symmetry: 10 ms for 150 families, half a second for 1,000.
 
     Raises:
         ParameterError: if no table has a local sensitivity above T.
@@ -335,7 +334,7 @@ def threshold_beta(
     least = least_of(inside[::_STRIDE])
     for start in range(0, len(inside), _BLOCK):
         here = inside[start : start + _BLOCK]
-        # Only a table that is farther than this from all beyond T permits less.
+        # Only a table farther than this from all tables beyond T permits a smaller β.
         reach = np.minimum(logs[here] / least, n).astype(np.int64)
         near = beyond(*most_sensitive(b[here], c[here], reach, n, statistic)).any(axis=0)
         if not near.all():
@@ -354,7 +353,7 @@ def threshold_bound(
     """Return max_r Δ e^{−β ud_r}, the β-smooth upper bound of [SPS Theorem 5]. Private.
 
     Raises:
-        ParameterError: if β is not in (0, `threshold_beta`], or T not in [0, Δ).
+        ParameterError: unless β is in (0, `threshold_beta`] and T in [0, Δ).
     """
     most = threshold_beta(families, threshold, statistic)
     if not 0 < beta <= most:

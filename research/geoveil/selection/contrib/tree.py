@@ -1,6 +1,6 @@
 """A private decision tree by ID3: the DiffPID3 template of [LD Algorithm 2, SNM Algorithm 2].
 
-`TreePlan` says how it spends its ε, `CodedRecords` counts records by attribute, value and class.
+`TreePlan` allots ε to decisions; `CodedRecords` counts records by attribute, value and class.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ class TreePlan:
     """The public budget of each node of a tree, and its condition for a split.
 
     A node above the greatest depth d spends one part ε' = ε/2(d + 1) on whether to split and one on
-    the attribute; a leaf spends on its label all that its path has left. Nodes of one depth hold
-    different records, so one path spends all of ε. The tree is for |C| classes and attributes of at
-    most t values.
+    the attribute; a leaf spends the rest of its path's budget on its label. Nodes of equal depth
+    hold different records, so only one path counts towards ε. The tree has |C| classes and
+    attributes of at most t values.
 
     Example:
         >>> plan = TreePlan(epsilon=1.2, depth=2, values=10, classes=2)
@@ -61,9 +61,9 @@ class TreePlan:
 
     @property
     def fewest(self) -> int:
-        """The fewest records of a node that should be split.
+        """The fewest records with which a node should be split.
 
-        t|C|√2/2 as in the template, or more: an empty node is split with probability ≤ 1/100t.
+        At least the template's t|C|√2/2; an empty node is split with probability ≤ 1/100t.
         """
         least = max(sqrt(0.5) * self.values * self.classes, log(100 * self.values) / self.part)
         return ceil(min(least, 2.0**52))
@@ -99,8 +99,8 @@ class CodedRecords:
     Args:
         codes: shape (n, attributes), attribute A in [0, values[A]).
         labels: shape (n,), in [0, classes).
-        values: how many values each attribute has.
-        classes: how many classes there are.
+        values: each attribute's number of values.
+        classes: the number of classes.
         most_records: the public bound on the number of records.
     """
 
@@ -128,7 +128,7 @@ class CodedRecords:
         return np.bincount(self.labels[rows], minlength=self.classes)
 
     def counts(self, rows: Index, attributes: Index) -> NodeCounts:
-        """Return the contingency tables of the records `rows` for attributes in rising order."""
+        """Return the contingency tables of the records `rows` for increasing attributes."""
         cells = np.bincount(
             self._cells[rows].ravel(), minlength=len(self._attribute) * self.classes
         )
@@ -155,7 +155,7 @@ class CodedRecords:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A leaf, with a label, or a split by an attribute, with a child per value. Released."""
+    """A leaf with a label, or a split with one child per value of its attribute. Released."""
 
     label: int | None = None
     attribute: int | None = None
@@ -165,19 +165,19 @@ class Node:
 class PrivateDecisionTree(PrivateClassifier):
     """ID3 in which private selection makes every decision about the data.
 
-    At each node: whether to split, by `StabilityMechanism` (the same as comparing a count plus
-    geometric noise); by which attribute, by `mechanism`; at a leaf the label, by permute-and-flip
-    on the counts. `TreePlan` says what each spends; `guarantee` holds for `fit` as a whole.
+    `StabilityMechanism` decides whether to split a node (which equals comparing a count plus
+    geometric noise with a threshold), `mechanism` chooses the attribute, and permute-and-flip on
+    the counts chooses a leaf's label. `TreePlan` has their budgets; `guarantee` covers all of it.
 
     Args:
-        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
-        values: how many values each attribute has; records hold codes from 0. Public.
-        classes: the labels that there may be, at least two and all different. Public.
+        epsilon: ε > 0 of the whole `fit`, in nats per record added or removed.
+        values: each attribute's number of values; records hold codes from 0. Public.
+        classes: the possible labels, at least two and all different. Public.
         depth: the most splits on a path, ≥ 1.
         mechanism: chooses attributes; one of `SPLITTERS`.
         criterion: "information_gain", "gini" or "max_operator"; None for the mechanism's default.
-        most_records: a public bound on the number of records, which information gain alone needs;
-            one that is too low costs accuracy, not privacy.
+        most_records: a public bound on the number of records, needed only for information gain;
+            too low a bound costs accuracy, not privacy.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -236,12 +236,12 @@ class PrivateDecisionTree(PrivateClassifier):
         """Grow the tree; every decision is an exact `select`.
 
         Args:
-            X: codes of shape (n, attributes), attribute A in [0, values[A]).
-            y: labels of shape (n,), among the classes.
+            X: codes, shape (n, attributes), attribute A in [0, values[A]).
+            y: labels among the classes, shape (n,).
 
         Raises:
             PrivateValueError: if a code or label is out of range.
-            ParameterError: if the source is none.
+            ParameterError: if `source` is not a RandomSource.
         """
         bits = chosen_source(source)
         codes = self._codes(X)
