@@ -26,6 +26,7 @@ from geoveil.analyst import (
     Map,
     Means,
     MeanValue,
+    Option,
     OverTime,
     Parts,
     QuantileBy,
@@ -387,8 +388,8 @@ def _group_share(of: Campaign) -> Row:
 
 
 def _group_median(of: Campaign) -> Row:
-    made = of.forms.ask(QuantileBy("income", "group", (0.5,)), weights=of.weights)
-    row = made["a"].rows()[0]
+    asked = QuantileBy("income", [Option("group", "a")], (0.5,))
+    (row,) = of.forms.ask(asked, weights=of.weights).rows()
     return row["any_crowd_low"], row["estimate"], row["any_crowd_high"], of.truth.of_group_a[1]
 
 

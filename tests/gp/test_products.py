@@ -80,6 +80,18 @@ def test_many_bands_are_taken_cells_at_a_time():
     assert np.abs(found - right).max() < 1e-12 * np.abs(right).max()
 
 
+def test_queries_whose_bands_hold_no_points_have_covariances_too():
+    middles = np.linspace(-3, 3, 135).tolist()
+    ranges = [Range(t, t + 0.5, 0.01, "smoothstep") for t in middles[::9]]
+    es = estimators([*(Threshold(t, 0.01, "smoothstep") for t in middles), *ranges])
+    points = released(40)
+    bands = {label: bands_of(e, NOISE.step) for label, e in es.items()}
+    made = fed(BandTotals(bands, NOISE.step), points)
+    right = expected(es, points)
+    assert (right == 0).any()
+    assert np.abs(made.covariance(0) - right).max() < 1e-12 * np.abs(right).max()
+
+
 def test_products_are_those_of_values_to_the_rounding_that_is_stated():
     es, points = estimators(STEPS[:-1] + OTHERS), released(20_000)
     found = fed(Products(es, NOISE.step), points).covariance(0)

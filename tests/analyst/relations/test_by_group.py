@@ -21,6 +21,7 @@ from geoveil.analyst import (
 from geoveil.analyst.relations import by
 from geoveil.analyst.relations.by import ratios
 from geoveil.campaign import FormCampaign, PlaceField
+from geoveil.gp import UnsupportedError
 from geoveil.simulation.populations import collisions, household_incomes
 
 from .forms import choice, form, number, place, reported
@@ -67,6 +68,18 @@ def test_what_groups_say_is_told_in_sentences() -> None:
     assert str(test).endswith(
         "if rents and income had nothing to do with each other, for a table as uneven as this."
     )
+
+
+def test_a_group_that_may_be_empty_says_why_it_has_no_estimate() -> None:
+    rng = np.random.default_rng(3)
+    people = [np.zeros(30, np.int64), rng.lognormal(3.5, 0.5, 30)]
+    reports = reported(CAMPAIGN, people, rng)
+    sizes = reports.joint({label: [Option("rents", label)] for label in ("o0", "o1", "o2")})
+    made = reports.ask(QuantileBy("income", "rents"))
+    empty, *_ = (label for label in sizes.labels if sizes.values[sizes.index(label)] <= 0)
+    with pytest.raises(UnsupportedError, match=f"no estimate of {empty}: its size is not above 0"):
+        made[empty]
+    assert made["o0"].rows()
 
 
 @pytest.mark.deep

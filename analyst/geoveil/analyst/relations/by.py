@@ -55,6 +55,8 @@ class ByGroup(Result):
     """The confidence of the intervals, in (0, 1)."""
 
     def __getitem__(self, label: str) -> Result:
+        if label in self.untold:
+            raise UnsupportedError(f"there is no estimate of {label}: {self.untold[label]}")
         return self.groups[label]
 
     @property

@@ -8,7 +8,8 @@ thresholds near each other; their errors are those of the covariances (the delta
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -171,7 +172,8 @@ class TopShare(_OfValues):
         )
 
 
-class _Found(NamedTuple):
+@dataclass(frozen=True)
+class _Found:
     """Shares above thresholds from below everybody to above everybody."""
 
     at: Array
@@ -186,12 +188,12 @@ class _Found(NamedTuple):
     def least(self) -> float:
         return float(self.at[0])
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """The weight of each share above a threshold in their integral."""
         return _integral(self.at, self.least)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return self.least + float(self.weights @ self.above.values)
 
@@ -300,15 +302,9 @@ def _integral(at: Array, start: float) -> Array:
 
     It is taken as linear between its places.
     """
-    weights = np.zeros(len(at))
-    for k in range(len(at) - 1):
-        left, right = max(start, float(at[k])), float(at[k + 1])
-        if right > left:
-            step = right - float(at[k])
-            middle = ((left + right) / 2 - float(at[k])) / step
-            weights[k] += (right - left) * (1 - middle)
-            weights[k + 1] += (right - left) * middle
-    return weights
+    length = at[1:] - np.clip(start, at[:-1], at[1:])
+    first = length**2 / (2 * np.diff(at))
+    return np.asarray(np.append(first, 0.0) + np.append(0.0, length - first))
 
 
 def _squared_density(found: _Found) -> float:

@@ -215,7 +215,8 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
 
     values = inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
     low, high = _intervals(at, above, levels)
-    of_honest = _intervals(at, replace(above, contamination=0.0), levels)
+    honest = replace(above, contamination=0.0)
+    of_honest = _intervals(at, honest, levels) if above.contamination else (low, high)
     nearest = [int(np.abs(at - value).argmin()) if np.isfinite(value) else 0 for value in values]
     return QuantileEstimates(
         levels=levels,

@@ -199,35 +199,45 @@ class BandTotals(Totals):
         moments[0] = counts
         moments[1:, 1:-1] = whole + rest * ldexp(1.0, -_BITS)
         totals, products = np.zeros(size), np.zeros((size, size))
-        for start in range(0, len(counts), _CELLS_AT_ONCE):
-            cells = slice(start, start + _CELLS_AT_ONCE)
-            cubics = np.stack([self._pieces(bands, cells) for bands in self._bands])
-            totals += np.einsum("qjc,jc->q", cubics, moments[:4, cells])
+        (filled,) = np.nonzero(counts)
+        for start in range(0, len(filled), _CELLS_AT_ONCE):
+            cells = filled[start : start + _CELLS_AT_ONCE]
+            cubics, row = self._pieces(cells)
+            totals += np.einsum("qjc,jc->q", cubics, moments[:4, cells])[row]
             weighted = np.empty_like(cubics)
             for i in range(4):
                 weighted[:, i] = np.einsum("qjc,jc->qc", cubics, moments[i : i + 4, cells])
-            products += cubics.reshape(size, -1) @ weighted.reshape(size, -1).T
+            different = cubics.reshape(len(cubics), -1) @ weighted.reshape(len(cubics), -1).T
+            products += different[np.ix_(row, row)]
         return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
 
-    def _pieces(self, bands: tuple[DebiasedBand, ...], cells: slice) -> Array:
-        """Return the coefficients of v⁰ … v³ of a query in a slice of cells, (4, cells).
+    def _pieces(self, cells: Integers) -> tuple[Array, Integers]:
+        """Return the different queries in some cells, and which of them each query is.
 
-        Cell 0 is before the first cut, and the last one beyond the last cut.
+        They are coefficients of v⁰ … v³, (different, 4, cells). Most queries are 0 in all of the
+        cells, or 1, and need no products of their own. Cell 0 is before the first cut, and the last
+        one beyond the last cut.
         """
-        first = cells.start
-        last = min(cells.stop, len(self._cuts) + 1)
-        pieces = np.zeros((4, last - first))
-        for band in bands:
-            low, high = self._index[band.low], self._index[band.high]
-            inside = slice(max(low, first - 1), min(high, last - 1))  # cells begin at the next cut
-            if inside.start < inside.stop:
-                within = np.arange(inside.start, inside.stop)
-                place = self._places([band], np.array([len(within)]), within)
-                pieces[:, inside.start + 1 - first : inside.stop + 1 - first] += _cubic(*place)
-            above = slice(max(high + 1 - first, 0), None)
-            pieces[0, above if band.step.sign > 0 else slice(0, max(low + 1 - first, 0))] += 1
-        pieces[0] -= len(bands) - 1
-        return pieces
+        flat = [band for bands in self._bands for band in bands]
+        ends = [(self._index[band.low] + 1, self._index[band.high] + 1) for band in flat]
+        spans = iter(np.searchsorted(cells, ends).tolist())
+        different = [np.zeros((4, len(cells))) for _ in range(2)]
+        different[1][0] = 1
+        row = np.zeros(len(self._bands), np.int64)
+        for number, bands in enumerate(self._bands):
+            pieces, varies = np.zeros((4, len(cells))), False
+            pieces[0] = 1 - len(bands)
+            for band in bands:
+                start, stop = next(spans)
+                if start < len(cells) and stop > 0:
+                    varies, count = True, np.array([stop - start])
+                    place = self._places([band], count, cells[start:stop] - 1)
+                    pieces[:, start:stop] += _cubic(*place)
+                pieces[0, slice(stop, None) if band.step.sign > 0 else slice(start)] += 1
+            row[number] = len(different) if varies else int(pieces[0, 0])
+            if varies:
+                different.append(pieces)
+        return np.stack(different), row
 
     def _of_bands(
         self, bands: Sequence[DebiasedBand], counts: Integers, moments: Array
