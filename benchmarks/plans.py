@@ -174,7 +174,7 @@ def carried_out(setting: Setting, campaigns: int, rng: np.random.Generator) -> l
         participants=setting.participants,
         allocation=None if setting.allocation == "alone" else setting.allocation,
     )
-    planned = plan_for(request, for_campaign=True)
+    planned = plan_for(request)
     chosen = planned.chosen()
     expected = chosen.expected.get("answers", [chosen.expected])
     found = []

@@ -114,7 +114,7 @@ def outcome(asked: dict[str, Any], rng: np.random.Generator) -> Outcome:
     except Exception:  # noqa: BLE001 - a crash is what is looked for
         return Outcome(crashed=traceback.format_exc())
     try:
-        planned = plan_for(request, for_campaign=True)
+        planned = plan_for(request)
         return Outcome(*_printed(planned, rng))
     except GeoVeilError as error:
         return Outcome(refused=str(error), points=_of_points(asked))

@@ -34,7 +34,7 @@ def main() -> None:
     request = PlanRequest.of(
         [ShareAbove(100_000)], epsilon=1, per=8_000, source=public, participants=20_000
     )
-    planned = plan_for(request, for_campaign=True)
+    planned = plan_for(request)
     report = planned.report()
     error = report["alternatives"][0]["error_95"]
     print(f"{report['choice']}, ±{error:.2g} with {request.participants:,} people")

@@ -29,7 +29,7 @@ request = PlanRequest.of(
     [ShareAbove(100_000)], epsilon=2.0, per=2, scale=SCALE, participants=50_000,
     source=public_prior("incomes"),
 )  # fmt: skip
-report = plan_for(request, for_campaign=True).report()
+report = plan_for(request).report()
 error = report["targets"]["hard_question"]["error_95"]
 print(f"{PRIVACY}: ±{error:.4f} by {report['reason'].split()[0]}, from 50,000 people")
 

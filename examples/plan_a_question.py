@@ -13,13 +13,13 @@ PRIVACY = GeoPrivacy(epsilon=1.0, per=8_000.0, unit="dollar")
 incomes = LogNormalPrior(mu=11.49, sigma=0.83)
 found = plan(
     HardThreshold(100_000), PRIVACY, incomes, PEOPLE,
-    kinds=("DebiasedLaplace", "LaplacePareto", "LipschitzMechanism", "StudentT, paper"),
+    kinds=("DebiasedLaplace", "LaplacePareto", "smooth:noise=student-t,calibration=paper"),
 )  # fmt: skip
 
 print(f"{PEOPLE:,} people, {PRIVACY}\n")
 for a in found.alternatives:
     prediction = a.prediction
-    print(f"{a.kind:<20} ±{prediction.margin(PEOPLE):.4f}  {a.query}")
+    print(f"{a.kind:<40} ±{prediction.margin(PEOPLE):.4f}  {a.query}")
 print(f"\n{found.reason}")
 for n, margin, _ in found.at([5_000, 50_000, 500_000]):
     print(f"{n:>9,} people: ±{margin:.4f}")

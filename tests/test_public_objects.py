@@ -216,7 +216,6 @@ def made() -> list[Any]:
         planner.LogPrior(planner.LogNormalPrior(0.1, 0.3), gp.LogScale(0.1)),
         planner.ExpPrior(planner.LogNormalPrior(0.1, 0.3)),
         planner.HeapedPrior(planner.LogNormalPrior(0.1, 0.3), ()),
-        planner.SlopeBoundedPrior(planner.LogNormalPrior(0.1, 0.3), 0.5),
         planner.DoubtedPrior(
             planner.LogNormalPrior(0.1, 0.3), {"other": planner.LogNormalPrior(0.2, 0.3)}
         ),

@@ -106,7 +106,7 @@ def test_a_cap_keeps_a_wished_central_epsilon_and_its_price_is_said():
         )
         for of in (None, 0.4, 0.003)
     )  # fmt: skip
-    planned, without = (plan_for(of, for_campaign=True) for of in (wished, free))
+    planned, without = (plan_for(of) for of in (wished, free))
     cap = planned.cap.cap
     assert planned.central(100_000, 1e-6)["any_two_epsilon"] <= 0.4
     assert central_privacy(cap.below + cap.above + 0.125, 100_000, delta=1e-6).epsilon > 0.4
@@ -121,7 +121,7 @@ def test_a_cap_keeps_a_wished_central_epsilon_and_its_price_is_said():
     with pytest.raises(ParameterError, match="target_error must be at least"):
         replace_request(planned, target_error=0.003).price_of_central(without)
     with pytest.raises(ParameterError, match=r"central must be at least 0\.005\d*, which 100,000"):
-        plan_for(never, for_campaign=True)
+        plan_for(never)
 
 
 def replace_request(planned, **changes):

@@ -115,7 +115,7 @@ def planned(*asked: ShareAbove, **said: Any) -> PlannedQuestion | PlannedQuestio
     request = PlanRequest.of(
         asked, epsilon=1.0, per=8_000.0, source=source, participants=500_000, unit="dollar", **said
     )
-    return plan_for(request, for_campaign=True)
+    return plan_for(request)
 
 
 @pytest.mark.deep

@@ -41,7 +41,7 @@ def planned(heaps: Sequence[Heap] = (), **said: Any) -> tuple[Any, Any]:
         [ShareAbove(T)], epsilon=1.0, per=8_000.0, source=source, participants=20_000,
         unit="dollar", **said,
     )  # fmt: skip
-    found = plan_for(request, for_campaign=True)
+    found = plan_for(request)
     return found, found.campaign(campaign_id="income", title="Income", **DATES)
 
 

@@ -29,7 +29,7 @@ def planned(*at: float) -> Any:
     asked = [ShareAbove(one) for one in at]
     people: dict[str, Any] = {"source": source, "participants": N, "unit": "dollar"}
     request = PlanRequest.of(asked, epsilon=1.0, per=8_000.0, **people)
-    return plan_for(request, for_campaign=True)
+    return plan_for(request)
 
 
 def error(told: Any, way: str) -> float:

@@ -51,7 +51,7 @@ def test_plans_of_a_session_are_those_made_alone(case):
     forecast, plan = session.forecast(request), session.plan(request)
     said = wish | {"epsilon": 0.9, "participants": 20_000}
     made = PlanRequest.of(questions_in(asked), source=source, **said)
-    alone = plan_for(made, for_campaign=True).report()
+    alone = plan_for(made).report()
     assert plan.report() == alone
     assert forecast.met
     quick = forecast.planned.report()
@@ -76,7 +76,7 @@ def test_a_wish_that_cannot_be_met_is_said_so_at_once_and_refused_with_the_neare
     request = session.request(asked, **wish)
     assert not session.forecast(request).met
     with pytest.raises(ParameterError) as alone:
-        plan_for(PlanRequest.of(asked, source=LOG_NORMAL, **wish), for_campaign=True)
+        plan_for(PlanRequest.of(asked, source=LOG_NORMAL, **wish))
     for _ in range(2):  # found, then kept
         with pytest.raises(ParameterError) as caught:
             session.plan(request)

@@ -26,7 +26,6 @@ PRIVACY = ("--epsilon", "1", "--per", "8000")
 LOG_NORMAL = (*PRIVACY, "--unit", "dollar", "--prior", "lognormal:98000,0.83")
 INCOMES = (*PRIVACY, "--prior", "incomes")
 COLLISIONS = ("--epsilon", "1", "--per", "500", "--prior", "collisions")
-QUICK = ("--for-campaign",)
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def test_the_table_says_what_the_json_says():
         [ShareAbove(98_000.0)], participants=20_000, source=public_prior("lognormal:98000,0.83"),
         unit="dollar", epsilon=1.0, per=8_000.0,
     )  # fmt: skip
-    report = plan_for(request, for_campaign=True).report()
+    report = plan_for(request).report()
     console = PlainConsole(width=200)
     with console.capture() as printed:
         print_plan(report, console)
@@ -116,7 +115,7 @@ def test_no_name_of_a_mechanism_is_cut(geoveil, monkeypatch):
 @pytest.mark.deep
 def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, dates):
     """The table, the JSON and the signed campaign say the same; what is unstated is only told."""
-    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL)
     doubts = ("--scenario-scale", 0.1, "--scenario", "2015=lognormal:80000,0.9")
     told = planned(*asked)["scenarios"]
     assert not told["stated"]
@@ -148,7 +147,7 @@ def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, d
 def test_a_scenario_of_rows_stands_beside_a_prior_without_columns(planned, plan, tmp_path):
     file = tmp_path / "older.csv"
     file.write_text("income\n" + "\n".join(str(70_000 + 900 * i) for i in range(80)))
-    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL)
     found = planned(*asked, "--scenario", f"older={file}", "--prior-column", "income")
     assert [row["scenario"] for row in found["scenarios"]["rows"]][1:] == ["older"]
     with pytest.raises(ParameterError, match="NAME=PRIOR, --prior-column one column of values"):
@@ -168,13 +167,13 @@ def test_a_scenario_of_rows_stands_beside_a_prior_without_columns(planned, plan,
 )
 def test_scenarios_of_something_else_are_refused(arguments, expected, plan):
     with pytest.raises(ParameterError, match=expected):
-        plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, *arguments)
+        plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *arguments)
     with pytest.raises(ParameterError, match="places have no scale"):
         plan("--place=-73.98,40.75", "--participants", 20_000, *COLLISIONS, "--scenario-scale", 0.1)
 
 
 def test_more_people_err_less_and_the_choice_errs_least(planned):
-    report = planned("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    report = planned("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL)
     errors = [row["error_95"] for row in report["errors"]]
     assert errors == sorted(errors, reverse=True)
     assert [row["participants"] for row in report["errors"]] == [
@@ -189,7 +188,6 @@ def test_more_people_err_less_and_the_choice_errs_least(planned):
 def test_the_soft_question_has_no_bias(planned):
     report = planned(
         "--threshold", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
-        *QUICK,
     )  # fmt: skip
     assert report["alternatives"][0]["share_of_bias"] < 1e-6
     assert report["alternatives"][0]["width"] == 24_000
@@ -198,7 +196,7 @@ def test_the_soft_question_has_no_bias(planned):
 
 @pytest.mark.deep
 def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
-    asked = ("--place", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS, *QUICK)
+    asked = ("--place", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS)
     report = planned(*asked)
     width = report["alternatives"][0]["width"]
     request = PlanRequest.of(
@@ -218,7 +216,7 @@ def test_regions_of_the_plane(planned, tmp_path):
                                                  [-74, 40.77], [-74, 40.7]]]}  # fmt: skip
     file = tmp_path / "district.geojson"
     file.write_text(json.dumps({"type": "Feature", "properties": {}, "geometry": square}))
-    report = planned("--region", file, "--participants", 50_000, *COLLISIONS, *QUICK)
+    report = planned("--region", file, "--participants", 50_000, *COLLISIONS)
     assert report["question"] == "district"
     assert 0 < report["alternatives"][0]["error_95"] < 0.01
 
@@ -305,7 +303,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
     file = tmp_path / "plan.toml"
     shown = plan(
         "--threshold", 98_000, "--soft", "--width", 1_000, "--participants", 20_000, *LOG_NORMAL,
-        *QUICK, "--out", file,
+        "--out", file,
     )  # fmt: skip
     assert shown.exit_code == 0
     campaign = campaign_of(file, campaign_id="a", title="A", **dates)
@@ -333,7 +331,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
 )
 def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_path):
     file = tmp_path / "plan.toml"
-    plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--out", file)
+    plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, "--out", file)
     with pytest.raises(ParameterError, match=f"{contradiction[0]} must be left out: the plan says"):
         geoveil("campaign", "create", "Not published", "--plan", str(file), *contradiction)
     assert "not-published" not in geoveil("campaign", "list").output
@@ -384,7 +382,7 @@ def test_all_that_is_missing_is_named_at_once(plan):
 def test_the_figure_is_drawn(plan, tmp_path, thresholds):
     file = tmp_path / "plan.png"
     asked = [part for threshold in thresholds for part in ("--threshold", threshold)]
-    plan(*asked, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--figure", file)
+    plan(*asked, "--participants", 20_000, *LOG_NORMAL, "--figure", file)
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
@@ -397,8 +395,8 @@ def terminal(monkeypatch):
 @pytest.mark.usefixtures("terminal")
 def test_at_a_terminal_what_is_missing_is_asked_for(plan):
     answers = "threshold 98000\n20000\nlognormal:98000,0.83\ndollar\n1\n8000\n"
-    asked = plan(*QUICK, stdin=answers)
-    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    asked = plan(stdin=answers)
+    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL)
     assert given.stdout in asked.stdout
     assert "How many people" in asked.stderr
 
@@ -409,8 +407,8 @@ def test_at_a_terminal_a_slip_is_told_and_asked_again(plan):
         "theshold 98000", "threshold many", "threshold 98000", "many", "0", "20000", "incoms",
         "lognormal:98000,0.83", "dollar", "-1", "one", "1", "0", "8_000",
     )  # fmt: skip
-    asked = plan(*QUICK, stdin="\n".join(slips) + "\n")
-    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    asked = plan(stdin="\n".join(slips) + "\n")
+    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL)
     assert given.stdout in asked.stdout
     assert asked.stderr.count("must be") == 8
 
@@ -431,7 +429,7 @@ def test_odds_in_words(epsilon, said):
 
 @pytest.mark.deep
 def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
-    more = ("--participants", 20_000, *COLLISIONS, *QUICK)
+    more = ("--participants", 20_000, *COLLISIONS)
     bell = ("--query", "gaussian-kernel:center=0 0,bandwidth=2000")
     (asked,) = planned(*bell, "--center=-73.98,40.75", *more)["alternatives"][:1]
     (place,) = planned("--place=-73.98,40.75", "--bandwidth", 2000, *more)["alternatives"][:1]
@@ -459,7 +457,7 @@ def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path)
     geoveil("simulate", "fleet", "--devices", "300", "--batch-size", "300", "--campaign", "a-pilot")
     file = tmp_path / "pilot.parquet"
     geoveil("campaign", "export", "a-pilot", "--out", str(file))
-    asked = ("--threshold", "98000", "--participants", "20000", *PRIVACY, *QUICK, "--json")
+    asked = ("--threshold", "98000", "--participants", "20000", *PRIVACY, "--json")
     told = json.loads(geoveil("plan", *asked, "--prior", "pilot:a-pilot").stdout)
     assert told["prior"]["name"] == "pilot a-pilot, 300 reports"
     assert told["prior"]["worth_people"] == pytest.approx(300)
@@ -468,7 +466,7 @@ def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path)
 
 
 def test_a_quantile_is_planned_by_points(plan, planned, tmp_path):
-    median = ("--quantile", "0.5", "--participants", 50_000, *INCOMES, *QUICK)
+    median = ("--quantile", "0.5", "--participants", 50_000, *INCOMES)
     (row,) = planned(*median)["quantiles"]
     assert 90_000 < row["value"] < 105_000
     assert 900 < row["error_95"] < 1_150

@@ -20,7 +20,7 @@ from geoveil.simulation.scale import write_reports
 PLANE = AzimuthalEquidistant(-73.98, 40.75, radius_m=10_000)
 PLAN = (
     *("plan", "--threshold", "98000", "--participants", "20000", "--epsilon", "1", "--per", "8000"),
-    *("--prior", "lognormal:98000,0.83", "--unit", "dollar", "--for-campaign"),
+    *("--prior", "lognormal:98000,0.83", "--unit", "dollar"),
 )
 DATES = {"opens": datetime.now(UTC), "closes": datetime.now(UTC) + timedelta(days=1)}
 

@@ -211,7 +211,7 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(consol
     request = PlanRequest.of(
         asked, source=source, participants=20_000, unit="dollar", epsilon=1.0, per=8_000.0
     )
-    planned = plan_for(request, for_campaign=True)
+    planned = plan_for(request)
     targets = planned.report()["targets"]
     fields = {"people": "lognormal", "median": "98000", "sigma": "0.83", "participants": "20000"}
     said = {"organisation": "City of <b>Bergen</b>", "purpose": "buses", "delete_after": "90"}
@@ -342,7 +342,7 @@ def test_numbers_are_planned_by_ratio_too():
         questions_in({"threshold": ["100000"]}), source=public_prior("incomes"), epsilon=2.0,
         per=2.0, participants=50_000, scale=LogScale(1_000.0),
     )  # fmt: skip
-    assert found["targets"] == plan_for(request, for_campaign=True).report()["targets"]
+    assert found["targets"] == plan_for(request).report()["targets"]
     assert found["by_ratio"]
     assert [words for words, *_ in _odds(found["privacy"])][1] == "half or twice as much"
     made = Planner().answer(message("campaign", **wish))

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from geoveil.analyst.planner import (
     Plan,
     PopulationMean,
     Prediction,
-    SoftQuestion,
     compare_allocations,
 )
 from geoveil.analyst.planner.allocation import Searches
@@ -35,7 +33,6 @@ _NOBODY = 1e-3
 _MOST_PEOPLE = 1e10
 _LEAST_PER = 1e-9
 _TINY = 1e-300
-_NUDGE = 1.02
 _LEADING = 3
 """How many of the best kinds are planned for a request; more would not help."""
 _USUAL = "DebiasedLaplace"
@@ -233,8 +230,7 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
 
     if excess_of_all(request, found, searches) <= 0:
         return
-    near = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
-    people = None if near is None else enough(missed, near, up=True)
+    people = _nearest(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     nearest = {} if people is None else {"participants": people}
     part = f"{_from_prior(request, found, searches):.0%} of an answer"
     raise _unmet(request, request.chosen(found).targets, nearest, part, " for all of them")
@@ -290,42 +286,29 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
         request: with a number of people that does not.
     """
 
-    def missed(n: float, *, exact: bool = True) -> float:
-        return _missed(request, search, math.ceil(n), kinds, exact=exact)
+    def missed(n: float) -> float:
+        return _missed(request, search, math.ceil(n), kinds)
 
-    if missed(request.participants) <= 0:
-        return request.participants
-    people = _settled(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    people = _nearest(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     return None if people is None else math.ceil(people)
 
 
 def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> float | None:
     """Return the distance that meets the request, to three digits; None if none does."""
 
-    def missed(per: float, *, exact: bool = True) -> float:
+    def missed(per: float) -> float:
         other = Search(search.problem.under(request.but(per=per).plane_privacy))
-        return _missed(request, other, request.participants, kinds, exact=exact)
+        return _missed(request, other, request.participants, kinds)
 
-    return _settled(missed, request.privacy.per, 0.5, request.privacy.per * _LEAST_PER)
-
-
-class _Missed(Protocol):
-    def __call__(self, number: float, /, *, exact: bool = True) -> float: ...
+    return _nearest(missed, request.privacy.per, 0.5, request.privacy.per * _LEAST_PER)
 
 
-def _settled(missed: _Missed, start: float, factor: float, end: float) -> float | None:
-    """Return the first number that is enough, found by screening and then verified."""
-
-    def quickly(number: float) -> float:
-        return missed(number, exact=False)
-
+def _nearest(
+    missed: Callable[[float], float], start: float, factor: float, end: float
+) -> float | None:
+    """Return the first number of three digits that is enough: see `boundary`; None without one."""
     try:
-        near = boundary(quickly, start, factor, end)
-        if near == start:  # where screening errs, as what will do was asked for there
-            near = boundary(missed, start, factor, end)
-        elif near is not None:
-            slope = (quickly(near * _NUDGE) - quickly(near)) / math.log(_NUDGE)
-            near *= math.exp(-missed(near) / slope) if slope else 1.0
+        near = boundary(missed, start, factor, end)
         return None if near is None else enough(missed, near, up=factor > 1)
     except ParameterError:  # the distance is out of all proportion to the question
         return None
@@ -340,22 +323,14 @@ def _cheap(found: Plan) -> tuple[str, ...]:
     return tuple(quick[:_LEADING]) or (_USUAL,)
 
 
-def _missed(
-    request: PlanRequest, search: Search, n: int, kinds: Sequence[str], *, exact: bool
-) -> float:
-    """Plan again, for the best kind or for the best by screening."""
+def _missed(request: PlanRequest, search: Search, n: int, kinds: Sequence[str]) -> float:
+    """Return how much a plan with the best of these kinds misses the request: see `excess`."""
 
     def error(prediction: Prediction) -> float:
         return search.problem.error_from_people(prediction, n)
 
-    if exact:
-        best = [a.prediction for a in screened(search, kinds, error, within=CLOSE)[:1]]
-    elif isinstance(search.problem.question, SoftQuestion):
-        best = [a.prediction for kind in kinds for a in search.asked_softly(kind)]
-    else:
-        tried = (search.best_band(kind, error) for kind in kinds)
-        best = [candidate.prediction for candidate in tried if candidate is not None]
-    return _excess(request, search.problem, min(best, key=error), n) if best else math.inf
+    best = screened(search, kinds, error, within=CLOSE)
+    return _excess(request, search.problem, best[0].prediction, n) if best else math.inf
 
 
 def _what(request: PlanRequest) -> str:

@@ -26,8 +26,8 @@ from geoveil.analyst.planner.candidates import (
 )
 from geoveil.analyst.planner.caps import ChosenCap
 from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.question import HardQuestion, as_question
-from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
@@ -96,21 +96,8 @@ class Chosen:
 
 def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     """Return the campaign of a plan for one question."""
-    best = found.choice
-    mechanism = KINDS[best.kind].declares(best.reports, best.parameters)
-    questions: tuple[Question, ...] = ()
-    if isinstance(mechanism, MechanismSpec):
-        assert isinstance(best.query, Query)  # smoothed regions are read from points
-        softness = _softness(request, 0, best)
-        questions = (Question(request.labels[0], best.query, softness),)
-    targets = best.prediction.targets(found.n)
-    expected: dict[str, Any] = {
-        "error_95": targets.hard_question,
-        "population_error_95": targets.population,
-    }
-    if isinstance(mechanism, PlanarLaplaceSpec):
-        expected["queries"] = _of_points(request, [best])
-    return Chosen(mechanism, questions, Allocation.PARTITION, expected, (best,))
+    targets = found.choice.prediction.targets(found.n)
+    return _chosen(request, [found.choice], Allocation.PARTITION, _errors(targets))
 
 
 def chosen_together(request: PlanRequest, found: Comparison, searches: Searches) -> Chosen:
@@ -126,55 +113,57 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         UnsupportedError: if no mechanism serves all questions.
     """
     name, m = request.chosen(found).allocation, len(request.questions)
-    allocation = ALLOCATIONS[name]
-    each = allocation.per_report(request.plane_privacy, m)
-    wanted = [as_question(question) for question in request.questions]
-    own_searches = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
+    rule, wanted = ALLOCATIONS[name], [as_question(question) for question in request.questions]
+    each = rule.per_report(request.plane_privacy, m)
 
     def error(p: Prediction) -> float:
-        return allocation.error(p, found.n, m)
+        return rule.error(p, found.n, m)
 
-    several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
-    several += in_words(request.privacy, None)
-    if request.mechanism is not None:
-        several = (request.mechanism,)
-    kinds = several if name != "points" else (POINTS,)
-    kinds = () if allocation.together else kinds
-    ways = {
-        kind: [_best(search, (kind,), kind, error) for search in own_searches] for kind in kinds
-    }
-    complete = {
-        kind: [a for a in alone if a is not None]
-        for kind, alone in ways.items()
-        if all(a is not None for a in alone)
-    }
-    if allocation.together:
-        alone = vector_answers(wanted, each, request.prior, found.n, searches, request.mechanism)
-        complete = {alone[0].kind: alone}
-    if not complete:
-        raise UnsupportedError(f"none of {', '.join(ways)} serves all of these questions")
-    kind = min(complete, key=lambda k: sum(error(a.prediction) for a in complete[k]))
+    if rule.together:
+        alternatives = vector_answers(
+            wanted, each, request.prior, found.n, searches, request.mechanism
+        )
+    else:
+        several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
+        several += in_words(request.privacy, None)
+        if request.mechanism is not None:
+            several = (request.mechanism,)
+        kinds = (POINTS,) if rule.one_for_all else several
+        own = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
+        ways = [[best for s in own for best in screened(s, (kind,), error)[:1]] for kind in kinds]
+        complete = [way for way in ways if len(way) == m]
+        if not complete:
+            raise UnsupportedError(f"none of {', '.join(kinds)} serves all of these questions")
+        alternatives = min(complete, key=lambda way: sum(error(a.prediction) for a in way))
     answers = [
-        {
-            "question": label,
-            "error_95": targets.hard_question,
-            "population_error_95": targets.population,
-            **_shape(a),
-        }
-        for label, a in zip(request.labels, complete[kind], strict=True)
-        for targets in [a.prediction.targets(found.n, error)]
+        {"question": label, **_errors(a.prediction.targets(found.n, error)), **_shape(a)}
+        for label, a in zip(request.labels, alternatives, strict=True)
     ]
-    expected = {"allocation": name, "answers": answers}
-    first = complete[kind][0]
-    mechanism = KINDS[kind].declares(first.reports, first.parameters)
+    allocation = Allocation.PARTITION if rule.one_for_all else Allocation(name)
+    return _chosen(request, alternatives, allocation, {"allocation": name, "answers": answers})
+
+
+def _chosen(
+    request: PlanRequest,
+    alternatives: Sequence[Alternative],
+    allocation: Allocation,
+    expected: dict[str, Any],
+) -> Chosen:
+    """Return the campaign of the best ways to ask, all of one kind."""
+    first = alternatives[0]
+    mechanism = KINDS[first.kind].declares(first.reports, first.parameters)
     if isinstance(mechanism, PlanarLaplaceSpec):
-        expected["queries"] = _of_points(request, complete[kind])
-        return Chosen(mechanism, (), Allocation.PARTITION, expected, tuple(complete[kind]))
+        expected |= {"queries": _of_points(request, alternatives)}
+        return Chosen(mechanism, (), allocation, expected, tuple(alternatives))
     questions = []
-    for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
-        assert isinstance(a.query, Query)
+    for i, (label, a) in enumerate(zip(request.labels, alternatives, strict=True)):
+        assert isinstance(a.query, Query)  # smoothed regions are read from points
         questions.append(Question(label, a.query, _softness(request, i, a)))
-    return Chosen(mechanism, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
+    return Chosen(mechanism, tuple(questions), allocation, expected, tuple(alternatives))
+
+
+def _errors(targets: Targets) -> dict[str, Any]:
+    return {"error_95": targets.hard_question, "population_error_95": targets.population}
 
 
 def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[str, Any]]:
@@ -195,13 +184,6 @@ def _softness(request: PlanRequest, index: int, found: Alternative) -> Differenc
     if not isinstance(request.questions[index], HardQuestion):
         return None
     return Difference(*found.prediction.softness)
-
-
-def _best(
-    search: Search, kinds: Sequence[str], kind: str, error: Callable[[Prediction], float]
-) -> Alternative | None:
-    """Return the best alternative of a kind, if there is one."""
-    return next((a for a in screened(search, kinds, error) if a.kind == kind), None)
 
 
 def _shape(found: Alternative) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Plan a request: one question, or several that share a person's privacy.
 
 request = PlanRequest.of([ShareAbove(100_000)], epsilon=1, per=8_000, source=..., participants=...)
-planned = plan_for(request, for_campaign=True)
+planned = plan_for(request)
 planned.report()                                     # as plain numbers
 planned.campaign(campaign_id="income", title="Income", opens=..., closes=...)
 """
@@ -173,15 +173,12 @@ class PlannedQuestions(PlanOutcome):
 def plan_for(
     request: PlanRequest,
     *,
-    for_campaign: bool = False,
     capped: bool = False,
     searches: Searches | None = None,
 ) -> PlannedQuestion | PlannedQuestions:
     """Return the plan for a request, in seconds.
 
     Args:
-        for_campaign: whether to leave out mechanisms that another beats for every question, which
-            a plan only compares.
         capped: whether bands have to fit within a cap of 4 noise scales a side.
         searches: takes up what was found out, to be given again with the same questions and prior:
             see `PlanningSession`, which keeps them.
@@ -207,7 +204,7 @@ def plan_for(
         return PlannedQuestions(request, together, searches)
     question = next(iter(request.questions))
     search = searches.of(0, question, request.plane_privacy, request.prior)
-    kinds = kinds_for(request, restricted=for_campaign)
+    kinds = kinds_for(request)
     plan = planned(search, request.participants, kinds, wanted=request.mechanism)
     check_plan(request, plan)
     return PlannedQuestion(request, plan)
@@ -220,13 +217,8 @@ def _errors(report: Record) -> list[float]:
     return [float((of["hard_question"] or of["population"])["error_95"]) for of in targets]
 
 
-def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
-    """Return the kinds of mechanisms to plan one question with.
-
-    Args:
-        restricted: to mechanisms that no other beats for every question.
-    """
+def kinds_for(request: PlanRequest) -> tuple[str, ...]:
+    """Return the kinds of mechanisms to plan one question with."""
     if request.allocation == "points":
         return (POINTS,)
-    compared = (name for name, kind in KINDS.items() if not (restricted and kind.dominated))
-    return (*compared, *in_words(request.privacy, request.mechanism))
+    return (*KINDS, *in_words(request.privacy, request.mechanism))

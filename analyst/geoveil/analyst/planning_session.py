@@ -107,7 +107,7 @@ class PlanningSession:
     def _alone(self, request: PlanRequest, searches: Searches) -> Forecast:
         question = request.questions[0]
         search = searches.of(0, question, request.plane_privacy, request.prior)
-        kinds = kinds_for(request, restricted=True)
+        kinds = kinds_for(request)
         # Places that are perturbed and read take longer to predict than all else, and seldom win.
         slow = question.dimension > 1 and len(kinds) > 1
         if slow:
@@ -139,7 +139,7 @@ class PlanningSession:
         def made() -> PlannedQuestion | PlannedQuestions | ParameterError:
             searches = self._known(request)
             try:
-                return plan_for(request, for_campaign=True, searches=searches)
+                return plan_for(request, searches=searches)
             except ParameterError as error:
                 return error
 

@@ -9,7 +9,6 @@ from geoveil.analyst.planner import (
     HeapedPrior,
     LogPrior,
     Prior,
-    SlopeBoundedPrior,
 )
 from geoveil.gp import AzimuthalEquidistant, LogScale, ParameterError, validation
 
@@ -114,46 +113,13 @@ class PublicPrior:
 
         return replace(self, make=make)
 
-    def slope_bounded(self, slope: float | None) -> "PublicPrior":
-        """Return it, with the density of people trusted only up to a bound on its slope.
-
-        Args:
-            slope: in shares per unit²: see `SlopeBoundedPrior`; None: as it is.
-
-        Raises:
-            ParameterError: if it is a prior of places.
-
-        Example:
-            >>> from geoveil.analyst import LogNormalPrior
-            >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
-            >>> incomes.slope_bounded(1e-10).make(None).assumed.slope
-            1e-10
-        """
-        if slope is None:
-            return self
-        if self.dimension != 1:
-            raise ParameterError("slope_bound", slope, "left out: it is about numbers")
-        return replace(
-            self,
-            name=f"{self.name}, its density believed to change by at most {slope:.4g} a unit²",
-            make=lambda plane: SlopeBoundedPrior(self.make(plane), slope),
-        )
-
     def on_scale(self, scale: LogScale) -> "PublicPrior":
         """Return the law of the logarithms of people's numbers.
 
         Raises:
-            ParameterError: if it is of places, or bounds the slope of a density.
+            ParameterError: if it is of places.
         """
-
-        def make(plane: AzimuthalEquidistant | None) -> Prior:
-            prior = self.make(plane)
-            if prior.assumed is not None:
-                expected = "left out on a log scale: it is of a density of the numbers"
-                raise ParameterError("slope_bound", prior.assumed.slope, expected)
-            return LogPrior(prior, scale)
-
-        return replace(self, make=make)
+        return replace(self, make=lambda plane: LogPrior(self.make(plane), scale))
 
 
 def scaled(prior: Prior, scale: float) -> dict[str, Prior]:

@@ -212,8 +212,6 @@ def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:
     prediction, names = found.choice.prediction, list(request.prior.scenarios)
     stated = bool(names)
     if not stated:
-        if request.prior.assumed is not None:
-            return None
         if not isinstance(found.question, HardQuestion) or found.question.dimension != 1:
             return None
         doubted = DoubtedPrior(request.prior, scaled(request.prior, UNSTATED_SCALE))

@@ -187,10 +187,6 @@ class PlanRequest:
         softness = (
             Softness(1 / privacy.rate, width, profile=profile_of(mechanism)) if soft else None
         )
-        if softness is not None and prior.assumed is not None:
-            raise ParameterError(
-                "slope_bound", prior.assumed.slope, "left out with soft: no band is to be off"
-            )
         return cls(
             labels=tuple(
                 f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in questions

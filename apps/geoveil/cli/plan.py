@@ -110,13 +110,6 @@ def plan(
             " case."
         ),
     ] = 0.0,
-    slope_bound: Annotated[
-        float | None,
-        typer.Option(
-            help="Plan for any people whose density, apart from --heap, has at most this slope, in"
-            " shares per unit²; the prior only gives their variance."
-        ),
-    ] = None,
     soft: Annotated[
         bool,
         typer.Option("--soft", help="Plan for the soft share itself instead of the hard share."),
@@ -158,13 +151,6 @@ def plan(
     ] = None,
     delta: options.Delta = 0.0,
     reach: options.Reach = None,
-    for_campaign: Annotated[
-        bool | None,
-        typer.Option(
-            "--for-campaign/--any-mechanism",
-            help="Leave out mechanisms that are only compared; the default with --out.",
-        ),
-    ] = None,
     contamination: options.Contamination = None,
     periods: Annotated[
         int | None,
@@ -238,7 +224,6 @@ def plan(
     source = source_of(
         prior, prior_column, prior_weights, heap, scenario, scenario_scale, connection
     )
-    source = source.slope_bounded(slope_bound)
     if source.unit is None:
         unit = answer("unit", unit, lambda _, said: said)
     said = (
@@ -277,10 +262,8 @@ def plan(
         scale=scale,
     )
     wish = _wish(central, honest, central_delta, people // max(len(questions), len(of_levels)))
-    held = any(x is not None for x in (out_file, contamination, honest, wish))
-    restricted = held if for_campaign is None else for_campaign
     with err.status("planning"):
-        plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
+        plan_of = partial(plan_for, capped=cap == "fit")
         try:
             planned = plan_of(request_of(soft=soft, central=wish))
         except UnmetWishError:

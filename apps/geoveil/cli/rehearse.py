@@ -144,7 +144,7 @@ def rehearse(
                 center=place,
                 radius=RADIUS_M if radius is None else radius,
             )
-            planned = plan_for(request, for_campaign=True)
+            planned = plan_for(request)
             campaign: AttributeCampaign = planned.campaign(**later)
         else:
             campaign = campaign_for_points(

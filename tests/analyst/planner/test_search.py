@@ -14,7 +14,7 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
+from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, width
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
@@ -87,23 +87,3 @@ def test_another_rate_uses_what_stays_true():
         assert aimed is not None
         assert aimed == Search(anew).aimed(4.0, "smoothstep")
         assert np.array_equal(again.nodes.points, anew.nodes.points)
-
-
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize(("question", "prior"), [(HardThreshold(10.0), DOUBTED), (SQUARE, PLACES)])
-def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(question, prior):
-    search = Search(PlanningProblem.of(question, UNIT, prior))
-    compared = 0
-    for profile in PROFILES:
-        for index in range(NARROWEST, WIDEST + 1, 4):
-            for name in (*TRIED, "StudentT, exact", "GeneralizedCauchy, paper"):
-                for option in range(len(KINDS[name].options)):
-                    found = search.coarse(name, option, profile, index)
-                    if found is None:
-                        continue
-                    floor = search.floor(profile, index, *least_noise(name, option, profile))
-                    assert floor is not None
-                    assert floor.noise <= 1.01 * found.prediction.noise
-                    assert floor.expected_error(900) <= 1.01 * found.prediction.expected_error(900)
-                    compared += 1
-    assert compared > 150

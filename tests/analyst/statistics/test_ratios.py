@@ -281,7 +281,7 @@ def test_a_pilot_by_ratio_is_a_prior_in_dollars():
             [ShareAbove(50_000)], epsilon=2.0, per=per, source=source, participants=50_000,
             scale=scale,
         )  # fmt: skip
-        assert plan_for(request, for_campaign=True).report()["choice"]
+        assert plan_for(request).report()["choice"]
 
 
 def test_a_campaign_of_a_plan_for_points_has_the_scale():
@@ -289,7 +289,7 @@ def test_a_campaign_of_a_plan_for_points_has_the_scale():
         [ShareAbove(50_000)], epsilon=2.0, per=2, participants=50_000, allocation="points",
         source=PublicPrior.of_numbers(LogNormalPrior(10.8, 0.9), "dollar"), scale=SCALE,
     )  # fmt: skip
-    made = plan_for(request, for_campaign=True).campaign(
+    made = plan_for(request).campaign(
         campaign_id="planned", title="Planned", opens=OPENS, closes=OPENS.replace(month=2)
     )
     assert isinstance(made, ValueCampaign)

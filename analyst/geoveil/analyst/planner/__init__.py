@@ -18,7 +18,6 @@ from geoveil.analyst.planner.priors import (
     LogNormalPrior,
     Prior,
     SamplePrior,
-    SlopeBoundedPrior,
 )
 from geoveil.analyst.planner.question import (
     HardDisc,
@@ -57,7 +56,6 @@ __all__ = [
     "Prior",
     "ReportLaw",
     "SamplePrior",
-    "SlopeBoundedPrior",
     "SoftQuestion",
     "compare_allocations",
     "plan",

@@ -57,20 +57,6 @@ def aimed(
         return None
 
 
-def at_the_boundary(question: HardQuestion, width: float, profile: str) -> SoftIndicator | None:
-    """Return the soft query with its bands at the boundaries, if there is room for them.
-
-    Args:
-        question: what is wanted.
-        width: of the band, in the unit of the points.
-        profile: a name in `PROFILES`.
-    """
-    try:
-        return question.soft(width, profile, (0.0,) * question.boundaries)
-    except ParameterError:
-        return None
-
-
 def moved(signed: Array, truth: Array, weights: Array, width: float, profile: str) -> float:
     """Return how far inwards to move a boundary, if the move lowers distances as much.
 

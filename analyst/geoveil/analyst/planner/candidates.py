@@ -20,7 +20,6 @@ from geoveil.campaign import (
     MechanismSpec,
     PlanarLaplaceSpec,
     Planned,
-    SmoothSpec,
 )
 from geoveil.gp import (
     GeoPrivacy,
@@ -99,9 +98,6 @@ class Kind:
     """Whether one report answers every question."""
     has_slack: bool = False
     """Whether it serves only guarantees with a δ."""
-    dominated: bool = False
-    """Whether another kind has less noise for every question [MATH §4], so that plans only compare
-    it."""
 
     @property
     def serves_several(self) -> bool:
@@ -184,23 +180,6 @@ def _named(text: str) -> Kind:
     )
 
 
-def _fractions(*values: float) -> tuple[Parameters, ...]:
-    return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
-
-
-def _published(options: tuple[Parameters, ...], **said: Any) -> Kind:
-    def declares(_: Any, parameters: Parameters) -> SmoothSpec:
-        given: dict[str, Any] = {**said, **parameters}
-        return SmoothSpec(**given)
-
-    return Kind(
-        lambda query, privacy, parameters: _built(declares(None, parameters), query, privacy),
-        declares,
-        options,
-        dominated=True,
-    )
-
-
 def _points(query: Query, privacy: GeoPrivacy, _: Parameters) -> ReportLaw:
     mechanism = PlanarLaplace(privacy, query.dimension)
     return PointReports(mechanism, mechanism.estimator(query, debias=True))
@@ -210,21 +189,6 @@ POINTS = "PlanarLaplace"
 """The value campaign: noise on the point itself."""
 DEBIASED = "DebiasedLaplace"
 """Noise on the distance, debiased."""
-
-_STUDENT, _CAUCHY = _fractions(1 / 18, 1 / 9, 1 / 6), _fractions(1 / 30, 1 / 15, 2 / 15)
-_BASELINES: Mapping[str, Kind] = MappingProxyType(
-    {
-        "StudentT, exact": _published(_STUDENT, noise="student-t"),
-        "StudentT, paper": _published(
-            _STUDENT, noise="student-t", calibration="paper", reach=math.inf
-        ),
-        "GeneralizedCauchy, exact": _published(_CAUCHY, noise="generalized-cauchy"),
-        "GeneralizedCauchy, paper": _published(
-            _CAUCHY, noise="generalized-cauchy", calibration="paper", reach=math.inf
-        ),
-    }
-)
-"""For comparison: noise of the seed paper."""
 
 
 class _Kinds(Mapping[str, Kind]):
@@ -246,7 +210,7 @@ class _Kinds(Mapping[str, Kind]):
             answers_all=True,
             declares=lambda reports, _: PlanarLaplaceSpec(reports.mechanism.dimension),
         )
-        return {**campaigns, **_BASELINES, POINTS: points}
+        return {**campaigns, POINTS: points}
 
     def __getitem__(self, name: str) -> Kind:
         if name.partition(":")[0] in MECHANISMS.names:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.band_placement import aimed, at_the_boundary, moved
+from geoveil.analyst.planner.band_placement import aimed, moved
 from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
@@ -24,9 +24,7 @@ from geoveil.analyst.planner.question import HardQuestion
 from geoveil.gp import (
     PROFILES,
     GeoPrivacy,
-    LipschitzMechanism,
     Profile,
-    SmoothMechanism,
     SoftIndicator,
     Threshold,
     UnsupportedError,
@@ -48,11 +46,6 @@ _BEND = 4.0
 """Shortest lengths from the boundary beyond which the nodes' distances grow with theirs."""
 _FARTHEST = 1e5
 """Noise scales beyond which moments are taken to be constant."""
-_AT_ONCE = 1e200
-"""The decay rate of a bound that is trivial away from its point."""
-_CROWD = 0.05
-"""Share of the people per noise scale, at which widths are compared first."""
-_MIDPOINTS = 4096
 _PER_NEAR = 40
 """Atoms per shortest length at 0; farther away they are sparser."""
 
@@ -161,64 +154,6 @@ def table(
         return None
 
 
-@lru_cache(maxsize=1 << 10)
-def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
-    """Return a fraction a and a β that bound the variance of reports about a band from below.
-
-    In noise scales, no report about x has less than a·(|φ'(t)| e^{−β|s − t|})², for each t. Noise
-    that is scaled to a smooth bound B has the variance (B/η)²·Var[Z], and B(s) ≥ B(t) e^{−β|s − t|}
-    is at least that steep. Whatever is ε-GP says of s as much as ε² of Fisher information, so that
-    an unbiased report has at least the variance (φ'(s)/ε)²: of other kinds no more is known, and β
-    is so large that only t = s counts [MATH §8].
-
-    Args:
-        name: of a kind that is not biased, a key of `KINDS`.
-        option: which of its parameters.
-        profile: a name in `PROFILES`; its width is of no account.
-    """
-    try:
-        reports = KINDS[name].build(
-            Threshold(0.0, 1.0, profile), STANDARD, KINDS[name].options[option]
-        )
-    except UnsupportedError:
-        return 1.0, _AT_ONCE
-    if isinstance(reports, LipschitzMechanism):  # the same noise for everyone
-        return reports.noise.variance, 0.0
-    if not isinstance(reports, SmoothMechanism) or not np.isfinite(reports.noise.variance):
-        return 1.0, _AT_ONCE
-    return reports.noise.variance / reports.eta**2, reports.beta
-
-
-def evenly_spread(profile: str, index: int, size: float) -> Prediction:
-    """Return the error of reports with noise before a step, for people spread evenly around it.
-
-    With b = 1, ∫Var(g | s) ds = 2‖φ'‖² + ‖φ''‖² [MATH §2.1], and the soft share differs from the
-    hard one by ∫(φ − 1{s > 0})² ds for each person per noise scale. Where a band is placed so that
-    the prior finds no bias, its best width depends on nothing else but n and the prior's size.
-
-    Args:
-        profile: a name in `PROFILES`.
-        index: see `width`.
-        size: of the prior.
-    """
-    slope, bend, apart = _norms(profile)
-    w = width(index)
-    noise = _CROWD * (2 * slope / w + bend / w**3)
-    return Prediction(0.0, noise, _CROWD * apart * w, 0.25, size)
-
-
-@lru_cache(maxsize=8)
-def _norms(profile: str) -> tuple[float, float, float]:
-    """Return ∫φ'², ∫φ''² and ∫(φ − 1{s > 0})² for a band of width 1, by the midpoint rule."""
-    step = PROFILES[profile](1.0)
-    s = (np.arange(_MIDPOINTS) + 0.5) / _MIDPOINTS - 0.5
-    value = np.asarray(step.value(s))
-    curvature = value - np.asarray(step.debiased(s, 1))
-    parts = (step.slope(s) ** 2, curvature**2, (value - (s > 0)) ** 2)
-    slope, bend, apart = (float(part.mean()) for part in parts)
-    return slope, bend, apart
-
-
 def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
     """Return mean − f and variance at signed distances u, in noise scales.
 
@@ -272,11 +207,7 @@ def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> 
     points, truth, weights, again = atoms
     shape = PROFILES[profile](wide)
     if question.dimension == 1:
-        query = (
-            aimed(question, wide, profile, points, weights, truth=truth)
-            if problem.prior.assumed is None
-            else at_the_boundary(question, wide, profile)
-        )
+        query = aimed(question, wide, profile, points, weights, truth=truth)
         if query is None:
             return None
         signed = np.asarray(query.signed_distance(points))

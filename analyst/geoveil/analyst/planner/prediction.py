@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.hard_question import reach
-from geoveil.campaign import Difference
 from geoveil.gp import (
     UNLIMITED,
     Limits,
@@ -80,33 +79,16 @@ class Prediction:
     limits: Limits = UNLIMITED
     """The ranges of reports and of their mean over any people: intervals are longer near the
     ends."""
-    corrected: bool = False
-    """Whether the bias is known and subtracted; with scenarios their middle always is."""
 
     def within(self, limits: Limits) -> "Prediction":
         """Return the same of reports with limits, in each scenario."""
         scenarios = tuple(replace(scenario, limits=limits) for scenario in self.scenarios)
         return replace(self, limits=limits, scenarios=scenarios)
 
-    def off_by(self, known: Difference) -> "Prediction":
-        """Return the same with only this bound of the bias, whoever the people are.
-
-        Its bound counts as 1.96 standard deviations, as what a prior does not know does.
-        """
-        unknown = (known.bound / NORMAL_95) ** 2
-        return replace(
-            self,
-            bias=known.expected,
-            bias_variance=unknown,
-            prior_size=1.0,
-            scenarios=(),
-            corrected=True,
-        )
-
     @property
     def believed(self) -> "Prediction":
         """The prediction if the prior is right: without scenarios, with nothing subtracted."""
-        return replace(self, scenarios=(), corrected=False)
+        return replace(self, scenarios=())
 
     def worst(self, n: float) -> "Prediction":
         """Return the prediction with the largest expected error, of this and its scenarios.
@@ -122,21 +104,16 @@ class Prediction:
         """Variance of the prior's estimate of the bias: Var[m − truth]/N."""
         return self.bias_variance / self.prior_size
 
-    def variance(self, n: float) -> float:
-        """Return the variance of the mean of n reports, given who the people are."""
-        return self.noise / validation.positive("n", n)
-
     def mean_squared_error(self, n: float) -> float:
         """Return bias² + noise/n: the error if the prior is right."""
-        return self.bias**2 + self.variance(n)
+        return self.bias**2 + self.noise / validation.positive("n", n)
 
     def expected_error(self, n: float) -> float:
         """Return the mean squared error to expect in the worst scenario, the prior being a sample.
 
         See the module.
         """
-        alone = not self.scenarios and not self.corrected  # nothing is taken off
-        return (self if alone else self.worst(n))._expected_error(n)
+        return self.worst(n)._expected_error(n)
 
     def _expected_error(self, n: float) -> float:
         return self.mean_squared_error(n) + self.bias_uncertainty
@@ -176,7 +153,7 @@ class Prediction:
     @property
     def _taken_off(self) -> float:
         """The correction of an estimate; no interval relies on it if only a prior gives it."""
-        return self.softness[0] if self.scenarios or self.corrected else 0.0
+        return self.softness[0] if self.scenarios else 0.0
 
     def margin(self, n: float) -> float:
         """Return the half-width of the 95 % interval for the hard question."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.analyst.hard_question import Heap, NearbyPeople
+from geoveil.analyst.hard_question import Heap
 from geoveil.gp import ParameterError, distinct, validation
 
 Array = NDArray[np.float64]
@@ -60,11 +60,6 @@ class Prior(ABC):
         They say how sure it is of a share; where there are none, `size` does.
         """
         return ()
-
-    @property
-    def assumed(self) -> NearbyPeople | None:
-        """The assumption about people near a hard question, if the density is not trusted."""
-        return None
 
     def scaled(self, factor: float) -> "Prior":
         """Return the law of a multiple of the values, in one dimension.
@@ -372,49 +367,6 @@ class DoubtedPrior(_DerivedPrior):
     @property
     def continuous(self) -> bool:
         return any(p.continuous for p in (self.prior, *self.others.values()))
-
-    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
-        return self.prior.nodes(breaks)
-
-
-@dataclass(frozen=True)
-class SlopeBoundedPrior(_DerivedPrior):
-    """A prior of numbers that is trusted for the spread of people, but not for their density.
-
-    How far a band may be off the hard share is bounded by how fast the density changes, whatever
-    else it is like, and by stated heaps [MATH §8]. Bands lie at the boundary, as nothing tells that
-    another place is better.
-
-    Args:
-        prior: in one dimension.
-        slope: the density of those outside the heaps changes by at most this, in shares per (unit
-            of the values)².
-
-    Raises:
-        ParameterError: if the prior is of points or has scenarios, or the slope is not >= 0.
-
-    Example:
-        >>> law = HeapedPrior(LogNormalPrior(11.5, 0.8), (Heap(100_000, 0.0105),))
-        >>> SlopeBoundedPrior(law, 1e-10).assumed.heaps[0].at
-        100000.0
-    """
-
-    prior: Prior
-    slope: float
-
-    def __post_init__(self) -> None:
-        if self.prior.dimension != 1:
-            raise ParameterError("slope_bound", self.slope, "left out: it is about numbers")
-        if self.prior.scenarios:
-            raise ParameterError(
-                "slope_bound", self.slope, "left out beside scenarios: each is a bound by itself"
-            )
-        object.__setattr__(self, "slope", validation.non_negative("slope_bound", self.slope))
-
-    @property
-    def assumed(self) -> NearbyPeople:
-        heaps = self.prior.heaps if isinstance(self.prior, HeapedPrior) else ()
-        return NearbyPeople(self.slope, heaps=heaps)
 
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         return self.prior.nodes(breaks)

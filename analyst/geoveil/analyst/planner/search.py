@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.hard_question import difference
-from geoveil.analyst.planner.band_placement import aimed, at_the_boundary
+from geoveil.analyst.planner.band_placement import aimed
 from geoveil.analyst.planner.candidates import (
     KINDS,
     POINTS,
@@ -29,17 +29,15 @@ from geoveil.analyst.planner.coarse import (
     WIDEST,
     Band,
     CoarseCandidate,
-    evenly_spread,
     interpolated,
     joined,
-    least_noise,
     placed,
     table,
     width,
 )
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
+from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
 from geoveil.gp import (
     PROFILES,
     EnclosedProfile,
@@ -51,22 +49,17 @@ from geoveil.gp import (
     Radial,
     SmoothedRegion,
     SoftIndicator,
-    SoftStep,
     UnsupportedError,
 )
 
 Array = NDArray[np.float64]
 
-_STRIDES = (4, 2, 1)
+_STRIDES = (8, 4, 2, 1)
 """The search tries widths an octave apart, then their neighbours, down to a quarter octave."""
 _FEW = 1_000
 """Nodes up to which none are joined."""
 _PER_NEAR, _BEND = 40, 4.0
 """Joined distances: how many per shortest length at 0, and where their spacing begins to grow."""
-_CERTAIN = 1.02
-"""Factor by which a bound must exceed another error; moments in tables are off by 1 %."""
-_UNBIASED = 1e-6
-"""The largest difference of a report's mean from f by rounding and interpolation."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 """Bandwidths that smooth regions estimated from perturbed points, in noise scales."""
 
@@ -107,9 +100,6 @@ class Search:
         self._widest = widest
         self.coarse = cache(self._coarse)
         """(kind, option, profile, index) → a kind's reports about a band; None if it refuses."""
-        self.floor = cache(self._floor)
-        """(profile, index, part, β) → the least noise of reports about a band; None without room.
-See `least_noise`."""
         self.aimed = cache(self._aimed)
         """(width, profile) → the band with the prior's hard share, if any."""
         self.made = cache(self._made)
@@ -119,8 +109,6 @@ See `least_noise`."""
         self.signed = cache(self._signed)
         """(query, nodes) → signed distances there, which kinds share."""
         self._atoms = cache(lambda nodes: joined(problem, nodes))
-        self._noiseless = cache(self._without_noise)
-        self._steepness = cache(self._steepest_nearby)
         self._band = cache(self._placed)
         self._smoothed = cache(self._region)
 
@@ -139,133 +127,51 @@ See `least_noise`."""
             kind: a key of `KINDS`.
             error: what is to be least.
         """
-        leading: list[CoarseCandidate] = []
+        options = range(len(KINDS[kind].options))
+        widths = range(NARROWEST, self._widest + 1, _STRIDES[0])
+        refined = []
         for profile in PROFILES:
-            ramps = any(candidate.profile == "linear" for candidate in leading)
-            first: Sequence[int] = range(NARROWEST, self._widest + 1, _STRIDES[0])
-            alone = not self.problem.scenarios and self.problem.nodes.again is None
-            alone = alone and self.problem.prior.assumed is None
-            if not ramps and profile != "linear" and alone:  # noise before f, in closed form
-                best = self._best_width(profile, error)
-                first = (best,) if self.coarse(kind, 0, profile, best) else first
-            tried = [(o, i) for o in range(len(KINDS[kind].options)) for i in first]
-            candidates = list(self._near_the_best(kind, profile, tried, error))
-            if candidates:
-                leading.append(min(candidates, key=lambda c: error(c.prediction)))
-        refined = (self._refined(c, error) for c in leading)
+            best = self._best(kind, profile, list(product(options, widths)), error)
+            if best is not None:
+                refined.append(self._refined(best, error))
         return min(refined, key=lambda c: error(c.prediction), default=None)
 
-    def _near_the_best(
+    def _best(
         self,
         kind: str,
         profile: str,
         tried: Sequence[tuple[int, int]],
         error: Callable[[Prediction], float],
-        least: float = math.inf,
-    ) -> Iterator[CoarseCandidate]:
-        """Yield candidates for options and widths, except those that can't be the best.
-
-        Args:
-            kind: a key of `KINDS`.
-            profile: a name in `PROFILES`.
-            tried: pairs of an option and a width.
-            error: what is to be least.
-            least: error of a candidate that was found before.
-        """
-        floors = {
-            (option, index): self._least_error(kind, option, profile, index, error)
-            for option, index in tried
-        }
-        candidates: dict[tuple[int, int], CoarseCandidate] = {}
-        for pair in sorted(tried, key=floors.__getitem__):
-            if floors[pair] > _CERTAIN * least:
-                break
-            option, index = pair
-            candidate = self.coarse(kind, option, profile, index)
-            if candidate is not None:
-                candidates[pair] = candidate
-                least = min(least, error(candidate.prediction))
-        return (candidates[pair] for pair in tried if pair in candidates)
-
-    def _least_error(
-        self,
-        kind: str,
-        option: int,
-        profile: str,
-        index: int,
-        error: Callable[[Prediction], float],
-    ) -> float:
-        """Return a lower bound of the error of a kind's reports about a band; 0 without one."""
-        family = KINDS[kind]
-        several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
-        if several or family.has_slack:
-            return 0.0
-        least = self.floor(profile, index, *least_noise(kind, option, profile))
-        return math.inf if least is None else error(least)
-
-    def _floor(self, profile: str, index: int, part: float, beta: float) -> Prediction | None:
-        """Return the prediction for reports about a band with the least possible noise."""
-        noiseless = self._noiseless(profile, index)
-        if noiseless is None:
-            return None
-        noise, *others = (part * steep for steep in self._steepness(profile, index, beta))
-        scenarios = zip(noiseless.scenarios, others, strict=False)  # none if the bias is assumed
-        return replace(
-            noiseless,
-            noise=noise,
-            scenarios=tuple(replace(p, noise=noise) for p, noise in scenarios),
+    ) -> CoarseCandidate | None:
+        """Return the best of pairs of an option and a width, if the kind serves any."""
+        candidates = (self.coarse(kind, option, profile, index) for option, index in tried)
+        return min(
+            (candidate for candidate in candidates if candidate is not None),
+            key=lambda c: error(c.prediction),
+            default=None,
         )
-
-    def _without_noise(self, profile: str, index: int) -> Prediction | None:
-        """Return the prediction for the soft share itself; None without room for the band."""
-        bands = self._band(profile, index)
-        if bands is None:
-            return None
-        means = [np.asarray(band.profile.value(band.signed)) for band in bands]
-        return self._predicted(bands, [(mean, np.zeros_like(mean)) for mean in means])
-
-    def _steepest_nearby(self, profile: str, index: int, beta: float) -> list[float]:
-        """Return the mean of (|φ'(t)| e^{−β|s − t|})² among the people of each law.
-
-        In noise scales; t is the point of the band next to s, or its centre, if that is more.
-        """
-        bands = self._band(profile, index)
-        assert bands is not None
-        squares = []
-        for band in bands:
-            shape, scale = band.profile, self.problem.scale
-            assert isinstance(shape, SoftStep)
-            away = np.abs(band.signed)
-            within = np.minimum(away, shape.width / 2)
-            beside = np.abs(shape.slope(within)) * np.exp(beta / scale * (within - away))
-            steep = np.maximum(beside, shape.lipschitz * np.exp(-beta / scale * away))
-            squares.append(float(np.sum(band.weights * np.square(steep * scale))))
-        return squares
-
-    def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
-        """Return the best width by a closed form, for noise before the step."""
-        size = self.problem.prior.size
-        widths = range(NARROWEST, self._widest + 1)
-        return min(widths, key=lambda index: error(evenly_spread(profile, index, size)))
 
     def _refined(
         self, best: CoarseCandidate, error: Callable[[Prediction], float]
     ) -> CoarseCandidate:
-        options = range(len(KINDS[best.kind].options))
+        """Return the best of a band and its neighbours, and theirs, as long as the error falls."""
         for stride in _STRIDES[1:]:
             improved = True
             while improved:
-                least = error(best.prediction)
                 around = [
                     (option, index)
-                    for option in (best.option - 1, best.option, best.option + 1)
-                    for index in (best.index - stride, best.index, best.index + stride)
-                    if option in options and NARROWEST <= index <= self._widest
+                    for option, index in (
+                        (best.option - 1, best.index),
+                        (best.option + 1, best.index),
+                        (best.option, best.index - stride),
+                        (best.option, best.index + stride),
+                    )
+                    if option in range(len(KINDS[best.kind].options))
+                    and NARROWEST <= index <= self._widest
                 ]
-                candidates = self._near_the_best(best.kind, best.profile, around, error, least)
-                near = [c for c in candidates if error(c.prediction) < least]
-                improved = bool(near)
-                best = min(near, key=lambda c: error(c.prediction), default=best)
+                near = self._best(best.kind, best.profile, around, error) or best
+                improved = error(near.prediction) < error(best.prediction)
+                best = near if improved else best
         return best
 
     def _coarse(self, name: str, option: int, profile: str, index: int) -> CoarseCandidate | None:
@@ -291,10 +197,6 @@ See `least_noise`."""
             for band in bands:
                 bias, variance = interpolated(band.signed / problem.scale, index, tabulated)
                 moments.append((bias + np.asarray(band.profile.value(band.signed)), variance))
-        if problem.prior.assumed is not None and bands[0].query is not None:
-            answer = np.asarray(bands[0].query.value(bands[0].points)).ravel()
-            if np.abs(moments[0][0] - answer).max() > _UNBIASED:
-                return None  # what is assumed of people bounds how far f is off, and no more
         return CoarseCandidate(name, option, profile, index, self._predicted(bands, moments))
 
     def _predicted(
@@ -305,9 +207,7 @@ See `least_noise`."""
             predicted(mean, variance, band.truth, band.weights, nodes.prior.size, band.again)
             for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
         )
-        if scenarios:
-            prediction = replace(prediction, scenarios=tuple(scenarios))
-        return self.believed(bands[0].query, prediction)
+        return replace(prediction, scenarios=tuple(scenarios))
 
     @property
     def _laws(self) -> tuple[Nodes, ...]:
@@ -324,8 +224,6 @@ See `least_noise`."""
 
     def _aimed(self, wide: float, profile: str) -> SoftIndicator | None:
         nodes = self.problem.nodes
-        if nodes.prior.assumed is not None:
-            return at_the_boundary(self.hard, wide, profile)
         signed = None if self.hard.dimension == 1 else nodes.signed
         return aimed(self.hard, wide, profile, nodes.points, nodes.weights, signed, nodes.truth)
 
@@ -358,17 +256,7 @@ See `least_noise`."""
         prediction: Prediction,
     ) -> Alternative:
         kind, privacy = KINDS[name], self.problem.privacy
-        return Alternative(
-            name, query, privacy, parameters, reports, self.believed(query, prediction),
-            kind.answers_all,
-        )  # fmt: skip
-
-    def believed(self, query: Query | None, prediction: Prediction) -> Prediction:
-        """Return a prediction whose bias follows the assumptions: see `Prior.assumed`."""
-        question, people = self.problem.question, self.problem.prior.assumed
-        if people is None or not isinstance(question, (HardThreshold, HardRange)) or query is None:
-            return prediction
-        return prediction.off_by(difference(query, question.ends, people))
+        return Alternative(name, query, privacy, parameters, reports, prediction, kind.answers_all)
 
     # A soft question, as it is.
 

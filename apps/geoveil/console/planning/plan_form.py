@@ -288,7 +288,7 @@ class PlanForm:
             "from geoveil.simulation.priors import public_prior\n\n"
             f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{argument!r}]}}),\n"
             f"    source=public_prior({source}),\n{said})\n"
-            "planned = plan_for(request, for_campaign=True)\n"
+            "planned = plan_for(request)\n"
             "now = datetime.now(UTC)\n"
             f"closes = now + timedelta(days={self.days!r})\n{texts}"
             f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
