@@ -17,7 +17,7 @@ from geoveil.campaign import (
     StatisticCampaign,
 )
 from geoveil.cli import plan as command, plan_people
-from geoveil.cli.console import PlainConsole, out
+from geoveil.cli.console import out
 from geoveil.cli.plan_text import odds_text, print_plan
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.simulation.priors import public_prior
@@ -82,15 +82,15 @@ def test_the_cap_for_a_wished_central_epsilon_is_said_with_its_price(plan, tmp_p
     assert "below = 3.125" in (tmp_path / "plan.toml").read_text()
 
 
-def test_the_table_says_what_the_json_says():
+def test_the_table_says_what_the_json_says(monkeypatch):
     request = PlanRequest.of(
         [ShareAbove(98_000.0)], participants=20_000, source=public_prior("lognormal:98000,0.83"),
         unit="dollar", epsilon=1.0, per=8_000.0,
     )  # fmt: skip
     report = plan_for(request).report()
-    console = PlainConsole(width=200)
-    with console.capture() as printed:
-        print_plan(report, console)
+    monkeypatch.setattr(out, "width", 200)
+    with out.capture() as printed:
+        print_plan(report)
     text = printed.get()
     cells = [line.split() for line in text.splitlines()]
     for row in report["alternatives"]:

@@ -64,12 +64,13 @@ def test_what_can_not_be_used_is_refused_in_one_line(command, arguments):
     assert line.startswith("error: ")
 
 
-@pytest.mark.parametrize("name", ["estimate", "campaign"])
-def test_a_period_that_no_request_can_name_is_refused(command, name):
-    arguments = {"estimate": ["estimate", "a"], "campaign": ["campaign", "export", "a"]}[name]
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [(["estimate", "a"], 1), (["campaign", "export", "a"], 2)]
+)
+def test_a_period_that_no_request_can_name_is_refused(command, arguments, expected):
     status, said = command(*arguments, "--period", str(2**32))
-    assert status == 2
-    assert "4294967295" in said
+    assert status == expected
+    assert "--period" in said
 
 
 def run_with_output(output):

@@ -33,6 +33,7 @@ from geoveil.analyst.errors import (
     TLSMissingError,
     TokenInClearError,
 )
+from geoveil.analyst.estimate_request import EstimateRequest as EstimateRequest
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
 from geoveil.analyst.form_files import fields_of_toml, toml_of
@@ -161,6 +162,7 @@ from geoveil.analyst.results import (
     cells as cells,
 )
 from geoveil.analyst.shuffle import CentralPrivacy, central_privacy
+from geoveil.analyst.sources import EXPORTED as EXPORTED, is_file_of_reports as is_file_of_reports
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
 from geoveil.analyst.statistics.change_flags import (
     FALSE_ALARMS as FALSE_ALARMS,
@@ -211,7 +213,6 @@ from geoveil.analyst.statistics.words import (
     StatisticWord as StatisticWord,
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,
-    two_numbers as two_numbers,
 )
 from geoveil.analyst.translations import texts_of_toml as texts_of_toml
 from geoveil.analyst.vocabulary import (

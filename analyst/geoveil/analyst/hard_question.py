@@ -46,6 +46,20 @@ class Heap:
         object.__setattr__(self, "at", validation.real("at", self.at))
         object.__setattr__(self, "share", validation.between("share", self.share, 0, 1))
 
+    @classmethod
+    def parse(cls, text: str) -> "Heap":
+        """Return the people of a text VALUE=SHARE.
+
+        Example:
+            >>> Heap.parse("100000=0.0105")
+            Heap(at=100000.0, share=0.0105)
+        """
+        value, _, share = text.partition("=")
+        try:
+            return cls(float(value), float(share))
+        except ValueError:
+            raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
+
 
 @dataclass(frozen=True, slots=True)
 class NearbyPeople:

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import LAST_PERIOD, NAME_PROPERTY, QUESTIONS, STATISTICS, questions_in
+from geoveil.analyst import (
+    LAST_PERIOD,
+    NAME_PROPERTY,
+    QUESTIONS,
+    STATISTICS,
+    StatisticWord,
+    questions_in,
+)
 from geoveil.campaign import QUERIES
 from geoveil.cli.options import takes
 from geoveil.gp import ParameterError
@@ -114,3 +121,33 @@ def _that_asks(words: Words, label: object) -> str | None:
 def _words(*, name_property: str | None, **given: Sequence[Any] | None) -> Words:
     words = {word: said for word, said in given.items() if said}
     return words if name_property is None else words | {NAME_PROPERTY: [name_property]}
+
+
+_TAKES: dict[Any, Any] = {str: str | None, list: list[str] | None, Path: Path | None}
+
+
+def _option(word: str, of: StatisticWord) -> tuple[Any, Any]:
+    """Return the annotation and default of the option for a statistic."""
+    if of.takes is bool:
+        return Annotated[bool, typer.Option(f"--{word}", help=of.help)], False
+    read = word == "districts"
+    option = typer.Option(help=of.help, exists=read, dir_okay=not read)
+    return Annotated[_TAKES[of.takes], option], None
+
+
+_STATISTICS = {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.items()}
+
+
+def asks_statistics(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's argument `statistics` by the options for statistics."""
+    return takes("statistics", _STATISTICS | {"quantile": (Levels, None)}, _statistics)(command)
+
+
+def _statistics(**given: Any) -> dict[str, list[str]]:
+    """Return the requested statistics' words and the text after each."""
+    words: dict[str, list[str]] = {}
+    for name, said in given.items():
+        if said not in (None, False, []):
+            texts = said if isinstance(said, list) else [] if said is True else [str(said)]
+            words[name.replace("_", "-")] = texts
+    return words

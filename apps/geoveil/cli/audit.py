@@ -23,12 +23,13 @@ from geoveil.audit import (
     disagreements,
     keeps,
 )
-from geoveil.cli.console import err, number, out, print_json, table_80
+from geoveil.cli.console import err, number, out, print_json, print_table
 from geoveil.gp import ParameterError
 
 _WIDTHS = (22, 15)
 """The widths of the first two columns, so that the table fits into 80."""
 
+_KEEPS, _EXCEEDS = Text("keeps", "green"), Text("exceeds", "bold red")
 _LEAST_P = 1e-99
 """Smaller p-values are shown as this."""
 
@@ -158,26 +159,21 @@ def _released(verdicts: Sequence[Verdict]) -> str:
 def _print_selections(selected: Mapping[str, float]) -> None:
     if not selected:
         return
-    table = table_80("mechanism that selects", "found", "verdict", wrapped=[0], right=[1])
-    for name, epsilon in selected.items():
-        good = keeps(epsilon)
-        verdict = Text("keeps", "green") if good else Text("exceeds", "bold red")
-        table.add_row(Text(name), _fraction(epsilon), verdict)
-    out.print(table)
+    rows = ((name, _fraction(x), _KEEPS if keeps(x) else _EXCEEDS) for name, x in selected.items())
+    print_table(("mechanism that selects", "found", "verdict"), rows, wrapped=[0], right=[1])
     out.print(f"Found: {AUDITED}.")
 
 
 def _print_table(
     verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
 ) -> None:
-    headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
-    table = table_80(*headers, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
+    rows = []
     for verdict in verdicts:
         name = Text(verdict.mechanism)
         if verdict.variant:
             variant = verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}")
             name.append(f"\n{fill(variant, _WIDTHS[0])}", "dim")
-        table.add_row(
+        cells = (
             name,
             Text(fill(verdict.query, _WIDTHS[1])),
             verdict.privacy,
@@ -185,7 +181,9 @@ def _print_table(
             _fraction(verdict.black_box.fraction),
             _word(verdict, faults, _disagrees(verdict, disagreeing)),
         )
-    out.print(table)
+        rows.append(cells)
+    headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
+    print_table(headers, rows, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
 
 
 def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
@@ -194,8 +192,8 @@ def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
     if verdict.draws is not None and not verdict.draws.agree:
         return Text("releases\nanother law", "bold red")
     if not verdict.keeps:
-        return Text("exceeds", "bold red")
-    return Text("no such\ndensity", "bold red") if disagrees else Text("keeps", "green")
+        return _EXCEEDS
+    return Text("no such\ndensity", "bold red") if disagrees else _KEEPS
 
 
 def _disagrees(verdict: Verdict, found: Sequence[Disagreement]) -> bool:
@@ -290,19 +288,11 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
 
 def _print_attacks(rows: Sequence[Attack]) -> None:
     headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
-    table = table_80(*headers, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
-    for row in rows:
-        measured, permitted = _bounds(row)
-        table.add_row(
-            row.attack,
-            row.mechanism,
-            row.path,
-            f"{row.samples:,}",
-            measured,
-            permitted,
-            _outcome(row),
-        )
-    out.print(table)
+    cells = (
+        (row.attack, row.mechanism, row.path, f"{row.samples:,}", *_bounds(row), _outcome(row))
+        for row in rows
+    )
+    print_table(headers, cells, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
 
 
 def _bounds(row: Attack) -> tuple[str, str]:

@@ -5,7 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PublishedCampaign, campaign_record, central_record, central_text
+from geoveil.analyst import (
+    EXPORTED,
+    PublishedCampaign,
+    campaign_record,
+    central_record,
+    central_text,
+)
 from geoveil.campaign import (
     AttributeCampaign,
     SigningKey,
@@ -21,7 +27,6 @@ from geoveil.cli.campaign_text import envelope_in, explains_taken_id, print_camp
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, write_new
 from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.sources import EXPORTED
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)

@@ -22,7 +22,7 @@ from geoveil.campaign import (
     who_asks,
 )
 from geoveil.cli.connection import CommandError
-from geoveil.cli.console import out, privacy_text, table_80
+from geoveil.cli.console import out, print_table, privacy_text
 from geoveil.cli.options import period_text
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -63,12 +63,16 @@ def print_campaign(campaign: Campaign) -> None:
         out.tell(str(campaign.readings))
         if campaign.cohorts > 1:
             out.tell(campaign.readings.telling)
-    table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
-    for column in campaign_record(campaign)["queries"]:
-        beyond = "counts as the end" if column["clamps"] else "is refused"
-        named = campaign.words_for(column["label"])
-        table.add_row(named, _end(column["low"]), _end(column["high"]), beyond)
-    out.print(table)
+    rows = (
+        (
+            campaign.words_for(column["label"]),
+            _end(column["low"]),
+            _end(column["high"]),
+            "counts as the end" if column["clamps"] else "is refused",
+        )
+        for column in campaign_record(campaign)["queries"]
+    )
+    print_table(("query", "a report counts from", "to", "beyond"), rows, wrapped=range(4))
     out.print(weight_text(campaign))
 
 

@@ -12,7 +12,7 @@ import typer
 
 from geoveil.campaign import Charge, of_far_values
 from geoveil.cli.connection import Connection, connects
-from geoveil.cli.console import out, print_whole, table_80
+from geoveil.cli.console import out, print_table
 from geoveil.cli.contribute import TIMEOUT_S, default_state, waits_until
 from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.options import parse_period
@@ -47,19 +47,19 @@ def history(
         for receipt in receipts:
             typer.echo(json.dumps(receipt.to_dict()))
         return
-    headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
-    table = table_80(*headers, "status", wrapped=(1, 2, 3))  # an id has to be typed
-    for receipt in receipts:
-        name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
-        table.add_row(
-            name,
+    rows = (
+        (
+            receipt.campaign_id + (f" ({receipt.period})" if receipt.period else ""),
             "\n".join(charge.attribute for charge in receipt.charges),
             _values(receipt),
             "\n".join(str(charge.privacy) for charge in receipt.charges),
             f"{receipt.drawn:%Y-%m-%d %H:%M}",
             _status(receipt),
         )
-    print_whole(table)
+        for receipt in receipts
+    )
+    headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
+    print_table((*headers, "status"), rows, wrapped=(1, 2, 3))  # an id has to be typed
     out.print(_summary(counts))
     for reading, count in Counter(filter(None, map(_reading, receipts))).items():
         out.tell(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from geoveil.analyst import whole_file
 from geoveil.audit import mechanisms_in
-from geoveil.cli.console import err, out, print_json, table_80
+from geoveil.cli.console import err, out, print_json, print_table
 from geoveil.cli.simulate_experiments import Quick, Seed
 from geoveil.gp import __version__
 from geoveil.simulation.peers import PACKAGES, PeerRow, compare_peers, peers_page, version_of
@@ -69,33 +69,25 @@ def compare(
         _show(rows)
 
 
-def _show(rows: Sequence[PeerRow]) -> None:
-    table = table_80(
-        "contestant",
-        "one",
-        "bias",
-        "ten",
-        "µs",
-        "drawn",
-        "proven",
-        wrapped=[0],
-        right=[1, 2, 3, 4, 6],
+def _cells(row: PeerRow) -> tuple[str, ...]:
+    return (
+        row.name + ("*" if row.called == "array" else ""),
+        f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
+        f"{row.bias:+z.4f}",
+        f"{row.rmse_many:.4f}",
+        f"{row.micros:,.1f}",
+        row.drawn,
+        f"{row.proven:.2f}",
     )
+
+
+def _show(rows: Sequence[PeerRow]) -> None:
+    lines: list[Sequence[Text | str]] = []
     for promise in dict.fromkeys(row.promise for row in rows):
-        table.add_row(Text(promise, style="bold"))
-        for row in rows:
-            if row.promise == promise:
-                table.add_row(
-                    Text(row.name + ("*" if row.called == "array" else "")),
-                    f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
-                    f"{row.bias:+z.4f}",
-                    f"{row.rmse_many:.4f}",
-                    f"{row.micros:,.1f}",
-                    row.drawn,
-                    f"{row.proven:.2f}",
-                )
-        table.add_row()
-    out.print(table)
+        cells = [_cells(row) for row in rows if row.promise == promise]
+        lines += [[Text(promise, style="bold")], *cells, []]
+    headers = ("contestant", "one", "bias", "ten", "µs", "drawn", "proven")
+    print_table(headers, lines, wrapped=[0], right=[1, 2, 3, 4, 6])
     out.print(
         "one, ten: root mean squared error of the hard share of participants above one threshold,"
         " and above each of ten; ±: its standard error. bias: the mean error above the one. µs: of"

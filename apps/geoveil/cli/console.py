@@ -9,11 +9,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from shutil import get_terminal_size
-from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 from unicodedata import normalize
@@ -22,7 +21,7 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from geoveil.campaign import (
@@ -166,108 +165,67 @@ def bars(*, counted: bool = False) -> "Progress":
     return progress.Progress(*columns, console=err)
 
 
-def table_80(
-    *headers: str, wrapped: Iterable[int] = (), right: Iterable[int] = (), **how: Any
-) -> Table:
-    """Return a table that fits into 80 columns.
+def print_table(
+    headers: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    wrapped: Container[int] = (),
+    right: Container[int] = (),
+    bold: Container[int] = (),
+    console: PlainConsole = out,
+    **layout: Any,
+) -> None:
+    """Print a table, folded to the width of the terminal without cutting words or numbers.
 
     Args:
-        wrapped: the columns that may be folded, from 0.
+        rows: of cells; an empty row is a line between sections.
+        wrapped: the columns whose cells may be folded, from 0; headers always may.
         right: the columns whose cells stand at the right.
-        how: what else a `Table` takes.
+        bold: the rows in bold.
+        layout: what else a `Table` takes.
     """
-    layout: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
-    table = Table(*headers, **layout | how)
-    for column in table.columns:
-        column.no_wrap = True
-    for index in wrapped:
-        table.columns[index].no_wrap = False
-    for index in right:
-        table.columns[index].justify = "right"
-    return table
-
-
-def print_whole(table: Table, console: PlainConsole = out) -> None:
-    """Print a table without cutting words or numbers, even if it is wider than the terminal.
-
-    Where it would be, first headers are folded, and then the columns that may be: as few of them
-    as need to, those first that become narrower the most, and no narrower than they need to.
-
-    Args:
-        table: of `table_80`.
-        console: where to.
-    """
-    folds = [not column.no_wrap for column in table.columns]
-    for column in table.columns:
-        column.no_wrap = True
-    _fold_headers(table, _columns_over(table, console))
-    if (excess := _columns_over(table, console)) > 0:
-        spare = {
-            place: _widest(_lines(column, headed=True)) - _widest(_words(column))
-            for place, column in enumerate(table.columns)
-            if folds[place]
-        }
-        for place, most in sorted(spare.items(), key=lambda one: -one[1]):
-            column = table.columns[place]
-            column.no_wrap = False
-            column.width = _widest(_lines(column, headed=True)) - min(most, max(excess, 0))
-            excess -= most
-    if (excess := _columns_over(table, console)) > 0:
-        table.width = console.width + excess
+    plain: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    table = Table(**plain | layout)
+    for place, header in enumerate(headers):
+        table.add_column(header, justify="right" if place in right else "left")
+    for index, row in enumerate(rows):
+        cells = tuple(row)
+        if cells:
+            table.add_row(*cells, style="bold" if index in bold else None)
+        else:
+            table.add_section()
+    _fit(table, wrapped, console)
     console.print(table, crop=False, no_wrap=True)
 
 
-def _fold_headers(table: Table, excess: int) -> None:
-    """Fold as few headers into as few lines as a narrower table needs.
-
-    Args:
-        table: of which nothing is folded.
-        excess: by how many columns it should be narrower.
-    """
-    headers = [out.styled(str(column.header)).plain for column in table.columns]
-    saved, folded = [0] * len(headers), headers
-    for lines in range(2, max((len(header.split()) for header in headers), default=0) + 1):
-        if sum(saved) >= excess:
-            break
-        cells = [_widest(_lines(column)) for column in table.columns]
-        folded = [_folded(*of_one, lines) for of_one in zip(headers, cells, strict=True)]
-        saved = [
-            max(cell_len(header), least) - max(_widest(text.splitlines()), least)
-            for header, text, least in zip(headers, folded, cells, strict=True)
-        ]
-    for place in sorted(range(len(headers)), key=lambda one: -saved[one]):
-        if excess <= 0:
-            return
-        table.columns[place].header = Text(folded[place])
-        excess -= saved[place]
-
-
-def _folded(header: str, least: int, lines: int) -> str:
-    """Return a header in at most a number of lines, as narrow as possible, or as its column."""
-    words = header.split()
-    for room in range(max(least, _widest(words)), cell_len(header) + 1):
-        text = fill(header, room, break_long_words=False)
-        if text.count("\n") < lines:
-            return text
-    return header
-
-
-def _columns_over(table: Table, console: PlainConsole) -> int:
-    """Return the number of columns by which an unfolded table exceeds the terminal's width."""
+def _fit(table: Table, wrapped: Container[int], console: PlainConsole) -> None:
+    """Narrow the columns with the most room until a table fits, or no column has any."""
     wide = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
-    return wide - console.width
+    excess = wide - console.width
+    if excess <= 0:
+        return
+    widths, spare = [], []
+    for place, column in enumerate(table.columns):
+        head, cells = _lines([column.header]), _lines(column.cells)
+        least = _widest(_words(head) + (_words(cells) if place in wrapped else cells))
+        widths.append(_widest(head + cells))
+        spare.append(widths[-1] - least)
+    while excess > 0 and max(spare) > 0:
+        place = spare.index(max(spare))
+        widths[place] -= 1
+        spare[place] -= 1
+        excess -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    table.width = console.width + excess
 
 
-def _lines(column: Column, *, headed: bool = False) -> list[str]:
-    texts = [str(cell) for cell in column.cells]
-    if headed:
-        texts.append(str(column.header))
-    lines = [line for text in texts for line in text.splitlines()]
-    return [out.styled(line).plain for line in lines]
+def _lines(cells: Iterable[Any]) -> list[str]:
+    return [out.styled(line).plain for cell in cells for line in str(cell).splitlines()]
 
 
-def _words(column: Column) -> list[str]:
-    return [word for line in _lines(column, headed=True) for word in line.split()]
+def _words(lines: Iterable[str]) -> list[str]:
+    return [word for line in lines for word in line.split()]
 
 
 def _widest(texts: Iterable[str]) -> int:

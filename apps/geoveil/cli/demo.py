@@ -11,7 +11,7 @@ import typer
 
 from geoveil.analyst import Prediction, whole_file
 from geoveil.cli import options
-from geoveil.cli.console import bars, err, number, out, print_json, table_80
+from geoveil.cli.console import bars, err, number, out, print_json, print_table
 from geoveil.cli.results import check_picture
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.demo import (
@@ -94,20 +94,20 @@ def demo(
 
 def _print_estimates(rows: Sequence[DemoRow]) -> None:
     epsilon = rows[0].estimate.privacy.epsilon  # the same for both questions
-    headers = ("", "soft", "hard", "answer", "95 % interval", "n")
-    table = table_80(*headers, f"ε = {epsilon:g} per")
-    for row in rows:
-        estimate, privacy = row.estimate, row.estimate.privacy
-        table.add_row(
-            estimate.label,
+    headers = ("", "soft", "hard", "answer", "95 % interval", "n", f"ε = {epsilon:g} per")
+    cells = (
+        (
+            row.estimate.label,
             number(row.truth),
             number(row.hard_truth),
-            out.styled((number(estimate.possible), "bold")),
-            f"{number(estimate.ci_low)}–{number(estimate.ci_high)}",
-            f"{estimate.n:,}",
-            f"{privacy.per:,g} {privacy.unit}",
+            out.styled((number(row.estimate.possible), "bold")),
+            f"{number(row.estimate.ci_low)}–{number(row.estimate.ci_high)}",
+            f"{row.estimate.n:,}",
+            f"{row.estimate.privacy.per:,g} {row.estimate.privacy.unit}",
         )
-    out.print(table)
+        for row in rows
+    )
+    print_table(headers, cells)
     out.print(
         "Soft: the truth that the interval is for, the mean of the soft query over the population."
         " Hard: the share that the hard question asks for, in the same population. What lies"
@@ -117,12 +117,12 @@ def _print_estimates(rows: Sequence[DemoRow]) -> None:
 
 
 def _print_competitors(rows: Sequence[DemoRow]) -> None:
-    table = table_80("standard error", *rows[0].predictions)
+    table = []
     for row in rows:
         n, (ours, *others) = row.estimate.n, row.predictions.values()
         cells = [f"{number(_standard_error(p, n))} {p.noise / ours.noise:4.3g}×" for p in others]
-        table.add_row(row.estimate.label, number(_standard_error(ours, n)), *cells)
-    out.print(table)
+        table.append([row.estimate.label, number(_standard_error(ours, n)), *cells])
+    print_table(("standard error", *rows[0].predictions), table)
     out.print(
         "DebiasedLaplace ran here;"
         " the Student-t mechanism of Liang and Yi (CCS 2024) and Lipschitz-Laplace would have the"
@@ -137,19 +137,19 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
     epsilon_of_both = rows[0].estimate.privacy.epsilon
     epsilons = [epsilon_of_both * scales for scales in FOOTINGS]
     headers = ("odds of values apart by", "geo-privacy", *(f"ε-LDP ε={e:g}" for e in epsilons))
-    table = table_80(*headers, right=range(1, len(headers)))
+    table = []
     for scales, epsilon in zip(FOOTINGS, epsilons, strict=True):
         by_odds: dict[str, list[str]] = {}
         for row in rows:
             apart = f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}"
             by_odds.setdefault(_odds(min(epsilon, row.any_two)), []).append(apart)
         for odds, values in by_odds.items():
-            table.add_row(" or ".join(values), odds, *map(_odds, epsilons))
+            table.append([" or ".join(values), odds, *map(_odds, epsilons)])
     for row in rows:
         ours, *_ = row.predictions.values()
         noise = [_factor(of_footing.noise / ours.noise) for of_footing in row.local]
-        table.add_row(f"noise: {row.estimate.label}", "1×", *noise)
-    out.print(table)
+        table.append([f"noise: {row.estimate.label}", "1×", *noise])
+    print_table(headers, table, right=range(1, len(headers)))
     out.print(
         "Odds: by how much one report can change the odds of two values, whatever was known before."
         " Noise: the variance that ε-LDP would add, by randomised response or the piecewise"

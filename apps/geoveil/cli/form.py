@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geoveil.analyst import (
+    EXPORTED,
     RADIUS_M,
     FormReports,
     Result,
@@ -17,6 +18,7 @@ from geoveil.analyst import (
     fields_of_toml,
     form_of_workbook,
     form_reports_of,
+    is_file_of_reports,
     place_in,
     texts_of_toml,
     toml_of,
@@ -31,7 +33,6 @@ from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out
 from geoveil.cli.relations_words import of_each, relates
 from geoveil.cli.results import OutputFormat, formed
-from geoveil.cli.sources import EXPORTED, is_file_of_reports
 from geoveil.gp import ParameterError, validation
 
 app = typer.Typer(

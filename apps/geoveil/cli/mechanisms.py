@@ -7,7 +7,7 @@ from rich.text import Text
 
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.cli import options
-from geoveil.cli.console import out, print_json, print_whole, table_80
+from geoveil.cli.console import out, print_json, print_table
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError
 
 _DELTA = 1e-6
@@ -22,11 +22,13 @@ _OF_SMOOTH = (
     ("smooth:noise=laplace", "the same, with the largest η that keeps the promise"),
 )
 """Words for the noises of `smooth` other than the best, with their meanings."""
-_PARAMETERS = (
+_NOTES = (
     "Parameters of smooth: noise (best, student-t, generalized-cauchy, laplace); nu; gamma;"
     " beta_fraction, β in parts of ε/PER, in (0, 1); reach of the bound (0, a length, inf); growth"
     " (exponential, linear); calibration (exact; or paper, on straight ramps). What a device can't"
-    " prove it refuses."
+    " prove it refuses.",
+    "--allocation vector answers several questions with ε together: smooth noise but laplace.",
+    "--points perturbs the value itself, with ε, and anything is asked of it later.",
 )
 
 
@@ -40,18 +42,18 @@ def mechanisms(as_json: options.AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = table_80("--mechanism", "promises", "variance", "browsers")
-    for row in rows:
-        variance = "–" if row["variance"] is None else f"{row['variance']:.3f} {row['profile']}"
-        browsers = "yes" if row["browsers"] else "no"
-        named = Text.assemble(row["mechanism"], "\n", (row["what"], "dim"))
-        table.add_row(named, row["promises"], variance, browsers)
-    print_whole(table)
-    out.print(_PARAMETERS)
-    out.print(
-        "--allocation vector answers several questions with ε together: smooth noise but laplace."
+    cells = (
+        (
+            Text.assemble(row["mechanism"], "\n", (row["what"], "dim")),
+            row["promises"],
+            "–" if row["variance"] is None else f"{row['variance']:.3f} {row['profile']}",
+            "yes" if row["browsers"] else "no",
+        )
+        for row in rows
     )
-    out.print("--points perturbs the value itself, with ε, and anything is asked of it later.")
+    print_table(("--mechanism", "promises", "variance", "browsers"), cells)
+    for sentence in _NOTES:
+        out.print(sentence)
 
 
 def _listed() -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -78,14 +78,6 @@ Contamination = Annotated[
         " numbers at most."
     ),
 ]
-Invited = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="The number of people who were invited, in each period: adds the worst-case interval,"
-        " which holds whatever those hold who did not answer.",
-    ),
-]
 Scheduler = Annotated[
     str | None,
     typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
@@ -137,15 +129,28 @@ def takes(
 
 
 def options_of(record: type[Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the options that are the fields of a dataclass: name → annotation and default."""
+    """Return the options that are the fields of a dataclass: name → annotation and default.
+
+    A field annotated with a text has it as its help; one without a default is an argument.
+    """
     kinds = get_type_hints(record, include_extras=True)
     return {
         field.name: (
-            kinds[field.name],
+            _with_help(field.name, kinds[field.name], needed=field.default is MISSING),
             Parameter.empty if field.default is MISSING else field.default,
         )
         for field in fields(record)
     }
+
+
+def _with_help(name: str, kind: Any, *, needed: bool) -> Any:
+    plain, *more = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if not (more and isinstance(more[0], str)):
+        return kind
+    if needed:
+        return Annotated[plain, typer.Argument(help=more[0])]
+    spelled = [f"--{name.replace('_', '-')}"] if plain is bool else []
+    return Annotated[plain, typer.Option(*spelled, help=more[0])]
 
 
 def all_given(needed: Mapping[str, object], unless: str = "") -> None:

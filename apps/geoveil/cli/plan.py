@@ -32,7 +32,7 @@ from geoveil.analyst import (
 from geoveil.cli import options
 from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, connects
-from geoveil.cli.console import err, out, print_json
+from geoveil.cli.console import err, print_json
 from geoveil.cli.plan_forms import of_form
 from geoveil.cli.plan_people import answer, at_terminal, source_of, until_right
 from geoveil.cli.plan_text import print_planned
@@ -282,7 +282,7 @@ def plan(
     if as_json:
         print_json(report)
         return
-    print_planned(report, planned.request.privacy, out, only_quantiles=only_quantiles)
+    print_planned(report, planned.request.privacy, only_quantiles=only_quantiles)
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geoveil.analyst import PlannedForm, Wish, form_plan, sample_of, toml_of, whole_file
-from geoveil.cli.console import err, out, print_json
+from geoveil.cli.console import err, print_json
 from geoveil.cli.form import fields_in
 from geoveil.cli.plan_text import print_form
 from geoveil.cli.relations_words import of_each
@@ -46,7 +46,7 @@ def of_form(
     if as_json:
         print_json(report)
         return True
-    print_form(report, out)
+    print_form(report)
     if out_file is not None:
         err.tell(f"wrote {out_file}: a form for geoveil campaign create --form")
     return True

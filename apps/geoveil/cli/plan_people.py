@@ -11,7 +11,6 @@ import typer
 from geoveil.analyst import Heap, PublicPrior, pilot_prior, reports_of
 from geoveil.cli.connection import Connection, analyst_at
 from geoveil.cli.console import err
-from geoveil.cli.heaps import heaps_of
 from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -71,7 +70,7 @@ def source_of(
     connection: Connection,
 ) -> PublicPrior:
     """Return the prior with its scenarios."""
-    heaps = heaps_of(heap)
+    heaps = tuple(map(Heap.parse, heap or ()))
     text: str = answer("prior", prior, lambda _, said: _of_people(said))
     if prior is None and _is_of_rows(text) and columns is None:
         columns = until_right(_COLUMNS, lambda said: _columns(text, said))

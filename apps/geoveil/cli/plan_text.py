@@ -8,7 +8,7 @@ from rich.text import Text
 
 from geoveil.analyst import Record, central_text
 from geoveil.campaign import away, likelihood
-from geoveil.cli.console import PlainConsole, print_whole, table_80
+from geoveil.cli.console import out, print_table
 from geoveil.gp import LOG, GeoPrivacy
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
@@ -22,39 +22,35 @@ _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def print_planned(
-    report: Record, privacy: GeoPrivacy, console: PlainConsole, *, only_quantiles: bool
-) -> None:
+def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) -> None:
     """Print a whole plan.
 
     Args:
         only_quantiles: whether only quantiles were asked for.
     """
-    _print_quantiles(report, console)
+    _print_quantiles(report)
     if only_quantiles:
-        console.tell("How well the share of people above it is known follows.")
-    (print_plan if "alternatives" in report else _print_comparison)(report, console)
+        out.tell("How well the share of people above it is known follows.")
+    (print_plan if "alternatives" in report else _print_comparison)(report)
     if report.get("central") is not None:
-        console.tell(central_text(report["central"], privacy))
+        out.tell(central_text(report["central"], privacy))
     if "cap" in report:
         cap = report["cap"]
-        console.tell(
+        out.tell(
             f"The cap for that is {cap['below']:g} noise scales outside and {cap['above']:g}"
             f" inside, and bands fit within it: 95 % errors are up to ±{cap['error_95']:.3g}, at"
             f" most {cap['times']:.3f} times those of a plan without --central."
         )
-    _print_periods(report, console)
-    _print_liars(report, console)
+    _print_periods(report)
+    _print_liars(report)
 
 
-def print_plan(report: Record, console: PlainConsole) -> None:
+def print_plan(report: Record) -> None:
     """Print the result of `plan_report`."""
-    _print_heading(report, console, report["question"])
-    headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
-    table = table_80(*headers, wrapped=[0], right=range(2, 7))
+    _print_heading(report, report["question"])
     form = "{:,.6g}" if "ratios_from" not in report else "factor {:.3g}"
-    for index, row in enumerate(report["alternatives"]):
-        cells = (
+    rows = (
+        (
             row["mechanism"],
             row["profile"],
             "–".join(f"{place:,.6g}" for place in row["center"]) or "as asked",
@@ -63,44 +59,47 @@ def print_plan(report: Record, console: PlainConsole) -> None:
             f"{row['share_of_bias']:.0%}",
             _or_dash(row["times"], "{:.3g}"),
         )
-        table.add_row(*cells, style="bold" if index == 0 else None)
-    print_whole(table, console)
-    console.print(
+        for row in report["alternatives"]
+    )
+    headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
+    print_table(headers, rows, wrapped=[0], right=range(2, 7), bold=[0])
+    out.print(
         "95 % ±: of the interval for what was asked. bias: part of the squared error that more"
         f" people do not remove. ×: {_TIMES_MEAN}",
         style="dim",
     )
-    console.print(report["reason"])
-    console.print(_asked(report["alternatives"][0], form))
+    out.print(report["reason"])
+    out.print(_asked(report["alternatives"][0], form))
     if report["from_prior"] > 0:
-        console.print(
+        out.print(
             f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the"
             " band lies; the rest from people."
         )
-    _print_targets(report, console)
-    _print_scenarios(report, console)
-    _print_errors(report, console)
-    _print_odds(report, console)
+    _print_targets(report)
+    _print_scenarios(report)
+    _print_errors(report)
+    _print_odds(report)
 
 
-def _print_comparison(report: Record, console: PlainConsole) -> None:
+def _print_comparison(report: Record) -> None:
     """Print the result of `comparison_report`."""
     m = len(report["questions"])
-    _print_heading(report, console, f"{m} questions")
-    headers = ("allocation", "mechanism", "ε in all", "95 % error", "worst", "× error²")
-    table = table_80(*headers, wrapped=(0, 1), right=range(2, 6))
-    for row in report["allocations"]:
-        table.add_row(
+    _print_heading(report, f"{m} questions")
+    rows = (
+        (
             Text.assemble(row["allocation"], "\n", (_ALLOCATIONS[row["allocation"]], "dim")),
             ", ".join(row["mechanisms"]),
             f"{row['epsilon']:.4g}",
             f"±{row['typical_error_95']:.3g}",
             f"±{row['worst_error_95']:.3g}",
             f"{row['times']:.3g}",
-            style="bold" if row["allocation"] == report["choice"] else None,
         )
-    print_whole(table, console)
-    console.print(
+        for row in report["allocations"]
+    )
+    headers = ("allocation", "mechanism", "ε in all", "95 % error", "worst", "× error²")
+    chosen = [row["allocation"] for row in report["allocations"]].index(report["choice"])
+    print_table(headers, rows, wrapped=(0, 1), right=range(2, 6), bold=[chosen])
+    out.print(
         "95 % error: half the interval for what was asked, typical of the questions, and the worst."
         f" × error²: {_TIMES_MEAN}",
         style="dim",
@@ -110,19 +109,19 @@ def _print_comparison(report: Record, console: PlainConsole) -> None:
         if report["asked_for"]
         else "has the least error of those that promise the same in all"
     )
-    console.print(f"{report['choice']} {why}: {_ALLOCATIONS[report['choice']]}.")
-    console.print(_crossover(report["crossover"], m))
-    of_each = ("question", "participants", "population", "hard question", "price")
-    answers = table_80(*of_each, wrapped=(0, 1), right=range(1, 5))
-    for row in report["questions"]:
-        price = row["price_of_privacy"]
-        answers.add_row(
+    out.print(f"{report['choice']} {why}: {_ALLOCATIONS[report['choice']]}.")
+    out.print(_crossover(report["crossover"], m))
+    answers = (
+        (
             row["question"],
             *(_error_of(row["targets"][name]) for name in _TARGETS),
-            "–" if price is None else f"{price['variance_ratio']:.3g}×",
+            _or_dash((row["price_of_privacy"] or {}).get("variance_ratio"), "{:.3g}×"),
         )
-    print_whole(answers, console)
-    console.print(
+        for row in report["questions"]
+    )
+    of_each = ("question", "participants", "population", "hard question", "price")
+    print_table(of_each, answers, wrapped=(0, 1), right=range(1, 5))
+    out.print(
         f"{_TARGETS_MEAN} Price: of privacy, the variance in multiples of what the same people"
         " would give in the clear.",
         style="dim",
@@ -131,15 +130,15 @@ def _print_comparison(report: Record, console: PlainConsole) -> None:
         if row["scenarios"] is not None:
             scenarios = row["scenarios"]
             worst = next(r for r in scenarios["rows"] if r["scenario"] == scenarios["worst"])
-            console.print(
+            out.print(
                 f"{row['question']}: the worst scenario is {worst['scenario']},"
                 f" {_error_of(worst['hard_question'])}."
             )
-    _print_errors(report, console)
-    _print_odds(report, console)
+    _print_errors(report)
+    _print_odds(report)
 
 
-def _print_quantiles(report: Record, console: PlainConsole) -> None:
+def _print_quantiles(report: Record) -> None:
     """Print the expected errors of quantiles, if requested."""
     unit, times = report["privacy"]["unit"], "ratios_from" in report
     unit = unit.removeprefix(LOG)
@@ -147,21 +146,21 @@ def _print_quantiles(report: Record, console: PlainConsole) -> None:
         error, width = f"±{row['error_95']:,.4g} {unit}", f"{row['width']:,.6g}"
         if times:
             error, width = f"a factor of {row['error_95']:.5g}", f"a factor of {width}"
-        console.tell(
+        out.tell(
             f"Quantile {row['level']:g}: {row['value']:,.6g} {unit} by the prior, known to"
             f" {error} at 95 %, of the population's values blurred over {width}."
         )
 
 
-def _print_liars(report: Record, console: PlainConsole) -> None:
+def _print_liars(report: Record) -> None:
     """Print the effect of false reports on the estimates, if requested."""
     doubted = report.get("contamination", ())
     for row in report.get("quantiles", ()) if doubted else ():
         by = "a factor of at most" if "ratios_from" in report else "at most"
         moved = "anywhere" if row["moved"] is None else f"by {by} {row['moved']:,.4g}"
-        console.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
+        out.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
     for row in doubted:
-        console.tell(
+        out.tell(
             f"Liars, {row['question']}: if {100 * row['fraction_of_participants']:g} % of the"
             f" participants send anything, the estimate moves by at most {row['moved']:.3g}; if"
             " they only hand a false value to an honest app, by at most"
@@ -169,7 +168,7 @@ def _print_liars(report: Record, console: PlainConsole) -> None:
         )
 
 
-def _print_periods(report: Record, console: PlainConsole) -> None:
+def _print_periods(report: Record) -> None:
     """Print the best way to ask a question in many periods, if requested."""
     periods = report.get("periods")
     if periods is None:
@@ -179,7 +178,7 @@ def _print_periods(report: Record, console: PlainConsole) -> None:
         f"{way['way']} ±{1.96 * way['error']:.3g} for ε = {way['epsilon']:g}"
         for way in periods["ways"]
     )
-    console.tell(
+    out.tell(
         f"In {count:,} periods, the 95 % error of each answer for the participants themselves and"
         f" the ε of all of them: {ways}. While the share moves by less than"
         f" {periods['drift_split']:.2g} a period, a reading that is carried errs less than noise"
@@ -212,12 +211,12 @@ def odds_text(row: Mapping[str, Any]) -> str:
     return f"{100 - round(other, digits):.{digits}f}:{other:.{digits}f}"
 
 
-def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
+def _print_heading(report: Record, what: str) -> None:
     p = report["privacy"]
     worth = report["prior"]["worth_people"]
     worth_in_words = "taken as exact" if worth is None else f"worth {worth:,.0f} people"
-    console.print(
-        console.styled(
+    out.print(
+        out.styled(
             (what, "bold"),
             f"  {report['participants']:,} participants,"
             f" {GeoPrivacy(**p)},"
@@ -225,33 +224,32 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
         )
     )
     if report["prior"]["caution"]:
-        console.print(report["prior"]["caution"])
+        out.print(report["prior"]["caution"])
 
 
-def print_form(report: Record, console: PlainConsole) -> None:
+def print_form(report: Record) -> None:
     """Print the result of `form_plan`."""
     shared = report["epsilon_sum"]
     how = "as the form states" if shared is None else f"shared out of a sum of {shared:g}"
-    table = table_80("field", f"ε, {how}")
-    for field in report["fields"]:
-        table.add_row(field["name"], field["privacy"] or "open, sent as it is")
-    print_whole(table, console)
+    fields = ((of["name"], of["privacy"] or "open, sent as it is") for of in report["fields"])
+    print_table(("field", f"ε, {how}"), fields)
     people = report["participants"]
     if people is not None:
-        table = table_80("statistic", "row", "expected", "95 % error", wrapped=[0, 1], right=(2, 3))
-        for of in report["statistics"]:
-            for row in of["rows"]:
-                error = _or_dash(row["error_95"], "±{:.3g}")
-                table.add_row(of["statistic"], row["row"], f"{row['expected']:.4g}", error)
-        print_whole(table, console)
-        console.print(
+        rows = (
+            (of["statistic"], row["row"], f"{row['expected']:.4g}", _error_of(row))
+            for of in report["statistics"]
+            for row in of["rows"]
+        )
+        headers = ("statistic", "row", "expected", "95 % error")
+        print_table(headers, rows, wrapped=[0, 1], right=(2, 3))
+        out.print(
             f"Of {people:,} participants like the {report['sample']:,} of the sample: simulated"
             " reports were asked as real ones will be. 95 % error: how far the farther end of an"
             " interval is; –: the reports would set none."
         )
     for of in report["statistics"]:
         if of["target_error"] is not None:
-            console.print(
+            out.print(
                 f"{of['statistic']}: ±{of['target_error']:g} takes {of['participants']:,}"
                 " participants."
             )
@@ -276,23 +274,21 @@ def _error_of(target: Mapping[str, Any] | None) -> str:
     return "–" if target is None else _or_dash(target["error_95"], "±{:.3g}")
 
 
-def _print_targets(report: Record, console: PlainConsole) -> None:
+def _print_targets(report: Record) -> None:
     """Print the three errors of the choice, and the price of privacy."""
-    table = table_80("of", "95 % error", right=[1])
-    for name in _TARGETS:
-        table.add_row(name.replace("_", " "), _error_of(report["targets"][name]))
-    print_whole(table, console)
-    console.print(_TARGETS_MEAN, style="dim")
+    rows = ((name.replace("_", " "), _error_of(report["targets"][name])) for name in _TARGETS)
+    print_table(("of", "95 % error"), rows, right=[1])
+    out.print(_TARGETS_MEAN, style="dim")
     price = report["price_of_privacy"]
     if price is not None:
-        console.print(
+        out.print(
             f"Price of privacy: {price['variance_ratio']:.3g} × the variance. In the clear,"
             f" {price['participants_in_the_clear']:,} participants instead of"
             f" {report['participants']:,} would have the same error in the population."
         )
 
 
-def _print_scenarios(report: Record, console: PlainConsole) -> None:
+def _print_scenarios(report: Record) -> None:
     """Print the errors of the choice if the prior is wrong."""
     scenarios = report["scenarios"]
     if scenarios is None:
@@ -300,26 +296,25 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
     worst = next(row for row in scenarios["rows"] if row["scenario"] == scenarios["worst"])
     if not scenarios["stated"]:
         off = abs(worst["bias"] - scenarios["rows"][0]["bias"])
-        console.print(
+        out.print(
             f"With {worst['scenario']} than the prior says, the answer would be off by {off:.2g},"
             " which none of these errors counts: --scenario-scale 0.1 plans for that."
         )
         return
-    table = table_80(
-        "if people are", "soft − hard", "population", "hard question", "participants",
-        wrapped=[0], right=range(1, 5),
-    )  # fmt: skip
-    for row in scenarios["rows"]:
-        table.add_row(
+    rows = (
+        (
             row["scenario"],
             f"{row['bias']:z.4f}",
             _error_of(row["population"]),
             _error_of(row["hard_question"]),
             f"{row['participants']:,}",
-            style="bold" if row is worst else None,
         )
-    print_whole(table, console)
-    console.print(
+        for row in scenarios["rows"]
+    )
+    headers = ("if people are", "soft − hard", "population", "hard question", "participants")
+    bold = [scenarios["rows"].index(worst)]
+    print_table(headers, rows, wrapped=[0], right=range(1, 5), bold=bold)
+    out.print(
         "Hard question: how far its interval has to reach there, once the middle of the differences"
         f" is taken from the estimate. The worst scenario is {worst['scenario']},"
         f" {_error_of(worst['hard_question'])}: it is planned for, so that one interval holds in"
@@ -327,28 +322,25 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
     )
 
 
-def _print_errors(report: Record, console: PlainConsole) -> None:
-    table = table_80("participants", "95 % error of what is asked", right=(0, 1))
-    for row in report["errors"]:
-        bold = row["participants"] == report["participants"]
-        table.add_row(
-            f"{row['participants']:,}", f"±{row['error_95']:.3g}", style="bold" if bold else None
-        )
-    print_whole(table, console)
-    console.print(
+def _print_errors(report: Record) -> None:
+    people = [row["participants"] for row in report["errors"]]
+    bold = [place for place, n in enumerate(people) if n == report["participants"]]
+    rows = ((f"{row['participants']:,}", f"±{row['error_95']:.3g}") for row in report["errors"])
+    print_table(("participants", "95 % error of what is asked"), rows, right=(0, 1), bold=bold)
+    out.print(
         "These errors are of one look, after the closing date. Who looks while reports come in gets"
         f" intervals that hold at all looks, {report['times_at_all_looks']:.2f} times as wide at"
         f" {report['participants']:,} participants."
     )
 
 
-def _print_odds(report: Record, console: PlainConsole) -> None:
+def _print_odds(report: Record) -> None:
     privacy = GeoPrivacy(**report["privacy"])
     if report["uses_delta"]:
-        console.tell(likelihood(privacy, "any", "one value", "another"))
+        out.tell(likelihood(privacy, "any", "one value", "another"))
     elif "delta" in report["privacy"]:
-        console.print("The choice needs no δ: its campaign promises ε alone.")
-    console.print(
+        out.print("The choice needs no δ: its campaign promises ε alone.")
+    out.print(
         "To somebody who finds two values of a person equally likely, the report can make one of"
         " them at most so likely:"
     )
@@ -356,7 +348,7 @@ def _print_odds(report: Record, console: PlainConsole) -> None:
         apart = f"{row['distance']:,.6g} {privacy.unit} apart"
         if privacy.value_unit is not None:
             apart = away(privacy, row["distance"])
-        console.print(
+        out.print(
             f"  {apart} (ε = {row['epsilon']:.3g}): from even odds to at most {odds_text(row)}"
         )
 

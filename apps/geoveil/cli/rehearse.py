@@ -30,8 +30,7 @@ from geoveil.analyst import (
 )
 from geoveil.campaign import AttributeCampaign
 from geoveil.cli import options
-from geoveil.cli.asking import Words, asks
-from geoveil.cli.asking_statistics import asks_statistics
+from geoveil.cli.asking import Words, asks, asks_statistics
 from geoveil.cli.console import err, number, out
 from geoveil.cli.results import OutputFormat, formed
 from geoveil.gp import GeoPrivacy, ParameterError, validation

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst import Result, cells, whole_file
-from geoveil.cli.console import err, out, print_json, print_whole, table_80
+from geoveil.cli.console import err, out, print_json, print_table
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError, needed_for
 
@@ -163,11 +163,9 @@ def _print_table(result: Result) -> None:
     elif rows:
         lines = [cells(row) for row in rows]
         text = [any(isinstance(row.get(key), str) for row in rows) for key in lines[0]]
-        table = table_80(
-            *(key.replace("_", " ") for key in lines[0]),
+        print_table(
+            (key.replace("_", " ") for key in lines[0]),
+            (line.values() for line in lines),
             wrapped=range(len(text)),
-            right=(place for place, is_text in enumerate(text) if not is_text),
+            right=[place for place, is_text in enumerate(text) if not is_text],
         )
-        for line in lines:
-            table.add_row(*line.values())
-        print_whole(table)

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.cli import options
-from geoveil.cli.console import bars, err, out, print_whole, table_80
+from geoveil.cli.console import bars, err, out, print_table
 from geoveil.simulation import relations as related, selection as selections
 from geoveil.simulation.computing import Computer, Processes, computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import ATTRIBUTES
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import Experiment, Table
+from geoveil.simulation.experiment import Experiment
 from geoveil.simulation.experiments import kde as kernels, oneway as one_way, twoway as two_way
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
@@ -141,7 +141,14 @@ class _Run:
         with err.status("drawing"):
             files = experiment.write(rows, self.out)
         for table in experiment.tables(rows):
-            _print(table)
+            print_table(
+                table.headers,
+                table.rows,
+                wrapped=table.wrapped,
+                right=table.right,
+                title=table.title or None,
+                title_justify="left",
+            )
         if note := experiment.note(rows):
             out.print(note)
         for file in files:
@@ -160,22 +167,6 @@ _runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}
 def processes_of(count: int | None) -> Processes:
     """Return a pool of a number of processes, by default one per processor."""
     return Processes(os.cpu_count() or 1 if count is None else count)
-
-
-def _print(told: Table) -> None:
-    table = table_80(
-        *told.headers,
-        wrapped=told.wrapped,
-        right=told.right,
-        title=told.title or None,
-        title_justify="left",
-    )
-    for row in told.rows:
-        if row:
-            table.add_row(*row)
-        else:
-            table.add_section()
-    print_whole(table)
 
 
 @_runs

@@ -11,7 +11,7 @@ from geoveil.analyst import Analyst
 from geoveil.campaign import AttributeCampaign, require_attribute
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import bars, out, print_json, table_80
+from geoveil.cli.console import bars, out, print_json, print_table
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import validation
 
@@ -163,22 +163,24 @@ async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any
 def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
     from geoveil.simulation.fleet import SHARES
 
-    table = table_80("", "", wrapped=(0, 1), right=[1], show_header=False)
-    table.add_row("reports per second", out.styled((f"{load.throughput:,.0f}", "bold")))
-    table.add_row("seconds", f"{load.seconds:,.2f}")
     latencies = [load.latency_s(share) for share in SHARES.values()]
-    if None not in latencies:
-        shown = " / ".join(f"{1e3 * latency:,.1f}" for latency in latencies)
-        table.add_row("latency of a request, ms: median / 90 % / 99 % / longest", shown)
-    table.add_row("accepted", f"{load.accepted:,}")
-    table.add_row("duplicates (acknowledged again)", f"{load.duplicates:,}")
-    table.add_row("rejected", f"{load.rejected:,}")
-    table.add_row("not acknowledged", f"{load.lost:,}")
-    table.add_row("acknowledged but not in the count", f"{missing:,}")
-    for code, count in load.failures.most_common():
-        table.add_row(f"requests that failed with {code}", f"{count:,}")
-    table.add_row("this process, of one core", f"{load.busy:.0%}")
-    out.print(table)
+    shown = "–" if None in latencies else " / ".join(f"{1e3 * x:,.1f}" for x in latencies)
+    rows = {
+        "reports per second": out.styled((f"{load.throughput:,.0f}", "bold")),
+        "seconds": f"{load.seconds:,.2f}",
+        "latency of a request, ms: median / 90 % / 99 % / longest": shown,
+        "accepted": f"{load.accepted:,}",
+        "duplicates (acknowledged again)": f"{load.duplicates:,}",
+        "rejected": f"{load.rejected:,}",
+        "not acknowledged": f"{load.lost:,}",
+        "acknowledged but not in the count": f"{missing:,}",
+        **{
+            f"requests that failed with {code}": f"{count:,}"
+            for code, count in load.failures.most_common()
+        },
+        "this process, of one core": f"{load.busy:.0%}",
+    }
+    print_table(("", ""), rows.items(), wrapped=(0, 1), right=[1], show_header=False)
     if load.busy > _BUSY:
         out.print(
             "This process was busy nearly all the time, so it, not the aggregator, may be what"

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geoveil.analyst import whole_file
-from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.console import bars, err, out, print_table
 from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.ledger import (
@@ -86,31 +86,22 @@ def ledger(
 
 
 def _show_all(done: Sequence[Reproduction]) -> None:
-    table = table_80("row", "shows", *VERDICTS, "seconds", wrapped=[1])
-    for reproduced in done:
-        counts = (str(reproduced.count(v) or "–") for v in VERDICTS)
-        table.add_row(reproduced.name, reproduced.what, *counts, f"{reproduced.seconds:.1f}")
-    out.print(table)
+    rows = (
+        (of.name, of.what, *(str(of.count(v) or "–") for v in VERDICTS), f"{of.seconds:.1f}")
+        for of in done
+    )
+    print_table(("row", "shows", *VERDICTS, "seconds"), rows, wrapped=[1])
     kinds = summary_of(done)
-    counted = table_80(*kinds.headers)
-    for cells in kinds.rows:
-        counted.add_row(*cells)
-    out.print(counted)
+    print_table(kinds.headers, kinds.rows)
     out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
 
 
 def _show(row: Reproduction) -> None:
     if row.compared:
-        table = table_80(
-            *HEADERS,
-            wrapped=[0, 5],
-            right=range(2, 5),
-            title=f"[{row.paper}] {row.item}: {row.what}",
-            title_justify="left",
-        )  # fmt: skip
-        for compared in row.compared:
-            table.add_row(*line_of(compared))
-        out.print(table)
+        title = f"[{row.paper}] {row.item}: {row.what}"
+        how: dict[str, Any] = {"title": title, "title_justify": "left"}
+        lines = map(line_of, row.compared)
+        print_table(HEADERS, lines, wrapped=[0, 5], right=range(2, 5), **how)
         out.print(
             "agrees: at most 2 standard errors of both together, or what rounding allows, apart;"
             " ≤ and ≥ are bounds. Sources: "

@@ -11,7 +11,7 @@ import typer
 
 from geoveil.campaign import AttributeCampaign
 from geoveil.cli import options
-from geoveil.cli.console import bars, number, out, print_json, privacy_text, table_80
+from geoveil.cli.console import bars, number, out, print_json, print_table, privacy_text
 from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import Accumulator, estimate
 
@@ -148,18 +148,18 @@ def _show(
         print_json([estimate_record(campaign, *row) for row in estimates])
         return
     simulated = any(truth is not None for _, truth, *_ in estimates)
-    headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
-    table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=[0])
+    table = []
     digits = _digits([got.standard_error for *_, got in estimates])
     for label, truth, _, got in estimates:
         ends = [number(end, digits) for end in (got.ci_low, got.ci_high)]
         interval = "needs n ≥ 2" if got.ci_low is None else "–".join(ends)
         cells = [label, *([number(truth, digits)] if simulated else [])]
         cells += [number(got.possible, digits), number(got.standard_error, digits)]
-        table.add_row(*cells, interval, f"{got.n:,}")
+        table.append([*cells, interval, f"{got.n:,}"])
     out.tell((campaign.title, "bold"))
     out.tell(f"{privacy_text(campaign)}, for each participant")
-    out.print(table)
+    headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
+    print_table((*headers, f"{100 * confidence:g} % interval", "n"), table, wrapped=[0])
 
 
 def _digits(errors: Sequence[float | None]) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli.console import out, table_80
+from geoveil.cli.console import out, print_table
 from geoveil.cli.simulate_experiments import Quick
 from geoveil.gp import validation
 from geoveil.simulation.experiments.tuned import (
@@ -48,7 +48,4 @@ def tuned(
         return
     for rows in settings.values():
         compared = tuned_table(rows, "γ" if _NOISES[peer] == CAUCHY else "ν")
-        shown = table_80(*compared.headers, right=range(1, len(compared.headers)))
-        for row in compared.rows:
-            shown.add_row(*row)
-        out.print(shown)
+        print_table(compared.headers, compared.rows, right=range(1, len(compared.headers)))

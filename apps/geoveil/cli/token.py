@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from geoveil.cli.console import err, out
+from geoveil.cli.console import err, print_table
 from geoveil.cli.environment import TOKENS_FILE
 from geoveil.gp import ParameterError
 
@@ -64,18 +63,18 @@ def list_tokens(file: File = DEFAULT_FILE) -> None:
     """Print name, scopes, campaigns and end of every token, never the token."""
     from geoveil.aggregator import TokenFile
 
-    table = Table("name", "scopes", "campaigns", "expires", "")
     now = datetime.now(UTC)
-    for token in TokenFile(file).read():
-        ended = token.expires is not None and token.expires <= now
-        table.add_row(
+    rows = (
+        (
             token.name,
             ",".join(sorted(scope.value for scope in token.scopes)),
             "any" if token.campaigns is None else ", ".join(sorted(token.campaigns)),
             "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M} UTC",
-            "expired" if ended else "",
+            "expired" if token.expires is not None and token.expires <= now else "",
         )
-    out.print(table)
+        for token in TokenFile(file).read()
+    )
+    print_table(("name", "scopes", "campaigns", "expires", ""), rows, wrapped=[1])
 
 
 @app.command()

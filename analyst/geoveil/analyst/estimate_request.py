@@ -1,0 +1,356 @@
+"""A request for estimates: what is asked of which reports, and the refusal of what conflicts.
+
+Each field says of itself what the option of `geoveil estimate` with its name shows as help.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from geoveil.analyst.calls import LAST_PERIOD
+from geoveil.analyst.campaigns import asked_of_points, softness_of_points
+from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
+from geoveil.analyst.client import Analyst
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.hard_question import Heap
+from geoveil.analyst.plan_files import PlannedPoints, planned_points
+from geoveil.analyst.questions import AnalystQuestion
+from geoveil.analyst.results import Result
+from geoveil.analyst.sources import EXPORTED, Source, SourceComparison
+from geoveil.analyst.statistics.comparison import People
+from geoveil.analyst.statistics.ranking import Top
+from geoveil.analyst.statistics.statistic import Contaminated, Statistic
+from geoveil.analyst.statistics.words import statistics_in, two_numbers
+from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
+from geoveil.campaign import PointQuestion, ValueCampaign
+from geoveil.gp import IntervalMethod, ParameterError, validation
+
+_OF_VALUES = frozenset({"mean", "geometric-mean", "gini", "top-share"})
+"""Statistics whose intervals can use a public range of values."""
+_WITH_BELLS = frozenset({"map", "districts", "nearest"})
+"""Statistics that have a bandwidth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest:
+    """What `geoveil estimate` answers: fields are its options, conflicting ones are refused.
+
+    Raises:
+        ParameterError: naming the option that is wrong, or in conflict with another.
+
+    Example:
+        >>> EstimateRequest(campaign_id="income", words={"threshold": ["50000"]}, top=3)
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: top must be given beside two questions or more, as \
+--place, got top=3
+    """
+
+    campaign_id: Annotated[
+        str,
+        f"The id of the campaign; or a file, ending in {EXPORTED}, that 'geoveil campaign export'"
+        " wrote, or a masked file, for which no server is asked.",
+    ]
+    confidence: Annotated[float, "Confidence of the interval, in (0, 1)."] = 0.95
+    interval: Annotated[
+        IntervalMethod | None,
+        "Method of the interval. sequence holds at all looks; it is the default while reports come"
+        " in and after a close by hand. weighted-ends, otherwise the default, is the shortest for"
+        " a single look, and may miss a quarter more often than its confidence says. full-ends is"
+        " wider, for a single look, and missed no more often in any population tried. While"
+        " reports come in, an interval for a single look is valid only at a number of reports"
+        " that was fixed before the first look.",
+    ] = None
+    period: Annotated[
+        int | None, "The period of a recurring campaign, counted from 0; all by default."
+    ] = None
+    words: Mapping[str, Sequence[Any]]
+    """The words of `questions_in`."""
+    width: Annotated[
+        float | None,
+        "Width of the soft band around a threshold or an end. By default the reports choose the"
+        " one with the shortest interval of the hard share, at no cost in privacy; where they"
+        " can't, 3·PER/ε.",
+    ] = None
+    slope_bound: Annotated[
+        float | None,
+        "Largest slope of the density of people, in shares per unit², when the width is chosen; by"
+        " default estimated from the reports, which proves nothing.",
+    ] = None
+    heap: Annotated[
+        list[str] | None,
+        "VALUE=SHARE: the share of people who hold exactly this value, for example 100000=0.0105."
+        " May be repeated.",
+    ] = None
+    range_of_values: Annotated[
+        str | None,
+        "'LOW,HIGH': the range of everybody's value, a public fact. With it the interval of --mean,"
+        " --gini or --top-share holds for any such people. By default the campaign's range.",
+    ] = None
+    bandwidth: Annotated[
+        float | None,
+        "Bandwidth of the density, and of the smoothed edges of circles and regions; 3·PER/ε by"
+        " default.",
+    ] = None
+    plan: Annotated[
+        Path | None,
+        "Ask the questions of a plan ('geoveil plan --out'), with its bands, and correct hard"
+        " shares by the differences that it expects.",
+    ] = None
+    top: Annotated[
+        int | None,
+        "Find this many questions with the greatest answers, and state how surely.",
+    ] = None
+    contamination: Annotated[
+        float | None,
+        "Also print how far this fraction of false reports, for example 0.01, can move the numbers"
+        " at most.",
+    ] = None
+    invited: Annotated[
+        int | None,
+        "The number of people who were invited, in each period: adds the worst-case interval, which"
+        " holds whatever those hold who did not answer.",
+    ] = None
+    timeout: Annotated[float, "Time limit, in seconds, of an estimate from points."] = 600.0
+    watch: Annotated[
+        bool,
+        "Print again whenever reports come, until the campaign closes; intervals hold at all"
+        " looks.",
+    ] = False
+    over_time: Annotated[
+        bool,
+        "For a recurring campaign: the curve over its periods, with joint intervals, and flags"
+        " where the latest readings moved differently.",
+    ] = False
+    label: Annotated[str | None, "With --over-time: only this question; all by default."] = None
+    change: Annotated[
+        str | None,
+        "The change between two periods: 'FIRST,LAST', from 0. With --over-time it is printed"
+        " beside the curve.",
+    ] = None
+    against: Annotated[
+        str | None,
+        "Id of another campaign, or a file, to compare with: prints the difference, this one minus"
+        " that one.",
+    ] = None
+    people: Annotated[
+        People | None,
+        "With --change and --against: whether the two groups of people are different, or may be"
+        " the same (default): the error of the difference is then at most the sum of both errors.",
+    ] = None
+    statistics: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The words of `statistics_in`."""
+
+    def __post_init__(self) -> None:
+        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+        validation.positive("timeout", self.timeout)
+        if self.period is not None:
+            validation.between("period", self.period, 0, LAST_PERIOD)
+        _ = self.between  # refuses what are no two periods
+        self._refuse_what_lacks_its_question()
+        self._refuse_conflicts()
+        for name in ("width", "bandwidth", "invited", "top"):
+            size = getattr(self, name)
+            if size is not None:
+                validation.positive(name, size)
+
+    def _refuse_what_lacks_its_question(self) -> None:
+        asked = [*questions_in(self.words)]
+        if not (asked or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
+            self._refuse("bandwidth", "left out: nothing that is asked has a bell")
+        if _OF_VALUES.isdisjoint(self.statistics):
+            self._refuse("range_of_values", "given beside --mean, --gini or --top-share")
+        if len(asked) < 2:
+            self._refuse("top", "given beside two questions or more, as --place")
+        if not self.over_time:
+            self._refuse("label", "given beside --over-time, whose curve it is of")
+        if not self.compares:
+            self._refuse("people", "given beside --change of what is asked, or --against")
+        if not self.questions or self.over_time or self.compares:
+            self._refuse_crowds()
+
+    def _refuse_conflicts(self) -> None:
+        if self.wanted:
+            self._refuse("interval", "left out: a statistic chooses its own")
+            self._refuse("invited", "left out: a worst case is known of means and shares only")
+        if self.questions or self.wanted:
+            self._refuse("watch", "left out: an estimate from points is read once")
+        if self.over_time:
+            alone = "period interval contamination invited top watch against"
+            self._refuse(alone, "left out beside --over-time")
+            for word in self.statistics:
+                expected = "left out beside --over-time: a curve is of means, as of --threshold"
+                raise ParameterError(word, True, expected)
+            if self.campaign_id.endswith(EXPORTED):
+                expected = "the id of a campaign on a server: a file is asked period by period"
+                raise ParameterError("campaign_id", self.campaign_id, expected)
+        if self.compares:
+            alone = "interval invited watch top plan"
+            self._refuse(alone, "left out beside --change and --against")
+            if self.against is not None:
+                self._refuse("change", "left out beside --against")
+            if self.between is not None:
+                self._refuse("period", "left out beside --change, which names two")
+        if self.planned is not None:
+            self._refuse("width bandwidth over_time watch top", "left out beside --plan")
+            if self.questions:
+                self._refuse("plan", "left out beside questions: it has its own")
+
+    def _refuse(self, names: str, expected: str) -> None:
+        """Refuse the first of some options, with blanks between their names, that was given."""
+        for name in names.split():
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                raise ParameterError(name.replace("_", "-"), value, expected)
+
+    def _refuse_crowds(self) -> None:
+        """Refuse facts about people where no width is chosen."""
+        expected = "left out: it counts where the reports choose the width for --threshold or"
+        self._refuse("slope_bound heap", f"{expected} --range of numbers")
+
+    @cached_property
+    def between(self) -> tuple[int, int] | None:
+        """The two periods to compare."""
+        if self.change is None:
+            return None
+        try:
+            first, last = map(int, self.change.split(","))
+        except ValueError:
+            expected = "two periods: 'FIRST,LAST', from 0"
+            raise ParameterError("change", self.change, expected) from None
+        if min(first, last) < 0 or first == last:
+            raise ParameterError("change", self.change, "two different periods, from 0")
+        return first, last
+
+    @property
+    def compares(self) -> bool:
+        """Whether to estimate the difference between two sets of reports."""
+        return not self.over_time and (self.between is not None or self.against is not None)
+
+    @cached_property
+    def questions(self) -> Sequence[AnalystQuestion]:
+        """Questions to points, except ranked ones."""
+        return [] if self.top is not None else questions_in(self.words)
+
+    @cached_property
+    def wanted(self) -> Sequence[Statistic[Any]]:
+        """Statistics of points."""
+        name = next(iter(self.words.get(NAME_PROPERTY, ())), None)
+        ends = self.range_of_values
+        within = None if ends is None else two_numbers("range-of-values", ends)
+        wanted = [*statistics_in(self.statistics, self.width, self.bandwidth, name, within)]
+        if self.top is not None:
+            every = questions_in(self.words)
+            wanted.append(Top(self.top, every, bandwidth=self.bandwidth, width=self.width))
+        if self.contamination is None:
+            return wanted
+        return [Contaminated(statistic, self.contamination) for statistic in wanted]
+
+    @cached_property
+    def planned(self) -> PlannedPoints | None:
+        """The questions of a plan for points."""
+        return None if self.plan is None else planned_points(self.plan)
+
+    def answered(
+        self, connect: Callable[[], Analyst], tell: Callable[[str], object]
+    ) -> Iterator[Sequence[Result]]:
+        """Yield the results; repeatedly with `watch`.
+
+        Args:
+            connect: returns an analyst's client; not called where files are asked alone.
+            tell: takes a sentence about bands that are narrower than the noise.
+        """
+        if self.compares:
+            yield self._changes(connect)
+            return
+        source = self._source(self.campaign_id, connect, self.period)
+        if self.over_time:
+            yield self._over_time(source, tell)
+        elif self.questions or self.planned is not None or self.wanted:
+            of_points = [self._of_points(source, tell)] if self.questions or self.planned else []
+            yield of_points + [source.ask(statistic) for statistic in self.wanted]
+        elif source.estimate is None:
+            expected = (
+                "at least one, as --threshold, --quantile or --curve, for the reports of a file"
+            )
+            raise ParameterError("questions", "none", expected)
+        elif self.watch:
+            for shown in connect().watch(self.campaign_id, self.confidence, self.period):
+                yield [self._as_wanted(shown)]
+        else:
+            yield [self._as_wanted(source.estimate())]
+
+    def _source(self, name: str, connect: Callable[[], Analyst], period: int | None) -> Source:
+        return Source.of(name, connect, self.confidence, period, self.timeout)
+
+    def _changes(self, connect: Callable[[], Analyst]) -> Sequence[Result]:
+        if self.between is not None:
+            sources = (self._source(self.campaign_id, connect, of) for of in self.between)
+            sets = [source.dated(self.between) for source in sources]
+        else:
+            names = (str(self.against), self.campaign_id)
+            sets = [self._source(name, connect, self.period) for name in names]
+        compared = SourceComparison(
+            sets=sets,
+            people=self.people or People.SAME,
+            contamination=self.contamination,
+            width=self.width,
+            bandwidth=self.bandwidth,
+        )
+        return [*compared.changes(self.questions, self.wanted)]
+
+    def _over_time(self, source: Source, tell: Callable[[str], object]) -> Sequence[Result]:
+        """Return the curve of each question, or of one, and its change between two periods."""
+        campaign = source.campaign()
+        assert source.estimate is not None  # of a file there is no curve over time
+        if self.questions:
+            questions = self._in_coordinates(source, tell)
+            estimates = source.ask(questions, cohorts=campaign.cohorts > 1)
+        else:
+            estimates = source.estimate()
+        labels = dict.fromkeys(row.label for row in estimates.estimates)
+        results: list[Result] = []
+        for label in [self.label] if self.label or not labels else labels:
+            curve = estimates.over_time(label, confidence=self.confidence)
+            results.append(curve)
+            if self.between is not None:
+                results.append(curve.change(*self.between))
+        return results
+
+    def _of_points(self, source: Source, tell: Callable[[str], object]) -> Result:
+        """Return the estimates from points for the questions of a plan or of the options."""
+        campaign = source.campaign()
+        if self.planned is not None:
+            if not self.planned.fits(campaign):
+                expected = f"for a campaign like this one, with {campaign.privacy}"
+                raise ParameterError("plan", str(self.plan), expected)
+            estimates = source.ask(self.planned.questions)
+            return self._as_wanted(estimates.with_differences(self.planned.differences))
+        hard = hard_shares(self.questions)
+        of_numbers = isinstance(campaign, ValueCampaign) and campaign.dimension == 1
+        if hard and self.width is None and self.bandwidth is None and of_numbers:
+            heaps = tuple(map(Heap.parse, self.heap or ()))
+            bands = ChosenBands(source.values(), hard, self.slope_bound, heaps)
+            return self._as_wanted(bands.answered(source.ask(bands.questions)))
+        self._refuse_crowds()
+        return self._as_wanted(source.ask(self._in_coordinates(source, tell)))
+
+    def _in_coordinates(
+        self, source: Source, tell: Callable[[str], object]
+    ) -> Sequence[PointQuestion]:
+        """Return the questions in the coordinates of a campaign."""
+        campaign = source.values()
+        softness = softness_of_points(campaign, self.width, self.bandwidth)
+        if softness.caution is not None:
+            tell(softness.caution)
+        return asked_of_points(campaign, self.questions, softness)
+
+    def _as_wanted(self, estimates: CampaignEstimates) -> Result:
+        if self.interval is not None:
+            estimates = estimates.with_interval(self.interval)
+        if self.contamination is not None:
+            estimates = estimates.contaminated(self.contamination)
+        if self.invited is not None:
+            estimates = estimates.among_invited(self.invited)
+        return estimates

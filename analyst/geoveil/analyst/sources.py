@@ -1,0 +1,185 @@
+"""Sets of reports, of a campaign on a server or of a file, and the differences between two."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from geoveil.analyst.campaigns import asked_of_points, softness_of_points
+from geoveil.analyst.client import Analyst
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.masks import sidecar_of
+from geoveil.analyst.questions import AnalystQuestion
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.asked_alike import ask_changes
+from geoveil.analyst.statistics.comparison import People, compare
+from geoveil.analyst.statistics.reports import reports_of
+from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
+from geoveil.campaign import AttributeCampaign, ValueCampaign
+from geoveil.gp import ParameterError, UnsupportedError
+
+EXPORTED = ".parquet"
+"""The ending of a file of reports."""
+
+
+def is_file_of_reports(name: str) -> bool:
+    """Return whether a name is an export or a masked file, not a campaign at a server."""
+    return name.endswith(EXPORTED) or sidecar_of(Path(name)).is_file()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Reports of one or all periods, with a confidence level."""
+
+    name: str
+    """The id of the campaign, or the name of the file without its ending."""
+    period: int | None
+    """From 0; None: all that have begun."""
+    campaign: Callable[[], AttributeCampaign]
+    """Returns the campaign of the reports."""
+    ask: Callable[..., Any]
+    """Asks a statistic, or questions of points."""
+    estimate: Callable[[], CampaignEstimates] | None
+    """Returns the estimates of the fixed questions; None of a file."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        connect: Callable[[], Analyst],
+        confidence: float,
+        period: int | None,
+        timeout_s: float,
+    ) -> "Source":
+        """Return the reports of a campaign on a server, or of a file.
+
+        Args:
+            name: the id of the campaign, or the name of the file.
+            connect: returns an analyst's client; not called for a file.
+            confidence: of the intervals, in (0, 1).
+            period: of a campaign that recurs, from 0.
+            timeout_s: seconds for each time that a server reads every report.
+
+        Raises:
+            ParameterError: if a file holds no reports.
+        """
+        how: dict[str, Any] = {"confidence": confidence, "period": period}
+        path = Path(name)
+        if is_file_of_reports(name):
+            reports = reports_of(path)
+
+            def ask(asked: Any, **_: Any) -> Any:
+                of_reports = reports.ask if isinstance(asked, Statistic) else reports.estimates
+                return of_reports(asked, **how)
+
+            return cls(path.stem, period, lambda: reports.campaign, ask, None)
+        if path.suffix and path.is_file():  # an id has no ending
+            expected = f"the id of a campaign, a file ending in {EXPORTED}, or one that was masked"
+            raise ParameterError("campaign", name, expected)
+        analyst = connect()
+        return cls(
+            name,
+            period,
+            cache(partial(analyst.campaign, name)),
+            partial(analyst.ask, name, **how, timeout_s=timeout_s),
+            partial(analyst.estimate, name, **how),
+        )
+
+    def values(self) -> ValueCampaign:
+        """Return the campaign of the reports, which are points.
+
+        Raises:
+            ParameterError: if they are not.
+        """
+        campaign = self.campaign()
+        if not isinstance(campaign, ValueCampaign):
+            raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
+        return campaign
+
+    def dated(self, change: tuple[int, int]) -> "Source":
+        """Return the reports, named by the first day of their period, of two that are compared."""
+        campaign = self.campaign()
+        if campaign.period is None or self.period is None:
+            expected = "left out: the campaign does not recur; --against compares it with another"
+            raise ParameterError("change", f"{change[0]},{change[1]}", expected)
+        return replace(self, name=f"{campaign.opens + self.period * campaign.period:%Y-%m-%d}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceComparison:
+    """Two sets of reports, and how they are asked."""
+
+    sets: Sequence[Source]
+    """The later one last."""
+    people: People
+    """Whether those behind the reports are different."""
+    contamination: float | None
+    """The fraction of false reports with which intervals hold."""
+    width: float | None = None
+    bandwidth: float | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the sets."""
+        return [source.name for source in self.sets]
+
+    def changes(
+        self, questions: Sequence[AnalystQuestion], statistics: Sequence[Statistic[Any]]
+    ) -> Iterator[Result]:
+        """Yield the differences of results, of the campaigns' own questions if none are given.
+
+        Args:
+            questions: to points, which are asked as softly as the noisier campaign needs.
+            statistics: of points.
+        """
+        if questions:
+            yield self._of_questions(questions)
+        for statistic in statistics:
+            yield ask_changes(
+                [source.ask for source in self.sets],
+                statistic,
+                [source.campaign() for source in self.sets],
+                people=self.people,
+                names=self.names,
+            )
+        if not questions and not statistics:
+            yield from self._of_fixed_questions()
+
+    def _of_questions(self, questions: Sequence[AnalystQuestion]) -> Result:
+        campaigns = [source.values() for source in self.sets]
+        softness = max(
+            (softness_of_points(of, self.width, self.bandwidth) for of in campaigns),
+            key=lambda each: each.noise_scale,
+        )
+        answers = []
+        for source, campaign in zip(self.sets, campaigns, strict=True):
+            means: Statistic[Any] = Means(asked_of_points(campaign, questions, softness))
+            if self.contamination is not None:
+                means = Contaminated(means, self.contamination)
+            answers.append(source.ask(means))
+        result: Result = compare(*answers, people=self.people, names=self.names)
+        return result
+
+    def _of_fixed_questions(self) -> Iterator[Result]:
+        estimates = []
+        for source in self.sets:
+            if source.estimate is None or isinstance(source.campaign(), ValueCampaign):
+                expected = "at least one, as --threshold, --mean or --quantile, for points"
+                raise ParameterError("questions", "none", expected)
+            estimates.append(source.estimate())
+
+        def compared(labels: Sequence[str] | None) -> Result:
+            joint = [
+                replace(of.joint(labels, source.period), contamination=self.contamination or 0.0)
+                for source, of in zip(self.sets, estimates, strict=True)
+            ]
+            return compare(*joint, people=self.people, names=self.names)
+
+        try:
+            together = compared(None)
+        except UnsupportedError:  # how the errors of one person's answers go together is not known
+            for label in self.sets[0].campaign().labels:
+                yield compared([label])
+        else:
+            yield together
