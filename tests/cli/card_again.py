@@ -14,7 +14,7 @@ from typing import Any
 
 from geoveil.proto.v1.campaign_pb2 import Campaign, CampaignEnvelope
 
-WORDS = Path(__file__).parents[2] / "apps" / "geoveil" / "cli" / "card.json"
+WORDS = Path(__file__).parents[2] / "analyst" / "geoveil" / "analyst" / "card.json"
 POLAR_RADIUS_M = 6_356_752.3
 FOOT_M = 0.3048
 LAWS = (("the law of California", 1850), ("that of other states of the USA", 1750))
@@ -225,7 +225,7 @@ def ways_again(asked: Any, periods: int) -> tuple[dict[str, str], list[str]]:
     }
     learns = []
     if hours:
-        length = f"{hours}h" if hours % 24 else f"{hours // 24}d"
+        length = f"{hours / 24:g} days"
         ways["window"] = (
             f"Reports leave at random times in the last {length} of"
             f" {'each period' if recurs else 'the campaign'}, and answers are taken before."

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from geoveil.analyst import card_of
 from geoveil.campaign import (
     Asker,
     Attribute,
@@ -23,7 +24,6 @@ from geoveil.campaign import (
     open_envelope,
     seal,
 )
-from geoveil.cli.card import card_of
 from geoveil.cli.connection import CommandError
 from geoveil.gp import (
     AzimuthalEquidistant,

@@ -25,14 +25,14 @@ def flat(result):
 def test_the_command_says_when_a_report_leaves(geoveil, tmp_path):
     geoveil("campaign", "create", "later", *INCOME, "--days", "3", "--window", "2d")
     shown = flat(geoveil("campaign", "show", "later"))
-    left = "reports leave at random times in the last 2d of the campaign, and answers are taken"
+    left = "reports leave at random times in the last 2 days of the campaign, and answers are taken"
     assert left in shown
     record = json.loads(geoveil("campaign", "show", "later", "--json").stdout)
     assert record["window_s"] == 2 * 86_400
     state = ("--state-dir", str(tmp_path / "state"))
     result = geoveil("contribute", "later", "--yes", *state, stdin="87500")
     assert result.exit_code == 0
-    assert "The report leaves at a random time in the last 2d of the survey." in flat(result)
+    assert "The report leaves at a random time in the last 2 days of the survey." in flat(result)
     assert "kept: report" in result.output
     assert "'geoveil client send' sends it then" in flat(result)
     sent = flat(geoveil("client", "send", *state))

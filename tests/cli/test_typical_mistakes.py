@@ -82,7 +82,7 @@ MISTAKES = {
     "contribute numbers --yes --state-dir hello.txt": "(--state-dir)",
     "contribute numbers --yes --state-dir s --read-every 5x": "--read-every",
     "client history --state-dir missing": "--state-dir",
-    "estimate people.csv --curve": "campaign must be the id of a campaign, or a file",
+    "estimate people.csv --curve": "campaign must be the id of a campaign, a file",
     "estimate share --period 99": "(--period)",
     "estimate share --by nosuch": "--by",
     "estimate share --plan missing.toml": "--plan",

@@ -14,6 +14,7 @@ from geoveil.analyst.campaigns import (
     refuse_unlikely as refuse_unlikely,
     softness_of_points,
 )
+from geoveil.analyst.card import NOT_STATED as NOT_STATED, card_of as card_of, ways_of as ways_of
 from geoveil.analyst.central import (
     CentralWish,
     central_record as central_record,

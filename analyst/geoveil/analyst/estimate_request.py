@@ -156,12 +156,12 @@ class EstimateRequest:
                 validation.positive(name, size)
 
     def _refuse_what_lacks_its_question(self) -> None:
-        asked = [*questions_in(self.words)]
-        if not (asked or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
+        every = questions_in(self.words)
+        if not (every or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
             self._refuse("bandwidth", "left out: nothing that is asked has a bell")
         if _OF_VALUES.isdisjoint(self.statistics):
             self._refuse("range_of_values", "given beside --mean, --gini or --top-share")
-        if len(asked) < 2:
+        if len(every) < 2:
             self._refuse("top", "given beside two questions or more, as --place")
         if not self.over_time:
             self._refuse("label", "given beside --over-time, whose curve it is of")

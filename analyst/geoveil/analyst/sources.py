@@ -69,9 +69,9 @@ class Source:
         if is_file_of_reports(name):
             reports = reports_of(path)
 
-            def ask(asked: Any, **_: Any) -> Any:
-                of_reports = reports.ask if isinstance(asked, Statistic) else reports.estimates
-                return of_reports(asked, **how)
+            def ask(wanted: Any, **_: Any) -> Any:
+                of_reports = reports.ask if isinstance(wanted, Statistic) else reports.estimates
+                return of_reports(wanted, **how)
 
             return cls(path.stem, period, lambda: reports.campaign, ask, None)
         if path.suffix and path.is_file():  # an id has no ending

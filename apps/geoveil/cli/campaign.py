@@ -15,7 +15,9 @@ from geoveil.analyst import (
 from geoveil.campaign import (
     AttributeCampaign,
     SigningKey,
+    days_in,
     decode,
+    privacy_text,
     require_attribute,
     seal,
     signer,
@@ -25,7 +27,7 @@ from geoveil.cli.asking import Period
 from geoveil.cli.campaign_create import create
 from geoveil.cli.campaign_text import envelope_in, explains_taken_id, print_campaign, signed_by
 from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import out, print_json, privacy_text, write_new
+from geoveil.cli.console import out, print_json, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
 
@@ -82,7 +84,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
         except GeoVeilError as error:
             out.tell((f"can't be read ({published.state}): {error}", "bold red"))
             continue
-        each = f" each {options.period_text(campaign.period)}" if campaign.period else ""
+        each = f" each {days_in(campaign.period)}" if campaign.period else ""
         out.tell(
             (campaign.campaign_id, "bold"),
             f"  {published.state}, {published.reports:,} reports,"

@@ -39,12 +39,13 @@ from geoveil.campaign import (
     SigningKey,
     StatisticCampaign,
     ValueCampaign,
+    privacy_text,
 )
 from geoveil.cli import options
 from geoveil.cli.asking import Words, asks
 from geoveil.cli.campaign_text import explains_taken_id, print_form, weight_text
 from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.console import err, out
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.form import fields_in, texts_in
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, validation

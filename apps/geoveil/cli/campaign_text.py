@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from geoveil.analyst import MEAN_MOVES, ServerError, campaign_record
+from geoveil.analyst import MEAN_MOVES, ServerError, campaign_record, ways_of
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -15,15 +15,14 @@ from geoveil.campaign import (
     field_text,
     least_counted,
     open_envelope,
+    privacy_text,
     require_attribute,
     signer,
-    token_key_id,
     what_a_form_tells,
     who_asks,
 )
 from geoveil.cli.connection import CommandError
-from geoveil.cli.console import out, print_table, privacy_text
-from geoveil.cli.options import period_text
+from geoveil.cli.console import out, print_table
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
@@ -96,25 +95,6 @@ def _print_when_and_how(campaign: Campaign) -> None:
     for way in ways_of(campaign).values():
         if way is not None:
             out.tell(way)
-
-
-def ways_of(campaign: Campaign) -> dict[str, str | None]:
-    """Return when and how reports leave, in words; None if the campaign does not say."""
-    window = relay = tokens = None
-    if campaign.window is not None:
-        span = "the campaign" if campaign.period is None else "each period"
-        window = (
-            f"reports leave at random times in the last {period_text(campaign.window)} of {span},"
-            " and answers are taken before"
-        )
-    if campaign.relay_operator is not None:
-        relay = f"reports come through a relay, to the gateway of {campaign.relay_operator}"
-    if campaign.token_key is not None:
-        named = f"the key {token_key_id(campaign.token_key).hex()}"
-        if campaign.period is not None:
-            named = f"a key for each of {campaign.periods:,} periods"
-        tokens = f"each report needs a token of the issuer with {named}"
-    return {"window": window, "relay": relay, "tokens": tokens}
 
 
 def weight_text(campaign: AttributeCampaign) -> str:

@@ -25,14 +25,6 @@ from rich.table import Table
 from rich.text import Text
 
 from geoveil.campaign import (
-    Campaign,
-    FormCampaign,
-    digits,
-    field_text,
-    in_unit,
-    of_any_two,
-    require_attribute,
-    say,
     visible,
 )
 from geoveil.gp import ParameterError
@@ -240,21 +232,6 @@ def print_json(record: object) -> None:
 def number(value: float | None, digits: int = 4) -> str:
     """Return a number for a table; a dash for none."""
     return "–" if value is None else f"{value:z.{digits}f}"
-
-
-def privacy_text(campaign: Campaign) -> str:
-    """Return the cost of a report, ε with its unit, and its terms if it is a sum."""
-    if isinstance(campaign, FormCampaign):
-        return "; ".join(field_text(campaign, field) for field in campaign.fields)
-    campaign = require_attribute(campaign)
-    spent = str(in_unit(campaign.report_privacy, campaign.texts.unit))
-    far = of_any_two(campaign)
-    if campaign.report_privacy == campaign.privacy:
-        return spent + far
-    each = f"ε = {campaign.privacy.epsilon:g}"
-    if campaign.privacy.delta:
-        each += f", δ = {campaign.privacy.delta:g}"
-    return say("price.each", spent=spent, many=digits(campaign.answers), each=each, far=far)
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:

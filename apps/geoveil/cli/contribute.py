@@ -25,8 +25,10 @@ from geoveil.campaign import (
     Value,
     between,
     both,
+    days_in,
     decode,
     digits,
+    privacy_text,
     require_attribute,
     say,
     speaking,
@@ -40,7 +42,7 @@ from geoveil.campaign import (
 )
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects
-from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.console import err, out
 from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.environment import LANGUAGE
 from geoveil.cli.numbers import parse, spelled
@@ -297,7 +299,7 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
 
 def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
     if campaign.window is not None:
-        length = options.period_text(campaign.window)
+        length = days_in(campaign.window)
         kind = "" if campaign.period is None else ".period"
         _tell(say(f"tell.window{kind}", length=length))
     if not yes:

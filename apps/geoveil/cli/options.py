@@ -207,16 +207,3 @@ def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timed
         bound = "" if most == timedelta.max else f", at most {most.days}d"
         raise ParameterError(name, text, expected + bound)
     return length
-
-
-def period_text(period: timedelta) -> str:
-    """Return a duration as `parse_period` reads it, or as Python writes it if that is finer.
-
-    Example:
-        >>> period_text(timedelta(hours=36)), period_text(timedelta(seconds=90))
-        ('36h', '0:01:30')
-    """
-    for name, unit in _UNITS.items():
-        if not period % unit:
-            return f"{period // unit}{name}"
-    return str(period)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.campaign import AttributeCampaign
+from geoveil.campaign import AttributeCampaign, privacy_text
 from geoveil.cli import options
-from geoveil.cli.console import bars, number, out, print_json, print_table, privacy_text
+from geoveil.cli.console import bars, number, out, print_json, print_table
 from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import Accumulator, estimate
 

@@ -35,7 +35,6 @@ from geoveil.campaign.connection import (
 from geoveil.campaign.consent import (
     away as away,
     deletion_text as deletion_text,
-    in_unit as in_unit,
     least_counted,
     likelihood as likelihood,
     of_any_two,
@@ -45,7 +44,11 @@ from geoveil.campaign.consent import (
     who_asks as who_asks,
     who_learns as who_learns,
 )
-from geoveil.campaign.consent_forms import field_text as field_text, what_a_form_tells
+from geoveil.campaign.consent_forms import (
+    field_text as field_text,
+    privacy_text as privacy_text,
+    what_a_form_tells,
+)
 from geoveil.campaign.entry_points import (
     NotInstalled,
     added as added,

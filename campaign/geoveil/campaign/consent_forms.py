@@ -1,9 +1,10 @@
 """Explain in sentences what a form's report reveals about a participant."""
 
-from geoveil.campaign.consent import in_unit, likelihood
+from geoveil.campaign.attribute_campaign import require_attribute
+from geoveil.campaign.consent import in_unit, likelihood, of_any_two
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
 from geoveil.campaign.form import FormCampaign
-from geoveil.campaign.model import Charge
+from geoveil.campaign.model import Campaign, Charge
 from geoveil.campaign.saying import of_far_values, times
 from geoveil.campaign.words import digits, say
 from geoveil.gp import validation
@@ -15,6 +16,21 @@ def field_text(form: FormCampaign, field: Field) -> str:
         if name == field.name:
             return f"{name}: {privacy}{of_far_values(any_two)}"
     return f"{field.name}: sent as it is"
+
+
+def privacy_text(campaign: Campaign) -> str:
+    """Return the cost of a report, ε with its unit, and its terms if it is a sum."""
+    if isinstance(campaign, FormCampaign):
+        return "; ".join(field_text(campaign, field) for field in campaign.fields)
+    campaign = require_attribute(campaign)
+    spent = str(in_unit(campaign.report_privacy, campaign.texts.unit))
+    far = of_any_two(campaign)
+    if campaign.report_privacy == campaign.privacy:
+        return spent + far
+    each = f"ε = {campaign.privacy.epsilon:g}"
+    if campaign.privacy.delta:
+        each += f", δ = {campaign.privacy.delta:g}"
+    return say("price.each", spent=spent, many=digits(campaign.answers), each=each, far=far)
 
 
 def what_a_form_tells(form: FormCampaign) -> list[str]:
