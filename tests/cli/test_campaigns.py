@@ -85,7 +85,7 @@ def test_a_file_that_is_no_key_publishes_nothing(geoveil, tmp_path):
 def test_a_recurring_campaign_shows_its_periods_and_what_they_spend(geoveil, tmp_path):
     created = geoveil("campaign", "create", "Weekly", *INCOME, "--every", "7d", "--days", "28")
     assert "once in each of 4 periods" in created.output
-    assert "1w" in geoveil("campaign", "list").output
+    assert "every 7 days" in geoveil("campaign", "list").output
     shown = json.loads(geoveil("estimate", "weekly", "--json").output)
     assert [row["period"] for row in shown["estimates"]] == [0]
     assert shown["estimates"][0]["median_of_means"] is None

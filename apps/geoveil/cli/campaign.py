@@ -84,7 +84,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
         except GeoVeilError as error:
             out.tell((f"can't be read ({published.state}): {error}", "bold red"))
             continue
-        each = f" each {days_in(campaign.period)}" if campaign.period else ""
+        each = f" every {days_in(campaign.period)}" if campaign.period else ""
         out.tell(
             (campaign.campaign_id, "bold"),
             f"  {published.state}, {published.reports:,} reports,"
