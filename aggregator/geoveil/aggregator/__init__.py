@@ -1,4 +1,4 @@
-"""The aggregator: collects reports over gRPC, counts each once, and answers with estimates."""
+"""The aggregator: collects reports over gRPC, counts each once, and serves estimates."""
 
 from geoveil.gp import __version__ as __version__, needed_for as _needed_for
 

@@ -1,4 +1,4 @@
-"""Experiments on real populations."""
+"""Experiments on real and simulated populations."""
 
 from geoveil.gp import __version__ as __version__, not_private
 from geoveil.simulation.people_files import TableFileError

@@ -14,7 +14,7 @@ from geoveil.gp import ParameterError
 MOST_ON_PAGE = 1_000
 _DEFAULT_ON_PAGE = 100
 _MOST_BYTES = 256 << 10
-"""The most bytes of a page of several campaigns; a campaign alone has up to 1 MiB."""
+"""The most bytes of a page with several campaigns; a single campaign may have up to 1 MiB."""
 
 Read = Callable[[str, int, int, datetime | None], Awaitable[CampaignPage]]
 """Returns `Store.campaign_page` for `after`, `limit`, `most_bytes` and `open_at`."""
@@ -22,7 +22,7 @@ Read = Callable[[str, int, int, datetime | None], Awaitable[CampaignPage]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of campaigns, with the token of the next page."""
+    """A page of campaigns, and the token of the next page."""
 
     statuses: Sequence[CampaignStatus]
     next_token: str
@@ -32,16 +32,16 @@ class Page:
 async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool) -> Page:
     """Return the page of campaigns that follows `token`, in order of creation.
 
-    Pages neither skip nor repeat a campaign that does not change meanwhile. A page holds fewer than
-    `size` if campaigns are large.
+    Pages neither skip nor repeat a campaign that does not change meanwhile. A page has fewer than
+    `size` campaigns if they are large.
 
     Args:
-        size: most campaigns on it, 1 to 1,000; 100 if 0.
-        token: of the page before; empty for the first.
-        closed: whether closed campaigns are shown.
+        size: the most campaigns on the page, 1 to 1,000; 0 means 100.
+        token: the token in the previous page; empty for the first.
+        closed: whether to include closed campaigns.
 
     Raises:
-        ParameterError: if the token is of no page, or the size out of range.
+        ParameterError: if the token is invalid, or the size out of range.
         ServiceError: STORE_UNAVAILABLE.
     """
     if not 0 <= size <= MOST_ON_PAGE:

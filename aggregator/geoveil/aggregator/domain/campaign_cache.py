@@ -1,4 +1,4 @@
-"""Published campaigns: each envelope is checked once, decoded once and relayed unchanged."""
+"""Published campaigns: checks and decodes each envelope once, and relays it unchanged."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,21 +15,21 @@ from geoveil.campaign import Admission, PublicKey, State, decode, digest, open_e
 from geoveil.gp import GeoVeilError
 
 Clock = Callable[[], datetime]
-"""Tells the time, with a time zone."""
+"""Returns the current time, with a time zone."""
 
 _MOST_CACHED = 256
-"""Campaigns kept decoded."""
+"""The most decoded campaigns in the cache."""
 _MOST_BYTES_CACHED = 4 << 20
-"""Their bytes as they were published: decoded they take up to thirty times as much."""
+"""The most bytes of their envelopes; decoded campaigns take up to thirty times as much."""
 
 
 def utc_now() -> datetime:
-    """Return the time of this machine."""
+    """Return this machine's current time."""
     return datetime.now(UTC)
 
 
 class Publication:
-    """A stored campaign ready for use; it never changes. GeoVeilError if its record is unsound."""
+    """A stored campaign ready for use, immutable; GeoVeilError if its record is invalid."""
 
     def __init__(self, record: CampaignRecord) -> None:
         content = open_envelope(record.published).campaign
@@ -42,12 +42,12 @@ class Publication:
 def publish(
     published: bytes, trusted_keys: Collection[PublicKey] | None
 ) -> tuple[CampaignRecord, bytes]:
-    """Return the record of a new campaign, as `geoveil.campaign.seal` made it, and its digest.
+    """Return the record of a new campaign, made by `geoveil.campaign.seal`, and its digest.
 
     Raises:
-        SignatureInvalid: if there is a signature that is not of its key over these bytes.
+        SignatureInvalid: if there is a signature that does not verify.
         ServiceError: SIGNER_NOT_TRUSTED if keys are given, and none of them signed.
-        GeoVeilError: if the campaign is not sound.
+        GeoVeilError: if the campaign is invalid.
     """
     envelope = open_envelope(published)
     key = signer(envelope)
@@ -107,7 +107,7 @@ class CampaignCache:
             self._loading.move_to_end(campaign_id)
             if task.done():
                 return task.result()
-        # Shielded: a caller that goes away must not take the others' campaign with it.
+        # Shielded, since a caller that disconnects must not cancel the others' loading.
         return await asyncio.shield(task)
 
     async def _standing(self, record: CampaignRecord) -> CampaignStatus:
@@ -123,7 +123,7 @@ class CampaignCache:
             self._sizes.pop(name, None)
 
     def _forget_failure(self, task: "asyncio.Task[Publication]") -> None:
-        """Let the next request try again: the campaign may exist by then."""
+        """Let the next request try again, since the campaign may exist by then."""
         failed = task.cancelled() or task.exception() is not None
         if failed and self._loading.get(task.get_name()) is task:
             del self._loading[task.get_name()]
@@ -133,7 +133,7 @@ class CampaignCache:
         try:
             publication = await self._decoding.run(Publication, record)
         except GeoVeilError as error:
-            # Not the caller's fault: written by a later version, or damaged.
+            # Not the caller's fault: a later version wrote it, or it is damaged.
             raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
         if campaign_id in self._loading:
             self._sizes[campaign_id] = len(record.published)

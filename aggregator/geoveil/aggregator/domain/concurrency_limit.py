@@ -9,7 +9,7 @@ _Result = TypeVar("_Result")
 
 
 class ConcurrencyLimit(asyncio.Semaphore):
-    """Lets `value` large tasks run at once; others wait, so memory and the event loop stay free.
+    """Lets `value` large tasks run at once; others wait, which spares memory and the event loop.
 
     Example:
         >>> asyncio.run(ConcurrencyLimit(2).run(max, 3, 4))
@@ -22,6 +22,6 @@ class ConcurrencyLimit(asyncio.Semaphore):
         *arguments: _Arguments.args,
         **more: _Arguments.kwargs,
     ) -> _Result:
-        """Run a function on a thread, and return its result or raise its error."""
+        """Run a function in a thread, and return its result or raise its error."""
         async with self:
             return await asyncio.to_thread(function, *arguments, **more)

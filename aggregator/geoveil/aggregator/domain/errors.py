@@ -1,10 +1,10 @@
-"""Every error of the service: a closed list of codes, each with a gRPC status and a public text.
+"""The service's errors: a closed list of codes, each with a gRPC status and a public text.
 
     GeoVeilError
     ├── ServiceError      what the service refuses or can't do: names its `Code`
     └── ParameterError …  what the domain refuses: INVALID_ARGUMENT, with its own text
 
-Anything else is a defect: the caller learns that there was one, and no more.
+Anything else is a defect, of which the caller sees only "internal error".
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from geoveil.campaign import SignatureInvalid
 from geoveil.gp import GeoVeilError, ParameterError, enum_repr
 
 _LONGEST_TEXT = 300
-"""Characters of a public text: with its details it travels in headers of at most 8 KiB."""
+"""The most characters of a public text; with its details it must fit in headers of 8 KiB."""
 _LONGEST_FIELD = 100
 
 
 class Code(Enum):
-    """What went wrong. The name is the reason of google.rpc.ErrorInfo: it never changes."""
+    """The kind of error. Its name is the reason in google.rpc.ErrorInfo, and never changes."""
 
     __repr__ = enum_repr
 
@@ -48,11 +48,11 @@ class StatusOfCode(NamedTuple):
     """The status and text that a caller gets for a code."""
 
     status: str
-    """The name of a `grpc.StatusCode`; a name, so that the domain need not import gRPC."""
+    """The name of a `grpc.StatusCode`, so that the domain need not import gRPC."""
     text: str
-    """Public."""
+    """The public text."""
     retry_after_s: float | None = None
-    """Seconds until the same request may be sent again; None: not without a change."""
+    """Seconds until the same request may be sent again; None if it must be changed."""
 
 
 CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
@@ -114,9 +114,9 @@ class ServiceError(GeoVeilError):
 
     Args:
         code: the kind of error.
-        detail: for the operator of this process; never sent to a caller.
-        told: for the caller, besides the text of the code.
-        retry_after_s: when to try again, in seconds, if better known than the catalogue says.
+        detail: a text for this server's operator, never sent to a caller.
+        told: a text for the caller in addition to the code's.
+        retry_after_s: seconds until a new attempt, instead of the catalogue's.
 
     Example:
         >>> str(ServiceError(Code.DATABASE_UNUSABLE, "schema version 2"))
@@ -184,7 +184,7 @@ def public(error: Exception) -> PublicError:
 
 
 def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
-    """Cut the middle out of a long text: both ends of a message matter."""
+    """Cut out the middle of a long text, since both ends of a message matter."""
     if len(text) <= longest:
         return text
     half = (longest - 3) // 2

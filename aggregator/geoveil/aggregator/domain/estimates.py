@@ -1,4 +1,4 @@
-"""Compute estimates from sums, and decide which may be disclosed."""
+"""Compute estimates from sums, and decide which ones may be disclosed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,29 +38,29 @@ class QueryEstimate:
     limits: Limits
     """The ranges of answers and of their mean."""
     median_of_means: MedianOfMeans | None
-    """None if the noise has no heavy tail, or if there are too few answers."""
+    """None if the noise has no heavy tail, or there are too few answers."""
     noise_variance: NoiseVariance | None = None
-    """The part of an answer's variance that is noise; for points only."""
+    """The part of an answer's variance that is noise; only for points."""
     cohort: int | None = None
     """The cohort, from 0; None for all people."""
     forged: ForgedShare | None = None
-    """Which share of the reports is forged, at least; None where that can't be tested."""
+    """The least share of forged reports; None if it can't be tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisclosedEstimates:
-    """The estimates of a campaign that may be disclosed."""
+    """A campaign's estimates that may be disclosed."""
 
     estimates: Sequence[QueryEstimate]
-    """Query after query, period after period."""
+    """Ordered by query, then by period."""
     unbiased_for: str
-    """What every value estimates without bias."""
+    """The quantity that every value estimates without bias, in words."""
     privacy: GeoPrivacy
-    """A participant's privacy for all answers together, in each period in which they answered."""
+    """A participant's privacy for all answers together, in each period with answers."""
     privacy_at_most: GeoPrivacy
-    """The privacy of a participant who answered in every period that has begun."""
+    """The privacy of a participant who answered in every period so far."""
     covariances: Mapping[int, NDArray[np.float64]]
-    """Period → covariance of its estimates, shape (m, m), if requested."""
+    """Period → the covariance of its estimates, shape (m, m), if requested."""
 
 
 def disclose(
@@ -74,13 +74,13 @@ def disclose(
 ) -> DisclosedEstimates:
     """Return the estimates of the periods that have enough answers to every query.
 
-    `begun` ≥ 1 periods have begun; `period` is the only one to show, None shows all. `Store.sums`
-    gives `bin_counts`.
+    `begun` ≥ 1 periods have begun; `period` selects one of them, None all. `bin_counts` come from
+    `Store.sums`.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
-        ServiceError: TOO_FEW_REPORTS if no period to show has enough.
-        UnsupportedError: if it is a form.
+        ServiceError: TOO_FEW_REPORTS if no selected period has enough.
+        UnsupportedError: if the campaign is a form.
     """
     campaign = require_attribute(layout.campaign)
     shown = periods_shown(layout, sums, begun, period)
@@ -89,10 +89,10 @@ def disclose(
 
 
 def interval_method(period: int, looked_from: float) -> IntervalMethod | None:
-    """Return the interval method of a period; None: the fixed interval, chosen by the limits.
+    """Return a period's interval method; None for the fixed interval, chosen by the limits.
 
-    From period `looked_from` on no date ends the collection: whoever looks at the estimates may
-    stop it or go on because of them.
+    From period `looked_from` on no date ends the collection, so an analyst may stop or continue it
+    because of the estimates.
     """
     return IntervalMethod.SEQUENCE if period >= looked_from else None
 
@@ -105,9 +105,9 @@ def disclosed(
     later: bool = False,
     covariances: Mapping[int, NDArray[np.float64]] = MappingProxyType({}),
 ) -> DisclosedEstimates:
-    """Return estimates that may be shown, with their meaning and cost.
+    """Return estimates that may be shown, with their meaning and privacy.
 
-    The periods of `estimates` have enough answers; `covariances` (m, m) are of each period.
+    The periods of `estimates` must have enough answers; `covariances` has (m, m) for each period.
     """
     return DisclosedEstimates(
         estimates=estimates,
@@ -123,7 +123,7 @@ def periods_shown(
 ) -> dict[int, int]:
     """Return the periods with enough answers to every query, each with its fewest answers.
 
-    In a campaign with cohorts each needs enough: all and the others would betray one with too few.
+    Every cohort needs enough answers, since the total minus the others would reveal a small one.
 
     Raises:
         ParameterError: if the period has not begun.
@@ -187,7 +187,7 @@ def _estimates(
 def _blocks_of(
     layout: Layout, sums: Sequence[Accumulator], column: int, period: int
 ) -> Sequence[Accumulator]:
-    """Return the sums of a query in a period, block by block, all cohorts together."""
+    """Return the sums of a query in a period by block, over all cohorts."""
     campaign = layout.campaign
     indices = range(column, campaign.indices, campaign.columns)
     of_cohorts = [layout.blocks_of(sums, index, period) for index in indices]

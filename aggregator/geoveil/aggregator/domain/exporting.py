@@ -1,4 +1,4 @@
-"""Stored reports as rows without their ids, for analyses elsewhere, at no further privacy cost."""
+"""Stored reports as rows without ids, for external analyses, at no further privacy cost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -13,28 +13,28 @@ from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import FormCampaign, ValueCampaign
 
 MOST_ROWS = 1 << 16
-"""At a time, of up to three columns; of more so few that they are at most 2.2 MB on the wire."""
+"""The most rows per message with up to three columns; with more columns, 2.2 MB limit a message."""
 
 
 class Rows(NamedTuple):
-    """Rows sorted by period, query, cohort and value, so that the order of arrival is lost."""
+    """Rows sorted by period, query, cohort and value, which hides the order of arrival."""
 
     periods: NDArray[np.uint32]
     indices: NDArray[np.uint32] | None
-    """The query of each; None for points and forms."""
+    """The query of each row; None for points and forms."""
     columns: tuple[NDArray[np.int64], ...]
-    """One for answers; for points one per coordinate, for forms one per column."""
+    """One column for answers, one per coordinate for points, one per column for forms."""
     cohorts: NDArray[np.uint32] | None = None
-    """The cohort of each row; None without."""
+    """The cohort of each row; None without cohorts."""
 
     def __repr__(self) -> str:
         return f"Rows({len(self.periods)}, not shown)"
 
 
 def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
-    """Return packed answers (`read_blocks`) of whole reports in these periods as rows, in order.
+    """Return the packed answers (`read_blocks`) of whole reports in these periods as sorted rows.
 
-    Answers of one report to a statistic campaign are not linked to each other.
+    Rows do not link the answers of one report to a statistic campaign.
     """
     if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)
@@ -47,7 +47,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
-    """Yield all rows of the periods, at most `MOST_ROWS` at a time. Ends if cancelled.
+    """Yield all rows of the periods, at most `MOST_ROWS` at a time.
 
     Raises:
         ServiceError: STORE_UNAVAILABLE, STOPPING.

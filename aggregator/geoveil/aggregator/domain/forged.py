@@ -1,7 +1,8 @@
-"""A lower bound for the share of forged reports, from counts of reports in bins [MATH §8].
+"""A lower bound on the share of forged reports, from counts of reports in bins [MATH §8].
 
-With w the largest P(E | x)/P(A | x) of any x, of N honest reports in disjoint sets E or A at most
-Binomial(N, w/(1 + w)) are in E, whatever the people are like. The excess is forged.
+Let w be the largest P(E | x)/P(A | x) over all x, for disjoint sets E and A. Then, for any
+population, at most Binomial(N, w/(1 + w)) of N honest reports in E or A are in E. The excess is
+forged.
 """
 
 import math
@@ -26,19 +27,19 @@ from geoveil.gp import (
 )
 
 _HALVINGS = 24
-"""Bins at each end of the range: quarters, eighths and so on of its length."""
+"""The number of bins at each end of the range: quarters, eighths and so on of its length."""
 _CELL = 1 / 64
-"""Distance between the values at which laws are evaluated, in noise scales."""
+"""The distance between values at which laws are evaluated, in noise scales."""
 _MOST_CELLS = 20_000
-"""The most such values; for wider questions they lie farther apart."""
+"""The most such values; wider questions space them farther apart."""
 
 
 @lru_cache(maxsize=256)
 def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
     """Return the last integer of each bin except the last, at most 63; None without a range.
 
-    Bins are narrow at the ends of the range, where a forger moves a mean most. The answers of
-    people far from the question have bins of their own.
+    Bins are narrow at the ends of the range, where a forger moves a mean most. Answers of people
+    far from the question's edge have separate bins.
     """
     if not isinstance(mechanism, DebiasedLaplace):
         return None
@@ -57,11 +58,11 @@ def forged_share(
 ) -> ForgedShare | None:
     """Return the share of forged reports that the counts prove; None if they can't be tested.
 
-    It sees many equal or extreme reports. It does not see forgers who draw from one of the
-    mechanism's own laws, nor few forgers among many honest extremes.
+    It detects many equal or extreme reports. It does not detect forgers who draw from one of the
+    mechanism's own laws, nor a few forgers among many honest extremes.
 
     Args:
-        counts: reports in each bin of `report_bins`, shape (m + 1,).
+        counts: the number of reports in each bin of `report_bins`, shape (m + 1,).
 
     Raises:
         ParameterError: if there are not as many counts as bins, or one is negative.
@@ -89,7 +90,7 @@ def forged_share(
     suspects, others, ratios = _tests(
         query.profile, mechanism.privacy.exact_rate, mechanism.step, ends, length
     )
-    failure = (1 - confidence) / (2 * len(ratios))  # of each bound of each test
+    failure = (1 - confidence) / (2 * len(ratios))  # for each bound of each test
     in_suspects, in_others = suspects @ counted, others @ counted
     either = in_suspects + in_others
     bounds = _least_share(either, np.full(len(ratios), counted.sum()), failure) * (
@@ -99,7 +100,7 @@ def forged_share(
 
 
 def _least_share(successes: NDArray[np.int64], trials: NDArray[np.int64], failure: float) -> Array:
-    """Return the lower limit of Clopper and Pearson for each proportion."""
+    """Return the lower Clopper–Pearson limit of each proportion."""
     from scipy.special import betaincinv
 
     any_success = successes > 0
@@ -116,12 +117,12 @@ def _tests(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """Return the sets E and A of each test, as rows of bins, and w, rounded up.
 
-    E is any bin, or all up to it from either end. A is the rest, without the bins of people far
-    away: their chance is near 1 wherever that of E is small.
+    E is a single bin, or all bins from either end up to it. A is the rest without the bins of far
+    people, whose probability is near 1 wherever that of E is small.
     """
     at, bins = _crossings(profile, 1 / rate, step, ends)
     laws = [_chances(at, bins, len(ends) + 1, float(1 / rate))]
-    if length is not None:  # noise on a point may cross all of a range: the distance turns there
+    if length is not None:  # noise on a point may cross a whole range, where the distance reverses
         inside = at[at < length / 2]
         turned = np.concatenate([bins[: len(inside) + 1], bins[: len(inside)][::-1]])
         both = np.concatenate([inside, length - inside[::-1]])
@@ -145,7 +146,7 @@ def _tests(
 def _crossings(
     profile: Profile, undone: Fraction, step: float, ends: Sequence[int]
 ) -> tuple[Array, NDArray[np.intp]]:
-    """Return the noisy distances at which a report changes its bin, and the bins between them."""
+    """Return the noisy distances at which a report's bin changes, and the bins between them."""
     heights = (np.asarray(ends) + 0.5) * step
     v, _ = profile.debiased_preimages(heights, float(undone))
     at = np.unique(np.concatenate([v[np.isfinite(v)], profile.breakpoints]))
@@ -158,14 +159,14 @@ def _crossings(
 def _chances(at: Array, bins: NDArray[np.intp], size: int, scale: float) -> tuple[Array, float]:
     """Return the probability of each bin at each of many distances, (size, n), and their spacing.
 
-    By geo-privacy a chance between two distances differs by at most e^(spacing/2) from the nearer,
-    the spacing in noise scales. Beyond the outermost, ratios stay but for far bins.
+    By geo-privacy, a probability between two distances is within e^(spacing/2) of the nearer one's,
+    with the spacing in noise scales. Beyond the outermost distance, ratios change only in far bins.
     """
     count = min(math.ceil((at[-1] - at[0]) / (scale * _CELL)), _MOST_CELLS) + 1
     places, apart = np.linspace(at[0], at[-1], count, retstep=True)
     edges = np.concatenate([[-np.inf], at, [np.inf]])[:, None] - places
     noise, chances = Laplace(scale), np.zeros((size, count))
-    # Each from the side on which the tail is small, where nothing cancels.
+    # From the side with the small tail, which avoids cancellation.
     left, right = np.diff(noise.cdf(edges), axis=0), -np.diff(noise.cdf(-edges), axis=0)
     np.add.at(chances, bins, np.where(edges[:-1] < 0, left, right))
     return chances, float(apart) / scale

@@ -1,10 +1,10 @@
-"""The sums of a campaign, and the sum that each answer is added to.
+"""The sums of a campaign, and the mapping of answers to sums.
 
-There is one per column (a question, or a coordinate of a point), group and period. Under
-heavy-tailed noise each is cut into blocks by the random id of the report, for the median of their
-means. The sender chooses the id, so blocks follow a keyed permutation of the ids (AES, whose block
-an id is). The key is drawn when the campaign is created and kept in the database: without it nobody
-can aim reports at one block.
+There is one sum per column (a question, or a coordinate of a point), group and period. For
+heavy-tailed noise each is split into blocks by the random id of the report, for the median of the
+blocks' means. Since the sender chooses the id, blocks follow a keyed permutation of the ids (AES,
+whose block size is an id's). The key is drawn when the campaign is created and stays in the
+database; without it nobody can aim reports at one block.
 """
 
 import secrets
@@ -35,10 +35,10 @@ from geoveil.gp import (
 )
 
 BLOCKS = 32
-"""A power of two, so that a random byte falls into each alike."""
+"""A power of two, so that a random byte is uniform over the blocks."""
 _KEY_BYTES = 16
 _MOMENTS_NEEDED = 4
-"""The variance of the sample variance is that of fourth powers."""
+"""The variance of a sample variance needs fourth moments."""
 
 
 def heavy_tailed(mechanism: QueryMechanism) -> bool:
@@ -58,8 +58,8 @@ def heavy_tailed(mechanism: QueryMechanism) -> bool:
 class Layout:
     """The sums of one campaign, and the mapping from reports to sums.
 
-    `blocks` sums per column and period (1 to 256, a power of two) follow a `key` of 16 bytes; None:
-    there is one block, or no report is to be packed.
+    Each column and period has `blocks` sums (1 to 256, a power of two), chosen by a `key` of 16
+    bytes, which is None if there is only one block or no report to pack.
     """
 
     campaign: Campaign
@@ -68,9 +68,9 @@ class Layout:
     _ends: tuple[NDArray[np.int64], NDArray[np.int64]] | None = field(
         init=False, repr=False, compare=False
     )
-    """The ranges of the query indices; None if no report is outside of them."""
+    """The ranges of the query indices; None if no report can be outside them."""
     bins: Bins | None = field(init=False, repr=False, compare=False)
-    """The test for forged reports; None if impossible, or with too many sums."""
+    """The bins that test for forged reports; None if impossible or with too many sums."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
@@ -91,10 +91,10 @@ class Layout:
 
     @classmethod
     def stored(cls, campaign: Campaign, sums: int, key: bytes | None = None) -> Self:
-        """Return the layout that a campaign was created with, whatever `of` gives now.
+        """Return the layout with which a campaign was created, which may differ from `of`.
 
         Raises:
-            ParameterError: if the campaign can't have so many sums.
+            ParameterError: if the campaign can't have that many sums.
         """
         blocks, rest = divmod(sums, campaign.slots)
         if rest:
@@ -107,7 +107,7 @@ class Layout:
         return self.campaign.slots * self.blocks
 
     def _bins(self) -> Bins | None:
-        """Return no bins for extrapolated answers: their law differs."""
+        """Return the bins; None for extrapolated answers, whose law differs."""
         campaign = self.campaign
         plain = tuple(m.grid_range for m in campaign.mechanisms) == campaign.ranges
         if not plain or self.sums * Bins.WIDTH > MOST_SLOTS:
@@ -117,7 +117,7 @@ class Layout:
         return Bins(self.sums, bounded) if bounded and len(bounded) == len(ends) else None
 
     def forged(self, counts: Mapping[int, int], column: int, period: int) -> ForgedShare | None:
-        """Return the forged share in a column and period by its bins; see `forged_share`."""
+        """Return the forged share of a column and period by its bins; see `forged_share`."""
         if self.bins is None:
             return None
         indices = range(column, self.campaign.indices, self.campaign.columns)
@@ -127,7 +127,7 @@ class Layout:
         return forged_share(self.campaign.mechanisms[column], held)
 
     def pack(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
-        """Return sound reports as they are stored, their answers clipped to `Campaign.ranges`."""
+        """Return valid reports in their stored form, with answers clipped to `Campaign.ranges`."""
         if type(reports) is ReportColumns:
             return self._pack_columns(reports)
         slot, packed = self.campaign.slot, []
@@ -142,7 +142,7 @@ class Layout:
 
     def _pack_columns(self, reports: ReportColumns) -> PackedColumns:
         rows = np.empty(len(reports), PACKED_ANSWER)
-        slot: Any = self.campaign.slot  # of arrays as of integers
+        slot: Any = self.campaign.slot  # works on arrays too
         slots = slot(reports.indices.astype(np.int64), reports.periods)
         rows["sum_index"] = slots * self.blocks + self._blocks(reports.ids)
         rows["value"] = reports.values
@@ -153,8 +153,8 @@ class Layout:
 
     def _blocks(self, ids: bytes) -> NDArray[np.int64]:
         if self.blocks > 1:
-            assert self.key is not None  # the store has one for every campaign with blocks
-            # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
+            assert self.key is not None  # every stored campaign with blocks has a key
+            # Every id is one block of the cipher, and ids are distinct, so no chaining is needed.
             cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305 - see above
             ids = cipher.encryptor().update(ids)
         last = np.frombuffer(ids, np.uint8)[REPORT_ID_BYTES - 1 :: REPORT_ID_BYTES]
@@ -163,6 +163,6 @@ class Layout:
     def blocks_of(
         self, sums: Sequence[Accumulator], index: int, period: int
     ) -> Sequence[Accumulator]:
-        """Return the sums of one query_index and period, block by block."""
+        """Return the sums of one query index and period by block."""
         first = self.campaign.slot(index, period) * self.blocks
         return sums[first : first + self.blocks]

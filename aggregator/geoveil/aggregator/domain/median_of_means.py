@@ -1,9 +1,9 @@
 """An interval for the mean of heavy-tailed reports that needs no variance.
 
 The mean of each block of reports is as likely above as below the true mean: exactly for symmetric
-reports, else but for their skewness, which shrinks with the size of a block faster than the
-interval. So the number of blocks below is Binomial(K, ½), and two ordered block means enclose the
-true mean with a known probability: the sign test's interval (Hettmansperger and McKean, Robust
+reports, otherwise up to their skewness, whose effect shrinks faster with a block's size than the
+interval does. So the number of blocks below is Binomial(K, ½), and two ordered block means enclose
+the true mean with a known probability: the sign test's interval (Hettmansperger and McKean, Robust
 Nonparametric Statistical Methods, §1.3) for the median of means (Nemirovski and Yudin 1983).
 """
 
@@ -17,13 +17,13 @@ from geoveil.gp import Accumulator, validation
 
 @dataclass(frozen=True, slots=True)
 class MedianOfMeans:
-    """The median of the means of blocks, and its interval."""
+    """The median of the blocks' means, and its interval."""
 
     value: float
     ci_low: float
     ci_high: float
     blocks: int
-    """That hold reports."""
+    """The number of blocks with reports."""
 
 
 def median_of_means(
@@ -31,9 +31,9 @@ def median_of_means(
 ) -> MedianOfMeans | None:
     """Return the median of means and its interval; None with too few answers.
 
-    Skewness moves the median of a block mean by at most about skewness·K/(6√n) of the standard
-    error of the whole, so n ≥ K² is required, and as many blocks as the confidence needs. `blocks`
-    are exact sums of disjoint blocks, chosen without regard to their values.
+    Skewness moves the median of a block mean by at most about skewness·K/(6√n) of the total's
+    standard error, so n ≥ K² is required, and as many blocks as the confidence needs. `blocks` are
+    exact sums of disjoint blocks, chosen independently of their values.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1).
@@ -60,7 +60,7 @@ def median_of_means(
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return the greatest r with 2·P[Binomial(count, ½) < r] ≤ 1 − confidence; 0 if none is."""
+    """Return the greatest r with 2·P[Binomial(count, ½) < r] ≤ 1 − confidence, or 0."""
     allowed = (1 - Fraction(confidence)) / 2 * 2**count
     below = rank = 0
     while rank < count // 2 and below + comb(count, rank) <= allowed:

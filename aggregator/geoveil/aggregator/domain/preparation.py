@@ -1,4 +1,4 @@
-"""Reports of one request on their way to the store, and the outcome of each."""
+"""Preparation of one request's reports for the store, and the outcome of each."""
 
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
@@ -17,9 +17,9 @@ from geoveil.aggregator.store import Outcome
 from geoveil.campaign import Admission, Reason
 
 NOT_BEGUN = "period must be one that has begun"
-"""Why a report of a later period is rejected."""
+"""The reason for rejecting a report for a later period."""
 _FEW, _FEW_WITH_TOKENS, _MODERATE = 200, 20, 2_500
-"""Counts of reports read one by one, with checked tokens, and read by NumPy."""
+"""The numbers of reports that take about a millisecond: one by one, with tokens, by NumPy."""
 _RESULTS = MappingProxyType(
     {
         Outcome.ACCEPTED: ReportResult(Status.ACCEPTED),
@@ -43,17 +43,17 @@ class Prepared(NamedTuple):
     """The part of a request that goes to the store."""
 
     faults: Sequence[ReportResult | None]
-    """The fault of each report of the request; None for sound ones."""
+    """The fault of each report of the request; None for valid ones."""
     early: Sequence[bool]
-    """For each sound report, whether its period has not begun; empty if none is early."""
+    """For each valid report, whether its period has not begun; empty if none is early."""
     packed: tuple[Sequence[PackedReport], Sequence[PackedReport]]
-    """The sound reports of periods that have begun, and those of later periods."""
+    """The valid reports for periods that have begun, and those for later periods."""
 
     def __repr__(self) -> str:
         return "Prepared(not shown)"
 
     def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[ReportResult]:
-        """Return the result of each report, in order, from the store's outcomes of both parts."""
+        """Return the results in the reports' order from the store's outcomes of both parts."""
         if self.early:
             sound = iter(
                 [

@@ -1,6 +1,6 @@
-"""Reports as the service sees them, and the outcome of each.
+"""Reports in the service, and their outcomes.
 
-A perturbed report still belongs to one person, so no representation here shows it.
+A perturbed report still belongs to one person, so no repr here shows its content.
 """
 
 from bisect import bisect_left
@@ -20,11 +20,11 @@ from geoveil.gp import Accumulator, sums_of
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
 PACKED_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
-"""A packed answer, as NumPy reads and writes it."""
+"""NumPy's type of a packed answer."""
 _FEW = 64
-"""Answers that are added one by one sooner than NumPy is called."""
+"""Up to this many answers, adding one by one is faster than a call of NumPy."""
 _BLOCK = 1 << 18
-"""Answers that are added at once."""
+"""The number of answers added at once."""
 
 
 class Report(NamedTuple):
@@ -45,11 +45,12 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ReportColumns(Sequence[Report]):
-    """Many reports of one answer each, as arrays: what most large requests hold.
+    """Many reports with one answer each, as arrays, the usual content of large requests.
 
-    It is a sequence of reports; fast paths test `type(reports) is ReportColumns`, ten times as fast
-    as `isinstance` of an abstract base. `ids` joins 16 bytes per report, `indices` are of queries,
-    `values` are integers on the campaign's grid, and `periods` are 0 unless the campaign recurs.
+    It is a sequence of reports; fast paths test `type(reports) is ReportColumns`, which is ten
+    times as fast as `isinstance` with an abstract base. `ids` joins 16 bytes per report, `indices`
+    has query indices, `values` has integers on the campaign's grid, and `periods` are 0 unless the
+    campaign recurs.
 
     Example:
         >>> columns = ReportColumns(
@@ -89,11 +90,11 @@ class ReportColumns(Sequence[Report]):
 
 
 class PackedReport(NamedTuple):
-    """A validated report, small, in the form that is stored."""
+    """A validated report in its compact, stored form."""
 
     report_id: bytes
     answers: bytes
-    """What `pack` returns."""
+    """The result of `pack`."""
 
     def __repr__(self) -> str:
         return "PackedReport(not shown)"
@@ -102,9 +103,9 @@ class PackedReport(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PackedColumns(Sequence[PackedReport]):
-    """Many packed reports of one answer each, as they are stored: no object is made of any.
+    """Many packed reports with one answer each, in their stored form, without an object per report.
 
-    16 bytes of id and 12 bytes of answer per report are joined.
+    It joins 16 bytes of id and 12 bytes of answer per report.
 
     Example:
         >>> columns = PackedColumns(b"a report's id..." * 2, pack([(0, 7), (1, 8)]))
@@ -136,7 +137,7 @@ class PackedColumns(Sequence[PackedReport]):
 
     @property
     def distinct(self) -> bool:
-        """Whether the first halves of all ids differ. If not, compare the ids one by one."""
+        """Whether the first halves of all ids differ; if not, compare the ids one by one."""
         halves = np.sort(np.frombuffer(self.ids, np.uint64)[::2])
         return not (halves[1:] == halves[:-1]).any()
 
@@ -145,7 +146,7 @@ class PackedColumns(Sequence[PackedReport]):
 
 
 def in_columns(reports: Sequence[PackedReport]) -> tuple[bytes, bytes]:
-    """Return the ids of reports, joined, and their answers, joined.
+    """Return the joined ids of reports, and their joined answers.
 
     Example:
         >>> in_columns([PackedReport(b"id", b"an"), PackedReport(b"of", b"swer")])
@@ -165,45 +166,45 @@ class Status(Enum):
 
 
 class ReportResult(NamedTuple):
-    """The answer to one report."""
+    """The result of one report."""
 
     status: Status
     reason: Reason | None = None
     detail: str = ""
-    """Names the field, its value and the permitted range, for the sender only; no log has it."""
+    """Field, value and permitted range, only for the sender; logs never contain it."""
 
     def __repr__(self) -> str:
         return f"ReportResult({self.status}, {self.reason}, detail not shown)"
 
 
 def pack(answers: Sequence[tuple[int, int]]) -> bytes:
-    """Return 12 bytes per answer: the index of its sum (`Layout`) as uint32, its value as int64."""
+    """Return 12 bytes per answer: its sum's index (`Layout`) as uint32, and its value as int64."""
     if len(answers) == 1:
         return _ANSWER.pack(*answers[0])
     return Struct("<" + "Iq" * len(answers)).pack(*chain.from_iterable(answers))
 
 
 unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
-"""Returns the answers of one report, or of many joined."""
+"""Returns the answers of one report, or of many joined reports."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Rows in which a campaign counts answers by bin, next to those of its sums.
+    """Rows that count a campaign's answers by bin, after the rows of its sums.
 
-    A row of counts is an `Accumulator` with n alone. `first` is the row after the last sum; `ends`
-    has for each column the last integer of each bin but the last, at most 63.
+    A row of counts is an `Accumulator` with only n. `first` is the row after the last sum; `ends`
+    has for each column the last integer of each bin except the last, at most 63.
     """
 
     first: int
     ends: tuple[tuple[int, ...], ...]
 
     WIDTH: ClassVar[int] = 64
-    """Rows for each sum."""
+    """The number of rows per sum."""
 
     def row(self, sum_index: int, bin_index: int = 0) -> int:
-        """Return the row of a bin of a sum."""
+        """Return the row of a sum's bin."""
         return self.first + self.WIDTH * sum_index + bin_index
 
     def row_of(self, sum_index: int, value: int) -> int:
@@ -219,7 +220,7 @@ class Bins:
 
 
 def tally(answers: bytes, bins: Bins | None = None) -> dict[int, Accumulator]:
-    """Return the exact sums, and counts in bins, of answers that `pack` returned, by index.
+    """Return the exact sums of packed answers, and their counts in bins, by index.
 
     Example:
         >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1

@@ -1,4 +1,4 @@
-"""Stored answers as arrays, in blocks, so that memory use stays small."""
+"""Stored answers as arrays, in blocks that keep memory use small."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -15,21 +15,21 @@ from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Campaign
 
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
-"""The layout of an answer that `geoveil.aggregator.domain.reports.pack` writes."""
+"""The layout of an answer written by `geoveil.aggregator.domain.reports.pack`."""
 _ANSWERS = 1 << 17
-"""The most answers of a block, unless one report holds more."""
+"""The most answers per block, unless a single report has more."""
 
 
 class Answers(NamedTuple):
-    """Answers of many reports; arrays of one length."""
+    """Answers of many reports, as arrays of equal length."""
 
     periods: NDArray[np.uint32]
     cohorts: NDArray[np.uint32]
-    """The cohort of each; 0 without."""
+    """The cohort of each answer; 0 without cohorts."""
     columns: NDArray[np.uint32]
-    """Questions, or coordinates of points."""
+    """The question, or the point's coordinate, of each answer."""
     values: NDArray[np.int64]
-    """On the campaign's grid."""
+    """Integers on the campaign's grid."""
 
     def __repr__(self) -> str:
         return f"Answers({len(self.values)}, not shown)"
@@ -43,20 +43,20 @@ class Points(NamedTuple):
     values: NDArray[np.int64]
     """(n, k), on the campaign's grid."""
     cohorts: NDArray[np.uint32] | None = None
-    """(n,), the cohort of each; None without."""
+    """(n,), the cohort of each point; None without cohorts."""
 
     def __repr__(self) -> str:
         return f"Points({len(self.values)}, not shown)"
 
 
 async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes]:
-    """Yield the packed answers of all reports, whole reports together.
+    """Yield the packed answers of all reports in blocks of whole reports.
 
-    Other reads run between two blocks. No report is returned twice; one that is counted meanwhile
-    may be missing.
+    Other reads run between two blocks. No report comes twice; reports counted meanwhile may be
+    missing.
 
     Raises:
-        ServiceError: REPORTS_DELETED at the end, if some were deleted meanwhile.
+        ServiceError: REPORTS_DELETED at the end, if reports were deleted meanwhile.
     """
     name, wanted = campaign.campaign_id, 0
     if campaign.delete_after is not None:
@@ -99,7 +99,7 @@ def answers_of(layout: Layout, packed: bytes) -> Answers:
 
 
 def points_of(layout: Layout, packed: bytes) -> Points:
-    """Return packed answers of whole reports as points; ServiceError INTERNAL if they are none."""
+    """Return packed answers of whole reports as points; ServiceError INTERNAL if impossible."""
     dimension = layout.campaign.columns
     periods, cohorts, columns, values = answers_of(layout, packed)
     if len(values) % dimension == 0:

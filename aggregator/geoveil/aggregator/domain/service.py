@@ -54,16 +54,16 @@ _LOG = logging.getLogger(__name__)
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _WIDTH = 2
 _REPORT_BYTES = 32
-"""Bytes of an ordinary report of one answer on the wire."""
+"""Bytes on the wire of an ordinary report with one answer."""
 _REJECTED_COSTS = 10
-"""A report that can never be counted is charged as this many, since its fault is described."""
+"""The price, in reports, of a report that can never be counted, since its fault is described."""
 _MUCH = 16 << 10
-"""Bytes of campaigns that are sent for no more than the call."""
+"""Bytes of campaigns that a call may return without an extra charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A campaign, with its disclosed estimates."""
+    """A campaign and its disclosed estimates."""
 
     status: CampaignStatus
     disclosure: DisclosedEstimates
@@ -81,12 +81,12 @@ class Service:
     """Campaigns and their reports.
 
     Args:
-        writer: started; changes the database.
-        reader: started; reads it.
-        settings: its limits.
-        trusted_keys: one of which must have signed a campaign; None takes everybody's.
-        limits: how fast reports may come.
-        pace: how watches wait.
+        writer: changes the database; already started.
+        reader: reads the database; already started.
+        settings: the limits.
+        trusted_keys: campaigns need a signature by one of these; None accepts all campaigns.
+        limits: the rate limits.
+        pace: the timer of watches.
 
     Raises:
         ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING.
@@ -113,36 +113,36 @@ class Service:
         self._pace = pace or PollTimer()
         self._library = CampaignCache(reader, clock)
         self.batches = ConcurrencyLimit(1)
-        """For large requests of devices: two at once take as long and block the loop twice."""
+        """Runs large requests of devices, one at a time: two at once would not be faster."""
         self.analyses = ConcurrencyLimit(_WIDTH)
         """Runs the work for analysts."""
         self._pages = ConcurrencyLimit(_WIDTH)
         self._scan = SharedScan(reader, ConcurrencyLimit(_WIDTH))
 
     async def create_campaign(self, published: bytes) -> bytes:
-        """Publish what `geoveil.campaign.seal` returned, unchanged, and return its digest.
+        """Publish a result of `geoveil.campaign.seal` unchanged, and return its digest.
 
-        Publishing the same envelope again changes nothing.
+        Publishing the same envelope again has no effect.
 
         Raises:
             ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope or signature;
                 SIGNER_NOT_TRUSTED.
-            SignatureInvalid: if there is a signature that is not of its key over these bytes.
-            GeoVeilError: if the campaign is not sound.
+            SignatureInvalid: if there is a signature that does not verify.
+            GeoVeilError: if the campaign is invalid.
         """
         record, digest = await self.analyses.run(publish, published, self._trusted_keys)
         await self._writer.call(lambda store: store.create_campaign(record))
         return digest
 
     async def close_campaign(self, campaign_id: str) -> None:
-        """Take no new reports once this returns; idempotent."""
+        """Close a campaign: once this returns it takes no new reports; idempotent."""
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
-        # Else its date has closed it: nobody stopped it by what they saw.
+        # Otherwise its date has closed it, so nobody stopped it because of the estimates.
         if self._clock() - self._skew < record.closes:
             await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
     async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
-        """Return one campaign. Calls from a device's `peer` address are rate-limited; None is not.
+        """Return one campaign. A device's `peer` address is rate-limited; None is not.
 
         Raises:
             ServiceError: RATE_LIMITED.
@@ -157,10 +157,10 @@ class Service:
     async def list_campaigns(
         self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
     ) -> Page:
-        """Return campaigns, or `only` those with these ids, in order of creation; see `page`.
+        """Return campaigns, or `only` those with given ids, in order of creation; see `page`.
 
         Raises:
-            ParameterError: if the token is of no page, or the size out of range.
+            ParameterError: if the token is invalid, or the size out of range.
         """
         read = partial(self._read_page, only=only)
         return await page(read, self._clock(), size, token, closed=True)
@@ -171,15 +171,15 @@ class Service:
         await self._writer.call(lambda store: store.note_day(today))
 
     async def delete_due(self) -> None:
-        """Delete the reports of campaigns whose signed date for that has passed; keep their sums.
+        """Delete the reports of campaigns whose signed deletion date has passed; keep the sums.
 
-        Not before a report that a device's clock calls in time would be refused.
+        It allows for clock skew, so that reports in time by a device's clock are still taken.
         """
         now = self._clock() - self._skew
         for campaign_id in await self._reader.call(lambda store: store.due(now)):
             delete = partial(_delete, campaign_id)
             while await self._writer.call(delete):
-                pass  # others write in between
+                pass  # other writes run in between
             _LOG.info("reports_deleted", extra={"campaign": campaign_id})
 
     async def plan_participants(self, campaign_id: str, participants: int | None) -> None:
@@ -202,10 +202,10 @@ class Service:
         return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
-        """Return campaigns that are open or will be, in order of creation; see `page`.
+        """Return campaigns that are open or will open, in order of creation; see `page`.
 
         Raises:
-            ParameterError: if the token is of no page, or the size out of range.
+            ParameterError: if the token is invalid, or the size out of range.
             ServiceError: RATE_LIMITED.
         """
         self._limits.peers.admit(peer)
@@ -223,17 +223,17 @@ class Service:
         *,
         paid: int = 0,
     ) -> list[ReportResult]:
-        """Count each report once; return the result of each when all accepted are durable.
+        """Count each report once; return all results when the accepted reports are durable.
 
         Args:
-            campaign_digest: of the campaign that the reports answer.
-            peer: the sender's address: for rate limits, and kept nowhere.
+            campaign_digest: the digest of the campaign that the reports answer.
+            peer: the sender's address, used only for rate limits and never stored.
             paid: the result of `admit_size` for the request.
 
         Raises:
-            ParameterError: if there are none or too many, or one can't be read.
-            ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
-                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. Nothing of the batch was counted then.
+            ParameterError: if there are no or too many reports, or one can't be read.
+            ServiceError: DIGEST_MISMATCH if the digest is another campaign's, QUEUE_FULL,
+                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. No report of the batch was counted then.
         """
         count = len(reports)
         if not 1 <= count <= self._max_batch:
@@ -254,8 +254,8 @@ class Service:
             self._limits.peers.charge(peer, (_REJECTED_COSTS - 1) * rejected)
         bins = publication.layout.bins
         in_time, early = prepared.packed
-        # A period that has not begun takes no new report, but what was counted before the clock
-        # was set back is still known. First, as a failure of what follows then leaves no trace.
+        # A future period takes no new reports, but recognises those counted before the clock was
+        # set back. It comes first, so that a later failure leaves no trace.
         of_early: list[Outcome] = []
         of_in_time: list[Outcome] = []
         if early:
@@ -263,16 +263,16 @@ class Service:
                 Submission(campaign_id, early, admit=False, bins=bins)
             )
         if in_time:
-            # By the dates; the store knows if it was closed.
+            # By the dates; the store knows whether the analyst closed it.
             admit = campaign.opens <= now + self._skew and now - self._skew < campaign.closes
             of_in_time = await self._writer.submit(Submission(campaign_id, in_time, admit, bins))
         return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
-        """Return the number of reports that a request of `size` bytes counts as, before it is read.
+        """Charge an unread request of `size` bytes; return the number of reports charged.
 
         Raises:
-            ServiceError: RATE_LIMITED if its peer has sent too much.
+            ServiceError: RATE_LIMITED if the peer has sent too much.
         """
         reports = max(1, size // _REPORT_BYTES)
         self._limits.peers.admit(peer, reports)
@@ -285,13 +285,13 @@ class Service:
         period: int | None = None,
         tell: Callable[[Snapshot], Any] = _same,
     ) -> Any:
-        """Return the campaign and its estimates (`disclose`). `tell` makes the result on a thread.
+        """Return the campaign and its estimates (`disclose`); `tell` converts them in a thread.
 
         Raises:
             ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
             ServiceError: TOO_FEW_REPORTS.
         """
-        async with self.analyses:  # up to 100,000 sums, each an object or more
+        async with self.analyses:  # up to 100,000 sums, each with one or more objects
             status, layout, sums, begun = await self._sums(campaign_id)
 
             def shown() -> Any:
@@ -316,13 +316,13 @@ class Service:
     ) -> Snapshot:
         """Return a value campaign and its points' answers to questions; see `PointSums`.
 
-        Every report is read, block by block, once for calls that come together; see `SharedScan`.
+        Simultaneous calls share one pass over all reports, block by block; see `SharedScan`.
 
         Args:
             questions: in the campaign's coordinates.
-            period: the only one to show; None: all that have begun.
-            joint: whether covariances are wanted.
-            cohort: of the points, from 0; None: all.
+            period: one period; None for all that have begun.
+            joint: whether to compute covariances.
+            cohort: the points' cohort, from 0; None for all.
 
         Raises:
             GeoVeilError: if a parameter is out of range, or points can't answer a question.
@@ -357,7 +357,7 @@ class Service:
     async def export(
         self, campaign_id: str, period: int | None = None
     ) -> AsyncIterator[CampaignRecord | Rows]:
-        """Yield the campaign, then its reports as `Rows`: of one period, or of all that have begun.
+        """Yield the campaign, then its reports as `Rows`, for one period or all that have begun.
 
         Raises:
             ParameterError: if the period has not begun.
@@ -376,15 +376,14 @@ class Service:
         interval_s: float = 10.0,
         tell: Callable[[Snapshot], Any] = _same,
     ) -> AsyncIterator[Any]:
-        """Yield `estimate` whenever reports were counted; return when the campaign is closed.
+        """Yield `estimate` whenever reports are counted, until the campaign is closed.
 
         Estimates are at least `interval_s` apart, 1 to 3,600 seconds. A waiting watch holds only
-        the result of `tell`.
+        the result of `tell` in memory.
 
         Raises:
             ParameterError: if a parameter is out of range.
-            ServiceError: TOO_FEW_REPORTS if there are too few when the campaign is closed;
-                STOPPING.
+            ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING.
         """
         changes = watch(
             lambda: self._library.status(campaign_id),
@@ -396,7 +395,7 @@ class Service:
             yield snapshot
 
     def drain(self) -> None:
-        """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
+        """End all watches with STOPPING, since they would delay the server's stop; idempotent."""
         self._pace.stop()
 
     async def _read_page(
@@ -414,7 +413,7 @@ class Service:
         )
 
     async def _sums(self, campaign_id: str) -> tuple[CampaignStatus, Layout, StoredSums, int]:
-        """Return a campaign with its state, its sums, and the number of periods begun."""
+        """Return a campaign with its state, layout and sums, and the number of begun periods."""
         status = await self._library.status(campaign_id)
         layout = (await self._library.publication(campaign_id)).layout
         sums = await self._reader.call(lambda store: store.sums(campaign_id))
@@ -423,7 +422,7 @@ class Service:
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
-        """Return a campaign with its state, its `periods_shown`, and the count of begun periods.
+        """Return a campaign with its state, layout, `periods_shown` and number of begun periods.
 
         Raises:
             ServiceError: REPORTS_DELETED from the signed date on.
@@ -437,19 +436,19 @@ class Service:
         return status, layout, periods, begun
 
     def _charge(self, peer: str, *statuses: CampaignStatus) -> None:
-        """Charge a peer for the bytes it is sent, if they are many."""
+        """Charge a peer for the bytes of a large response."""
         size = sum(len(status.record.published) for status in statuses)
         if size > _MUCH:
             self._limits.peers.charge(peer, size // _REPORT_BYTES)
 
     def _looked_from(self, status: CampaignStatus, campaign: Campaign) -> int:
-        """Return the first period that no date has ended: see `interval_method`."""
-        if status.record.closed:  # when, and after how many looks, is not known
+        """Return the first period without an end date; see `interval_method`."""
+        if status.record.closed:  # time and number of looks before the close are unknown
             return 0
         return (
             campaign.periods if status.state is State.CLOSED else campaign.period_at(self._clock())
         )
 
     def _latest_period(self, campaign: Campaign) -> int:
-        """Return the last period that has begun on the clock of a device that runs ahead."""
+        """Return the last begun period, allowing for devices whose clocks are fast."""
         return campaign.period_at(self._clock() + self._skew)

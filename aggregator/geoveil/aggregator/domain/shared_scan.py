@@ -1,7 +1,7 @@
-"""Requests that share a pass over the points of a campaign: each block is read and unpacked once.
+"""Requests that share a pass over a campaign's points, so that each block is read only once.
 
-One pass per campaign runs at a time. Requests that arrive meanwhile share the next pass, or join it
-while its sums are laid out. Equal requests get one answer.
+One pass per campaign runs at a time. Requests that arrive meanwhile share the next pass, or join
+the current one while its sums are laid out. Equal requests share one answer.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from geoveil.campaign import PointQuestion, encode_point_question
 from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate
 
 MOST_TOGETHER = 4
-"""The most requests of a pass, each of which has separate sums."""
+"""The most requests per pass, each of which has separate sums."""
 _AT_ONCE = 2
-"""The most requests computed together."""
+"""The most requests computed at once."""
 
 
 class PointAnswers(NamedTuple):
-    """The answers of points to queries."""
+    """Estimates of queries from points."""
 
     estimates: list[QueryEstimate]
-    """Query after query, period after period."""
+    """Ordered by query, then by period."""
     covariances: dict[int, NDArray[np.float64]]
-    """Period → covariance of its estimates, shape (m, m), if requested."""
+    """Period → the covariance of its estimates, shape (m, m), if requested."""
 
 
 class AnswerCache:
-    """The last answers, valid until a report comes: reports are only ever added.
+    """The latest answers, which are valid until a new report comes.
 
-    At most `most` numbers are kept; the least recently used are dropped first.
+    It keeps at most `most` numbers and drops the least recently used answers first.
 
     Example:
         >>> cache = AnswerCache(most=4)
@@ -65,7 +65,7 @@ class AnswerCache:
         periods: Mapping[int, int],
         *rest: object,
     ) -> bytes:
-        """Return 32 bytes of a request's questions, periods with their points, and the rest."""
+        """Return a 32-byte key from questions, periods with numbers of points, and the rest."""
         digest = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
         for question in questions:
             content = encode_point_question(question).SerializeToString(deterministic=True)
@@ -74,7 +74,7 @@ class AnswerCache:
         return digest.digest()
 
     def get(self, key: bytes) -> PointAnswers | None:
-        """Return the answers of a request, if they are kept."""
+        """Return a request's answers; None if they are not cached."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
@@ -87,13 +87,13 @@ class AnswerCache:
 
 
 def _size(answers: PointAnswers) -> int:
-    """Return the approximate number of numbers, plus one for their container."""
+    """Return the approximate count of numbers, plus one for the container."""
     return 1 + 16 * len(answers.estimates) + sum(c.size for c in answers.covariances.values())
 
 
 @dataclass(eq=False)
 class _Request:
-    """A question to the points of a campaign, with the waiting callers."""
+    """A request about a campaign's points, and its waiting callers."""
 
     key: bytes
     lay_out: Callable[[], PointSums]
@@ -130,9 +130,10 @@ class _Queue:
 
 
 class SharedScan:
-    """Answers requests for the points of campaigns, those for one campaign together.
+    """Answers requests about campaigns' points; those about one campaign share passes.
 
-    The last answers are kept until reports come. `limit` bounds passes of different campaigns.
+    It caches the latest answers until reports come. `limit` bounds simultaneous passes over
+    different campaigns.
     """
 
     def __init__(self, reader: Reader, limit: ConcurrencyLimit) -> None:
@@ -153,10 +154,11 @@ class SharedScan:
         cohort: int | None = None,
         looked_from: float = math.inf,
     ) -> PointAnswers:
-        """Return the answers of the stored points, off the event loop; an abandoned request ends.
+        """Return the answers of the stored points, computed off the event loop.
 
-        `AnswerCache.key` gives the key, and `PointSums` explains questions, joint and cohort;
-        `periods` maps those to be shown to about how many points each has.
+        A request that all callers have abandoned ends. `AnswerCache.key` makes the key, and
+        `PointSums` explains questions, joint and cohort; `periods` maps the requested periods to
+        their approximate numbers of points.
 
         Raises:
             GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
@@ -164,7 +166,7 @@ class SharedScan:
         """
         if (kept := self._answers.get(key)) is not None:
             return kept
-        estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
+        estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses bad arguments before reading
         name = layout.campaign.campaign_id
         queue = self._queues.setdefault(name, _Queue())
         same = (r for r in [*queue.running, *queue.waiting] if r.key == key and r.wanted)
@@ -181,7 +183,7 @@ class SharedScan:
         return await future
 
     async def _work(self, name: str, queue: _Queue, layout: Layout) -> None:
-        """Make passes until nobody waits."""
+        """Make passes until no caller waits."""
         try:
             while queue.waiting:
                 async with self._limit:
@@ -234,7 +236,7 @@ async def _laid_out(request: _Request) -> bool:
 
 
 async def _add(request: _Request, points: Points, limit: ConcurrencyLimit) -> None:
-    """Add some points to the sums of a request, which ends if that is refused."""
+    """Add points to the sums of a request, which ends if they are refused."""
     assert request.sums is not None  # it was laid out
     try:
         async with limit:

@@ -1,7 +1,7 @@
-"""Value campaigns: perturbed points answer questions that come after them [MATH §5.2].
+"""Value campaigns: perturbed points answer questions that come later [MATH §5.2].
 
-Each question is the mean of one function over the points, without bias and at no further cost in
-privacy. `ways` plans the sums and refuses what costs too much before anything is read.
+The answer to a question is the mean of one function over the points, unbiased and at no further
+cost in privacy. `ways` plans the sums and refuses too expensive ones before reading any report.
 """
 
 import math
@@ -35,29 +35,29 @@ from geoveil.gp import (
 
 MOST_QUESTIONS = 4_096
 MOST_JOINT = 900
-"""The most queries with covariances, which must fit into one message."""
+"""The most queries with covariances, so that these fit in one message."""
 _MOST_CELLS = 1 << 23
-"""The most cells of the rasters of all regions together, at some 50 bytes each."""
+"""The most cells of all regions' rasters together, at some 50 bytes each."""
 MOST_SECONDS = 60.0
-"""About the most seconds of a processor that one call may take."""
+"""Approximately the most processor seconds that one call may take."""
 _WAYS_AT_A_TIME = 64
-"""Ways of summing that are worked on before a call can be cancelled."""
+"""The number of ways of summing between two chances to cancel a call."""
 
 
 class PointSums:
-    """Exact sums of the estimators of queries, over points that come block after block.
+    """Exact sums of queries' estimators over points that come in blocks.
 
     Args:
         questions: 1 to 4,096, with distinct labels.
-        expected: about how many points there will be, in how many periods.
-        joint: whether to compute `covariances`: of at most 900 questions, fewer for several
+        expected: the approximate number of points, and the number of periods.
+        joint: whether to compute `covariances`, for at most 900 questions, fewer with several
             periods.
 
     Raises:
-        ParameterError: if it is a statistic campaign, there are none or too many questions, two
-            have one label, or one is of another dimension than the points.
-        UnsupportedError: if the noise can't be undone for a named question, or its answers have no
-            bound, and so no covariances.
+        ParameterError: if the campaign is a statistic campaign, there are no or too many questions,
+            labels repeat, or a question's dimension differs from the points'.
+        UnsupportedError: if the noise can't be undone for a question, which the error names, or its
+            answers are unbounded and so have no covariances.
         ServiceError: TOO_COSTLY.
 
     Example:
@@ -120,10 +120,10 @@ class PointSums:
             yield self._ways[start : start + _WAYS_AT_A_TIME]
 
     def add(self, points: Points, part: Sequence[Totals] | None = None) -> None:
-        """Count points on the campaign's grid in a part of the totals; None: in all.
+        """Count points on the campaign's grid in part of the totals; None for all totals.
 
         Raises:
-            UnsupportedError: if values are so large that no number of points gives an estimate.
+            UnsupportedError: if values are too large for an estimate from any number of points.
         """
         for start in range(0, len(points.values), MOST_AT_ONCE):
             block = slice(start, start + MOST_AT_ONCE)
@@ -134,7 +134,7 @@ class PointSums:
     def estimates(
         self, periods: Collection[int], confidence: float, looked_from: float = math.inf
     ) -> list[QueryEstimate]:
-        """Return the estimates, query after query, period after period; see `interval_method`."""
+        """Return the estimates, ordered by query, then by period; see `interval_method`."""
         sums = {
             (period, label): of_query
             for totals in self._ways
@@ -148,9 +148,9 @@ class PointSums:
         ]
 
     def covariances(self, periods: Collection[int]) -> dict[int, NDArray[np.float64]]:
-        """Return the covariances (m, m) of each period's estimates, of noise and sampling.
+        """Return the covariances (m, m) of each period's estimates, from noise and sampling.
 
-        Periods of fewer than two points have none; without `joint` there are none at all.
+        Periods with fewer than two points have none; without `joint` there are none at all.
         """
         if self._joint is None:
             return {}
@@ -186,7 +186,7 @@ def _estimated(
 def _by_period(
     periods: NDArray[np.uint32], values: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Groups]:
-    """Return the points of a block sorted by period, and where each period begins."""
+    """Return a block's points sorted by period, and the start of each period."""
     if (periods == periods[0]).all():
         return values, [(int(periods[0]), slice(0, len(values)))]
     order = np.argsort(periods, kind="stable")

@@ -1,4 +1,4 @@
-"""Estimates that follow the reports, polled so that any replica may count."""
+"""Estimates that follow the reports, by polling, since any replica may count them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,18 +16,18 @@ _Shown = TypeVar("_Shown")
 
 
 class PollTimer:
-    """Waits between two polls, by `sleep` in seconds, until `stop` is called."""
+    """Waits between polls with `sleep`, in seconds, until `stop` is called."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         self._sleep = sleep
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """End all waiting, with STOPPING; idempotent."""
+        """End all waits with STOPPING; idempotent."""
         self._stopped.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait; ServiceError STOPPING once `stop` was called."""
+        """Wait; ServiceError STOPPING once `stop` has been called."""
         waits = [
             asyncio.ensure_future(self._stopped.wait()),
             asyncio.ensure_future(self._sleep(seconds)),
@@ -50,13 +50,13 @@ async def watch(
 ) -> AsyncIterator[_Shown]:
     """Yield `show()` whenever the result of `look()` has changed; end when the campaign closes.
 
-    While there are too few reports nothing is yielded. `look` is cheap; `interval_s` is from 1 to
+    It yields nothing while there are too few reports. `look` is cheap; `interval_s` is from 1 to
     3,600 seconds.
 
     Raises:
         ParameterError: if the interval is out of range.
         ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING; and
-            those of `look` and `show`.
+            errors of `look` and `show`.
     """
     validation.between("interval", interval_s, 1, 3600)
     seen: tuple[int, State] | None = None

@@ -1,4 +1,4 @@
-"""Closes connections that hold much or are too many; silences and shuts out persistent callers."""
+"""Closes excess connections and those that hold much memory; shuts out persistent callers."""
 
 import asyncio
 import logging
@@ -21,21 +21,21 @@ from geoveil.aggregator.ops.rates import Monotonic, peer_address
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.1
-"""Between two looks at what calls hold."""
+"""Seconds between two checks of the memory of calls."""
 _COUNT_EVERY = 2
-"""Looks between two counts of the connections."""
+"""The number of checks between two counts of the connections."""
 _SILENT_S = 10.0
-"""Until a connection that was silenced is closed."""
+"""Seconds until a silenced connection is closed."""
 _SHUT_OUT_S = 60.0
-"""Until an address that was shut out may open connections again."""
+"""Seconds until a shut-out address may open connections again."""
 _MOST_SHUT_OUT = 256
-"""Addresses; each takes up to 8 of the 4,096 instructions of a filter."""
+"""The most shut-out addresses; each takes up to 8 of a filter's 4,096 instructions."""
 
 
 class ConnectionReaper:
-    """Works on the event loop, and asks the operating system on threads.
+    """Works on the event loop, with system calls in threads.
 
-    At most `most` connections stay open, and all their calls hold at most `limit` bytes.
+    At most `most` connections stay open, and all their calls together hold at most `limit` bytes.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ConnectionReaper:
         self.memory = MemoryBudget(
             limit, most_message, address_of=peer_address, close=self.close, clock=clock
         )
-        """What calls hold: for the layer around them."""
+        """The memory of calls, for the middleware."""
         self._most = most
         self._clock = clock
         self._ports: Collection[int] = ()
@@ -58,7 +58,7 @@ class ConnectionReaper:
         self._since: dict[Endpoint, float] = {}
 
     def start(self, ports: Collection[int]) -> None:
-        """Watch the connections that come in at some ports."""
+        """Watch the connections to given ports."""
         self._ports = ports
         self._looking = asyncio.create_task(self._look(), name="look after connections")
 
@@ -75,13 +75,13 @@ class ConnectionReaper:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self, peer: str) -> None:
-        """Close the connection of a peer, soon."""
+        """Close a peer's connection soon."""
         other = endpoint(peer)
         if other is not None:
             self._close([other])
 
     def silence(self, peer: str) -> None:
-        """Silence a peer's connection soon and close it later: after a close it reopens at once."""
+        """Silence a peer's connection soon and close it later; after a close it would reconnect."""
         other = endpoint(peer)
         if other is not None and other not in self._silenced:
             loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class ConnectionReaper:
             self._start()
 
     def shut_out(self, peer: str) -> None:
-        """Refuse new connections from a peer's address for a while, soon."""
+        """Soon refuse new connections from a peer's address for a while."""
         address = peer_address(peer)
         if address not in self._shut_out and len(self._shut_out) < _MOST_SHUT_OUT:
             loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class ConnectionReaper:
                 await asyncio.sleep(_LOOK_S)
                 if slow := self.memory.slow():
                     await self._count_slow(slow)
-            # Asking for each connection takes long; most of the time there are too few to ask.
+            # Listing connections is slow, and most of the time there are too few to need it.
             if count_descriptors() > self._most:
                 await self._make_room()
 

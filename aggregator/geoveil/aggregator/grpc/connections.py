@@ -1,7 +1,7 @@
-"""The connections of this process that came in at its ports: listed, counted, silenced and closed.
+"""List, count, silence and close the connections to this process's ports.
 
-gRPC for Python cannot close a connection, so they are sought among the descriptors in /dev/fd, if
-the system has it. A duplicate of a descriptor names one connection, so never another one is closed.
+gRPC for Python cannot close a connection, so this module searches the descriptors in /dev/fd where
+the system has it. It works on duplicates of descriptors, so it never closes another connection.
 """
 
 import ctypes
@@ -21,25 +21,25 @@ from urllib.parse import unquote
 from geoveil.aggregator.ops.rates import IPV6_SITE
 
 Endpoint: TypeAlias = tuple[bytes, int]
-"""The address and the port of the other side."""
+"""The other side's address and port."""
 _DESCRIPTORS = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a close drops unsent data."""
 _ATTACH_FILTER = 26
-"""The number of SO_ATTACH_FILTER, of Linux's <asm-generic/socket.h>."""
+"""SO_ATTACH_FILTER in Linux's <asm-generic/socket.h>."""
 _BYTE, _WORD, _MASK, _SKIP_UNLESS, _KEEP = 0x30, 0x20, 0x54, 0x15, 0x06
-"""Instructions of classic BPF: load, load, and, jump if not equal, and return the kept length."""
+"""Classic BPF instructions: load byte, load word, and, jump if unequal, return kept length."""
 _NETWORK_HEADER = 0xFFF00000
-"""Where a program finds the header of IP: SKF_NET_OFF of <linux/filter.h>."""
+"""The offset of the IP header in a program: SKF_NET_OFF of <linux/filter.h>."""
 _SOURCES = {4: (0x40, 12), 8: (0x60, 8)}
-"""Compared bytes of an address → the version in the header, and the address's offset."""
+"""Number of compared address bytes → the version in the header, and the address's offset."""
 _DISCARDED = 1 << 20
 _RECEIVED = slice(128, 136)
-"""Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
+"""The place of tcpi_bytes_received in struct tcp_info of <linux/tcp.h>."""
 MARGIN = 3
-"""Ratio of accepted to lasting connections, because new ones come before old ones close."""
+"""The ratio of accepted to lasting connections, since new ones come before old ones close."""
 _SPARE = 128
-"""Descriptors for the database, its threads and files."""
+"""Descriptors reserved for the database, its threads and files."""
 
 
 def endpoint(peer: str) -> Endpoint | None:
@@ -57,27 +57,27 @@ def endpoint(peer: str) -> Endpoint | None:
 
 
 def count_descriptors() -> int:
-    """Return the number of open descriptors, or 0 if the system does not show it."""
+    """Return the number of open descriptors, or 0 if the system does not tell."""
     with suppress(OSError):
         return len(os.listdir(_DESCRIPTORS))
     return 0
 
 
 def connections(ports: Collection[int]) -> list[Endpoint]:
-    """Return the other sides of the connections that came in at some ports."""
+    """Return the other sides of the connections to given ports."""
     return [other for other, _ in _connected(ports)]
 
 
 def close(ports: Collection[int], others: Collection[Endpoint]) -> int:
-    """Close connections at the given ports, dropping waiting data, and return their number."""
+    """Close connections to given ports, drop their unsent data, and return their number."""
     return _each(ports, others, _close)
 
 
 def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
-    """Silence connections at the given ports, and return their number.
+    """Silence connections to given ports, and return their number.
 
-    The other side is not told, so it waits and does not reconnect. Where the kernel can't do that,
-    connections are closed.
+    The other side does not notice, so it waits instead of reconnecting. If the kernel can't do
+    this, connections are closed.
     """
     return _each(ports, others, _silence if sys.platform == "linux" else _close)
 
@@ -85,7 +85,7 @@ def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
 def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
     """Refuse new connections from these addresses (`peer_address`); return the number of sockets.
 
-    The kernel drops them (Linux only), so the other side waits. This replaces an earlier list.
+    The kernel drops them (Linux only), so the other side waits. A new list replaces the old one.
     """
     program = []
     for address in addresses:
@@ -110,7 +110,7 @@ def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
 
 
 def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpoint, int]:
-    """Return the bytes received by connections at these ports, where Linux counts them."""
+    """Return the bytes that connections to these ports have received, where Linux counts them."""
     if sys.platform != "linux":
         return {}
     of_peer = {}
@@ -122,13 +122,13 @@ def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpo
 
 
 def allowed(wanted: int) -> int:
-    """Return the number of connections that may stay, fewer than wanted if descriptors are few."""
+    """Return how many connections may stay open: fewer than wanted if descriptors are scarce."""
     soft, _ = getrlimit(RLIMIT_NOFILE)
     return wanted if soft == RLIM_INFINITY else min(wanted, max(1, (soft - _SPARE) // MARGIN))
 
 
 def allow(wanted: int) -> None:
-    """Raise the process's limit of descriptors for a number of connections, as far as permitted."""
+    """Raise the process's descriptor limit for a number of connections, as far as permitted."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
     needed = MARGIN * wanted + _SPARE
     if soft != RLIM_INFINITY and soft < needed:
@@ -140,8 +140,8 @@ def allow(wanted: int) -> None:
 def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
     """Return at most `many` connections to close, to make room for others.
 
-    They belong to the address with the most connections (IPv6 by /64): first those without a call,
-    the oldest first. `found` says whether each has a call, and since when it is known.
+    Each comes from the address that then has the most (IPv6 by /64): first those without a call,
+    oldest first. `found` has, for each, whether it has a call, and the time of its discovery.
 
     Example:
         >>> here, there = b"here", b"there"
@@ -172,7 +172,7 @@ def _each(
     count = 0
     for other, connection in _connected(ports):
         if other in others:
-            with suppress(OSError):  # the other side was faster
+            with suppress(OSError):  # the other side closed it first
                 change(connection)
                 count += 1
     return count
@@ -185,15 +185,15 @@ def _close(channel: socket.socket) -> None:
 
 def _silence(channel: socket.socket) -> None:
     _attach(channel, [(_KEEP, 0, 0)])
-    with suppress(BlockingIOError):  # once nothing is left of what came before
+    with suppress(BlockingIOError):  # until no received data is left
         while channel.recv(_DISCARDED, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
             pass
 
 
 def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
-    """Let the kernel filter data for a socket, and for sockets it accepts, by a program.
+    """Attach a kernel filter to a socket and the sockets that it accepts.
 
-    Each instruction has a code, how many to skip, and an operand.
+    Each instruction has a code, a number of instructions to skip, and an operand.
     """
     instructions = b"".join(struct.pack("HBBI", code, 0, skip, k) for code, skip, k in program)
     place = ctypes.create_string_buffer(instructions)
@@ -202,7 +202,7 @@ def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> 
 
 
 def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
-    """Yield the connections that came in at some ports; closes each before the next."""
+    """Yield duplicates of the connections to given ports; each is closed before the next."""
     for connected in _sockets(ports):
         with suppress(OSError):  # it is not connected
             host, of_other = connected.getpeername()[:2]
@@ -210,7 +210,7 @@ def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket
 
 
 def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:
-    """Yield the sockets at some ports of this machine; closes each before the next."""
+    """Yield duplicates of the sockets at given local ports; each is closed before the next."""
     try:
         names = os.listdir(_DESCRIPTORS)
     except OSError:
@@ -225,7 +225,7 @@ def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:
 
 
 def _duplicate(descriptor: int) -> socket.socket | None:
-    """Return the TCP socket that a descriptor names; None if it is something else."""
+    """Return a duplicate of a descriptor's TCP socket; None if it is not a TCP socket."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return None
     duplicate = socket.socket(fileno=os.dup(descriptor))

@@ -1,4 +1,4 @@
-"""The gRPC service Console: it translates messages, and decides nothing."""
+"""The gRPC service Console: it only translates messages."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ _MOST_CAMPAIGNS, _MOST_PEOPLE = 1_000, 10**10
 
 
 class ConsoleServicer(WireConsoleServicer):
-    """Answers the console's calls that Analyst lacks."""
+    """Answers the console's calls that the service Analyst lacks."""
 
     def __init__(self, service: Service, metrics: Metrics, settings: Settings) -> None:
         self._service = service
@@ -68,7 +68,7 @@ class ConsoleServicer(WireConsoleServicer):
         try:
             extent = await self._service.extent()
         except ServiceError:
-            extent = None  # geoveil_ready says that the database can't be reached
+            extent = None  # geoveil_ready shows that the database can't be reached
         settings = self._settings
         return pb.GetStatusResponse(
             samples=[

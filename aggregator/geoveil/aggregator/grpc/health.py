@@ -1,6 +1,7 @@
 """grpc.health.v1: whether the server can count reports now.
 
-Not grpcio-health-checking's servicer, whose lock lets a slow watcher keep the server from stopping.
+It replaces grpcio-health-checking's servicer, whose lock lets a slow watcher keep the server from
+stopping.
 """
 
 import asyncio
@@ -15,15 +16,15 @@ from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.store.writer import Writer
 
 WHOLE_SERVER = ""
-"""Its name in the protocol."""
+"""The whole server's name in the protocol."""
 pb: Any = health_pb2
 _STATUS = pb.HealthCheckResponse
 _PATIENCE_S = 5.0
-"""Beyond the time that the database itself may wait for another process."""
+"""Seconds beyond the time for which the database may wait for another process."""
 
 
 class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # no types
-    """One status for all services, by full name."""
+    """One status for all services, each under its full name."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (WHOLE_SERVER, *services)
@@ -32,12 +33,12 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
         self._changed = asyncio.Event()
 
     def set(self, serving: bool) -> None:
-        """Set whether all services serve; no effect after `stop`."""
+        """Set the status of all services; no effect after `stop`."""
         self._serving = serving and not self._stopping
         self._wake()
 
     def stop(self) -> None:
-        """Report NOT_SERVING for good, then end the watches; idempotent."""
+        """Report NOT_SERVING permanently, then end the watches; idempotent."""
         self._stopping = True
         self._serving = False
         self._wake()
@@ -77,9 +78,9 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
 
 
 class Readiness:
-    """Probes the database each `interval_s` seconds and tells whether the server is ready.
+    """Probes the database every `interval_s` seconds and reports whether the server is ready.
 
-    A failed transaction counts at once; the next probe comes after the interval.
+    A failed transaction takes effect at once; the next probe comes after the interval.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Readiness:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start on the running event loop."""
+        """Start probing on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="readiness")
 
     async def stop(self) -> None:
-        """Stop reporting; idempotent."""
+        """Stop probing; idempotent."""
         self._loop = None
         task, self._task = self._task, None
         if task is not None:
@@ -130,7 +131,7 @@ class Readiness:
 async def writable(writer: Writer, busy_timeout_s: float) -> bool:
     """Return whether the writer's database takes transactions, within a bounded time.
 
-    Reads are not tried: a reader busy with an estimate is not a failure.
+    It does not try reads, since a reader may be busy with an estimate.
     """
     try:
         async with asyncio.timeout(busy_timeout_s + _PATIENCE_S):

@@ -1,4 +1,4 @@
-"""Tune Python for a process that only serves."""
+"""Tune Python for a server process."""
 
 import asyncio
 import ctypes
@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _SWITCH_S = 0.0005
-"""The writer waits so long for a busy event loop, several times a transaction; Python says 5 ms."""
+"""The writer's wait for a busy event loop, several times per transaction; by default 5 ms."""
 _YOUNG = 10_000
-"""New objects before they are looked through; Python's 700 are those of ten calls under way."""
+"""New objects before a collection; Python's default of 700 is reached by ten calls under way."""
 
 _MMAP_THRESHOLD = -3
 _LARGE = 1 << 20
-"""Bytes of a piece of memory that goes back to the operating system when it is given back."""
+"""Freed blocks of at least this many bytes return to the operating system."""
 _PATIENCE_S = 0.002
-"""Seconds between polls for events during other work, the longest wait of a call."""
+"""Seconds between polls for events during other work, and so the longest wait of a call."""
 
 
 @contextmanager
 def for_serving() -> Iterator[None]:
     """Exempt existing objects from garbage collection, and let threads switch sooner.
 
-    A scan of a started server's few hundred thousand lasting objects stops calls for tens of ms.
+    A scan of a server's few hundred thousand permanent objects stops all calls for tens of ms.
     """
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     frozen_before = gc.get_freeze_count() > 0
@@ -39,18 +39,18 @@ def for_serving() -> Iterator[None]:
     finally:
         sys.setswitchinterval(interval)
         gc.set_threshold(*thresholds)
-        if not frozen_before:  # there is no way to let go of a part
+        if not frozen_before:  # freezing can't be undone in part
             gc.unfreeze()
 
 
 def _return_memory() -> None:
-    """Make the C library return large blocks of memory; GNU's would keep them."""
+    """Make the C library return large blocks of memory, which GNU's keeps by default."""
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 class _Patient(selectors.DefaultSelector):
-    """Polls for events only now and then while there is other work."""
+    """Polls for events only occasionally while there is other work."""
 
     _next = 0.0
 
@@ -65,7 +65,7 @@ class _Patient(selectors.DefaultSelector):
 def serving_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop for a server under load.
 
-    A call of grpc.aio is a dozen steps; asyncio would poll for events, and release the interpreter
-    to the writer's thread, before most of them.
+    A grpc.aio call takes a dozen steps. Before most of them asyncio would poll for events and
+    release the interpreter to the writer's thread.
     """
     return asyncio.SelectorEventLoop(_Patient())

@@ -1,8 +1,8 @@
-"""The memory of calls under way, by connection and by address, within one limit for all.
+"""The memory of calls under way, by connection and address, with one limit for all.
 
 Beyond the limit the largest connection of the largest address gives way: its request is refused, or
-it is closed; until its calls end, it may begin one at a time. The size of a request is unknown
-until it is complete, so slow ones count as the bytes that their connections have received.
+it is closed; until its calls end, it may begin only one at a time. The size of a request is unknown
+until it is complete, so slow requests count as the bytes that their connections have received.
 """
 
 import time
@@ -15,9 +15,9 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.ops.rates import Monotonic
 
 CALL_BYTES = 32 << 10
-"""The least memory of a call: objects of gRPC and Python, and a message up to this size."""
+"""The least memory of a call: objects of gRPC and Python, including small messages."""
 _COPIES = 2
-"""The number of copies of a message in memory: one of gRPC's and one of Python's."""
+"""The copies of a message in memory: one in gRPC and one in Python."""
 _PATIENCE_S = 0.1
 """Seconds after which an incomplete request is examined."""
 
@@ -51,7 +51,7 @@ class HeldCall:
 
 
 class MemoryBudget:
-    """The accounts of all calls under way: at most `limit` bytes. Not thread-safe.
+    """The accounts of all calls under way, at most `limit` bytes. Not thread-safe.
 
     Example:
         >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)
@@ -85,15 +85,15 @@ class MemoryBudget:
 
     @property
     def held(self) -> int:
-        """Bytes that all calls hold, without those whose connection was closed."""
+        """The bytes of all calls, except those whose connection was closed."""
         return self._held
 
     def busy(self) -> Collection[str]:
-        """Return the peers that have calls under way."""
+        """Return the peers with calls under way."""
         return self._connections.keys()
 
     def begin(self, peer: str) -> HeldCall:
-        """Begin a call; ServiceError RATE_LIMITED if its connection holds most."""
+        """Begin a call; ServiceError RATE_LIMITED if its connection must give way."""
         connection = self._connections.get(peer)
         if connection is None:
             name = self._address_of(peer)
@@ -112,7 +112,7 @@ class MemoryBudget:
         return call
 
     def end(self, call: HeldCall, _: object = None) -> None:
-        """Forget a call. gRPC also calls this, with the context, when the call is done."""
+        """Forget a call. gRPC also calls this with the context when the call is done."""
         self._reading.pop(call, None)
         connection = call.connection
         connection.calls -= 1
@@ -121,10 +121,10 @@ class MemoryBudget:
             self._forget(connection)
 
     def resize(self, call: HeldCall, message: int) -> None:
-        """Set the size of the message that a call holds, in bytes; 0 for none.
+        """Set the size of a call's message in bytes; 0 for none.
 
         Raises:
-            ServiceError: RATE_LIMITED, if its connection holds most; nothing has changed then.
+            ServiceError: RATE_LIMITED, if its connection must give way; nothing changes then.
         """
         self._reading.pop(call, None)
         before, after = call.held, max(CALL_BYTES, _COPIES * message)
@@ -139,7 +139,7 @@ class MemoryBudget:
             self._drop(greediest)
 
     def read(self, call: HeldCall) -> None:
-        """Let a call wait for a request, until it is resized or ends."""
+        """Mark a call as waiting for a request, until it is resized or ends."""
         self._reading[call] = self._clock()
 
     def slow(self) -> Collection[str]:
@@ -151,7 +151,7 @@ class MemoryBudget:
         return {call.connection.peer for call in calls}
 
     def count_slow(self, received: Mapping[str, int | None]) -> None:
-        """Count slow requests as the bytes each peer's connection received; None if unknown."""
+        """Count slow requests as the bytes that each connection received; None if unknown."""
         calls = [call for call in self._slow() if call.connection.peer in received]
         shares = Counter(call.connection for call in calls)
         for call in calls:

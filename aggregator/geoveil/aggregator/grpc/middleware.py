@@ -1,9 +1,9 @@
 """The steps around every method of a server, between the network and the servicers.
 
-A call is counted, timed and bounded in memory; its caller is authorised before its request is
-parsed and checked against the token's campaigns; every error becomes a status. Each method is
-wrapped once: interceptors of gRPC would wrap anew per call, which takes as long as counting a
-report.
+The middleware counts and times each call, limits its memory, authorises the caller before parsing
+the request, checks the request against the token's campaigns, and turns errors into statuses. It
+wraps each method once; gRPC's interceptors would wrap it anew per call, which takes as long as
+counting a report.
 """
 
 import logging
@@ -51,46 +51,46 @@ else:  # generic in their stubs only
 
 _LOG = logging.getLogger(__name__)
 REQUEST_ID_KEY = "geoveil-request-id"
-"""Key of trailing metadata for analysts: the id to quote to the operator."""
+"""The key in an analyst's trailing metadata of the id to quote to the operator."""
 DETAILS_KEY = "grpc-status-details-bin"
-"""Where gRPC's libraries look for google.rpc.Status."""
+"""The key under which gRPC's libraries look for google.rpc.Status."""
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
     code: code.name for code in grpc.StatusCode
 }
 _LONGEST_OF_ANYONE = 4096
-"""Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
+"""The most bytes of a public request parsed here, which holds a name, a page or a service."""
 _IN_VAIN = Rate(per_second=100.0, burst=200.0)
-"""Cancelled or too fast calls of one address; beyond it, connections above `_IN_VAIN_EACH` fall
-silent."""
+"""The rate of cancelled or excess calls per address beyond which connections above
+`_IN_VAIN_EACH` are silenced."""
 _IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
 _ONCE = Rate(per_second=0.01, burst=1.0)
 _AT_ONCE_S = 0.5
-"""Seconds after which a cancelled call counts as one whose caller waited."""
+"""Seconds after which the caller of a cancelled call counts as having waited."""
 
 
 class _Method(NamedTuple):
-    """A method of a service, with its names and limits."""
+    """A service's method with its name and limits."""
 
     path: str
     """ "/package.Service/Method"; empty for unknown methods."""
     public: bool
     """Whether anyone may call it."""
     several: bool
-    """Whether a call may have more than one request, or none."""
+    """Whether a call may have several requests or none."""
     behaviour: Callable[[Any, Context], Any]
     deserialize: Callable[[bytes], Any] | None
-    """None if the servicer takes requests as bytes, and bounds their memory."""
+    """None if the servicer takes requests as bytes and limits their memory."""
     longest: int
-    """The most bytes of a parsed request, also after decompression."""
+    """The most bytes of a parsed request, including after decompression."""
     serialize: Callable[[Any], bytes]
     level: int
-    """The level of the line in the log: devices make many calls, analysts few."""
+    """The log level, which is lower for devices, since they make many calls."""
 
 
 class Middleware:
-    """Stands in for a server when generated code adds services, and passes them on.
+    """Replaces a server when generated code adds services, and passes the wrapped methods on.
 
-    It logs a line per call, at INFO for analysts with the name of their token, else at DEBUG.
+    It logs a line per call, at INFO with the token's name for analysts, otherwise at DEBUG.
     Requests have at most `longest` bytes; `silence` and `shut_out` act on connections and
     addresses.
     """
@@ -117,14 +117,14 @@ class Middleware:
         self._shut_out = shut_out
         self._longest = longest
         self._tracing = tracing
-        # Told apart, not secret; the operating system's own would cost a system call for each.
+        # Ids are distinct, not secret; the system's generator would cost a system call for each.
         self._ids = Random(secrets.randbits(128))  # noqa: S311 - see above
         self._in_vain = TokenBuckets(_IN_VAIN)
         self._in_vain_each = TokenBuckets(_IN_VAIN_EACH)
         self._given_up = TokenBuckets(_ONCE)
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
-        """Add the methods of a service by name: unary coroutines, or asynchronous generators."""
+        """Add a service's methods by name: unary coroutines, or asynchronous generators."""
         made = {
             name: self._around(handler, f"/{service}/{name}") for name, handler in handlers.items()
         }
@@ -140,7 +140,7 @@ class Middleware:
         self._server.add_registered_method_handlers(service, {name: others})
 
     def _around(self, handler: Handler, path: str) -> Handler:
-        """Return a handler of a stream of one request that parses it itself and returns bytes."""
+        """Return a handler that takes a stream of bytes, parses its request and returns bytes."""
         several, streams = bool(handler.request_streaming), bool(handler.response_streaming)
         kind = f"{'stream' if several else 'unary'}_{'stream' if streams else 'unary'}"
         anyone = not path or isinstance(RULES.get(path), Public)
@@ -163,7 +163,7 @@ class Middleware:
                 call = self._begin(method, context)
                 request = await self._next(method, call, context)
                 response = method.serialize(await method.behaviour(request, context))
-                self._memory.resize(call, len(response))  # until it is sent
+                self._memory.resize(call, len(response))  # until it has been sent
             except BaseException as error:  # noqa: BLE001 - it is raised again
                 ended = error
             else:
@@ -184,9 +184,9 @@ class Middleware:
                 )
                 async for response in method.behaviour(requests, context):
                     if not method.public:
-                        self._authorise(method, context)  # again: it may be hours later
+                        self._authorise(method, context)  # again, since hours may have passed
                     message = method.serialize(response)
-                    # Until the next one, as whoever made it still knows of it.
+                    # Until the next message, since its producer may still hold it.
                     self._memory.resize(call, len(message))
                     yield message
             except BaseException as error:  # noqa: BLE001 - it is raised again
@@ -197,7 +197,7 @@ class Middleware:
             requests = response = message = None  # see _end
             raise await self._end(ended, method, context, started)
 
-        if isasyncgenfunction(method.behaviour):  # gRPC tells them apart likewise
+        if isasyncgenfunction(method.behaviour):  # gRPC distinguishes them the same way
             return grpc.stream_stream_rpc_method_handler(answers)
         return grpc.stream_unary_rpc_method_handler(answer)
 
@@ -211,7 +211,7 @@ class Middleware:
         peer = context.peer()
         try:
             call = self._memory.begin(peer)
-            ends: Any = partial(self._memory.end, call)  # the stubs want more of it
+            ends: Any = partial(self._memory.end, call)  # the stubs declare another type
             context.add_done_callback(ends)
             self._limits.calls.admit(peer)
         except ServiceError:
@@ -220,13 +220,13 @@ class Middleware:
         return call
 
     async def _each(self, method: _Method, call: HeldCall, context: Context) -> AsyncIterator[Any]:
-        """Yield the requests of a call as they arrive; each after the first counts as a call."""
+        """Yield a call's requests as they arrive; each after the first counts as another call."""
         while (request := await self._next(method, call, context)) is not None:
             yield request
             self._limits.calls.admit(context.peer())
 
     async def _next(self, method: _Method, call: HeldCall, context: Context) -> Any:
-        """Return the next request of a call, or None if no more will come."""
+        """Return a call's next request, or None after the last."""
         self._memory.read(call)
         message: Any = await context.read()
         if message is grpc.aio.EOF:
@@ -252,9 +252,9 @@ class Middleware:
     ) -> BaseException:
         """Return the error to raise for a failed call, without its frames.
 
-        gRPC keeps the error; its frames would keep the request until garbage is collected.
+        gRPC keeps the error, whose frames would keep the request until garbage collection.
         """
-        if isinstance(error, grpc.aio.InternalError):  # the caller is gone: no defect
+        if isinstance(error, grpc.aio.InternalError):  # the caller disconnected: no defect
             error = CancelledError()
         if isinstance(error, CancelledError):
             self._count_taken_back(context.peer(), time.perf_counter() - started < _AT_ONCE_S)
@@ -271,14 +271,14 @@ class Middleware:
     def _observe(
         self, method: _Method, context: Context, error: BaseException | None, started: float
     ) -> None:
-        """Count, time and log a call that ended, without its content."""
+        """Count, time and log a finished call, without its content."""
         if not method.path:
             return
         code = _NAMES[context.code() or 0]
         if isinstance(error, CancelledError):
             code = grpc.StatusCode.CANCELLED.name
         elif error is not None and not isinstance(error, grpc.aio.AbortError):
-            code = grpc.StatusCode.UNKNOWN.name  # what gRPC makes of it
+            code = grpc.StatusCode.UNKNOWN.name  # gRPC's status for it
         seconds, name = time.perf_counter() - started, method.path[1:]
         self._metrics.observe_call(name, code, seconds)
         end_call(code)
@@ -308,7 +308,7 @@ async def _refuse(message: bytes, context: Context) -> bytes:
 
 
 def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes) -> Any:
-    """Return the parsed request if its caller may make it. For bad bytes gRPC would say UNKNOWN."""
+    """Return the parsed and permitted request. For bad bytes gRPC itself would say UNKNOWN."""
     if len(message) > method.longest:
         raise ParameterError("size of a request", len(message), f"at most {method.longest:,} bytes")
     message = unpacked(message, method.longest)
@@ -323,7 +323,7 @@ def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes
 
 
 async def _abort(error: Exception, path: str, context: Context) -> BaseException:
-    """End a call as `errors.public` permits and return the error; log a defect without content."""
+    """End a call with the error's public part; log a defect without content."""
     if isinstance(error, DeniedError):
         status, text = error.denial.value.status, str(error)
         scope = {} if error.scope is None else {"scope": error.scope.value}

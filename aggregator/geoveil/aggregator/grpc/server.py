@@ -1,4 +1,4 @@
-"""The server process: two services and their health over gRPC, from start to graceful stop."""
+"""The server process: the services and their health over gRPC, from start to graceful stop."""
 
 import asyncio
 import logging
@@ -48,30 +48,30 @@ _SERVICES = (
     collector_pb2.DESCRIPTOR.services_by_name["Collector"].full_name,
     analyst_pb2.DESCRIPTOR.services_by_name["Analyst"].full_name,
 )
-# Networks drop TCP connections that were idle for 4 minutes, so clients ping every 210 s; a server
-# takes pings oftener than every 5 minutes for abuse unless told otherwise.
+# Networks drop TCP connections after 4 idle minutes, so clients ping every 210 s; by default a
+# server treats more than one ping in 5 minutes as abuse.
 _LEAST_PING_INTERVAL_MS = 200_000
 _SOCKET = "grpc"
-"""Name of a gateway's socket, in a separate folder."""
+"""The name of the gateway's socket, in a separate folder."""
 _MOST_CALLS = 100
-"""Under way at once on one connection."""
+"""The most calls under way on one connection."""
 _HANDSHAKE_MS = 10_000
-"""Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
+"""Milliseconds for a new connection's handshakes, TLS if used and HTTP/2."""
 _NONE_OR_GZIP = 1 << 0 | 1 << 2
-"""A bit for each compression that is taken: gRPC numbers none, deflate and gzip from 0."""
+"""A bit for each accepted compression: gRPC numbers none, deflate and gzip from 0."""
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
-"""Other sides that stand still with calls under way are noticed by a ping that has no answer."""
+"""Unanswered pings reveal dead peers with calls under way."""
 _COUNT_CAMPAIGNS_S = 60.0
-"""Between two counts of the open campaigns, which read all of them."""
+"""Seconds between two counts of the open campaigns, which read all of them."""
 _NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
-"""Seconds before and between records of the number of reports, and deletions of those due."""
+"""Seconds before and between recordings of the number of reports and deletions of due reports."""
 
 
 class Aggregator:
-    """One server: an asynchronous context manager, or `start` and `stop` it once.
+    """One server: use it as an asynchronous context manager, or call `start` and `stop` once.
 
-    `open_store` opens the database, by default that of the settings: once for writing and once for
-    reading, each on the thread that uses it.
+    `open_store` opens the database, by default the settings' one: once for writing and once for
+    reading, each in the thread that uses it.
     """
 
     def __init__(
@@ -135,17 +135,17 @@ class Aggregator:
 
     @property
     def address(self) -> str:
-        """Its address as "host:port"; empty before it is started."""
+        """The server's address "host:port"; empty before the start."""
         return self._address
 
     @property
     def local_address(self) -> str:
-        """This user's socket for a gateway on this machine; empty without one."""
+        """The private socket for the gateway on this machine; empty without a gateway."""
         return "" if self._folder is None else f"unix:{self._folder.name}/{_SOCKET}"
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served; None if they are not."""
+        """The port of the metrics; None if they are not served."""
         return None if self._metrics_server is None else self._metrics_server.port
 
     async def start(self) -> str:
@@ -153,7 +153,7 @@ class Aggregator:
 
         Raises:
             ServiceError: DATABASE_UNUSABLE.
-            ParameterError: if an address is taken, or a TLS file or that of tokens can't be used.
+            ParameterError: if an address is taken, or a TLS or token file is unusable.
         """
         tls = certificates(self._settings)
         authorizer = Authorizer.of(self._settings, self._clock)
@@ -174,9 +174,9 @@ class Aggregator:
         return self._address
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Report NOT_SERVING, take no new requests, finish those in progress, write all that waits.
+        """Report NOT_SERVING, take no new requests, finish those in progress, write all reports.
 
-        Requests in progress have `grace_s` seconds, by default the settings'. Idempotent.
+        Requests in progress have `grace_s` seconds, by default the settings' value. Idempotent.
         """
         grace = self._settings.grace_s if grace_s is None else grace_s
         server, self._server = self._server, None
@@ -184,7 +184,7 @@ class Aggregator:
         self._health.stop()
         self._metrics.ready.set(0)
         if server is not None:
-            if self._address:  # it was started: a load balancer may know of it
+            if self._address:  # started, so a load balancer may use it
                 await asyncio.sleep(self._settings.drain_s)
             self._service.drain()
             await server.stop(grace)
@@ -218,11 +218,11 @@ class Aggregator:
         server = self._server = any_path.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
-                # `unpacking` does it, off the thread that answers everybody, and knows gzip only.
+                # `submissions` unpacks requests, off the event loop, and supports only gzip.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.compression_enabled_algorithms_bitset", _NONE_OR_GZIP),
                 ("grpc.max_concurrent_streams", _MOST_CALLS),
-                # It would count calls that have ended, and refuse clients that keep to the rules.
+                # It would count ended calls, and refuse well-behaved clients.
                 ("grpc.http.overload_protection", 0),
                 ("grpc.max_allowed_incoming_connections", MARGIN * self._most_connections),
                 ("grpc.max_connection_idle_ms", round(1000 * self._settings.connection_idle_s)),
@@ -232,14 +232,14 @@ class Aggregator:
                 ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
                 ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
-                ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
+                ("grpc.so_reuseport", 0),  # otherwise two servers could share a port
             ],
         )
         middleware = self._offer(server, authorizer)
         if self._settings.reflection:
             _add_reflection(middleware)
         middleware.refuse_others()
-        self._tell(True)  # the stores are open
+        self._tell(True)  # both stores are open
         host = self._settings.host
         host = f"[{host}]" if ":" in host else host
         wanted = f"{host}:{self._settings.port}"
@@ -251,7 +251,7 @@ class Aggregator:
         except RuntimeError as error:
             raise ParameterError("address", wanted, "free, and one of this machine") from error
         if self._settings.web is not None:
-            self._folder = TemporaryDirectory(prefix="geoveil-")  # nobody else may look into it
+            self._folder = TemporaryDirectory(prefix="geoveil-")  # private to this user
             server.add_insecure_port(self.local_address)
         await server.start()
         self._reaper.start([port])
@@ -274,7 +274,7 @@ class Aggregator:
             self._service, self._settings.max_message_bytes, self._metrics.count_reports
         )
         add_collector(collector, middleware)
-        # Generated code takes a server, of which it calls two methods.
+        # Generated code calls two methods of a server, which the middleware has.
         offered: Any = middleware
         add_AnalystServicer_to_server(AnalystServicer(self._service), offered)
         console = ConsoleServicer(self._service, self._metrics, self._settings)
@@ -283,7 +283,7 @@ class Aggregator:
         return middleware
 
     def _tell(self, ready: bool) -> None:
-        """Set health and metrics to whether reports can be counted; log changes."""
+        """Set health and metrics by whether reports can be counted, and log changes."""
         self._health.set(ready)
         if self._ready is not None and ready != self._ready:
             if ready:
@@ -327,7 +327,7 @@ class Aggregator:
             await asyncio.sleep(_NOTE_S)
 
     def _describe(self, tls: Certificates | None, authorizer: Authorizer) -> None:
-        """Log what operators should know about a server that others can reach."""
+        """Log what operators should know about a server that other machines can reach."""
         fields: dict[str, object] = {"address": self._address, "analysts": authorizer.analysts}
         fields["tls"] = tls is not None
         if self._metrics_server is not None:
@@ -345,20 +345,20 @@ class Aggregator:
 
 def _add_reflection(server: Any) -> None:
     """Let a server describe its services, and reflection itself."""
-    # Only here: it registers descriptors of its own with the whole process.
+    # Imported here, since it registers descriptors with the whole process.
     from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]  # no types
         reflection,
         reflection_pb2_grpc,
     )
 
     health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-    # `enable_server_reflection` would take what is no server of grpc.aio for a synchronous one.
+    # `enable_server_reflection` would mistake the middleware for a synchronous server.
     servicer = reflection.aio.ReflectionServicer((*_SERVICES, health, reflection.SERVICE_NAME))
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
 
 
 def check_files(settings: Settings) -> None:
-    """Read the files of certificates and tokens; ParameterError if one can't be used."""
+    """Check the certificate and token files; ParameterError if one is unusable."""
     certificates(settings)
     Authorizer.of(settings, utc_now)
 
@@ -385,11 +385,11 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully and return.
 
-    A second signal ends the process at once, without losing what was acknowledged. `started` gets
-    the address once requests are taken; `beside`, such as a gateway, runs as long as the server.
+    A second signal ends the process at once, without losing acknowledged reports. `started` gets
+    the address once requests are accepted; `beside`, such as a gateway, runs alongside the server.
 
     Raises:
-        ServiceError, ParameterError: as `Aggregator.start`.
+        ServiceError, ParameterError: as in `Aggregator.start`.
     """
     allow(settings.max_connections)
     signalled = asyncio.Event()
@@ -400,7 +400,7 @@ async def serve(
     def stop() -> None:
         signalled.set()
         for number in signals:
-            # Of the kernel: it works whatever this process is busy with.
+            # The kernel's handler, which works even if this process is busy.
             signal.signal(number, signal.SIG_DFL)
 
     for number in signals:

@@ -1,6 +1,6 @@
-"""Translates wire messages to the service and back; decides nothing.
+"""Translation of wire messages to the service and back, without logic.
 
-Reports are counted before they are read, and results leave as bytes, since most are equal.
+Reports are counted before they are parsed, and results leave as bytes, since most are equal.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
@@ -34,7 +34,7 @@ _METHODS = MappingProxyType(
     | {None: pb.INTERVAL_METHOD_UNSPECIFIED}
 )
 _FEW = 200
-"""Results that are each serialised within a millisecond."""
+"""The most results that can be serialised one by one within a millisecond."""
 STATES = MappingProxyType(
     {
         State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -64,9 +64,9 @@ REASONS = MappingProxyType(
 
 
 class CollectorServicer(WireCollectorServicer):
-    """Translates for the service; `middleware` maps errors.
+    """Translates devices' calls; `middleware` maps errors.
 
-    A compressed request may unpack to `longest` bytes. `count` gets the results of each request.
+    A compressed request may unpack to at most `longest` bytes. `count` gets each request's results.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class CollectorServicer(WireCollectorServicer):
             batch = await service.batches.run(read_batch, message)
         results = await service.submit(*batch, peer, paid=paid)
         self._count(results)
-        # Results that are alike are one object, as a rule, and serialised once.
+        # Equal results are usually one object, serialised once.
         if len(results) < _FEW or len(set(map(id, results))) < _FEW:
             return serialized_results(results)
         return await service.batches.run(serialized_results, results)
@@ -116,13 +116,13 @@ class CollectorServicer(WireCollectorServicer):
     async def SubmitReportStream(  # noqa: N802 - the wire contract names it
         self, request_iterator: AsyncIterable[Any], context: Any
     ) -> AsyncIterator[Any]:
-        # One at a time: a sender that is faster than the disk is held back by HTTP/2 flow control.
+        # One at a time, so that HTTP/2 flow control slows senders that are faster than the disk.
         async for request in request_iterator:
             yield await self.SubmitReports(request, context)
 
 
 class AnalystServicer(WireAnalystServicer):
-    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware`."""
+    """Translates analysts' calls; `middleware` maps errors."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -182,7 +182,7 @@ class AnalystServicer(WireAnalystServicer):
         self, request: pb.EstimateQueriesRequest, context: Any
     ) -> pb.GetEstimateResponse:
         confidence, period = _asked(request)
-        # Polygons of many corners take long to check.
+        # Checking polygons with many corners takes long.
         questions = await self._service.analyses.run(point_questions, request)
         shown = await self._service.estimate_queries(
             request.campaign_id,
@@ -208,7 +208,7 @@ class AnalystServicer(WireAnalystServicer):
 def _asked(
     request: pb.GetEstimateRequest | pb.WatchEstimateRequest | pb.EstimateQueriesRequest,
 ) -> tuple[float, int | None]:
-    """Return confidence and period, with defaults for absent ones."""
+    """Return confidence and period, or their defaults."""
     return (
         request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
         request.period if request.HasField("period") else None,
@@ -276,7 +276,7 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
 
 
 def add_collector(servicer: CollectorServicer, server: Any) -> None:
-    """Register the devices' service with a server, or with a stand-in for one."""
+    """Register the devices' service with a server or a replacement of one."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     read_name = collector_pb2.GetCampaignRequest.FromString
     read_page = collector_pb2.BrowseCampaignsRequest.FromString
@@ -297,20 +297,20 @@ def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
 
 
 def serialized_campaign(status: CampaignStatus) -> bytes:
-    """Return a GetCampaignResponse, serialised: the envelope is copied, not read."""
+    """Return a serialised GetCampaignResponse, which copies the envelope without parsing it."""
     of_state = collector_pb2.GetCampaignResponse(state=STATES[status.state])
     return _field(1, status.record.published) + of_state.SerializeToString()
 
 
 def serialized_page(page: Page) -> bytes:
-    """Return a BrowseCampaignsResponse, serialised: envelopes are copied, not read."""
+    """Return a serialised BrowseCampaignsResponse, which copies envelopes without parsing them."""
     rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
     campaigns = [_field(1, serialized_campaign(status)) for status in page.statuses]
     return b"".join([*campaigns, rest.SerializeToString()])
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field of bytes, as serialised in any message."""
+    """Return a serialised field of bytes, the same in any message."""
     length, prefix = len(content), bytearray([number << 3 | 2])
     while length > 0x7F:
         prefix.append(length & 0x7F | 0x80)
@@ -327,8 +327,8 @@ def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
         >>> len(collector_pb2.SubmitReportsResponse.FromString(response).results)
         2
     """
-    # A message of one element per distinct result, as most reports of a batch share one object;
-    # joined messages are one with all elements.
+    # One single-element message per distinct result, since most reports of a batch share one
+    # object; concatenated messages are one message with all elements.
     if len(of_reports) == 1:
         return _SOUND.get(of_reports[0]) or _serialized(of_reports[0])
     distinct = dict(zip(map(id, of_reports), of_reports, strict=True))
@@ -344,18 +344,18 @@ def _serialized(result: ReportResult) -> bytes:
 
 
 _SOUND = MappingProxyType({result: _serialized(result) for result in map(ReportResult, Status)})
-"""The responses that most reports get."""
+"""The serialised results of most reports."""
 
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:
-    """Return the queries of a request; ParameterError if they are too many or one is invalid."""
+    """Return a request's queries; ParameterError if there are too many or one is invalid."""
     if len(request.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
     return [decode_point_question(index, query) for index, query in enumerate(request.queries)]
 
 
 def exported(rows: Rows) -> pb.ExportReportsResponse:
-    """Return rows as they are exported."""
+    """Return rows as an export message."""
     return pb.ExportReportsResponse(
         periods=rows.periods.tolist(),
         query_indices=None if rows.indices is None else rows.indices.tolist(),

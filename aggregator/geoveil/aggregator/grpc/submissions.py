@@ -1,9 +1,8 @@
 """SubmitReportsRequests of any size; reports are counted before objects are made of them.
 
-Protocol Buffers parses a small message, but its reports become no objects yet. NumPy reads most
-large ones; the others' reports are counted and parsed one by one. Compressed requests are unpacked
-here up to the largest request, as gRPC would unpack 4 kB to 4 MB on the thread that answers
-everybody.
+Protocol Buffers parses small messages, but does not yet make report objects. NumPy reads most large
+messages; the reports of others are counted and parsed one by one. Compressed requests are unpacked
+here up to the largest permitted size; gRPC would unpack 4 kB to 4 MB on the event loop.
 """
 
 import zlib
@@ -29,22 +28,22 @@ GZIP = b"\x1f\x8b"
 """The first bytes of gzip; a protobuf message has no field of this type."""
 _WITH_HEADER = 31
 _MODERATE_BYTES = 64 << 10
-"""The most bytes that NumPy reads within a millisecond."""
+"""The most bytes that NumPy can read within a millisecond."""
 _MOST_OTHERS = 100
-"""Fields of a request other than reports: repeated ids and unknown fields."""
+"""The most fields of a request besides reports: repeated ids and unknown fields."""
 _REPORTS = SubmitReportsRequest.DESCRIPTOR.fields_by_name["reports"].number
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_VARINT = 10
 _REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
-"""The most bytes of a report: a constant, and a number for each answer."""
+"""The most bytes of a report: a constant, and bytes per answer."""
 
 
 def unpacked(message: bytes, longest: int) -> bytes:
-    """Return a request uncompressed, of at most `longest` bytes.
+    """Return a request without compression, of at most `longest` bytes.
 
     Raises:
-        ParameterError: if it is damaged, or unpacks to more.
+        ParameterError: if it is damaged, or unpacks to more bytes.
     """
     if not message.startswith(GZIP):
         return message
@@ -62,7 +61,7 @@ def unpacked(message: bytes, longest: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnreadReports:
-    """Reports that are counted but not yet read: serialised, or parsed by Protocol Buffers."""
+    """Reports that are counted but not yet read, serialised or parsed by Protocol Buffers."""
 
     pieces: Sequence[bytes | WireReport]
 
@@ -70,10 +69,10 @@ class UnreadReports:
         return len(self.pieces)
 
     def read(self, most_answers: int) -> list[Report]:
-        """Return the reports; one with too many answers is cut right behind the limit.
+        """Return the reports; one with too many answers keeps one more than the limit.
 
         Raises:
-            ParameterError: if one is not a report, or is far longer than its answers need.
+            ParameterError: if one is not a report, or far longer than its answers need.
         """
         longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
         reports = []
@@ -102,7 +101,7 @@ class SubmittedReports(NamedTuple):
 
 
 def read_at_once(message: bytes) -> SubmittedReports | None:
-    """Return the reports of a request, or None if reading may take more than a millisecond.
+    """Return a request's reports, or None if reading may take more than a millisecond.
 
     Raises:
         ParameterError: if it is not a request.
@@ -115,10 +114,10 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
 
 
 def read_batch(message: bytes) -> SubmittedReports:
-    """Return the reports of a request, read one by one.
+    """Return a request's reports, read one by one.
 
     Raises:
-        ParameterError: if it is none, or has more fields than a request may have.
+        ParameterError: if it is not a request, or has too many fields.
     """
     batch = _columns(message)
     if batch is not None:
@@ -131,7 +130,7 @@ def read_batch(message: bytes) -> SubmittedReports:
 
 
 def _count(message: bytes) -> None:
-    """Refuse more fields than a request may have, without reading beyond that number."""
+    """Refuse a request with too many fields, without reading beyond the limit."""
     at = reports = others = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -176,7 +175,7 @@ def _parsed(kind: type[_Message], serialised: bytes) -> _Message:
 
 
 def _frame() -> type[Message]:
-    """Return a request class whose reports are bytes, so that large requests hold no objects."""
+    """Return a request class whose reports are bytes, so that large requests create no objects."""
     file = FileDescriptorProto(name="frame.proto", package="frame", syntax="proto3")
     message = file.message_type.add()
     SubmitReportsRequest.DESCRIPTOR.CopyToProto(message)

@@ -1,7 +1,7 @@
 """Large SubmitReportsRequests read by NumPy, thousands of reports at a time.
 
-It reads the usual form: fields in ascending order, each once, ids of 16 bytes and one answer a
-report. The parser of Protocol Buffers decides on all other bytes.
+It reads the usual form: fields in ascending order, each once, ids of 16 bytes and one answer per
+report. All other messages are left to Protocol Buffers.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from geoveil.campaign import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
 LEAST_BYTES = 2048
-"""The least size at which NumPy is worth it: to call it costs as much as some forty reports."""
+"""The least size for NumPy, whose call costs as much as parsing some forty reports."""
 _LONGEST_VARINT = 10
 _MOST_SHORT = 0x7F
 # Field number << 3 | wire type.
@@ -25,7 +25,7 @@ _INDEX, _VALUE = 0x08, 0x10
 _DIGEST_BYTES = 32
 _UINT64 = np.uint64
 _MOST_BYTES = (MOST_REPORTS + 2) * (2 + _MOST_SHORT)
-"""The most bytes of the permitted number of reports, and of the fields before them."""
+"""The most bytes of the permitted number of reports and the fields before them."""
 
 _Bytes = NDArray[np.uint8]
 _Places = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
 
 def read_columns(message: bytes) -> Columns | None:
-    """Return the columns of a serialised SubmitReportsRequest; None leaves it to the parser."""
+    """Return the columns of a serialised SubmitReportsRequest; None if the parser must read it."""
     first = _first_report(message)
     if first is None:
         return None
@@ -51,14 +51,14 @@ def read_columns(message: bytes) -> Columns | None:
         header = SubmitReportsRequest.FromString(message[:first])
     except DecodeError:
         return None
-    # Zeros behind it, so that looking a few bytes ahead never leaves the array.
+    # Zeros after it, so that looking a few bytes ahead stays within the array.
     data = np.frombuffer(message + bytes(_LONGEST_VARINT + 8), np.uint8)
     reports = _reports(data, first, len(message))
     return None if reports is None else Columns(header.campaign_id, header.campaign_digest, reports)
 
 
 def _first_report(message: bytes) -> int | None:
-    """Return the start of the reports, if only the campaign's id and digest precede them."""
+    """Return the start of the reports; None unless only the campaign's id and digest precede it."""
     if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
         return None
     if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
@@ -99,14 +99,14 @@ def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
 
 
 def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
-    """Return starts and ends of reports if they cover all bytes, otherwise nothing."""
+    """Return starts and ends of reports if they cover all bytes; otherwise empty arrays."""
     body = data[first:end]
     begin = (body == _REPORT) & (data[first + 2 : end + 2] == _REPORT_ID)
     begin &= data[first + 3 : end + 3] == REPORT_ID_BYTES
     starts = np.flatnonzero(begin) + first
     lengths = data[starts + 1]
     ends = starts + 2 + lengths
-    # An id that looks like the beginning of a report breaks this too: one batch in hundreds.
+    # An id that resembles the beginning of a report breaks this too, in one of hundreds of batches.
     whole = len(starts) and ends[-1] == end and (ends[:-1] == starts[1:]).all()
     if not whole or starts[0] != first or (lengths > _MOST_SHORT).any():
         return starts[:0], starts[:0]
@@ -125,7 +125,7 @@ def _periods(data: _Bytes, at: _Places, ends: _Places) -> NDArray[np.uint32] | N
 
 
 def _varints(data: _Bytes, at: _Places, width: _Places) -> NDArray[np.uint64] | None:
-    """Return numbers of given lengths in bytes; 0 where the length is 0."""
+    """Return numbers of given byte lengths; 0 where the length is 0."""
     values = np.zeros(len(at), _UINT64)
     longest = int(width.max())
     if longest > _LONGEST_VARINT:

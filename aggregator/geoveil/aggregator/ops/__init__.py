@@ -1,1 +1,1 @@
-"""For operators: settings, certificates, tokens, limits, logs, metrics."""
+"""Operations: settings, certificates, tokens, limits, logs, metrics."""

@@ -1,6 +1,6 @@
 """Certificates for TLS: an authority, and the certificates that it signs.
 
-All keys are on the curve P-256: TLS costs a fresh connection a ninth of RSA with 4,096 bits.
+All keys use the curve P-256, with which a new TLS connection costs a ninth of RSA with 4,096 bits.
 """
 
 import re
@@ -24,9 +24,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from geoveil.gp import ParameterError
 
 _MOST_NAME = 64
-"""Characters of a common name [RFC 5280, ub-common-name]."""
+"""The most characters of a common name [RFC 5280, ub-common-name]."""
 _SKEW = timedelta(hours=1)
-"""How far clocks that check a certificate may be behind."""
+"""How far the clock that checks a certificate may be behind."""
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.)?({_LABEL}\.)*{_LABEL}", re.IGNORECASE)
 _MOST_HOST = 253
@@ -35,17 +35,17 @@ _AUTHORITY = "the certificate and the key that 'geoveil certificate authority' w
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Issued:
-    """A certificate and its private key, as PEM."""
+    """A certificate and its private key in PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class Authority:
-    """Signs certificates of servers and clients with its own: `issued`, from `create`.
+    """Signs certificates of servers and clients with its own certificate and key, from `create`.
 
     Raises:
-        ParameterError: if they are not those of an authority. The key is not repeated.
+        ParameterError: if they do not belong to an authority. The error does not quote the key.
 
     Example:
         >>> authority = Authority(Authority.create("example", timedelta(days=3650)))
@@ -65,16 +65,16 @@ class Authority:
             raise ParameterError("authority", "...", _AUTHORITY)
         self._key = key
         self.certificate = issued.certificate
-        """What servers and clients are to trust, as PEM."""
+        """The certificate that servers and clients must trust, in PEM."""
 
     @classmethod
     def create(cls, name: str, lasts: timedelta) -> Issued:
-        """Return the certificate of a new authority, signed by itself, and its key.
+        """Return a new authority's self-signed certificate, and its key.
 
         Its name has 1 to 64 printable characters.
 
         Raises:
-            ParameterError: naming the argument that is out of range.
+            ParameterError: if an argument is out of range.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject, now = _name(name), datetime.now(UTC)
@@ -82,15 +82,15 @@ class Authority:
         return _issued(builder.sign(key, hashes.SHA256()), key)
 
     def issue(self, name: str, lasts: timedelta, hosts: Sequence[str] = ()) -> Issued:
-        """Return a certificate, and a new key for it, that lasts no longer than the authority's.
+        """Return a certificate with a new key; it must not outlast the authority's.
 
         Args:
-            name: for people, 1 to 64 printable characters.
-            lasts: from now on.
-            hosts: names and IP addresses of a server; none for a client.
+            name: a name for people, 1 to 64 printable characters.
+            lasts: the validity from now on.
+            hosts: a server's names and IP addresses; none for a client.
 
         Raises:
-            ParameterError: naming the argument that is out of range.
+            ParameterError: if an argument is out of range.
         """
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
         end = self._certificate.not_valid_after_utc

@@ -1,4 +1,4 @@
-"""Permissions: the callers and campaigns of each method; other methods are refused."""
+"""Permissions: the permitted callers and campaigns of each method; other methods are refused."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -20,7 +20,7 @@ _SCHEME = "bearer"
 
 
 TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
-"""The token of the call in progress; None if it needs none."""
+"""The token of the call in progress; None if the call needs no token."""
 
 
 class Public(Enum):
@@ -30,7 +30,7 @@ class Public(Enum):
 
 
 class AnyToken(Enum):
-    """Marks a method that takes any token, whatever its scopes."""
+    """Marks a method that takes a token with any scopes."""
 
     KNOWN = "any token that is known"
 
@@ -60,7 +60,7 @@ RULES: Mapping[str, Scope | Public | AnyToken] = MappingProxyType(
         _HEALTH + "Check": Public.ANYONE,
         _HEALTH + "List": Public.ANYONE,
         _HEALTH + "Watch": Public.ANYONE,
-        # Served only if the settings ask for it.
+        # Served only if the settings enable it.
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Public.ANYONE,
     }
 )
@@ -80,7 +80,7 @@ def _published(request: Any) -> Iterable[str]:
     try:
         return (Campaign.FromString(request.envelope.campaign).campaign_id,)
     except DecodeError:
-        return ("",)  # of no campaign, as nobody can say of which
+        return ("",)  # the campaign is unreadable
 
 
 CAMPAIGNS_OF: Mapping[str, Callable[[Any], Iterable[str]] | None] = MappingProxyType(
@@ -97,21 +97,21 @@ CAMPAIGNS_OF: Mapping[str, Callable[[Any], Iterable[str]] | None] = MappingProxy
         _CONSOLE + "PlanParticipants": _named,
     }
 )
-"""Method → the campaigns of a request; None: it shows only those of the token. A method that is not
-listed refuses every limited token."""
+"""Method → the campaigns of a request; None if it shows only the token's own. Methods that are not
+listed refuse every limited token."""
 
 
 class Refusal(NamedTuple):
-    """The status and text of a refusal."""
+    """A refusal's status and text."""
 
     status: str
     """The name of a `grpc.StatusCode`."""
     text: str
-    """Public."""
+    """The public text."""
 
 
 class Denial(Enum):
-    """Why a call is refused; the name is the reason in `google.rpc.ErrorInfo`."""
+    """The reason for a refusal, under the name that `google.rpc.ErrorInfo` states."""
 
     TOKEN_MISSING = Refusal("UNAUTHENTICATED", "the call needs a token (authorization: Bearer ...)")
     TOKEN_UNKNOWN = Refusal("UNAUTHENTICATED", "the token is not known: it may have been revoked")
@@ -124,7 +124,7 @@ class Denial(Enum):
 
 
 class DeniedError(GeoVeilError):
-    """The caller may not make this call; `scope` is the missing one, if that is the reason."""
+    """The caller may not make this call; `scope` is the missing scope, if that is the reason."""
 
     def __init__(self, denial: Denial, scope: Scope | None = None) -> None:
         super().__init__(denial, scope)
@@ -137,9 +137,9 @@ class DeniedError(GeoVeilError):
 
 
 class Authorizer:
-    """Admits or refuses calls: `rules` maps a method to its callers.
+    """Admits or refuses calls; `rules` maps methods to their callers.
 
-    With `tokens` None, analysts pass only if `open_without_tokens`.
+    If `tokens` is None, it admits analysts only if `open_without_tokens`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Authorizer:
 
     @classmethod
     def of(cls, settings: Settings, clock: Callable[[], datetime]) -> "Authorizer":
-        """Return the authorizer of a server; ParameterError if the file of tokens can't be used."""
+        """Return a server's authorizer; ParameterError if the token file is unusable."""
         return cls(
             None if settings.tokens_file is None else Tokens(settings.tokens_file),
             open_without_tokens=settings.on_loopback or settings.insecure_open_analyst,
@@ -166,15 +166,15 @@ class Authorizer:
 
     @property
     def analysts(self) -> str:
-        """The permitted callers of the Analyst service, for the log."""
+        """The permitted callers of the Analyst service, in words for the log."""
         if self._tokens is not None:
             return "with a token"
         return "anyone" if self._open else "nobody"
 
     def admit(self, method: str, authorization: Sequence[str]) -> Token | None:
-        """Return the caller's token, or None if the call needs none.
+        """Return the caller's token, or None if the call needs none; raise DeniedError otherwise.
 
-        `authorization` has every value of that key in the call's metadata. DeniedError says why.
+        `authorization` has all values of this key in the call's metadata.
         """
         rule = self._rules.get(method)
         if rule is None:
@@ -184,9 +184,9 @@ class Authorizer:
         return self.permit(None if isinstance(rule, AnyToken) else rule, authorization)
 
     def permit(self, scope: Scope | None, authorization: Sequence[str]) -> Token | None:
-        """Return the caller's token if it has the scope, or None if the server needs none.
+        """Return the caller's token if it has the scope, or None if the server needs no token.
 
-        Scope None needs any token. DeniedError says why.
+        Scope None takes any token. Raises DeniedError otherwise.
         """
         if self._tokens is None:
             if self._open:
@@ -215,7 +215,7 @@ class Authorizer:
 
 
 def confine(method: str, request: Any) -> None:
-    """Confine a limited token to its campaigns; DeniedError if the request is about another."""
+    """Confine a limited token to its campaigns; DeniedError if the request needs another."""
     token = TOKEN.get()
     if token is None or token.campaigns is None:
         return

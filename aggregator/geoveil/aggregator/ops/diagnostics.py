@@ -1,10 +1,10 @@
-"""The log entry of an unexpected exception: its place, never its values."""
+"""The log entry of an unexpected exception, with its place but no values."""
 
 import traceback
 
 
 def traceback_without_values(error: BaseException) -> str:
-    """Return an exception's traceback and causes without messages, which may quote reports."""
+    """Return an exception's traceback and causes, without messages, which may quote reports."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

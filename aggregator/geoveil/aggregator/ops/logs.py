@@ -1,7 +1,7 @@
-"""Logs: JSON for machines, lines for people; no message of a foreign exception in either.
+"""Logs: JSON for machines, lines for people; neither shows messages of foreign exceptions.
 
-Modules log the name of an event, from a closed list, and named fields as `extra`: never a value, a
-report, its id, or the address of a caller.
+Modules log an event's name, from a closed list, with named fields as `extra`, but never a value, a
+report, its id, or a caller's address.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from geoveil.gp import GeoVeilError, validation
 _LOG = logging.getLogger(__name__)
 _OURS = "geoveil"
 LIBRARY = "library"
-"""The event of every line that is a library's own; its words are the field `message`."""
+"""The event of a library's own lines, whose text is the field `message`."""
 _OUR_FIELDS = structlog.stdlib.ExtraAdder()
 _ADDRESS = re.compile(
     r"(ipv[46]|unix(-abstract)?|vsock):[^\s,;'\")]+"
@@ -37,26 +37,26 @@ _ADDRESS = re.compile(
     r"|\[?[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.:]+(%\w+)?\]?(:\d+)?"
 )
 _OF_ONE_PLACE = Rate(per_second=0.2, burst=20.0)
-"""The most complaints of one place in the code, because outsiders can provoke them."""
+"""The most warnings and errors from one place in the code, since outsiders can provoke them."""
 _PIPE_BYTES = 1 << 20
 _STDERR = 2
 # For example "E0000 00:00:1763.42 71 ssl_transport.cc:1884] Handshake failed".
 _CORE = re.compile(r"([IWEF])\d{4} [\d:.]+ +\d+ ([\w./-]+:\d+)\] (.*)")
 _LEVELS = {"I": logging.INFO, "W": logging.WARNING, "E": logging.ERROR, "F": logging.CRITICAL}
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Random, of the call in progress: it joins the lines that belong together."""
+"""The random id of the call in progress, which links its log lines."""
 
 
 def configure(level: str = "info", form: str = "auto", stream: TextIO | None = None) -> bool:
-    """Send the messages of this process to a stream, one line each; return whether as JSON.
+    """Write the process's log messages to a stream, one per line; return whether in JSON.
 
     Args:
-        level: least severe messages of geoveil that are shown; libraries' are from WARNING on.
+        level: the least severe level shown for geoveil; libraries' messages are shown from WARNING.
         form: "json", "human", or "auto": human if the stream is a terminal.
         stream: by default standard output.
 
     Raises:
-        ParameterError: if the level or the form is none of those.
+        ParameterError: if the level or form is unknown.
     """
     validation.choice("log_level", level, LOG_LEVELS)
     validation.choice("log_format", form, LOG_FORMATS)
@@ -89,14 +89,14 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
 
 
 def log_what_nobody_catches() -> None:
-    """Log Python's warnings, and errors of threads and finalisers, otherwise on standard error."""
+    """Log Python's warnings, and errors of threads and finalisers, instead of printing them."""
     logging.captureWarnings(True)
     threading.excepthook = _thread_failed
     sys.unraisablehook = _not_raised
 
 
 def failed(error: Exception) -> None:
-    """Log why the process ends: the text of our own errors, only the place of others."""
+    """Log why the process ends: our own errors with their text, others only with their place."""
     if isinstance(error, GeoVeilError):
         _LOG.critical("failed", extra={"reason": str(error)})
     else:
@@ -104,10 +104,9 @@ def failed(error: Exception) -> None:
 
 
 class Sparing(logging.Filter):
-    """Leaves out warnings and errors that one place of the code repeats often.
+    """Suppresses warnings and errors that one place in the code repeats often.
 
-    The next one shown
-    counts them in `left_out`. Critical messages are always shown.
+    The next message shown has their number in `left_out`. Critical messages always appear.
 
     Example:
         >>> import logging
@@ -137,7 +136,7 @@ class Sparing(logging.Filter):
 
 
 def _with_fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Add the named fields of our events; leave lines of libraries as they are."""
+    """Add the named fields of our events; leave libraries' lines unchanged."""
     record: logging.LogRecord = event["_record"]
     if record.name.partition(".")[0] == _OURS:
         return _OUR_FIELDS(logger, method, event)
@@ -161,7 +160,7 @@ def _without_messages(logger: WrappedLogger, method: str, event: EventDict) -> E
 
 
 def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of asyncio without the repr of tasks and exceptions."""
+    """Log an asyncio error without the repr of tasks and exceptions."""
     error = context.get("exception")
     _LOG.error(
         "loop_error",
@@ -171,7 +170,7 @@ def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any])
 
 
 def without_addresses(text: str) -> str:
-    """Return a library's message without its addresses, which may be a caller's.
+    """Return a library's message without addresses, which may be a caller's.
 
     Example:
         >>> without_addresses("Handshake with ipv4:192.0.2.7:4711 failed: peer [2001:db8::1]:80")
@@ -181,21 +180,21 @@ def without_addresses(text: str) -> str:
 
 
 def _thread_failed(arguments: Any) -> None:
-    """Log what ended a thread, in place of `threading.excepthook`."""
+    """Log the error that ended a thread, instead of `threading.excepthook`."""
     if arguments.exc_type is not SystemExit:
         _LOG.error("thread_failed", exc_info=arguments.exc_value)
 
 
 def _not_raised(arguments: Any) -> None:
-    """Log errors that nobody could catch, in place of `sys.unraisablehook`."""
+    """Log an unraisable error, instead of `sys.unraisablehook`."""
     _LOG.error("not_raised", exc_info=arguments.exc_value)
 
 
 @contextmanager
 def native_lines_logged() -> Iterator[None]:
-    """Log each line that native code, above all gRPC's core, writes to standard error.
+    """Log each line that native code, mainly gRPC's core, writes to standard error.
 
-    Writers never wait: beyond a megabyte of backlog lines are lost.
+    Writers never block: beyond a backlog of a megabyte, lines are lost.
     """
     sys.stderr.flush()
     before = os.dup(_STDERR)
@@ -210,7 +209,7 @@ def native_lines_logged() -> Iterator[None]:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(before, _STDERR)  # the last end of the pipe that is written to
+        os.dup2(before, _STDERR)  # closes the pipe's last writing end
         os.close(before)
         thread.join(1.0)
 

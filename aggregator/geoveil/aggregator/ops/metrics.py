@@ -1,6 +1,6 @@
 """Prometheus metrics of one server, in a separate registry.
 
-Labels are closed lists of this program: no campaign, no caller, no address.
+Labels have fixed lists of values, without campaigns, callers and addresses.
 """
 
 import time
@@ -30,7 +30,7 @@ _FAILURES = (Code.STORE_UNAVAILABLE, Code.INTERNAL)
 
 
 class Metrics:
-    """The metrics. Their names are documented in docs/operating.md."""
+    """The metrics, which docs/operating.md documents."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -86,9 +86,9 @@ class Metrics:
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
-        """Count a call of "package.Service/Method", with the name of its status and its seconds."""
+        """Count a call of "package.Service/Method" with its status name and duration in seconds."""
         both = self._known.get((method, code))
-        if both is None:  # finding a label costs more than counting
+        if both is None:  # looking up labels costs more than counting
             both = (self._calls.labels(method, code), self._call_seconds.labels(method))
             self._known[method, code] = both
         both[0].inc()
@@ -102,7 +102,7 @@ class Metrics:
         """Count the outcomes of a request's reports."""
         counted = [(results[0], 1)] if len(results) == 1 else []
         if not counted:
-            # Most results of a batch are one object: comparing each would be slow.
+            # Most results of a batch are one object, and comparing each would be slow.
             of_id = dict(zip(map(id, results), results, strict=True))
             counted = [(of_id[key], count) for key, count in Tally(map(id, results)).items()]
         for result, count in counted:
@@ -112,9 +112,9 @@ class Metrics:
 
 
 class MetricsServer:
-    """Serves metrics over HTTP at /metrics, on its own threads, until it is closed.
+    """Serves metrics over HTTP at /metrics in its own threads until closed.
 
-    Port 0 lets the operating system choose. ParameterError if the address is taken.
+    With port 0 the operating system chooses one. ParameterError if the address is taken.
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
@@ -126,7 +126,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
+        """The listening port."""
         return int(self._server.server_port)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class MetricsServer:
 
 
 class _ObservedStore:
-    """Stands in for any store."""
+    """Wraps any store."""
 
     def __init__(self, store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> None:
         self._store = store
@@ -180,15 +180,15 @@ class _ObservedStore:
 
 
 def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> Store:
-    """Return the store with its transactions timed and its failures counted.
+    """Return a store that times transactions and counts failures.
 
-    `commit_failed` is called, on the thread of the store, when a transaction fails.
+    When a transaction fails, `commit_failed` is called in the store's thread.
     """
     return cast(Store, _ObservedStore(store, metrics, commit_failed))
 
 
 def _label(member: Status | Reason) -> str:
-    """Return the name of a member as a label, which operators build on.
+    """Return a member's name as a label, on which operators rely.
 
     Example:
         >>> _label(Reason.ID_CONFLICT)

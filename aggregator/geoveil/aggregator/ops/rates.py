@@ -1,7 +1,7 @@
 """Rate limits per campaign and per peer: token buckets in bounded memory.
 
-A peer is an address, held as a hash under a secret key of this process. IPv6 addresses count by
-their /64, which is what one customer gets.
+A peer is an address, stored as a hash with a secret key of this process. IPv6 addresses count by
+their /64, which is usually one customer's.
 """
 
 import hashlib
@@ -19,24 +19,24 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.gp import ParameterError, validation
 
 Monotonic = Callable[[], float]
-"""Seconds from some moment on, never backwards."""
+"""Seconds from an arbitrary start, never decreasing."""
 
 _PARTS = 1000
-"""The guaranteed fraction of an address's limit for each of its connections."""
+"""Each connection is guaranteed this fraction of its address's limit: one in so many parts."""
 _CALLS_PER_GIVEN_UP = 200
-"""Calls that permit an address one cancelled call per connection."""
+"""An address may cancel one call per connection for this many permitted calls."""
 IPV6_SITE = 8
-"""Bytes of an IPv6 address that identify its owner."""
+"""The number of leading bytes of an IPv6 address that identify its owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A limit on events per second, and on a burst after a pause."""
+    """A limit on events per second and on a burst after a pause."""
 
     per_second: float
-    """Reports per second, > 0."""
+    """Events per second, > 0."""
     burst: float
-    """Reports, at least 1. A larger request is taken from a full bucket, which then owes."""
+    """Events, at least 1. A larger request takes them from a full bucket, which then has a debt."""
 
     def __post_init__(self) -> None:
         validation.between("per_second", self.per_second, 0, 1e9, low_open=True)
@@ -44,7 +44,7 @@ class Rate:
 
 
 class TokenBuckets:
-    """One bucket per hashed key, at most `most`: the longest unused are dropped, and start full.
+    """A bucket per hashed key, at most `most`; the longest unused are dropped and restart full.
 
     Example:
         >>> buckets = TokenBuckets(Rate(per_second=2.0, burst=3.0), clock=lambda: 0.0)
@@ -64,9 +64,9 @@ class TokenBuckets:
         self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
-        """Take tokens and return 0; or take none and return the seconds to wait.
+        """Take tokens and return 0, or take none and return the seconds to wait.
 
-        With `owe` they are taken in any case, and missing ones become a debt.
+        With `owe` it always takes them, and missing tokens become a debt.
         """
         now, rate = self._clock(), self._rate
         hidden = hashlib.blake2b(key, key=self._secret, digest_size=16).digest()
@@ -88,12 +88,11 @@ class TokenBuckets:
 class RateLimits:
     """Rate limits that the server checks before any work; without rates it permits everything.
 
-    An address's limit is shared by all behind it, so each connection gets a thousandth of it in any
-    case. `per_peer` counts reports, and other calls of devices as one each; `calls` counts any
-    kind.
+    Everybody behind an address shares its limit, so each connection is guaranteed a thousandth of
+    it. `per_peer` counts reports, and each other call of a device as one; `calls` counts all calls.
 
     Raises:
-        ServiceError: RATE_LIMITED, from every method, with the time to wait.
+        ServiceError: RATE_LIMITED with the time to wait, from every method.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class RateLimits:
     ) -> None:
         self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
         self.peers = PeerLimit(per_peer, clock)
-        """Counts reports, and a peer's answers as equivalent reports."""
+        """Counts reports, and large responses to a peer as equivalent reports."""
         self.calls = PeerLimit(calls, clock)
         self._given_up = None
         if calls is not None:
@@ -117,7 +116,7 @@ class RateLimits:
             self._given_up = TokenBuckets(few, clock)
 
     def admit_given_up(self, peer: str) -> bool:
-        """Return whether another connection of a peer's address may have given up a call."""
+        """Return whether another connection of a peer's address may give up a call."""
         return self._given_up is None or not self._given_up.take(peer_address(peer), 1)
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
@@ -132,7 +131,7 @@ class RateLimits:
 
 
 class PeerLimit:
-    """The rate of an address (None: no limit), and each connection's own fraction of it."""
+    """An address's rate (None for no limit), and each connection's guaranteed fraction of it."""
 
     def __init__(self, rate: Rate | None, clock: Monotonic) -> None:
         self._addresses = None if rate is None else TokenBuckets(rate, clock)
@@ -146,12 +145,12 @@ class PeerLimit:
         """Take tokens for a peer such as "ipv4:192.0.2.1:50000", or "" if unknown.
 
         Raises:
-            ServiceError: RATE_LIMITED, with the time until there are enough.
+            ServiceError: RATE_LIMITED with the time until there are enough tokens.
         """
         if self._addresses is None:
             return
         wait_s = self._addresses.take(peer_address(peer), tokens)
-        # A large request is not looked at further: each new connection might owe one.
+        # No guarantee for large requests, since each new connection could incur such a debt.
         if self._connections is not None and not (wait_s and tokens > self._part):
             taken = self._connections.take(peer.encode(), tokens, owe=not wait_s)
             wait_s = min(wait_s, taken)
@@ -159,7 +158,7 @@ class PeerLimit:
             raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
 
     def charge(self, peer: str, tokens: float) -> None:
-        """Take tokens even if there are too few."""
+        """Take tokens, even if there are too few."""
         if self._addresses is None:
             return
         self._addresses.take(peer_address(peer), tokens, owe=True)

@@ -11,10 +11,10 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ReloadingFile(Generic[_Content]):
-    """The content of files that belong together, thread-safe; `read` reads all of them.
+    """The content of files that belong together, thread-safe; `read` reads them all.
 
-    `get` sees a change by size, time and inode. It raises OSError if a file is missing, and the
-    errors of `read` at each call until the files change.
+    `get` detects changes by size, time and inode. It raises OSError if a file is missing, and the
+    errors of `read` at each call until they are corrected.
     """
 
     def __init__(self, paths: Sequence[Path], read: Callable[[], _Content]) -> None:
@@ -30,7 +30,7 @@ class ReloadingFile(Generic[_Content]):
             stamp = self._look()
             if stamp != self._stamp:
                 self._content = self._read()
-                # Only now: what could not be read is tried again.
+                # Only after success, so that unreadable files are tried again.
                 self._stamp = stamp
             return self._content
 

@@ -28,7 +28,7 @@ _INTEGERS = MappingProxyType(
         "metrics_port": (0, 65_535),
     }
 )
-"""The least and greatest value of each; a setting that is None by default may be None."""
+"""Setting → its least and greatest value; settings that are None by default may be None."""
 _SECONDS = MappingProxyType(
     {
         "connection_idle_s": (1, 86_400),
@@ -44,10 +44,10 @@ _SECONDS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Validated when made; limits on reports count one with several answers once per answer.
+    """A server's validated settings; limits on reports count each answer of a report.
 
     Raises:
-        ParameterError: naming the setting, its value and the permitted range.
+        ParameterError: if a setting is out of range.
 
     Example:
         >>> Settings(database=Path("reports.db"), port=65_536)
@@ -56,114 +56,114 @@ class Settings:
     """
 
     database: Path | DatabaseURL = Path("geoveil.db")
-    """File of the SQLite database, made if absent, not shared over a network file system; or the
-    URL of a PostgreSQL database."""
+    """The SQLite file, created if absent and never on a network file system; or a PostgreSQL
+    database's URL."""
     host: str = "127.0.0.1"
     """Address to listen on: a name, IPv4 or IPv6."""
     port: int = 7717
     """Port to listen on; 0 lets the operating system choose."""
     web: str | None = None
-    """Address of the gateway, "HOST:PORT": the same calls over Connect, gRPC-Web and JSON, and the
-    page on which people take part, by a process beside this one. Port 0 lets the operating system
-    choose. None: there is none."""
+    """Address "HOST:PORT" of the gateway, a separate process that serves the same calls over
+    Connect, gRPC-Web and JSON, and the page on which people take part. With port 0 the operating
+    system chooses one. None for no gateway."""
     web_origins: tuple[str, ...] = ()
-    """Origins, such as "https://example.org", of pages elsewhere that may call by the gateway."""
+    """Origins, such as "https://example.org", of other sites' pages that may call the gateway."""
     web_proxies: tuple[str, ...] = ()
-    """Addresses of proxies before the gateway, whose header X-Forwarded-For is believed."""
+    """Addresses of proxies before the gateway whose header X-Forwarded-For it trusts."""
     web_streets: Path | None = None
-    """PMTiles file of streets, which maps of the gateway's pages draw. None: towns and borders."""
+    """PMTiles file of streets for the maps of the gateway's pages. None: only towns and borders."""
     web_issuer: str | None = None
-    """URL of the issuer of tokens that the gateway's page asks with people's invitation codes."""
+    """URL of the issuer from which the gateway's page gets tokens for invitation codes."""
     relay_keys: Path | None = None
-    """File of `geoveil relay rotate`, by which the gateway answers what comes through relays. None:
-    nothing does."""
+    """Key file of `geoveil relay rotate`, with which the gateway answers relayed requests. None: it
+    answers none."""
     console: bool = False
-    """Serve the console, for analysts and operators, by the gateway under /console/; without an
-    address of its own, it is then at 127.0.0.1:7718."""
+    """Serve the console for analysts and operators on the gateway under /console/; without `web`
+    the gateway then listens at 127.0.0.1:7718."""
     results_token_file: Path | None = None
-    """File that holds one token, with the scope estimate: what its campaigns say is then shown to
-    anybody, by the gateway under /results/. None: nothing is."""
+    """File with one token of scope estimate; the gateway shows its campaigns' results to anybody
+    under /results/. None: it shows none."""
     results_frames: tuple[str, ...] = ()
-    """Origins, such as "https://example.org", of pages elsewhere that may hold those results."""
+    """Origins, such as "https://example.org", of other sites' pages that may frame results."""
     tls_certificate: Path | None = None
-    """PEM file with the chain of certificates. None: no encryption."""
+    """PEM file with the certificate chain. None: no encryption."""
     tls_key: Path | None = None
-    """PEM file with the private key of the certificate."""
+    """PEM file with the certificate's private key."""
     tls_client_ca: Path | None = None
-    """PEM file with the certificates that sign those of clients; every client must then present
-    one. None: clients need none."""
+    """PEM file with the authorities of client certificates; every client must then present one.
+    None: clients need none."""
     tokens_file: Path | None = None
-    """File that `geoveil token` writes; every Analyst call then needs a token. None: Analyst calls
-    are taken only if the server listens on the loopback."""
+    """Token file of `geoveil token`; every Analyst call then needs a token. None: the server
+    accepts Analyst calls only if it listens on the loopback."""
     insecure_open_analyst: bool = False
-    """Take Analyst calls without a token on any address."""
+    """Accept Analyst calls without a token on any address."""
     reflection: bool = False
-    """Describe the services to whoever asks (gRPC server reflection)."""
+    """Describe the services to any client (gRPC server reflection)."""
     trusted_keys: tuple[PublicKey, ...] = ()
-    """Public keys "ed25519:...", one of which must have signed a campaign for it to be taken. None
-    of them: campaigns of anybody are."""
+    """Public keys "ed25519:..."; each campaign needs a signature by one of them. Without keys the
+    server accepts all campaigns."""
     max_batch: int = MOST_REPORTS
-    """Reports in one request."""
+    """The most reports in one request."""
     max_message_bytes: int = 4 << 20
-    """Size of one request, in bytes."""
+    """The largest request in bytes."""
     queue_limit: int = 100_000
-    """Reports that may wait to be written; beyond it requests get RESOURCE_EXHAUSTED."""
+    """The most reports that may wait for writing; beyond it requests get RESOURCE_EXHAUSTED."""
     campaign_rate: float | None = None
-    """Reports per second that one campaign may bring in the long run. None: any number."""
+    """Reports per second to one campaign in the long run. None: no limit."""
     campaign_burst: float | None = None
-    """Reports to one campaign at once, after a pause. None: those of ten seconds."""
+    """Reports to one campaign in a burst after a pause. None: ten seconds' worth."""
     campaign_quota: int | None = None
-    """Reports that one campaign may have. None: any number."""
+    """The most reports of one campaign. None: no limit."""
     least_free_bytes: int = 64 << 20
-    """Room on the disk of a SQLite database, in bytes, below which no new reports are taken."""
+    """Free bytes on a SQLite database's disk below which the server takes no new reports."""
     peer_rate: float | None = 100_000.0
-    """Reports, and other calls of devices, per second from one address. None: any number."""
+    """Reports and other calls of devices per second from one address. None: no limit."""
     peer_burst: float | None = None
-    """Those from one address at once, after a pause. None: those of ten seconds."""
+    """The same from one address in a burst after a pause. None: ten seconds' worth."""
     call_rate: float | None = 2_000.0
-    """Calls of any kind per second from one address. None: any number."""
+    """Calls of any kind per second from one address. None: no limit."""
     call_burst: float | None = None
-    """Those from one address at once, after a pause. None: those of ten seconds."""
+    """Calls from one address in a burst after a pause. None: ten seconds' worth."""
     max_connections: int = 2_000
-    """Connections that stay open. Of more, some of the address that has most are closed: those
-    without a call first, the oldest of them first. More than three times as many are not taken."""
+    """The most open connections. Beyond it the server closes connections of the address that has
+    most: first those without a call, oldest first. It accepts at most three times as many."""
     connection_idle_s: float = 300.0
-    """How long, in seconds, a connection without a call stays open."""
+    """Seconds for which a connection without a call stays open."""
     max_held_bytes: int = 64 << 20
-    """Memory, in bytes, of requests and responses under way, at least four times that of the
-    largest request. Beyond it the connection that holds most is refused more, or closed."""
+    """Bytes of memory for requests and responses under way, at least four largest requests. Beyond
+    it the server refuses requests of the connection that holds most, or closes it."""
     commit_limit: int = 16_384
-    """Reports written in one transaction; a single larger request is still written in one."""
+    """The most reports per transaction; a single larger request is still one transaction."""
     commit_latency_s: float = 0.0
-    """How long to wait, in seconds, for more reports before writing those there are. While a
-    transaction is being written the next one fills by itself, so 0 groups well under load."""
+    """Seconds to wait for more reports before writing. The next transaction fills while one is
+    written, so 0 groups well under load."""
     busy_timeout_s: float = 5.0
-    """How long to wait, in seconds, for another process that writes to the database."""
+    """Seconds to wait for another process that writes to the database."""
     clock_skew_s: float = 60.0
-    """Reports are taken this many seconds before a campaign opens and after it closes, because the
-    clocks of devices and server differ. A campaign closed by its analyst closes at once."""
+    """Seconds before a campaign opens and after it closes in which its reports are accepted, since
+    clocks differ. A campaign that its analyst closes stops at once."""
     drain_s: float = 0.0
-    """How long to say NOT_SERVING, in seconds, and still take requests, once told to stop: what a
-    load balancer needs to notice."""
+    """Seconds for which a stopping server reports NOT_SERVING but still takes requests, until load
+    balancers notice."""
     grace_s: float = 10.0
-    """How long requests in progress may take, in seconds, once no new ones are taken."""
+    """Seconds for requests in progress after the server stops taking new ones."""
     health_interval_s: float = 5.0
-    """How often to try the database, in seconds; what `grpc.health.v1` says follows."""
+    """Seconds between probes of the database, which determine the status in `grpc.health.v1`."""
     metrics_host: str = "127.0.0.1"
-    """Address for Prometheus."""
+    """Address of the metrics for Prometheus."""
     metrics_port: int | None = None
-    """Port for Prometheus; 0 lets the operating system choose. None: no metrics are served."""
+    """Port of the metrics; with 0 the operating system chooses one. None: no metrics."""
     traces: float | None = None
-    """Share of calls, in (0, 1], whose spans are sent to the collector of OpenTelemetry at
-    OTEL_EXPORTER_OTLP_ENDPOINT. None: none."""
+    """Share of calls, in (0, 1], whose spans go to the OpenTelemetry collector at
+    OTEL_EXPORTER_OTLP_ENDPOINT. None: no spans."""
     log_level: str = "info"
-    """Least severe messages shown: debug (one for each call), info, warning or error."""
+    """The least severe level shown: debug (a line per call), info, warning or error."""
     log_format: str = "auto"
-    """json, human, or auto: human on a terminal, else json."""
+    """json, human, or auto: human on a terminal, otherwise json."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.database, DatabaseURL):
-            # What is neither may be a URL that went the wrong way, so only its type is shown.
+            # A wrong value may be a URL with a password, so the error shows only its type.
             shown = self.database if isinstance(self.database, Path) else type(self.database)
             _file("database", shown, "a Path to a file or a DatabaseURL")
         _address("host", self.host)

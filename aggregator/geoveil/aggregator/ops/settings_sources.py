@@ -1,7 +1,7 @@
 """Settings from a TOML file, the environment and flags; later ones win.
 
-A setting has one name: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment, `--grace-s` as
-a flag. Unknown names are refused: a misspelt limit would be no limit.
+A setting has the same name everywhere: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment,
+`--grace-s` as a flag. Unknown names are refused, since a misspelt limit would be no limit.
 """
 
 import json
@@ -21,7 +21,7 @@ from geoveil.gp import ParameterError
 
 PREFIX = "GEOVEIL_"
 URL_FILE = "database_url_file"
-"""A file with the URL of the database, for those who keep passwords in files of their own."""
+"""The setting for a separate file that holds the database's URL with its password."""
 _LONGEST_URL = 4096
 
 
@@ -51,11 +51,11 @@ _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
         Path | DatabaseURL: (database_of, "a file or a postgresql:// URL"),
     }
 )
-"""Type → its parser, and the requirement on the text."""
+"""Type → its parser, and a text on what it accepts."""
 
 
 def _types() -> dict[str, tuple[Any, bool]]:
-    """Return for each setting its type, and whether it is a list of that type."""
+    """Return each setting's type, and whether the setting is a list of this type."""
     types = {}
     for name, hint in get_type_hints(Settings).items():
         parts = [part for part in get_args(hint) if part is not NoneType]
@@ -72,13 +72,13 @@ KNOWN = (*TYPES, URL_FILE)
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Settings, and the origin of each: "default", the file, the variable or the flag."""
+    """Settings and the origin of each: "default", the file, the variable or the flag."""
 
     settings: Settings
     origins: Mapping[str, str]
 
     def to_toml(self) -> str:
-        """Return every setting as TOML, passwords hidden, each with its origin."""
+        """Return every setting with its origin as TOML, without passwords."""
         lines = []
         for field in fields(self.settings):
             value, origin = getattr(self.settings, field.name), self.origins[field.name]
@@ -97,15 +97,15 @@ def load(
     """Return the effective settings.
 
     Args:
-        file: TOML; paths in it are relative to its folder.
-        environment: variables that begin with GEOVEIL_ are read; empty ones are ignored.
-        flags: setting → value, or its text; None and empty ones are ignored.
-        others: variables that begin with GEOVEIL_ and belong to other commands; those that are also
-            settings are read.
+        file: TOML; its paths are relative to its folder.
+        environment: variables named GEOVEIL_… are read; empty ones are ignored.
+        flags: setting → value or text; None and empty values are ignored.
+        others: GEOVEIL_… variables of other commands, which are ignored unless they are settings
+            too.
 
     Raises:
-        ParameterError: for an unknown name, with the nearest known one; for a file that can't be
-            read; and as `Settings`, by the name of the variable or the flag that it came from.
+        ParameterError: for an unknown name, with the nearest known one; for an unreadable file;
+            and as in `Settings`, under the name of the variable or flag.
 
     Example:
         >>> load(None, {"GEOVEIL_PORT": "7000"}, {"port": 8000}).settings.port
@@ -139,7 +139,7 @@ got setting='GEOVEIL_PROT'
 
 
 _Layer = dict[str, tuple[object, str]]
-"""Setting → its value and where it was found."""
+"""Setting → its value and origin."""
 
 
 def _from_file(file: Path | None) -> _Layer:
@@ -149,8 +149,8 @@ def _from_file(file: Path | None) -> _Layer:
         table = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise ParameterError("config", str(file), f"a file to read ({error.strerror})") from error
-    except ValueError as error:  # also of an integer of thousands of digits
-        # Without what is there: it may be a password.
+    except ValueError as error:  # includes integers of thousands of digits
+        # Without the content, which may be a password.
         where = search(r"\(at (line \d+)", str(error))
         wrong = f"TOML ({where[1]} is not)" if where else "TOML"
         raise ParameterError("config", str(file), wrong) from None
@@ -183,7 +183,7 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     return {
         name: (_value_of(name, value, _flag(name)), _flag(name))
         for name, value in flags.items()
-        if value is not None and value not in ([], ())  # Click has the one or the other
+        if value is not None and value not in ([], ())  # Click passes one or the other
     }
 
 
@@ -192,7 +192,7 @@ def _flag(name: str) -> str:
 
 
 def _value_of(name: str, value: object, origin: str, folder: Path | None = None) -> object:
-    """Return a setting's value; paths in a file are relative to its folder."""
+    """Return a setting's value; a file's paths are relative to its folder."""
     kind, several = TYPES.get(name, (Path, False))
 
     def read(part: object) -> object:
@@ -205,12 +205,12 @@ def _value_of(name: str, value: object, origin: str, folder: Path | None = None)
 
 
 def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
-    """Return the value of a text; ParameterError names the setting's range, if it has one."""
+    """Return a text's value; ParameterError states the setting's range, if it has one."""
     read, expected = _READ[kind]
     try:
         return read(text)
     except ParameterError as error:
-        # That of a database names itself, and shows no URL.
+        # A database's error names itself, and hides the URL.
         if kind is not PublicKey:
             raise
         expected = error.expected
@@ -237,13 +237,13 @@ def _read_url(path: object) -> DatabaseURL:
         text = path.read_text("utf-8")[:_LONGEST_URL].strip()
     except OSError as error:
         raise ParameterError(URL_FILE, str(path), f"a file to read ({error.strerror})") from error
-    except ValueError:  # also of a name that no file can have
+    except ValueError:  # includes impossible file names
         raise ParameterError(URL_FILE, str(path), "a file of text") from None
     return DatabaseURL(text)
 
 
 def _refuse_shown_password(url: DatabaseURL, origin: str) -> None:
-    """Refuse a password in the arguments, which every user of the machine can read."""
+    """Refuse a password in the command's arguments, which every user of the machine can read."""
     if origin == "--database" and url.has_password:
         raise ParameterError(
             "--database",

@@ -1,4 +1,4 @@
-"""TLS: certificates are read again when their files change, for every new connection."""
+"""TLS: each new connection uses the latest certificates in the files."""
 
 import logging
 from dataclasses import dataclass
@@ -23,37 +23,37 @@ class _Loaded:
 
 
 class Certificates:
-    """The files of a server, checked before they are used.
+    """A server's certificate files, checked before use.
 
-    Connections get the last files that were readable and matched; the log names bad ones once.
+    Connections use the last readable and matching files; the log names bad files once.
 
     Args:
-        certificate: PEM file, the server's own certificate first.
-        key: PEM file of its private key, without a passphrase.
-        client_ca: PEM file of the authorities of clients' certificates; None: clients need none.
+        certificate: PEM file that begins with the server's own certificate.
+        key: PEM file with its private key, without a passphrase.
+        client_ca: PEM file with the authorities of client certificates; None: clients need none.
 
     Raises:
-        ParameterError: naming the setting of the unusable file.
+        ParameterError: if a file is unusable, with the setting's name.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         paths = [certificate, key, *([client_ca] if client_ca else [])]
         for name, path in zip(("tls_certificate", "tls_key", "tls_client_ca"), paths, strict=False):
-            read_pem(name, path)  # names the one that is missing
+            read_pem(name, path)  # names a missing file
         self._watched = ReloadingFile(paths, self._load)
         self._current = self._watched.get()
         self._failed = False
 
     @property
     def expires(self) -> datetime:
-        """When the server's certificate ends."""
+        """The end of the server certificate's validity."""
         return self._current.expires
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials that follow changes of the files."""
-        renewed: Any = self._renewed  # it may return None, of which the stubs know nothing
-        # gRPC for Python can require certificates of clients, or not ask; nothing between.
+        """Return credentials that follow changes in the files."""
+        renewed: Any = self._renewed  # it may return None, which the stubs do not declare
+        # gRPC for Python can require client certificates or ignore them, nothing in between.
         return grpc.dynamic_ssl_server_credentials(
             self._current.configuration,
             renewed,
@@ -61,7 +61,7 @@ class Certificates:
         )
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the configuration if it changed; called for each new connection, by any thread."""
+        """Return the configuration if it changed; any thread calls this for each new connection."""
         try:
             latest = self._watched.get()
         except (OSError, ParameterError) as error:
@@ -86,7 +86,7 @@ class Certificates:
 
 
 def certificates(settings: Settings) -> Certificates | None:
-    """Return the certificates that settings name, or None. `Certificates` says what it raises."""
+    """Return the settings' certificates, or None; raises like `Certificates`."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)

@@ -1,7 +1,6 @@
-"""Tokens of analysts: shown once when made, kept as their SHA-256 only.
+"""Tokens of analysts: shown once when created, and stored only as SHA-256.
 
-A token is 256 random bits, so nobody can guess it from its plain hash; a slow hash would add
-nothing.
+A token has 256 random bits, so nobody can guess it from its plain hash; a slow hash would not help.
 """
 
 import fcntl
@@ -27,10 +26,10 @@ from geoveil.gp import ParameterError, enum_repr
 
 _LOG = logging.getLogger(__name__)
 PREFIX = "geoveil_"
-"""The beginning of every token, by which people and programs find leaked secrets."""
+"""The prefix of every token, which helps people and programs find leaked secrets."""
 _VERSION = 2
 _WITHOUT_CAMPAIGNS = 1
-"""The version in which no token was limited to campaigns."""
+"""The file version without limits to campaigns."""
 _MOST_CAMPAIGNS = 1_000
 _MOST_NAME = 64
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -51,18 +50,18 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """The stored record of a token; ParameterError names a wrong field."""
+    """A token's stored record; ParameterError names a wrong field."""
 
     name: str
     """The name of the person or program that uses the token."""
     digest: bytes
     """SHA-256 of the token."""
     scopes: frozenset[Scope]
-    """Its permissions, at least one."""
+    """The token's permissions, at least one."""
     expires: datetime | None
-    """When it ends; None: never."""
+    """The time when it expires; None for never."""
     campaigns: frozenset[str] | None = None
-    """Ids of the permitted campaigns, which need not exist yet; None for all."""
+    """Ids of the permitted campaigns, which may not exist yet; None for all."""
 
     def __post_init__(self) -> None:
         name = self.name
@@ -86,7 +85,7 @@ class Token:
 
 
 class TokenFile:
-    """The tokens of a server, in a JSON file that its operator alone may write."""
+    """A server's tokens, in a JSON file that only its operator may write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,10 +120,10 @@ class TokenFile:
         expires: datetime | None,
         campaigns: Iterable[str] | None = None,
     ) -> str:
-        """Add a token and return it: nothing shows it again. `Token` explains the arguments.
+        """Add a token and return it; it is never shown again. `Token` explains the arguments.
 
         Raises:
-            ParameterError: if the name is taken, and as `read` and `Token`.
+            ParameterError: if the name is taken, and as in `read` and `Token`.
         """
         text = PREFIX + secrets.token_urlsafe(32)
         token = Token(
@@ -144,7 +143,7 @@ class TokenFile:
         return text
 
     def revoke(self, name: str) -> None:
-        """Remove a token: servers refuse it at the next call. ParameterError if there is none."""
+        """Remove a token, which servers then refuse; ParameterError if the name is unknown."""
 
         def remove(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             left = tuple(token for token in tokens if token.name != name)
@@ -166,7 +165,7 @@ class TokenFile:
 
 
 class Tokens:
-    """The tokens of a file as they are at each call; `find` raises as `TokenFile.read`."""
+    """The current tokens of a file; `find` raises like `TokenFile.read`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -176,7 +175,7 @@ class Tokens:
         self._failed = False
 
     def find(self, text: str) -> Token | None:
-        """Return the record of a token, expired or not; None if there is none."""
+        """Return a token's record, even if expired; None if unknown."""
         try:
             tokens = self._latest()
         except ParameterError as error:
@@ -186,7 +185,7 @@ class Tokens:
             raise
         self._failed = False
         presented, match = digest(text), None
-        for token in tokens:  # all of them, so that time does not tell which
+        for token in tokens:  # all of them, so that the time does not reveal which
             if compare_digest(token.digest, presented):
                 match = token
         return match
@@ -227,13 +226,13 @@ def _from_json(row: dict[str, Any], version: int) -> Token:
             campaigns=None if campaigns is None else frozenset(campaigns),
         )
     except ValueError as error:
-        # Of the parts only: a text in the file may be a token that someone pasted.
+        # Only the kind of fault, since the file may contain a pasted token.
         raise KeyError("token") from error
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder, so that other processes do not change its files."""
+    """Lock a folder, so that other processes do not change its files."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -248,7 +247,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Write a file whole or not at all, readable by its owner alone."""
+    """Write a file completely or not at all, readable only by its owner."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -256,7 +255,7 @@ def _replace(path: Path, content: str) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            if path.exists():  # whom the operator gave it to keeps it
+            if path.exists():  # keep the operator's choice of owner
                 owner = path.stat()
                 if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
                     os.chown(temporary, owner.st_uid, owner.st_gid)

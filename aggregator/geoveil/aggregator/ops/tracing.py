@@ -1,7 +1,7 @@
-"""Spans of calls and of their commits, sent to a collector of OpenTelemetry.
+"""Spans of calls and their commits, sent to an OpenTelemetry collector.
 
-A span holds a method, its status and its times: no value, report, token or address, and of what a
-caller sends only the `traceparent`.
+A span holds a method, its status and times, but no value, report, token or address. The only data
+from a caller is the `traceparent`.
 """
 
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _CALL: ContextVar["tuple[Tracer, Span] | None"] = ContextVar("span of a call", default=None)
 _DEFECTS = frozenset({"UNKNOWN", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED"})
-"""Status codes that are the server's fault, by OpenTelemetry's conventions for gRPC."""
+"""Status codes that count as the server's fault by OpenTelemetry's conventions for gRPC."""
 
 
 class Tracing:
-    """Sends the spans of a share of calls where `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    """Sends the spans of a share of calls to `OTEL_EXPORTER_OTLP_ENDPOINT`.
 
-    Callers' wishes to be sampled are ignored.
+    It ignores callers' sampling decisions.
 
     Raises:
         ParameterError: if the extra `tracing` is not installed.
@@ -47,7 +47,7 @@ class Tracing:
         self._read = TraceContextTextMapPropagator().extract
 
     def begin(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
-        """Begin the span of a call of "package.Service/Method", a child of its caller's if any."""
+        """Begin the span of a call of "package.Service/Method", a child of the caller's if any."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind
 
@@ -59,12 +59,12 @@ class Tracing:
         _CALL.set((self._tracer, span))
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
 def end_call(code: str) -> None:
-    """End the span of the call under way, if it has one, with the name of its status code."""
+    """End the current call's span, if any, with the name of its status code."""
     if (call := _CALL.get()) is None:
         return
     import grpc
@@ -80,7 +80,7 @@ def end_call(code: str) -> None:
 
 @contextmanager
 def commit_span() -> Iterator[None]:
-    """Give the call under way, if it has a span, another for its wait and its transaction."""
+    """Add a child span for the wait and transaction, if the current call has a span."""
     if (call := _CALL.get()) is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Where campaigns and reports are kept: one contract, one file per database."""
+"""Storage of campaigns and reports: one contract, one module per database."""
 
 from geoveil.aggregator.store.base import (
     CampaignPage,

@@ -1,7 +1,7 @@
 """The contract of a store: campaigns, reports counted once, exact sums.
 
-A store is synchronous and used by the one thread that opened it. Several may be open on the same
-database, in one process or in many.
+A store is synchronous, and only the thread that opened it may use it. Several stores, in one or
+more processes, may be open on the same database.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRecord:
-    """A campaign as published, and its status."""
+    """A published campaign and its status."""
 
     campaign_id: str
     published: bytes
@@ -28,14 +28,14 @@ class CampaignRecord:
     queries: int
     """The number of queries, at least 1."""
     block_key: bytes | None = field(default=None, repr=False)
-    """The secret key of `Layout`; of the record that created the campaign."""
+    """The secret key of `Layout`, from the record that created the campaign."""
     closed: bool = False
     opens: datetime = _FIRST
-    """The signed time from which it takes reports."""
+    """The signed time from which the campaign takes reports."""
     closes: datetime = _LAST
-    """The signed time from which it takes none."""
+    """The signed time from which it takes no more."""
     delete_after: datetime | None = None
-    """The signed time after which its reports are deleted; None: they are kept."""
+    """The signed time after which its reports are deleted; None if they are kept."""
     reports: int = 0
 
     def state(self, now: datetime) -> State:
@@ -49,39 +49,39 @@ class Progress(NamedTuple):
     """Daily report counts of a campaign."""
 
     planned: int | None
-    """Participants that its analyst expects; None: nobody said."""
+    """The number of participants that its analyst expects; None if not given."""
     days: Sequence[tuple[int, int]]
-    """Increasing days since 1970-01-01 (UTC) that added reports, and all reports by then. Day 0
-    stands for all before days were noted."""
+    """Increasing days since 1970-01-01 (UTC) with new reports, and the total by then. Day 0 stands
+    for the time before days were recorded."""
 
 
 class Extent(NamedTuple):
-    """The size of a database, and who shares it."""
+    """The size of a database, and the number of servers that share it."""
 
     size_bytes: int
     writers: int
-    """Servers that have counted reports to it and are still connected; at least 1."""
+    """Connected servers that have counted reports in it; at least 1."""
 
 
 class Submission(NamedTuple):
-    """Validated reports to one campaign, counted together."""
+    """Validated reports to one campaign that are counted together."""
 
     campaign_id: str
     reports: Sequence[PackedReport]
     admit: bool
-    """Whether the campaign's dates allow new reports. Known ones are recognised in any case."""
+    """Whether the campaign's dates permit new reports. Stored reports are always recognised."""
     bins: Bins | None = None
-    """Additional counts in the same transaction, equal for every submission."""
+    """Additional counts in the same transaction, the same for all of a campaign's submissions."""
 
     def __repr__(self) -> str:
         return "Submission(not shown)"
 
 
 class Outcome(Enum):
-    """The store's outcome for a report."""
+    """What the store did with a report."""
 
     __repr__ = enum_repr
-    __hash__ = object.__hash__  # that of `Enum` is a function of Python, called for each report
+    __hash__ = object.__hash__  # `Enum`'s is a Python function, and it is called for each report
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -90,10 +90,10 @@ class Outcome(Enum):
 
 
 class StoredAnswers(NamedTuple):
-    """The answers of some reports of a campaign."""
+    """The answers of some of a campaign's reports."""
 
     packed: bytes
-    """Answers as `pack` returns them, joined; those of one report stand together."""
+    """Joined results of `pack`; the answers of one report are adjacent."""
     after: bytes | None
     """The token of the next page; None on the last page."""
 
@@ -102,40 +102,40 @@ class StoredAnswers(NamedTuple):
 
 
 class StoredSums(NamedTuple):
-    """The sums and counts of a campaign's reports, at one moment."""
+    """The sums and counts of a campaign's reports at one moment."""
 
     totals: list[Accumulator]
     """The exact sums, one per query."""
     bin_counts: Mapping[int, int]
-    """The answers in each row of `Bins`; empty without bins."""
+    """The number of answers in each row of `Bins`; empty without bins."""
 
     def __repr__(self) -> str:
         return "StoredSums(not shown)"
 
 
 class CampaignPage(NamedTuple):
-    """Campaigns that were created one after the other."""
+    """Consecutively created campaigns."""
 
     records: Sequence[CampaignRecord]
     more: bool
-    """Whether there are later ones."""
+    """Whether there are later campaigns."""
 
 
 class Store(ABC):
-    """Campaigns and counted reports. Every method does all of its work, durably, or nothing.
+    """Campaigns and counted reports. Every method does all of its work durably, or nothing.
 
-    After an error the store remains usable: the next call connects anew.
+    After an error the store remains usable: the next call reconnects.
 
     Raises:
         ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, DATABASE_UNUSABLE on opening
             another program's database or another schema, STORE_UNAVAILABLE if it can't be reached
-            or written. Nothing was changed then, unless the connection was lost while a transaction
-            ended. A repeated call is right in either case: nothing counts twice.
+            or written. Then nothing has changed, unless the connection was lost at the end of a
+            transaction. Repeating the call is safe in any case: nothing counts twice.
     """
 
     @abstractmethod
     def create_campaign(self, record: CampaignRecord) -> None:
-        """Publish a campaign; the same bytes again change nothing.
+        """Publish a campaign; repeating the same bytes has no effect.
 
         Raises:
             ServiceError: CAMPAIGN_ID_TAKEN if the id has other bytes.
@@ -143,7 +143,7 @@ class Store(ABC):
 
     @abstractmethod
     def close_campaign(self, campaign_id: str) -> None:
-        """Take no new reports; idempotent."""
+        """Stop taking a campaign's new reports; idempotent."""
 
     @abstractmethod
     def get_campaign(self, campaign_id: str) -> CampaignRecord:
@@ -161,22 +161,22 @@ class Store(ABC):
     ) -> CampaignPage:
         """Return the campaigns after one, in order of creation.
 
-        Pages return every campaign that was there before the first call once, and later ones after
-        them; of those that two processes create at once, one may be missed.
+        Pages return each campaign that existed before the first call once, followed by later ones;
+        if two processes create campaigns at once, one may be missed.
 
         Args:
-            after: id of a campaign; "": from the first.
-            limit: most campaigns, at least 1. The content of no more than these is read.
-            most_bytes: of their envelopes together; the first is returned in any case.
-            only: ids of those to return; None: all.
-            open_at: leave out campaigns that are closed at this time; None: leave out none.
+            after: a campaign's id; "" to start with the first.
+            limit: the most campaigns, at least 1. Only their contents are read.
+            most_bytes: the most bytes of their envelopes; the first is always returned.
+            only: the ids to return; None for all.
+            open_at: leave out campaigns closed at this time; None for none.
 
         Raises:
-            ServiceError: CAMPAIGN_NOT_FOUND if there is no campaign `after`.
+            ServiceError: CAMPAIGN_NOT_FOUND if the campaign `after` does not exist.
         """
 
     def list_campaigns(self) -> list[CampaignRecord]:
-        """Return all campaigns, in order of creation; use `campaign_page` for many."""
+        """Return all campaigns in order of creation; use `campaign_page` for many."""
         page = self.campaign_page()
         campaigns = list(page.records)
         while page.more:
@@ -185,17 +185,17 @@ class Store(ABC):
         return campaigns
 
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
-        """Note each campaign's number of reports as the latest of a day since 1970-01-01, in UTC.
+        """Record each campaign's number of reports as a day's latest (since 1970-01-01, in UTC).
 
-        The default keeps nothing.
+        The default does nothing.
         """
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Keep how many participants are expected, None if unknown; default: UnsupportedError."""
+        """Store the expected number of participants, None if unknown; default: UnsupportedError."""
         raise UnsupportedError("this kind of database keeps no plans")
 
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
-        """Return the daily report counts of existing campaigns; the default knows none."""
+        """Return the daily report counts of existing campaigns; the default has none."""
         return {campaign_id: Progress(None, ()) for campaign_id in campaign_ids}
 
     def extent(self) -> Extent | None:
@@ -207,53 +207,53 @@ class Store(ABC):
         return None
 
     def verify(self) -> None:  # noqa: B027 - a store need not
-        """Refuse a database whose files are damaged, with DATABASE_UNUSABLE; default: no check."""
+        """Refuse damaged database files with DATABASE_UNUSABLE; the default does not check."""
 
     @abstractmethod
     def probe(self) -> None:
-        """Run an empty transaction that could write; ServiceError STORE_UNAVAILABLE if it can't."""
+        """Run an empty write transaction; ServiceError STORE_UNAVAILABLE if it fails."""
 
     @abstractmethod
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
-        """Count reports, in one transaction: their rows and the sums, or neither.
+        """Count reports in one transaction, which writes both their rows and the sums.
 
         A report counts if its id is new to its campaign, its submission is admitted and the
-        campaign is not closed. The first of several with one id wins. Outcomes have the order and
-        shape of the batch.
+        campaign is not closed. The first of several with the same id wins. Outcomes have the
+        order and shape of the batch.
         """
 
     @abstractmethod
     def sums(self, campaign_id: str) -> StoredSums:
-        """Return the sums and counts of a campaign, at one moment."""
+        """Return the sums and counts of a campaign at one moment."""
 
     def totals(self, campaign_id: str) -> list[Accumulator]:
-        """Return the exact sums of one moment, one per query of the campaign."""
+        """Return the exact sums at one moment, one per query of the campaign."""
         return self.sums(campaign_id).totals
 
     @abstractmethod
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
         """Return the answers of the next reports, without their ids.
 
-        Calls from `after=b""` on, each with the last one's result, return every report counted
-        before the first call once, none twice, and some counted meanwhile. A store may return more
-        reports than `limit` ≥ 1, up to 256.
+        Successive calls, starting with `after=b""` and passing each result's token on, return every
+        report counted before the first call exactly once, and perhaps later ones. A store may
+        return up to 256 reports even if `limit` ≥ 1 is less.
         """
 
     @abstractmethod
     def due(self, now: datetime) -> Sequence[str]:
-        """Return the ids of the campaigns with reports that are to be deleted by a time."""
+        """Return the ids of the campaigns whose reports must be deleted by a given time."""
 
     @abstractmethod
     def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
-        """Delete reports for good, keep the sums; return whether any may be left.
+        """Delete reports permanently, keep the sums, and return whether any may be left.
 
-        Of a campaign that signs a date: about `limit` ≥ 1 of them, or all at once. From the first
-        call on the campaign takes no report, nor knows one that was deleted.
+        The campaign must sign a deletion date. A call deletes about `limit` ≥ 1 reports, or all.
+        From the first call on the campaign takes no reports and does not recognise deleted ones.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release the database; idempotent. Nothing else may be called afterwards."""
+        """Release the database; idempotent. No other method may be called afterwards."""
 
     def __enter__(self) -> Self:
         return self
@@ -265,9 +265,9 @@ class Store(ABC):
 def gathered(
     submissions: Sequence[Submission],
 ) -> tuple[Sequence[PackedReport], Sequence[bool]]:
-    """Return the reports of submissions to one campaign, and whether each is admitted if new.
+    """Return the reports of one campaign's submissions, and whether each is admitted if new.
 
-    They are columns if all of them came as columns.
+    The reports are columns if all submissions have columns.
     """
     admit: list[bool] = []
     for submission in submissions:
@@ -284,17 +284,17 @@ def gathered(
 def classify(
     reports: Sequence[PackedReport], admit: Sequence[bool], stored: Mapping[int, bool]
 ) -> tuple[list[Outcome], Sequence[PackedReport]]:
-    """Return an outcome per report of one campaign, in order, and the reports to store.
+    """Return an outcome for each of one campaign's reports, in order, and the reports to store.
 
-    `admit` says whether each is admitted if new; `stored` maps the position of a stored id to
-    whether its answers are the same.
+    `admit` says whether each is admitted if new; `stored` maps the positions of stored ids to
+    whether their answers are equal.
     """
     accepted = [Outcome.ACCEPTED] * len(reports)
     if type(reports) is PackedColumns and not stored and all(admit) and reports.distinct:
         return accepted, reports
     pairs = list(zip(reports, admit, strict=True))
     fresh = {} if stored else {report.report_id: report for report, new in pairs if new}
-    if fresh and len(fresh) == len(pairs):  # none is known, refused or given twice
+    if fresh and len(fresh) == len(pairs):  # none is stored, refused or repeated
         return accepted, list(fresh.values())
     outcomes = []
     fresh = {}

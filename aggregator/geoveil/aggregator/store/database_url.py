@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database; it holds a password, so its repr shows only a part."""
+"""The URL of a PostgreSQL database, whose repr hides the password."""
 
 from urllib.parse import urlsplit
 
@@ -7,17 +7,17 @@ from geoveil.gp import ParameterError
 
 SCHEMES = ("postgresql",)
 STORES = "geoveil.stores"
-"""The group of entry points by which other packages add stores, named by schemes of URLs."""
+"""The entry point group through which other packages add stores, named after URL schemes."""
 _EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE (it is not shown)"
 
 
 class DatabaseURL:
-    """A `postgresql://` URL as libpq reads it, or one of a store that another package adds.
+    """A `postgresql://` URL as for libpq, or the URL of another package's store.
 
-    Its password, and all after "?", appear in no repr, error or log.
+    No repr, error or log shows its password or anything after "?".
 
     Raises:
-        ParameterError: if it is no such URL; without the text.
+        ParameterError: if it is not such a URL; the error does not quote it.
 
     Example:
         >>> DatabaseURL("postgresql://geoveil:s3cret@db.example:5432/reports?sslmode=verify-full")
@@ -33,12 +33,12 @@ class DatabaseURL:
 
     @property
     def has_password(self) -> bool:
-        """Whether it contains a password, or anything that might be one."""
+        """Whether it contains anything that may be a password."""
         parts = urlsplit(self._text)
         return parts.password is not None or "password" in parts.query
 
     def reveal(self) -> str:
-        """Return the URL itself: for the driver only."""
+        """Return the URL itself, only for the driver."""
         return self._text
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Which ids may be stored, and on which page: eight bytes of memory per report.
+"""An index of ids that may be stored, with their pages, at eight bytes of memory per report.
 
-A fingerprint is 32 bits of an id, mixed with a secret of the process so that nobody can choose
-collisions. A hit is checked on its page; an id without a hit is not stored.
+A fingerprint has 32 bits, hashed from an id with a secret of the process so that nobody can choose
+collisions. A hit must be checked on its page; an id without a hit is not stored.
 """
 
 import secrets
@@ -19,26 +19,26 @@ _WORDS = REPORT_ID_BYTES // 4
 _ONE = Struct(f"={_WORDS}I")
 _UPPER = 0xFFFFFFFF00000000
 _RUNS = 8
-"""The number of runs of one level that become one run of the next."""
+"""The number of runs of one level that merge into one run of the next."""
 _LARGEST = 1 << 21
-"""Entries of the largest run: merging takes memory and time."""
+"""The most entries of a run, since merging takes memory and time."""
 _LEAST_BITS, _MOST_BITS = 16, 27
-"""Logarithms of the size of the filter, in bits."""
+"""The least and greatest logarithm of the filter's size in bits."""
 _BITS_PER_ENTRY = 32
-"""At least, while the filter can grow: a new id seldom has to be searched for."""
+"""The least while the filter can grow, so that new ids seldom need a search."""
 _YOUNG = 1024
-"""Entries of a run that the next entries are sorted into: cheaper than to search one more run."""
+"""The entries up to which new ones join a run, which is cheaper than searching one more run."""
 _ALONE = 128
-"""Ids that came one by one and are in no run: for one of them NumPy takes longer than a dict."""
+"""The most single ids outside runs, since NumPy is slower than a dict for one id."""
 _PAGES_ADDED = 1024
 
 
 class IdIndex:
-    """Fingerprints and pages of the ids of one campaign, as sorted runs that merge as they grow."""
+    """Fingerprints and pages of a campaign's ids, in sorted runs that merge as they grow."""
 
     def __init__(self) -> None:
         self.reports = 0
-        """Indexed so far: those with smaller numbers are all here."""
+        """The number of indexed reports: all with smaller numbers are in the index."""
         salt = secrets.token_bytes(8 * (_WORDS + 1))
         self._salt = np.frombuffer(salt, np.uint64)
         self._salt_of_one = self._salt.tolist()
@@ -46,12 +46,12 @@ class IdIndex:
         self._filter = _Filter(_LEAST_BITS)
         self._entries = 0
         self._alone: dict[int, int] = {}
-        """Fingerprints that are in no run yet, each with the first report of its page."""
+        """Fingerprints outside runs → the first report of their page."""
 
     def add(self, pages: Iterable[tuple[int, bytes]], reports: int) -> None:
-        """Add pages lazily: the number of each one's first report, and its ids joined.
+        """Add pages lazily: the number of each page's first report, and its joined ids.
 
-        Ids already indexed are skipped; in the end `reports` ids are indexed.
+        It skips indexed ids; afterwards `reports` ids are indexed.
         """
         rest = iter(pages)
         while added := list(islice(rest, _PAGES_ADDED)):
@@ -59,7 +59,7 @@ class IdIndex:
         self.reports = reports
 
     def add_new(self, pages: Sequence[tuple[int, bytes]]) -> None:
-        """Add ids that are not here, each with the first report of its page."""
+        """Add pages of new ids, each with the number of its first report."""
         if len(pages) == 1 and len(pages[0][1]) == REPORT_ID_BYTES:
             first, report_id = pages[0]
             fingerprint = self._fingerprint(report_id)
@@ -73,7 +73,7 @@ class IdIndex:
         self._add_run(run)
 
     def find(self, ids: bytes) -> list[tuple[int, int]]:
-        """Return (position, page) for each page that may hold the id at a position of `ids`."""
+        """Return (position in `ids`, page) for each page that may hold an id."""
         if len(ids) == REPORT_ID_BYTES:
             fingerprint = self._fingerprint(ids)
             if fingerprint not in self._alone and not self._filter.may_hold_one(fingerprint):
@@ -111,22 +111,23 @@ class IdIndex:
         return first, b"".join(kept)
 
     def _fingerprints(self, ids: bytes) -> NDArray[np.uint64]:
-        """Return the fingerprint of each id in the upper half, by multilinear hashing.
+        """Return each id's fingerprint in the upper half, by multilinear hashing.
 
-        Strongly universal [D. Lemire, O. Kaser, "Strongly Universal String Hashing is Fast", 2014].
+        It is strongly universal [D. Lemire, O. Kaser, "Strongly Universal String Hashing is Fast",
+        2014].
         """
         words = np.frombuffer(ids, np.uint32).reshape(-1, _WORDS).astype(np.uint64)
         mixed: NDArray[np.uint64] = words @ self._salt[1:] + self._salt[0]
         return mixed & np.uint64(_UPPER)
 
     def _fingerprint(self, report_id: bytes) -> int:
-        """Return the fingerprint of one id without NumPy, which takes as long for a hundred."""
+        """Return one id's fingerprint without NumPy, which takes as long for a hundred ids."""
         first, *others = self._salt_of_one
         mixed: int = sum(map(mul, _ONE.unpack(report_id), others), first)
         return mixed & _UPPER
 
     def _settle(self) -> None:
-        """Move the ids that were added one by one into a run."""
+        """Move single ids into a run."""
         if self._alone:
             alone = [rest | first for rest, first in self._alone.items()]
             self._alone.clear()
@@ -162,13 +163,13 @@ class IdIndex:
 
 
 class _Filter:
-    """A bit for every value of the first bits of a fingerprint: most new ids need no search."""
+    """A bit for each prefix of a fingerprint, which spares most new ids a search."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
         self._shift = np.uint64(64 - bits)
         self._bytes = bytearray(1 << bits >> 3)
-        self._set = np.frombuffer(self._bytes, np.uint8)  # the same memory
+        self._set = np.frombuffer(self._bytes, np.uint8)  # shares the memory
 
     def add(self, fingerprints: NDArray[np.uint64]) -> None:
         at = fingerprints >> self._shift

@@ -1,4 +1,4 @@
-"""Check a database for consistency, or copy it, as of one moment, while aggregators run."""
+"""Check a database's consistency or copy it, at one moment, while aggregators run."""
 
 import os
 from collections import Counter
@@ -25,19 +25,19 @@ class Check:
 
     campaigns: int
     reports: int
-    """Stored."""
+    """The number of stored reports."""
     faults: Sequence[str]
-    """The faults, one line each; none in a sound database."""
+    """One line per fault; empty if the database is consistent."""
 
 
 def check_database(database: Path | str) -> Check:
-    """Compare every counter and sum with the reports stored, and look for ids stored twice.
+    """Compare every counter and sum with the stored reports, and look for repeated ids.
 
     It takes 16 bytes of memory per report of the largest campaign. See `open_store` for `database`.
 
     Raises:
-        ServiceError: DATABASE_UNUSABLE if it is not of this version; STORE_UNAVAILABLE.
-        ParameterError: if `database` names none.
+        ServiceError: DATABASE_UNUSABLE if its version differs; STORE_UNAVAILABLE.
+        ParameterError: if `database` is not a database.
     """
     _require_file(database)
 
@@ -56,7 +56,7 @@ def check_database(database: Path | str) -> Check:
             stored += reports
             if deleted:
                 of_campaign = ["reports are left that were to be deleted"] if reports else []
-            elif deleted is not None:  # while they are deleted, sums say nothing of them
+            elif deleted is not None:  # during deletion the sums cannot be checked
                 continue
             faults += [f"campaign {campaign_id}: {fault}" for fault in of_campaign]
         return Check(campaigns=len(campaigns), reports=stored, faults=tuple(faults))
@@ -66,14 +66,14 @@ def check_database(database: Path | str) -> Check:
 
 
 def back_up_database(database: Path | str, target: Path) -> None:
-    """Write a copy of one moment, of any version, to a new file of this user alone, or nothing.
+    """Write a complete copy at one moment, of any version, to a new file private to this user.
 
     The copy is an SQLite database, or `pg_dump --format=custom` for `pg_restore`.
 
     Raises:
-        ParameterError: if the target exists or its folder doesn't, or `database` names none.
-        ServiceError: DATABASE_UNUSABLE if it is empty or another program's; STORE_UNAVAILABLE, also
-            if no pg_dump can copy it.
+        ParameterError: if the target exists or its folder doesn't, or `database` is not a database.
+        ServiceError: DATABASE_UNUSABLE if it is empty or another program's; STORE_UNAVAILABLE,
+            including if no pg_dump can copy it.
     """
     _require_file(database)
     if target.exists() or not target.parent.is_dir():
@@ -86,7 +86,7 @@ def back_up_database(database: Path | str, target: Path) -> None:
             try:
                 store.copy(partial)
                 _flush(partial)
-                os.link(partial, target)  # fails if somebody else has made it meanwhile
+                os.link(partial, target)  # fails if it has been created meanwhile
             finally:
                 partial.unlink(missing_ok=True)
             _flush(target.parent)
@@ -97,7 +97,7 @@ def back_up_database(database: Path | str, target: Path) -> None:
 
 
 def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[int, Sequence[str]]:
-    """Return how many reports are stored, and the faults."""
+    """Return the number of stored reports, and the faults."""
     count = select(func.sum(REPORT_COUNT.c.reports)).where(REPORT_COUNT.c.campaign_key == key)
     counted = int(connection.execute(count).scalar_one() or 0)
     sums: dict[int, Accumulator] = {}
@@ -134,7 +134,7 @@ def _repeated(ids: bytes) -> int:
 
 
 def _require_file(database: Path | str) -> None:
-    """Refuse a missing SQLite file: creating it would make a typing error look like success."""
+    """Refuse a missing SQLite file, since creating it would hide a typing error."""
     if "://" not in str(database) and not Path(database).is_file():
         raise ParameterError("database", str(database), "a file that exists, or a URL")
 

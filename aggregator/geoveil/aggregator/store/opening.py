@@ -1,7 +1,7 @@
-"""Opens the store of a path or a URL.
+"""Open the store of a path or a URL.
 
-Another package adds one by an entry point in `geoveil.stores`, named as its URLs' scheme: a
-function from the URL to a `Store`.
+Another package adds a store with an entry point in `geoveil.stores`: a function from the URL to a
+`Store`, named after the URL's scheme.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ def open_store(
     """Open the store of a database.
 
     Args:
-        database: path of a SQLite file, or a URL postgresql://user:password@host/database.
-        busy_timeout_s: how long to wait, in seconds, for another writer.
-        create: whether to make the tables of an empty database, and refuse other versions.
+        database: the path of a SQLite file, or a URL postgresql://user:password@host/database.
+        busy_timeout_s: seconds to wait for another writer.
+        create: whether to make the tables in an empty database and refuse other versions.
 
     Raises:
-        ParameterError: if it is neither.
-        ServiceError: as `Store`.
+        ParameterError: if `database` is neither.
+        ServiceError: as in `Store`.
 
     Example:
         >>> open_store("mysql://host/reports")
@@ -39,7 +39,7 @@ def open_store(
 shown), got database='...'
     """
     if isinstance(database, str) and _SEPARATOR in database:
-        # Imported here: an embedded aggregator does without the driver.
+        # Imported here, since an embedded aggregator does not need the driver.
         from geoveil.aggregator.store.postgres import PostgresStore
 
         return PostgresStore(database, busy_timeout_s=busy_timeout_s, create=create)
@@ -49,12 +49,12 @@ shown), got database='...'
 
 
 def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Store:
-    """Open the store of a database to serve it; other packages may add schemes.
+    """Open a database's store for serving; other packages may add schemes.
 
     Raises:
-        ParameterError: if it is neither.
-        ServiceError: as `Store`.
-        UnsupportedError: if the package that knows the scheme does not open it.
+        ParameterError: if `database` is neither a path nor a known URL.
+        ServiceError: as in `Store`.
+        UnsupportedError: if the scheme's package can't open it.
     """
     scheme, separator, _ = str(database).partition(_SEPARATOR)
     if not separator or scheme in SCHEMES:

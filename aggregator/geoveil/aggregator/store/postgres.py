@@ -1,19 +1,19 @@
 """A store in PostgreSQL 14 or later, which many independent processes share.
 
-What makes it exactly once, at READ COMMITTED:
+It counts each report exactly once at READ COMMITTED, because:
 
-* A report is the row of its slot (`schema.slots`), which is unique. An INSERT waits for another
-  transaction that takes the same slot, and then either takes it or finds it taken for good: by the
-  same id, or by another one. Then its place is beside, in a table whose key is the whole id, and
-  where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it until
-  all reports of the campaign are deleted, which takes none afterwards.
-* Everything is locked in one order, so transactions don't deadlock: campaigns by key, reports by
-  slot, those beside likewise, and last the counters, of which each process has a shard of its own.
-* Rows and counters are written by one transaction. If the outcome of its COMMIT is unknown, the
-  reports are sent again, and the rows decide.
-* Commits share a lock on the campaign, which closing it and deleting its reports take alone: every
-  commit is wholly before or sees that the campaign takes none.
-* Reports that are to be deleted are in a partition for each campaign, which is dropped as one.
+* A report is the row of its slot (`schema.slots`), which is unique. An INSERT waits for any other
+  transaction that takes the same slot, and then takes it or finds it permanently taken, by the same
+  id or another one. In the latter case the report goes to a second table, whose key is the whole id
+  and where the same holds. A slot stays taken until all reports of the campaign are deleted, after
+  which it takes no more, so an id is in only one of the two tables.
+* Transactions take locks in the same order, so they don't deadlock: campaigns by key, reports by
+  slot, the second table's likewise, and last the counters, of which each process has its own shard.
+* One transaction writes rows and counters. If the outcome of its COMMIT is unknown, the reports are
+  sent again, and the rows decide.
+* Commits share a lock on the campaign, which closing it and deleting its reports take exclusively:
+  every commit either comes entirely before or sees that the campaign takes no reports.
+* Reports with a deletion date are in one partition per campaign, which is dropped as a whole.
 """
 
 import os
@@ -55,28 +55,28 @@ _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock
 _SCHEMES = ("postgresql://", "postgres://")
 _PARAMETERS = {
     "connect_timeout": 10,  # seconds
-    # A server that is gone without a word is given up after half a minute, not after hours.
+    # Give up a silently vanished server after half a minute instead of hours.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
-"""Unless the URL says otherwise."""
+"""Defaults that the URL may override."""
 _ROWS_READ = 1 << 14
 
 
 class PostgresStore(SQLStore):
-    """A `Store` in a database of PostgreSQL, which any number of servers share.
+    """A `Store` in a PostgreSQL database, which any number of servers may share.
 
     Args:
-        url: "postgresql://user:password@host/database". The database is empty or one of geoveil;
-            "?options=-csearch_path%3Dname" chooses a schema. A session pooler may stand between, a
-            transaction pooler not: settings and the locks of shards belong to a session.
-        busy_timeout_s: how long to wait, in seconds, for another writer.
+        url: "postgresql://user:password@host/database". The database must be empty or geoveil's;
+            "?options=-csearch_path%3Dname" chooses a schema. It may go through a session pooler,
+            but not a transaction pooler, since settings and shard locks belong to a session.
+        busy_timeout_s: seconds to wait for another writer.
         create: see `SQLStore`.
 
     Raises:
-        ParameterError: if the URL is not one of PostgreSQL.
+        ParameterError: if the URL is not PostgreSQL's.
 
     Example:
         >>> PostgresStore("mysql://host/reports")
@@ -96,7 +96,7 @@ shown), got database='...'
             isolation_level="READ COMMITTED",
             pool_size=1,
             max_overflow=0,
-            pool_pre_ping=True,  # a connection lost while idle is replaced unseen
+            pool_pre_ping=True,  # silently replaces a connection lost while idle
             hide_parameters=True,  # they are reports; no error may show them
         )
         event.listen(engine, "connect", lambda c, _: _configure(c, busy_timeout_s))
@@ -107,7 +107,7 @@ shown), got database='...'
             named = {"id": record.campaign_id}
             key, report_key = connection.execute(_KEYS, named).one()
             first, end = (at << SLOT_BITS for at in (report_key, report_key + 1))
-            # Attached, not made as a partition: that would wait for a backup, and others for it.
+            # Attached afterwards: creation as a partition would wait for backups and block others.
             for statement in (
                 f"CREATE TABLE report_{key} (LIKE report INCLUDING ALL)",
                 f"ALTER TABLE report ATTACH PARTITION report_{key}"
@@ -120,7 +120,7 @@ shown), got database='...'
             return count(connection, by_campaign)
 
     def _exclude_commits(self, connection: Connection, key: int) -> None:
-        # Not a lock of the row: commits that follow each other would share it for ever.
+        # Not a row lock, which successive commits could share forever.
         lock = text("SELECT pg_advisory_xact_lock(:space, :key)")
         connection.execute(lock, {"space": CAMPAIGN_LOCKS, "key": key})
 
@@ -141,7 +141,7 @@ shown), got database='...'
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
-        # First those in slots, after one of them; then those beside, after the id of one.
+        # First the reports in slots, by slot; then those in the second table, by id.
         rows: list[Any] = []
         report_key = _report_key(connection, key)
         beside = _beside(report_key)
@@ -178,7 +178,7 @@ shown), got database='...'
         return getattr(getattr(error, "orig", None), "sqlstate", None) in _TRANSIENT
 
     def _reason(self, error: SQLAlchemyError) -> str:
-        """Return the message without its details, which may name the key of a row."""
+        """Return the message without its details, which may contain a row's key."""
         if not isinstance(error, DBAPIError):
             return type(error).__name__
         state = getattr(error.orig, "sqlstate", None)
@@ -186,7 +186,7 @@ shown), got database='...'
         return f"{lines[0]} ({state})" if state else lines[0]
 
     def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
-        # What the server refuses it may quote; what has no state never reached it.
+        # A refusal by the server may quote values; an error without a state never reached it.
         return None if getattr(getattr(error, "orig", None), "sqlstate", None) else error
 
 
@@ -195,12 +195,12 @@ _EXTENT = text(
     " WHERE locktype = 'advisory' AND granted AND classid::bigint = :space"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
-"""Each server that has counted reports holds the lock of its shard for as long as it is there."""
+"""Each connected server that has counted reports holds its shard's lock."""
 
 _KEYS = text(f"SELECT campaign_key, {REPORT_KEY} FROM campaign WHERE campaign_id = :id")  # noqa: S608
 _REPORT_KEY = text(f"SELECT {REPORT_KEY} FROM campaign WHERE campaign_key = :key")  # noqa: S608
 _SHORT_WAIT = "SET LOCAL lock_timeout = '1s'"
-"""Commits wait behind a drop, and the drop for whoever reads all tables, such as a backup."""
+"""Commits wait for a drop, which itself waits for readers of all tables, such as a backup."""
 
 
 def _report_key(connection: Connection, key: int) -> int:
@@ -221,7 +221,7 @@ def _beside(key: int) -> Any:
 
 
 def _parameters(url: str) -> dict[str, Any]:
-    """Return the parameters of a URL, as libpq reads it."""
+    """Return a URL's parameters, as libpq reads it."""
     parameters: dict[str, Any] = {}
     sound = url.startswith(_SCHEMES)
     if sound:
@@ -229,7 +229,7 @@ def _parameters(url: str) -> dict[str, Any]:
             parameters = dict(conninfo_to_dict(url))
         except psycopg.ProgrammingError:
             sound = False
-    if not sound:  # outside of the handler: its error quotes the URL, which may hold a password
+    if not sound:  # outside the handler, whose error quotes the URL and perhaps a password
         raise ParameterError("database", "...", "a URL postgresql://… (it is not shown)")
     return {**_PARAMETERS, **parameters}
 
@@ -245,11 +245,11 @@ def _configure(connection: Any, busy_timeout_s: float) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('lock_timeout', %s, false), set_config('TimeZone', 'UTC', false),"
-            # A process that stops in the middle must not hold up the others for ever.
+            # A process that hangs in a transaction must not block the others forever.
             " set_config('idle_in_transaction_session_timeout', '60s', false)",
             (f"{milliseconds}ms",),
         )
-        # An acknowledged report survives a power failure, whatever the server's default.
+        # Acknowledged reports survive a power failure, even with another server default.
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') = 'off'"
@@ -258,7 +258,7 @@ def _configure(connection: Any, busy_timeout_s: float) -> None:
 
 
 def _require_dump(server: int) -> None:
-    """Raise STORE_UNAVAILABLE without a pg_dump of at least the server's major version."""
+    """Raise STORE_UNAVAILABLE unless there is a pg_dump of the server's major version or later."""
     program = shutil.which("pg_dump")
     problem = "there is none"
     if program is not None:
@@ -275,11 +275,11 @@ def _require_dump(server: int) -> None:
 
 
 def _dump(parameters: Mapping[str, Any], target: Path) -> None:
-    """Write a file for `pg_restore`; STORE_UNAVAILABLE quotes pg_dump.
+    """Write a file for `pg_restore`; a STORE_UNAVAILABLE quotes pg_dump's error.
 
-    `parameters` of the connection have libpq's names.
+    The connection's `parameters` have libpq's names.
     """
-    # The password not among the arguments, which every user of the machine can list.
+    # Without the password, since every user of the machine can list the arguments.
     password = parameters.get("password")
     environment = {**os.environ, "PGPASSWORD": password} if password else None
     shown = make_conninfo(**{**parameters, "password": None})

@@ -1,8 +1,8 @@
 """Counting reports in PostgreSQL, a whole batch per statement.
 
-One INSERT unnests a binary array of ids and one of answers, as fast as COPY and without a temporary
-table. Nearly all reports are new, so they are first inserted without ON CONFLICT, which would look
-for each slot twice; if a slot is taken, that is undone and they are inserted with it.
+One INSERT unnests a binary array of ids and one of answers, which is as fast as COPY but needs no
+temporary table. Nearly all reports are new, so it first inserts them without ON CONFLICT, which
+would look up each slot twice; if a slot is taken, it starts again with ON CONFLICT.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,17 +30,17 @@ from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import Accumulator
 
 CAMPAIGN_LOCKS = 0x67656F76
-"""The class of advisory locks of campaigns: commits share them, a close takes them alone."""
+"""The class of campaigns' advisory locks: commits share them, a close takes them exclusively."""
 SHARD_LOCKS = CAMPAIGN_LOCKS + 1
-"""The class of advisory locks of shards, held by the connection that writes the shard."""
+"""The class of shards' advisory locks, which the connection that writes a shard holds."""
 SCHEMA_LOCK = CAMPAIGN_LOCKS << 32
-"""Advisory lock for making the tables."""
+"""The advisory lock for making the tables."""
 _SHARDS = 4096
 _WARY = 16
-"""How many transactions of a connection expect taken slots after one that met some."""
+"""After meeting taken slots, a connection expects them for this many transactions."""
 
-# The lock first, and the campaign read by a later statement: one that waited for the lock has to
-# see what was committed in the meantime. In order of keys, so that two commits can't deadlock.
+# A later statement reads the campaign, since after waiting for the lock it must see what has been
+# committed meanwhile. In order of keys, so that two commits can't deadlock.
 _LOCK = f"""
     SELECT pg_advisory_xact_lock_shared({CAMPAIGN_LOCKS}, campaign_key) FROM (
         SELECT campaign_key FROM campaign WHERE campaign_id = ANY(%(ids)s)
@@ -52,7 +52,7 @@ _CAMPAIGNS = f"""
     ORDER BY campaign_key
 """  # noqa: S608 - no input in it
 _INSERT_NEW = "SELECT insert_new_reports(%(slots)s, %(ids)s, %(answers)s)"
-"""Calls the function that the schema defines."""
+"""Calls a function of the schema."""
 _INSERTED = "SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted"
 _INSERT = f"""
     WITH inserted AS (
@@ -95,7 +95,7 @@ _ADD_SUMS = """
 def count(
     connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
 ) -> dict[str, list[Outcome]]:
-    """Count the reports to each campaign; return their outcomes in order."""
+    """Count the reports to each campaign, and return their outcomes in order."""
     ids = list(by_campaign)
     connection.exec_driver_sql(_LOCK, {"ids": ids})
     campaigns = connection.exec_driver_sql(_CAMPAIGNS, {"ids": ids}).all()
@@ -111,7 +111,7 @@ def count(
             admit = [False] * len(reports)
         stored = _insert(connection, report_key, reports, admit)
         outcomes[campaign_id], counted[key] = classify(reports, admit, stored)
-    # Last of all, because others may wait for these rows if ever they come to share a shard.
+    # Last, since others may wait for these rows if processes share a shard.
     for key, fresh in counted.items():
         if fresh:
             _add(connection, key, fresh, bins[key])
@@ -121,7 +121,7 @@ def count(
 def _insert(
     connection: Connection, key: int, reports: Sequence[PackedReport], admit: Sequence[bool]
 ) -> dict[int, bool]:
-    """Insert the new reports; map positions of ids stored before to whether answers are equal."""
+    """Insert the new reports; return position → equal answers for ids stored before."""
     new: Sequence[PackedReport] = reports
     if not all(admit):
         new = [report for report, is_new in zip(reports, admit, strict=True) if is_new]
@@ -134,7 +134,7 @@ def _insert(
     if not others:
         return {}
     stored = _stored(connection, _STORED, key, others)
-    # In a slot may be a report with another id. What does not stand there stands beside.
+    # A slot may hold a report with another id; the remaining ids go to the second table.
     taken = set(slots(key, b"".join(stored)).tolist())
     absent = sorted(others.difference(stored))
     beside = {i for i, slot in zip(absent, _slots(key, absent), strict=True) if slot in taken}
@@ -158,15 +158,15 @@ def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
 def _inserted(
     connection: Connection, key: int, new: Sequence[PackedReport], *, beside: bool = False
 ) -> set[bytes] | None:
-    """Insert reports whose slot is free; return the inserted ids, None for all.
+    """Insert reports with free slots; return the inserted ids, None for all.
 
-    Of two reports with one id the first is inserted.
+    Of two reports with the same id it inserts the first.
     """
     if not new:
         return set()
     ids, _ = in_columns(new)
     places = slots(key, ids)
-    # In order of their places, so that two transactions can't deadlock.
+    # In order of slots or ids, so that two transactions can't deadlock.
     order = np.argsort(places, kind="stable")
     answers: _Array
     if type(new) is PackedColumns:
@@ -195,7 +195,7 @@ def _inserted(
 def _stored(
     connection: Connection, statement: str, key: int, ids: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    """Return the answers, by id, of the reports stored in the slots of some ids."""
+    """Return id → answers of the reports stored in some ids' slots."""
     every = b"".join(sorted(ids))
     parameters = {
         "key": key,
@@ -209,7 +209,7 @@ def _stored(
 def _add(
     connection: Connection, key: int, reports: Sequence[PackedReport], bins: Bins | None
 ) -> None:
-    """Add reports to the counters of a campaign, in the shard of this connection."""
+    """Add reports to a campaign's counters in this connection's shard."""
     shard = _shard(connection)
     connection.exec_driver_sql(_ADD_COUNT, {"key": key, "shard": shard, "reports": len(reports)})
     sums: Mapping[int, Accumulator] = tally(in_columns(reports)[1], bins)
@@ -225,10 +225,10 @@ def _add(
 
 
 def _shard(connection: Connection) -> int:
-    """Return this connection's shard, the lowest free one; it is held until the connection ends."""
+    """Return this connection's shard, the lowest free one, which it holds until it ends."""
     if "shard" not in connection.info:
         shard = connection.exec_driver_sql(_SHARD).scalar()
-        # With none free, one is shared: slower, and as exact.
+        # If none is free, share one, which is slower but as exact.
         connection.info["shard"] = 0 if shard is None else int(shard)
     return int(connection.info["shard"])
 
@@ -238,7 +238,7 @@ _LENGTH = Struct(">i")
 
 
 class _Array:
-    """Elements in PostgreSQL's binary format, each after its length."""
+    """Elements in PostgreSQL's binary format, each preceded by its length."""
 
     __slots__ = ("body", "count")
     element_type: ClassVar[int]
@@ -248,7 +248,7 @@ class _Array:
 
     @classmethod
     def of(cls, elements: bytes, size: int, order: NDArray[np.intp] | None = None) -> Self:
-        """Return an array of joined elements of `size` bytes, in the order of their positions."""
+        """Return an array from joined elements of `size` bytes, in the order of positions."""
         rows = np.empty(len(elements) // size, [("length", ">i4"), ("element", f"V{size}")])
         rows["length"] = size
         in_order = np.frombuffer(elements, f"V{size}")
@@ -266,13 +266,13 @@ class _Array:
 
 
 class UuidArray(_Array):
-    """`uuid[]`, of 16 bytes each."""
+    """`uuid[]`, 16 bytes each."""
 
     element_type = 2950
 
 
 class BigintArray(_Array):
-    """`bigint[]`, of 8 bytes each."""
+    """`bigint[]`, 8 bytes each."""
 
     element_type = 20
 
@@ -287,7 +287,7 @@ class _ArrayDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: _Array) -> bytes:
-        """Return the binary format of one array: a header, then its elements."""
+        """Return an array's binary format: a header and the elements."""
         return _HEADER.pack(1, 0, obj.element_type, obj.count, 1) + obj.body
 
 
@@ -304,7 +304,7 @@ class _BytesArrayDumper(_ArrayDumper):
 
 
 def register(connection: Any) -> None:
-    """Let a psycopg connection take these arrays as parameters."""
+    """Let a psycopg connection accept these arrays as parameters."""
     connection.adapters.register_dumper(UuidArray, _UuidArrayDumper)
     connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
     connection.adapters.register_dumper(BytesArray, _BytesArrayDumper)
