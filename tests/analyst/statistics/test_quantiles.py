@@ -185,6 +185,29 @@ def test_the_interquartile_range_knows_how_its_ends_go_together():
         made.difference(0.1, 0.5)
 
 
+def test_ends_far_apart_are_where_the_intervals_of_shares_end():
+    """Half hold nothing and half 10 million, so any value between is a median of all people.
+
+    A noise scale of 8,000 is a thousandth of that. Control: a scale farther, no share is a half.
+    """
+    rng = np.random.default_rng(11)
+    points = np.where(np.arange(200) < 100, 0.0, 1e7) + rng.laplace(0, 8_000.0, 200)
+    made = reports(points).ask(Quantiles(levels=(0.5,)))
+    ends = np.array([made.low[0], made.high[0]])
+    asked = [PointQuestion(f"{t}", Threshold(t, made.width, "smoothstep")) for t in ends]
+    low, high = reports(points).ask(asked).intervals()
+    assert [low[0], high[1]] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert made.any_crowd[0] <= 0
+    assert made.any_crowd[1] >= 1e7
+    beyond = zip(ends, (-8_000.0, 8_000.0), strict=True)
+    farther = [
+        PointQuestion(f"{t}", Threshold(t + by, made.width, "smoothstep")) for t, by in beyond
+    ]
+    low, high = reports(points).ask(farther).intervals()
+    assert low[0] > 0.5
+    assert high[1] < 0.5
+
+
 def test_a_quantile_that_reports_do_not_bound_says_so():
     (points,) = campaigns(incomes(), 20, 1)
     made = reports(points).ask(Quantiles(levels=(0.5, 0.99)))

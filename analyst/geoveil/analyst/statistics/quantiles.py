@@ -29,6 +29,8 @@ _ROUNDS = 5
 _SAME = 1e-6
 """Thresholds closer than this, in widths, are merged."""
 _NONE = np.zeros(1)
+_SPANS = 4
+"""The most spans of thresholds for a quantile in one round."""
 _WITHIN = 8
 """Grid steps that an interval must span to be precise enough."""
 
@@ -195,25 +197,35 @@ class Quantiles(Statistic[QuantileEstimates]):
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[QuantileEstimates]:
         width = band_width(campaign, self.width)
         levels = checked_levels(self.levels)
-        steps = min(_STEPS, MOST_QUESTIONS // len(levels) - 1)
+        steps = min(_STEPS, MOST_QUESTIONS // len(levels) - _SPANS)
         at, above = yield from octaves(campaign, width)
         for _ in range(_ROUNDS):
             low, high = _intervals(at, replace(above, confidence=confidence), levels)
             # Where the reports set no end, nobody is beyond these.
             low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in (low, high))
-            spans = [_around(at, *pair) for pair in zip(low, high, strict=True)]
             if _closely(at, low, high, width):
                 break
-            grids = np.sort(np.concatenate([np.linspace(a, b, steps + 1) for a, b in spans]))
+            values = np.clip(_values(at, above, levels), low, high)
+            spans = [
+                span
+                for ends_of_one in zip(low, values, high, strict=True)
+                for span in _spans(at, *ends_of_one, steps * width / 4)
+            ]
+            count = steps * len(levels) // len(spans) + 1
+            grids = np.sort(np.concatenate([np.linspace(a, b, count) for a, b in spans]))
             apart = np.diff(grids, prepend=-np.inf) > _SAME * width
             at, above = yield from shares_above(grids[apart], width)
         return _estimates(at, replace(above, confidence=confidence), levels, width)
 
 
-def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) -> QuantileEstimates:
+def _values(at: Array, above: JointEstimates, levels: Array) -> Array:
     from scipy.optimize import isotonic_regression
 
-    values = inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
+    return inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
+
+
+def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) -> QuantileEstimates:
+    values = _values(at, above, levels)
     low, high = _intervals(at, above, levels)
     honest = replace(above, contamination=0.0)
     of_honest = _intervals(at, honest, levels) if above.contamination else (low, high)
@@ -254,6 +266,16 @@ def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, 
     return np.minimum(first, at[-1]), np.maximum(last, at[0])
 
 
+def _spans(
+    at: Array, low: float, value: float, high: float, closely: float
+) -> list[tuple[float, float]]:
+    """Return the next thresholds' spans: all of an interval or, if it is longer, its ends, too."""
+    whole = _around(at, low, high)
+    if whole[1] - whole[0] <= closely:
+        return [whole]
+    return [whole, *(_around(at, place, place) for place in (low, value, high))]
+
+
 def _around(at: Array, low: float, high: float) -> tuple[float, float]:
     """Return the thresholds on both sides of an interval, and the next ones if there are any."""
     first = max(int(np.searchsorted(at, low, "right")) - 2, 0)
@@ -262,9 +284,7 @@ def _around(at: Array, low: float, high: float) -> tuple[float, float]:
 
 
 def _closely(at: Array, low: Array, high: Array, width: float) -> bool:
-    """Return whether every interval spans enough thresholds that are close enough."""
-    return all(
-        inside >= _WITHIN and b - a <= inside * width / 4
-        for a, b in zip(low.tolist(), high.tolist(), strict=True)
-        for inside in [np.count_nonzero((at >= a) & (at <= b))]
-    )
+    """Return whether every interval spans enough thresholds, which are close enough at its ends."""
+    right = np.clip(np.searchsorted(at, [low, high]), 1, len(at) - 1)
+    inside = [int(np.count_nonzero((at >= a) & (at <= b))) for a, b in zip(low, high, strict=True)]
+    return min(inside) >= _WITHIN and float((at[right] - at[right - 1]).max()) <= width / 4
