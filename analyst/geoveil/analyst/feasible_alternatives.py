@@ -23,7 +23,7 @@ from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.problem import MOST_REPEATED, PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
-from geoveil.analyst.root_finding import boundary, enough, rounded
+from geoveil.analyst.root_finding import first_enough, rounded
 from geoveil.gp import ParameterError
 
 USELESS = 0.5
@@ -230,7 +230,7 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
 
     if excess_of_all(request, found, searches) <= 0:
         return
-    people = _nearest(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    people = first_enough(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     nearest = {} if people is None else {"participants": people}
     part = f"{_from_prior(request, found, searches):.0%} of an answer"
     raise _unmet(request, request.chosen(found).targets, nearest, part, " for all of them")
@@ -289,7 +289,7 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
     def missed(n: float) -> float:
         return _missed(request, search, math.ceil(n), kinds)
 
-    people = _nearest(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    people = first_enough(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     return None if people is None else math.ceil(people)
 
 
@@ -300,16 +300,9 @@ def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> f
         other = Search(search.problem.under(request.but(per=per).plane_privacy))
         return _missed(request, other, request.participants, kinds)
 
-    return _nearest(missed, request.privacy.per, 0.5, request.privacy.per * _LEAST_PER)
-
-
-def _nearest(
-    missed: Callable[[float], float], start: float, factor: float, end: float
-) -> float | None:
-    """Return the first number of three digits that is enough: see `boundary`; None without one."""
+    start = request.privacy.per
     try:
-        near = boundary(missed, start, factor, end)
-        return None if near is None else enough(missed, near, up=factor > 1)
+        return first_enough(missed, start, 0.5, start * _LEAST_PER)
     except ParameterError:  # the distance is out of all proportion to the question
         return None
 

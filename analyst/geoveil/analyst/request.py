@@ -33,7 +33,7 @@ from geoveil.analyst.questions import (
     is_inside,
     projected,
 )
-from geoveil.analyst.root_finding import boundary, enough, rounded
+from geoveil.analyst.root_finding import first_enough, rounded
 from geoveil.gp import (
     AzimuthalEquidistant,
     GaussianKernel,
@@ -289,11 +289,7 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
         worst = max(_relative_error(c, bandwidth, privacy, prior, n) for c in centers)
         return math.log(worst / RELATIVE_ERROR)
 
-    start = _FINEST * scale
-    if missed(start) <= 0:
-        return rounded(start, up=True)
-    near = boundary(missed, start, 2.0, _COARSEST * scale)
-    narrow = None if near is None else enough(missed, near, up=True)
+    narrow = first_enough(missed, rounded(_FINEST * scale, up=True), 2.0, _COARSEST * scale)
     if narrow is None:
         raise ParameterError(
             "bandwidth",
