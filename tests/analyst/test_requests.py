@@ -122,7 +122,7 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
     people = int(proposed(str(caught.value), "participants"))
     check_comparison(request, *compared(people))
     with pytest.raises(ParameterError):
-        check_comparison(request, *compared(round(0.98 * people)))
+        check_comparison(request, *compared(round(FEWER * people)))
 
 
 @pytest.mark.deep
