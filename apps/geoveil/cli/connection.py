@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geoveil.campaign import TLS, CallError
+from geoveil.campaign import TLS, CallError, open_channel
 from geoveil.cli.environment import (
     SERVER,
     TLS as TLS_ALONE,
@@ -20,7 +20,7 @@ from geoveil.cli.environment import (
     TOKEN_FILE,
 )
 from geoveil.cli.options import takes
-from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp import GeoVeilError, ParameterError, needed_for
 
 if TYPE_CHECKING:
     from geoveil.analyst import Analyst
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
+_EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
+"""A server that starts is found within a second of when it listens."""
 _CERTIFICATE, _KEY = "--tls-client-certificate", "--tls-client-key"
 
 _Server = Annotated[
@@ -158,6 +160,36 @@ def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError |
             " serve --port', 7717 unless it says otherwise, and not that of --web"
         )
     return None
+
+
+def health_of(
+    server: str, tls: TLS, service: str = "", *, timeout_s: float, wait: bool = False
+) -> Iterator[str]:
+    """Yield the status of a server: once, or with `wait` whenever it changes.
+
+    Args:
+        service: a gRPC service; empty: the server.
+        timeout_s: seconds for all of it.
+
+    Raises:
+        grpc.RpcError: if it does not answer.
+    """
+    with needed_for("health checks"):
+        from grpc_health.v1 import (  # type: ignore[import-untyped]  # no types
+            health_pb2,
+            health_pb2_grpc,
+        )
+
+    request = health_pb2.HealthCheckRequest(service=service)
+    names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
+    with open_channel(server, tls, _EAGER) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        if wait:
+            answers = stub.Watch(request, timeout=timeout_s, wait_for_ready=True)
+        else:
+            answers = [stub.Check(request, timeout=timeout_s)]
+        for answer in answers:
+            yield names.get(answer.status, f"status {answer.status}")
 
 
 @contextmanager

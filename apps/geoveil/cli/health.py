@@ -1,16 +1,14 @@
 """geoveil health: whether an aggregator takes requests."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import grpc
 import typer
 
-from geoveil.campaign import TLS, CallError, open_channel
-from geoveil.cli.connection import CommandError, Connection, connects, unanswered
-from geoveil.gp import needed_for, validation
+from geoveil.campaign import TLS, CallError
+from geoveil.cli.connection import CommandError, Connection, connects, health_of, unanswered
+from geoveil.gp import validation
 
-_EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
-"""A server that starts is found within a second of when it listens."""
 _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -34,32 +32,20 @@ def health(
     connection: Connection,
 ) -> None:
     """Ask an aggregator whether it takes requests: exit status 0 if it is SERVING, else 1."""
-    with needed_for("geoveil health"):
-        from grpc_health.v1 import (  # type: ignore[import-untyped]  # no types
-            health_pb2,
-            health_pb2_grpc,
-        )
-
     tls = connection.security()
     if timeout_s is None:
         timeout_s = 60.0 if wait else 5.0
     validation.positive("timeout_s", timeout_s)
-    request = health_pb2.HealthCheckRequest(service=service)
-    names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
     status = ""
-    with open_channel(connection.server, tls or TLS(insecure=True), _EAGER) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        try:
-            if wait:
-                answers = stub.Watch(request, timeout=timeout_s, wait_for_ready=True)
-            else:
-                answers = [stub.Check(request, timeout=timeout_s)]
-            for answer in answers:
-                status = names.get(answer.status, f"status {answer.status}")
-                if status == "SERVING":
-                    break
-        except grpc.RpcError as error:
-            raise _explained(error, connection.server, tls, service, status) from None
+    try:
+        asking = health_of(
+            connection.server, tls or TLS(insecure=True), service, timeout_s=timeout_s, wait=wait
+        )
+        for status in asking:
+            if status == "SERVING":
+                break
+    except grpc.RpcError as error:
+        raise _explained(error, connection.server, tls, service, status) from None
     typer.echo(status)
     if status != "SERVING":
         raise typer.Exit(1)
