@@ -2,6 +2,7 @@
 
 from geoveil.analyst.answers import Answer, measured as measured
 from geoveil.analyst.calls import LAST_PERIOD as LAST_PERIOD, Call as Call
+from geoveil.analyst.campaign_request import CampaignRequest as CampaignRequest
 from geoveil.analyst.campaigns import (
     asked_of_points,
     browsers_refuse as browsers_refuse,
@@ -120,6 +121,7 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
+from geoveil.analyst.refusals import all_given as all_given, left_out as left_out
 from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
     ByGroup,

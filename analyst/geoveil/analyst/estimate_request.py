@@ -1,6 +1,7 @@
 """A request for estimates: what is asked of which reports, and the refusal of what conflicts.
 
-Each field says of itself what the option of `geoveil estimate` with its name shows as help.
+Fields say of themselves what the option of `geoveil estimate` with their name shows as help, apart
+from those that several commands have.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.plan_files import PlannedPoints, planned_points
 from geoveil.analyst.questions import AnalystQuestion
+from geoveil.analyst.refusals import left_out
 from geoveil.analyst.results import Result
 from geoveil.analyst.sources import EXPORTED, Source, SourceComparison
 from geoveil.analyst.statistics.comparison import People
@@ -52,7 +54,7 @@ class EstimateRequest:
         f"The id of the campaign; or a file, ending in {EXPORTED}, that 'geoveil campaign export'"
         " wrote, or a masked file, for which no server is asked.",
     ]
-    confidence: Annotated[float, "Confidence of the interval, in (0, 1)."] = 0.95
+    confidence: float = 0.95
     interval: Annotated[
         IntervalMethod | None,
         "Method of the interval. sequence holds at all looks; it is the default while reports come"
@@ -62,9 +64,7 @@ class EstimateRequest:
         " reports come in, an interval for a single look is valid only at a number of reports"
         " that was fixed before the first look.",
     ] = None
-    period: Annotated[
-        int | None, "The period of a recurring campaign, counted from 0; all by default."
-    ] = None
+    period: int | None = None
     words: Mapping[str, Sequence[Any]]
     """The words of `questions_in`."""
     width: Annotated[
@@ -78,11 +78,7 @@ class EstimateRequest:
         "Largest slope of the density of people, in shares per unit², when the width is chosen; by"
         " default estimated from the reports, which proves nothing.",
     ] = None
-    heap: Annotated[
-        list[str] | None,
-        "VALUE=SHARE: the share of people who hold exactly this value, for example 100000=0.0105."
-        " May be repeated.",
-    ] = None
+    heap: list[str] | None = None
     range_of_values: Annotated[
         str | None,
         "'LOW,HIGH': the range of everybody's value, a public fact. With it the interval of --mean,"
@@ -102,11 +98,7 @@ class EstimateRequest:
         int | None,
         "Find this many questions with the greatest answers, and state how surely.",
     ] = None
-    contamination: Annotated[
-        float | None,
-        "Also print how far this fraction of false reports, for example 0.01, can move the numbers"
-        " at most.",
-    ] = None
+    contamination: float | None = None
     invited: Annotated[
         int | None,
         "The number of people who were invited, in each period: adds the worst-case interval, which"
@@ -199,10 +191,7 @@ class EstimateRequest:
 
     def _refuse(self, names: str, expected: str) -> None:
         """Refuse the first of some options, with blanks between their names, that was given."""
-        for name in names.split():
-            value = getattr(self, name)
-            if value is not None and value is not False:
-                raise ParameterError(name.replace("_", "-"), value, expected)
+        left_out({name: getattr(self, name) for name in names.split()}, expected)
 
     def _refuse_crowds(self) -> None:
         """Refuse facts about people where no width is chosen."""

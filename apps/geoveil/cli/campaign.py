@@ -1,5 +1,9 @@
 """geoveil campaign: show, list and close campaigns, and sign them with a key."""
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,32 +11,132 @@ import typer
 
 from geoveil.analyst import (
     EXPORTED,
+    MEAN_MOVES,
+    CampaignRequest,
     PublishedCampaign,
+    ServerError,
+    browsers_refuse,
     campaign_record,
     central_record,
     central_text,
+    expected_text,
+    ways_of,
 )
 from geoveil.campaign import (
     AttributeCampaign,
+    Campaign,
+    FormCampaign,
+    SignatureInvalid,
     SigningKey,
+    ValueCampaign,
+    between,
     days_in,
     decode,
+    field_text,
+    least_counted,
+    open_envelope,
     privacy_text,
     require_attribute,
     seal,
     signer,
+    what_a_form_tells,
+    who_asks,
 )
 from geoveil.cli import options
-from geoveil.cli.asking import Period
-from geoveil.cli.campaign_create import create
-from geoveil.cli.campaign_text import envelope_in, explains_taken_id, print_campaign, signed_by
-from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import out, print_json, write_new
+from geoveil.cli.asking import Period, asks
+from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
+from geoveil.cli.console import err, out, print_json, print_table, write_new
 from geoveil.cli.environment import SIGN_KEY
+from geoveil.cli.options import options_of, takes
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
+_SHOWN_OF_KEY = len("ed25519:") + 16
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
-app.command()(create)
+
+
+@app.command()
+@connects
+@asks
+@takes(
+    "request",
+    options_of(CampaignRequest)
+    | {
+        "campaign_id": (
+            Annotated[
+                str | None,
+                typer.Option("--id", help="The campaign's id; by default made from the title."),
+            ],
+            None,
+        )
+    },
+    CampaignRequest,
+)
+def create(
+    *,
+    request: CampaignRequest,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish in spite of warnings about likely mistakes.")
+    ] = False,
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=SIGN_KEY,
+            exists=True,
+            dir_okay=False,
+            help="Sign with the key in this file; see 'geoveil campaign keygen'.",
+        ),
+    ] = None,
+    connection: Connection,
+) -> None:
+    """Publish a campaign and print its id.
+
+    Example: geoveil campaign create "Income above 100k" --attribute "household income"
+    --unit dollar --epsilon 1 --per 8000 --threshold 100000
+
+    With a plan: geoveil campaign create "Income above 100k" --plan plan.toml
+    """
+    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
+    campaign = request.campaign(datetime.now(UTC))
+    if not force:
+        _refuse_unlikely(request, campaign)
+    with analyst_at(connection) as analyst, explains_taken_id(campaign):
+        digest = analyst.create(campaign, key)
+    if isinstance(campaign, FormCampaign):
+        print_form(campaign)
+        out.tell(f"sha256:{digest.hex()}")
+        return
+    campaign = require_attribute(campaign)
+    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    out.tell(expected_text(campaign, request.people))
+    if request.plan is not None and isinstance(campaign, ValueCampaign):
+        how = f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}'"
+        out.tell(f"{how} asks the points what was planned")
+    if campaign.readings is not None:
+        total = f"In all, a participant spends at most {campaign.total_privacy}."
+        out.tell(f"{campaign.readings} {total}")
+    elif campaign.period is not None:
+        n = campaign.periods
+        once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
+        out.print(f"each participant spends this {once}")
+    out.print(weight_text(campaign))
+    if (refused := browsers_refuse(campaign)) is not None:
+        err.tell(("warning:", "bold yellow"), f" no browser can answer it: {refused}")
+    if key is not None:
+        out.tell(f"signed by {key.public}")
+
+
+def _refuse_unlikely(request: CampaignRequest, campaign: Campaign) -> None:
+    """Refuse likely mistakes, and a campaign for a relay that is too long to pass through one."""
+    try:
+        if campaign.relay_operator is not None:
+            from geoveil.relay import require_room  # loaded where there is a relay
+
+            require_room(campaign)
+        request.refuse_unlikely(campaign)
+    except ParameterError as error:
+        expected = f"{error.expected}. Publish it all the same with --force"
+        raise ParameterError(error.name, error.value, expected) from None
 
 
 @app.command()
@@ -221,3 +325,103 @@ def publish(
         digest = analyst.publish(published)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell("signed by ", signed_by(envelope))
+
+
+@contextmanager
+def explains_taken_id(campaign: Campaign) -> Iterator[None]:
+    """If the server already has a campaign's id, name the id and say how to choose another."""
+    try:
+        yield
+    except ServerError as error:
+        if error.code != "ALREADY_EXISTS":
+            raise
+        raise CommandError(
+            f"the server has another campaign with the id {campaign.campaign_id!r}, or this one"
+            " with other dates or another signature: choose another id, with 'geoveil campaign"
+            " create --id'"
+        ) from error
+
+
+def print_campaign(campaign: Campaign) -> None:
+    """Print what a campaign asks, what it costs participants, and what one report counts for."""
+    if isinstance(campaign, FormCampaign):
+        print_form(campaign)
+        return
+    campaign = require_attribute(campaign)
+    out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
+    out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    if (floor := least_counted(campaign)) is not None:
+        out.tell(floor)
+    attribute = campaign.attribute
+    if expected := between(attribute.least, attribute.most):
+        out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
+    _print_when_and_how(campaign)
+    if campaign.readings is not None:
+        out.tell(str(campaign.readings))
+        if campaign.cohorts > 1:
+            out.tell(campaign.readings.telling)
+    rows = (
+        (
+            campaign.words_for(column["label"]),
+            _end(column["low"]),
+            _end(column["high"]),
+            "counts as the end" if column["clamps"] else "is refused",
+        )
+        for column in campaign_record(campaign)["queries"]
+    )
+    print_table(("query", "a report counts from", "to", "beyond"), rows, wrapped=range(4))
+    out.print(weight_text(campaign))
+
+
+def print_form(form: FormCampaign) -> None:
+    """Print the fields of a form, and what a report costs participants."""
+    out.tell((form.campaign_id, "bold"), f"  {form.title}")
+    for field in form.fields:
+        out.tell(f"{field_text(form, field)}  {'' if field.text == field.name else field.text}")
+    _print_when_and_how(form)
+    for sentence in what_a_form_tells(form):
+        out.tell(sentence)
+    out.tell(f"what its reports say: geoveil form ask {form.campaign_id}")
+
+
+def _print_when_and_how(campaign: Campaign) -> None:
+    for said in who_asks(campaign):
+        out.tell(said)
+    if tags := ", ".join(each.language for each in campaign.translations):
+        out.tell(f"texts also in {tags}")
+    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    for way in ways_of(campaign).values():
+        if way is not None:
+            out.tell(way)
+
+
+def weight_text(campaign: AttributeCampaign) -> str:
+    """Return the largest effect of one report on an estimate, in words."""
+    most = max(map(campaign.most_from_one, range(campaign.columns)))
+    if math.isinf(most):
+        return MEAN_MOVES
+    return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+
+
+def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
+    """Return the first characters of the signing key, which distinguish keys, and their style."""
+    try:
+        key = signer(envelope)
+    except SignatureInvalid:
+        return "a signature that is not valid", "bold red"
+    return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""
+
+
+def _end(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:z,.4f}"
+
+
+def envelope_in(file: Path) -> CampaignEnvelope:
+    """Return the campaign of a file, with its signature if it has one."""
+    try:
+        return open_envelope(file.read_bytes())
+    except ParameterError as error:
+        if error.name != "envelope":
+            raise
+        expected = "a campaign that the console, or 'geoveil campaign sign', wrote"
+        raise ParameterError("file", str(file), expected) from error

@@ -12,7 +12,7 @@ import typer
 
 from geoveil.analyst import NOT_STATED, card_of
 from geoveil.campaign import digits
-from geoveil.cli.campaign_text import envelope_in
+from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import Connection, connects, device_at
 from geoveil.cli.console import out, print_json, write_new
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest

@@ -10,12 +10,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from geoveil.campaign import Charge, of_far_values
+from geoveil.campaign import Charge, of_far_values, parse_period
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, print_table
 from geoveil.cli.contribute import TIMEOUT_S, default_state, waits_until
 from geoveil.cli.device_ways import DeviceWay, by_ways
-from geoveil.cli.options import parse_period
 from geoveil.client import (
     FILE_NAME,
     Client,

@@ -28,6 +28,7 @@ from geoveil.campaign import (
     days_in,
     decode,
     digits,
+    parse_period,
     privacy_text,
     require_attribute,
     say,
@@ -162,7 +163,7 @@ def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign
                 "reading-epsilon", epsilon, "left out unless there is --read-every"
             )
         return None
-    length, stated = options.parse_period("read-every", every, LONGEST), campaign.answer_privacy
+    length, stated = parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
         raise ParameterError(
             "read-every", every, "left out: such questions are not answered from one reading"

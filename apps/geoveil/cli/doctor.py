@@ -20,7 +20,7 @@ import typer
 from geoveil.aggregator import Settings, TokenFile, check_files, database_of, load, open_store
 from geoveil.campaign import TLS, SigningKey, is_loopback, signer
 from geoveil.cli import options
-from geoveil.cli.campaign_text import envelope_in
+from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import health_of
 from geoveil.cli.console import out, print_json
 from geoveil.cli.environment import CONFIG, SIGN_KEY, VARIABLES

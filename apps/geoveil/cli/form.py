@@ -20,13 +20,12 @@ from geoveil.analyst import (
     form_reports_of,
     is_file_of_reports,
     place_in,
-    texts_of_toml,
     toml_of,
     whole_file,
     workbook_of,
     write_answers,
 )
-from geoveil.campaign import Asker, Field, Translation
+from geoveil.campaign import Field
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -44,19 +43,10 @@ app = typer.Typer(
 
 def fields_in(form: Path) -> tuple[Field, ...]:
     """Return the fields of a form in a TOML file."""
-    return fields_of_toml(_text_of("form", form))
-
-
-def texts_in(file: Path, asker: Asker | None) -> tuple[str, tuple[Translation, ...]]:
-    """Return the language and the translations of a campaign in a TOML file."""
-    return texts_of_toml(_text_of("texts", file), asker)
-
-
-def _text_of(option: str, file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        raise ParameterError(option, str(file), "a file that can be read") from None
+        return fields_of_toml(form.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError):
+        raise ParameterError("form", str(form), "a file that can be read") from None
 
 
 _Source = Annotated[

@@ -1,23 +1,14 @@
 """Options shared by several commands."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from geoveil.gp import ParameterError
-
-_UNITS = {
-    "w": timedelta(weeks=1),
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-}
 Heaps = Annotated[
     list[str] | None,
     typer.Option(
@@ -85,6 +76,23 @@ Scheduler = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
+SHARED: Mapping[str, Any] = MappingProxyType(
+    {
+        "epsilon": Epsilon,
+        "per": Per,
+        "delta": Delta,
+        "reach": Reach,
+        "ratios_from": RatiosFrom,
+        "center": Center,
+        "radius": Radius,
+        "confidence": Confidence,
+        "contamination": Contamination,
+        "heap": Heaps,
+    }
+)
+"""Name of a field of a request → the option that other commands have as well."""
+
+
 def takes(
     argument: str,
     options: Mapping[str, tuple[Any, Any]],
@@ -131,7 +139,8 @@ def takes(
 def options_of(record: type[Any]) -> dict[str, tuple[Any, Any]]:
     """Return the options that are the fields of a dataclass: name → annotation and default.
 
-    A field annotated with a text has it as its help; one without a default is an argument.
+    A field annotated with a text has it as its help, one named in `SHARED` that of all commands;
+    one without a default is an argument.
     """
     kinds = get_type_hints(record, include_extras=True)
     return {
@@ -146,64 +155,8 @@ def options_of(record: type[Any]) -> dict[str, tuple[Any, Any]]:
 def _with_help(name: str, kind: Any, *, needed: bool) -> Any:
     plain, *more = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     if not (more and isinstance(more[0], str)):
-        return kind
+        return SHARED.get(name, kind)
     if needed:
         return Annotated[plain, typer.Argument(help=more[0])]
     spelled = [f"--{name.replace('_', '-')}"] if plain is bool else []
     return Annotated[plain, typer.Option(*spelled, help=more[0])]
-
-
-def all_given(needed: Mapping[str, object], unless: str = "") -> None:
-    """Raise an error that names all missing options.
-
-    Args:
-        needed: name of an option → what was given, or None.
-        unless: when they are not needed, as a part of a sentence.
-
-    Example:
-        >>> all_given({"per": None, "epsilon": 1.0, "prior": None})
-        Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: per must be given, and so must --prior
-    """
-    missing = [name for name, given in needed.items() if given is None]
-    if missing:
-        others = ", ".join(f"--{name}" for name in missing[1:])
-        also = f", and so must {others}" if others else ""
-        raise ParameterError(missing[0], None, f"given{also}{unless}")
-
-
-def left_out(given: Mapping[str, object], expected: str) -> None:
-    """Refuse the first of some options that was given.
-
-    Args:
-        given: name of an option → what was given; None, or False of a flag, where it was not.
-        expected: what is said of it.
-
-    Example:
-        >>> left_out({"by": None, "top": 0}, "left out beside --plan")
-        Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: top must be left out beside --plan, got top=0
-    """
-    for name, value in given.items():
-        if value is not None and value is not False:
-            raise ParameterError(name, value, expected)
-
-
-def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timedelta:
-    """Return the duration of a text like "7d".
-
-    Args:
-        text: a whole number above 0 and a unit.
-        most: the longest that it may be.
-
-    Example:
-        >>> parse_period("every", "36h")
-        datetime.timedelta(days=1, seconds=43200)
-    """
-    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    length = int(match[1]) * _UNITS[match[2]] if match else timedelta()
-    if not timedelta() < length <= most:
-        expected = "a whole number above 0 and m, h, d or w, for example 7d"
-        bound = "" if most == timedelta.max else f", at most {most.days}d"
-        raise ParameterError(name, text, expected + bound)
-    return length

@@ -20,6 +20,7 @@ from geoveil.analyst import (
     ShareAbove,
     UnmetWishError,
     Wish,
+    all_given,
     any_numbers_in,
     place_in,
     plan_for,
@@ -337,7 +338,7 @@ def _questions(
         more = f"; and {also}" if also else ""
         raise ParameterError("question", "none", f"given: at least one of {names}{more}")
     unless = "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}"
-    options.all_given(needed, unless)
+    all_given(needed, unless)
     return questions
 
 

@@ -49,6 +49,7 @@ from geoveil.campaign.consent_forms import (
     privacy_text as privacy_text,
     what_a_form_tells,
 )
+from geoveil.campaign.durations import parse_period as parse_period
 from geoveil.campaign.entry_points import (
     NotInstalled,
     added as added,
