@@ -156,6 +156,11 @@ from geoveil.analyst.relations.terms import (
     Square,
     Term,
 )
+from geoveil.analyst.relations.words import (
+    RELATIONS as RELATIONS,
+    wish_in as wish_in,
+    wishes_for as wishes_for,
+)
 from geoveil.analyst.report import Record as Record
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import (

@@ -11,9 +11,12 @@ from geoveil.analyst import (
     LAST_PERIOD,
     NAME_PROPERTY,
     QUESTIONS,
+    RELATIONS,
     STATISTICS,
     StatisticWord,
+    Wish,
     questions_in,
+    wish_in,
 )
 from geoveil.campaign import QUERIES
 from geoveil.cli.options import takes
@@ -151,3 +154,25 @@ def _statistics(**given: Any) -> dict[str, list[str]]:
             texts = said if isinstance(said, list) else [] if said is True else [str(said)]
             words[name.replace("_", "-")] = texts
     return words
+
+
+_RELATIONS = {
+    word.replace("-", "_"): (
+        Annotated[list[str] | None, typer.Option(metavar=of.takes, help=of.help)],
+        None,
+    )
+    for word, of in RELATIONS.items()
+}
+
+
+def relates(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's argument `wishes` by the options for statistics of forms."""
+    return takes("wishes", _RELATIONS, _wishes)(command)
+
+
+def _wishes(**given: Sequence[str] | None) -> list[Wish]:
+    return [
+        wish_in(name.replace("_", "-"), text)
+        for name, texts in given.items()
+        for text in texts or ()
+    ]

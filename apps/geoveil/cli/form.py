@@ -10,6 +10,7 @@ from geoveil.analyst import (
     EXPORTED,
     RADIUS_M,
     FormReports,
+    PlannedForm,
     Result,
     ShareTable,
     Wish,
@@ -17,20 +18,23 @@ from geoveil.analyst import (
     contributions,
     fields_of_toml,
     form_of_workbook,
+    form_plan,
     form_reports_of,
     is_file_of_reports,
     place_in,
+    sample_of,
     toml_of,
     whole_file,
+    wishes_for,
     workbook_of,
     write_answers,
 )
 from geoveil.campaign import Field
 from geoveil.cli import options
-from geoveil.cli.asking import Period
+from geoveil.cli.asking import Period, relates
 from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import err, out
-from geoveil.cli.relations_words import of_each, relates
+from geoveil.cli.console import err, out, print_json
+from geoveil.cli.plan_text import print_form
 from geoveil.cli.results import OutputFormat, formed
 from geoveil.gp import ParameterError, validation
 
@@ -184,7 +188,7 @@ def ask(
     for wish in wishes:
         if wish.error is not None:
             raise ParameterError("statistic", wish.text, "without '@', which is for a plan")
-    wanted = wishes or of_each(reports.campaign.fields)
+    wanted = wishes or wishes_for(reports.campaign.fields)
     results = [reports.ask(wish.statistic, confidence) for wish in wanted]
     form.show(*(results if invited is None else _with_invited(results, invited)))
 
@@ -206,3 +210,44 @@ def _with_invited(results: Sequence[Result], invited: str) -> Iterator[Result]:
             yield from (result, result.response(counts))
         else:
             yield result.among_invited(*counts.values())
+
+
+def of_form(
+    form: Path | None,
+    prior_sample: Path | None,
+    wishes: Sequence[Wish],
+    epsilon_sum: float | None,
+    participants: int | None,
+    out_file: Path | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Print and write the plan of a form; return whether one was given."""
+    if form is None:
+        said: dict[str, object] = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum}
+        said |= {"statistics": [wish.text for wish in wishes] or None}
+        for name, value in said.items():
+            if value is not None:
+                raise ParameterError(name, value, "left out where there is no --form")
+        return False
+    fields = fields_in(form)
+    if prior_sample is None:
+        raise ParameterError("prior-sample", None, "given, with --form")
+    if participants is None and not any(wish.error for wish in wishes):
+        raise ParameterError("participants", None, "given, or a statistic with an error: '@ERROR'")
+    with err.status("planning"):
+        sample = sample_of(fields, prior_sample)
+        planned = PlannedForm(fields, sample, tuple(wishes) or tuple(wishes_for(fields)))
+        if epsilon_sum is not None:
+            planned = planned.shared_out(epsilon_sum)
+        report = form_plan(planned, participants, epsilon_sum)
+    if out_file is not None:
+        with whole_file("out", out_file) as beside:
+            beside.write_text(toml_of(planned.fields), encoding="utf-8")
+    if as_json:
+        print_json(report)
+        return True
+    print_form(report)
+    if out_file is not None:
+        err.tell(f"wrote {out_file}: a form for geoveil campaign create --form")
+    return True

@@ -31,13 +31,12 @@ from geoveil.analyst import (
     whole_file,
 )
 from geoveil.cli import options
-from geoveil.cli.asking import Levels, Words, asks
+from geoveil.cli.asking import Levels, Words, asks, relates
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, print_json
-from geoveil.cli.plan_forms import of_form
+from geoveil.cli.form import of_form
 from geoveil.cli.plan_people import answer, at_terminal, source_of, until_right
 from geoveil.cli.plan_text import print_planned
-from geoveil.cli.relations_words import relates
 from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.simulation.priors import KNOWN
