@@ -11,7 +11,6 @@ from geoveil.analyst.campaigns import (
     campaign_record as campaign_record,
     expected_text as expected_text,
     id_of as id_of,
-    mechanism_names as mechanism_names,
     refuse_unlikely as refuse_unlikely,
     softness_of_points,
 )
@@ -121,7 +120,7 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
-from geoveil.analyst.refusals import all_given as all_given, left_out as left_out
+from geoveil.analyst.refusals import all_given as all_given
 from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
     ByGroup,

@@ -228,6 +228,8 @@ class CampaignRequest:
 
     def __post_init__(self) -> None:
         validation.between("days", self.days, 0, _LONGEST_DAYS, low_open=True)
+        if self.participants is not None:
+            validation.between("participants", self.participants, 1, 10**12)
         if self.delete_after is not None:
             validation.between("delete_after", self.delete_after, 0, _LONGEST_KEPT_DAYS)
         for source, more in (("form", " attribute plan least most cap"), ("plan", "")):
@@ -252,13 +254,9 @@ class CampaignRequest:
     @cached_property
     def people(self) -> int:
         """The expected number of participants."""
-        planned = None if self.plan is None else planned_participants(self.plan)
-        people = self.participants or planned
-        return int(
-            validation.between(
-                "participants", _PARTICIPANTS if people is None else people, 1, 10**12
-            )
-        )
+        if self.participants is not None:
+            return self.participants
+        return (self.plan and planned_participants(self.plan)) or _PARTICIPANTS
 
     def campaign(self, opens: datetime) -> Campaign:
         """Return the campaign.

@@ -64,7 +64,9 @@ class EstimateRequest:
         " reports come in, an interval for a single look is valid only at a number of reports"
         " that was fixed before the first look.",
     ] = None
-    period: int | None = None
+    period: Annotated[
+        int | None, "The period of a recurring campaign, counted from 0; all by default."
+    ] = None
     words: Mapping[str, Sequence[Any]]
     """The words of `questions_in`."""
     width: Annotated[
