@@ -1,4 +1,4 @@
-"""Checks of a report against its campaign, apart from its time and whether it is new."""
+"""Checks of a report against its campaign, except its time and whether it is new."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from geoveil.campaign.tokens import TokenRule
 from geoveil.gp import INT64_MAX, INT64_MIN, NDArray, ParameterError, enum_repr, lazy, np
 
 REPORT_ID_BYTES = 16
-"""The length of the random name that makes a report countable once."""
+"""The length of a report's random id, by which it counts only once."""
 MOST_REPORTS = 10_000
-"""The most reports that one request may hold."""
+"""The most reports in one request."""
 _MOST_SHOWN = 5
 _ONE = "one number from 0 to {last}"
 _EVERY = "all the numbers from 0 to {last}, in order"
@@ -21,7 +21,7 @@ _EVERY_OF_COHORT = "{many} numbers in order, up to {last}, the first a multiple 
 
 
 class Reason(Enum):
-    """Why a report can never be counted."""
+    """The reason why a report can never be counted."""
 
     __repr__ = enum_repr
 
@@ -39,7 +39,7 @@ class Fault(NamedTuple):
 
     reason: Reason
     detail: str
-    """The field, its value and the permitted range, for the sender only; no log has it."""
+    """Field, value and permitted range, only for the sender; logs never contain it."""
 
     def __repr__(self) -> str:
         return f"Fault({self.reason}, detail not shown)"
@@ -53,14 +53,14 @@ class Admission:
         self._periods = campaign.periods
         self._tokens = TokenRule.of(campaign)
         self._many = campaign.answers
-        """Answers of a report."""
+        """The number of answers in a report."""
         # An answer that the mechanism can't produce comes from a client that does not follow it.
-        # Where noise knows no bound there is none; such a report counts as `Campaign.counted` says.
+        # Unbounded noise has no such answers; `Campaign.counted` says how its reports count.
         self._ranges = [
             (INT64_MIN, INT64_MAX) if clamps else (max(low, INT64_MIN), min(high, INT64_MAX))
             for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
         ] * campaign.cohorts
-        # Nor is a value between the outputs of a channel one that it can produce.
+        # A channel can't produce values between its outputs either.
         self._outputs = {
             i: o for i, o in enumerate(campaign.outputs * campaign.cohorts) if o is not None
         }
@@ -80,10 +80,10 @@ class Admission:
         period: int,
         token: bytes = b"",
     ) -> Fault | None:
-        """Return why a report can never be counted, or None if it is sound.
+        """Return why a report can never be counted, or None if it is valid.
 
-        Answers are pairs of a query_index and an integer on the campaign's grid; the period counts
-        from 0, and may not have begun. `token` matters only for campaigns that ask for tokens.
+        Answers are pairs of a query index and an integer on the campaign's grid; periods count
+        from 0, and may lie in the future. `token` matters only for campaigns that need tokens.
         """
         if len(report_id) != REPORT_ID_BYTES:
             return _fault(
@@ -121,9 +121,9 @@ class Admission:
         values: NDArray[np.int64],
         periods: NDArray[np.uint32],
     ) -> bool:
-        """Return whether none of many reports of one answer each, with sound ids, has a fault.
+        """Return whether many reports with one answer each and valid ids are all free of faults.
 
-        All arrays have shape (n,); values are on the campaign's grid, periods as in `fault`.
+        All arrays have shape (n,); values are on the campaign's grid, and periods as in `fault`.
         """
         if self._tokens is not None or self._many != 1 or (indices >= len(self._ranges)).any():
             return False

@@ -1,4 +1,4 @@
-"""The organisation that asks, with its purpose and contact, for people who may answer."""
+"""The asking organisation with its purpose and contact, shown to people before they answer."""
 
 import re
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ _MOST_OF_NOTICE = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """The organisation that asks. The campaign is signed with it; nobody checks its truth.
+    """The asking organisation. The campaign's signature covers it; nobody checks its truth.
 
     Raises:
-        ParameterError: naming the field, its value and the permitted range.
+        ParameterError: if a field is out of range.
     """
 
     organisation: str
     """The organisation responsible for the survey; one line of 1 to 200 visible characters."""
     purpose: str
-    """The purpose of the answers; one line of 1 to 500."""
+    """The purpose of the answers; one line of 1 to 500 visible characters."""
     contact: str
-    """Where questions and complaints go, such as an address of e-mail; one line of 1 to 200."""
+    """An e-mail address or other contact for questions and complaints; one line of 1 to 200."""
     notice: str = ""
-    """Address, https://..., of the whole notice on the use of people's data; empty: none."""
+    """The address, https://..., of the full privacy notice; empty if there is none."""
 
     def __post_init__(self) -> None:
         for name, most in (("organisation", 200), ("purpose", 500), ("contact", 200)):

@@ -25,19 +25,19 @@ class Attribute:
     """A metric space in which every participant has one point."""
 
     name: str
-    """For example "household income" or "location"."""
+    """The name, for example "household income" or "location"."""
     unit: str
-    """Unit of distance, for example "dollar"; "metre" for places, "log dollar" for ratios."""
+    """The unit of distances, for example "dollar"; "metre" for places, "log dollar" for ratios."""
     coordinates: AzimuthalEquidistant | None = None
-    """The plane of places given as (longitude, latitude); None if values are used as they are."""
+    """The plane onto which (longitude, latitude) is projected; None if values are used as given."""
     scale: LogScale | None = None
-    """Turns numbers into logarithms: ratios are distances; None: values are used as they are."""
+    """Turns numbers into logarithms, whose distances are ratios; None to use values as given."""
     least: float | None = None
-    """The least expected number, a public fact; None: any. A person with a number beyond is asked
-    whether it is meant. In a value campaign with both ends it then counts as the nearer end
-    (`Campaign.clamped`), else as it is."""
+    """The least expected number, a public fact; None for any. A person with a number beyond must
+    confirm it. In a value campaign with both ends it then counts as the nearer end
+    (`Campaign.clamped`), otherwise unchanged."""
     most: float | None = None
-    """The greatest expected number, treated likewise."""
+    """The greatest expected number, treated in the same way."""
 
     def __post_init__(self) -> None:
         require_printable("attribute.name", self.name, 64)
@@ -48,7 +48,7 @@ class Attribute:
         if self.coordinates is not None and self.unit != "metre":
             raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
         validation.require_kind("attribute.scale", self.scale, LogScale | None)
-        # By their units policies and ledgers tell ratios from differences.
+        # Policies and ledgers distinguish ratios from differences by their units.
         if (self.scale is None) is self.unit.startswith(LOG):
             expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"
             raise ParameterError("attribute.unit", self.unit, expected)
@@ -56,19 +56,19 @@ class Attribute:
 
     @property
     def value_unit(self) -> str:
-        """The unit of participants' values: "dollar" where distances are in "log dollar"."""
+        """The unit of participants' values: "dollar" if distances are in "log dollar"."""
         return self.unit if self.scale is None else self.unit.removeprefix(LOG)
 
     @property
     def distortion(self) -> float:
-        """κ: how much longer a distance may be in the queries' coordinates than in truth."""
+        """κ, the largest ratio of a distance in the queries' coordinates to the true distance."""
         return 1.0 if self.coordinates is None else self.coordinates.distortion
 
     def point(self, value: Value, dimension: int) -> float | Array:
-        """Return one participant's value in the `dimension` coordinates of the queries.
+        """Return one participant's value in the queries' `dimension` coordinates.
 
         Raises:
-            PrivateValueError: if it is not a finite number (or numbers) of the attribute's kind.
+            PrivateValueError: unless it is finite and of the attribute's kind.
         """
         expected = "a longitude and a latitude, in degrees"
         if self.coordinates is None:
@@ -79,7 +79,7 @@ class Attribute:
         if dimension == 1 and self.coordinates is None and validation.is_plain(value):
             if not math.isfinite(value):
                 raise PrivateValueError(expected)
-            # What most devices hold, for which no array is needed.
+            # The usual value of a device, which needs no array.
             return float(value) if self.scale is None else self.scale.coordinate(float(value))
         array = validation.exact_array(value)
         if array is None:

@@ -29,8 +29,8 @@ from geoveil.gp import (
 )
 
 LIKELY_BEYOND = 2.0**-41
-"""The largest share of reports that honest noise takes out of the counted range: of a million
-reports, any at all in one of two million campaigns."""
+"""The largest probability that honest noise leaves the counted range: with a million reports, it
+happens in one of two million campaigns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,28 +38,28 @@ class AttributeCampaign(Campaign):
     """A campaign about one attribute."""
 
     attribute: Attribute
-    """What participants hold."""
+    """The attribute of participants' values."""
     privacy: GeoPrivacy
     """The stated guarantee, in the unit of the attribute. A report spends `report_privacy`."""
     step_exponent: int | None = None
-    """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
+    """The public grid is 2 to this power; by default the finest that a mechanism needs."""
     readings: Readings | None = None
-    """The schedule of readings; None: each report is perturbed anew, unless the policy differs."""
+    """The schedule of readings; None: unless the policy differs, each report is perturbed anew."""
 
     @lazy
     @abstractmethod
     def dimension(self) -> int:
-        """The number of coordinates of a participant's value, as queries take it."""
+        """The number of coordinates of a participant's value in queries."""
 
     @property
     @abstractmethod
     def answer_privacy(self) -> GeoPrivacy:
-        """The guarantee that one answer, or one point, spends, in true distances."""
+        """The guarantee of one answer or point, in true distances."""
 
     @lazy
     @abstractmethod
     def report_privacy(self) -> GeoPrivacy:
-        """The guarantee that one report spends, all its answers together, in true distances."""
+        """The guarantee of one report with all its answers, in true distances."""
 
     @property
     def clamped(self) -> bool:
@@ -68,24 +68,24 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε of one report between any two values, however far apart; infinite without a bound."""
+        """ε of one report between any two values at any distance; infinite without a bound."""
         return math.inf
 
     @lazy
     @abstractmethod
     def nests(self) -> bool:
-        """Whether reports can be made from one perturbed point, at the rate of one answer."""
+        """Whether reports can be made from one point, perturbed at the rate of one answer."""
 
     @lazy
     @abstractmethod
     def point_mechanism(self) -> PlanarLaplace:
-        """The mechanism that perturbs a point, in queries' coordinates, at one answer's rate."""
+        """The mechanism that perturbs a point in queries' coordinates at one answer's rate."""
 
     @abstractmethod
     def answers_from(
         self, point: Sequence[int], columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return one report's integers, from a released or coarsened point, for `draw_columns`."""
+        """Return a report's integers for `draw_columns` from a released or coarsened point."""
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:
@@ -104,17 +104,17 @@ class AttributeCampaign(Campaign):
         return 1 if self.readings is None else max(self.readings.cohorts, 1)
 
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
-        """Return the columns that one report has values for, in its order."""
+        """Return the columns in which one report has values, in its order."""
         return range(self.columns) if self.answers_all else (source.below(self.columns),)
 
     @abstractmethod
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return one report's integers, from a point (1,) or (1, k), for `draw_columns`."""
+        """Return a report's integers for `draw_columns` from a point (1,) or (1, k)."""
 
     def most_from_one(self, column: int) -> float:
-        """Return the most, or inf, by which one report can change a column's sum."""
+        """Return the most by which one report can change a column's sum; may be infinite."""
         low, high = self.ranges[column]
         if (low, high) == (INT64_MIN, INT64_MAX):
             return math.inf
@@ -124,7 +124,7 @@ class AttributeCampaign(Campaign):
     def limits(self) -> tuple[Limits, ...]:
         """Bounds of reports in each column, and of their mean over any people, in its unit.
 
-        Reports with unbounded noise have no limits, although only those within the range count.
+        Unbounded noise has no limits, although only reports within the range count.
         """
         step = ldexp(1.0, self.grid_exponent)
         of_questions = []
@@ -144,12 +144,12 @@ class AttributeCampaign(Campaign):
 
     @property
     def _possible(self) -> Sequence[tuple[float, float] | None]:
-        """The least and the greatest possible estimate in each column; None: as `_means`."""
+        """The least and the greatest possible estimate in each column; None: as in `_means`."""
         return (None,) * self.columns
 
     @property
     def _moments(self) -> Sequence[FindsMoments]:
-        """The functions that give a report's moments in each column."""
+        """The functions that compute a report's moments in each column."""
         return (UNLIMITED.moments,) * self.columns
 
     @lazy
@@ -160,11 +160,11 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def total_privacy(self) -> GeoPrivacy:
-        """The total guarantee of a participant who reports in every period."""
+        """The guarantee of a participant who reports in every period."""
         return self.privacy_of(self.periods)
 
     def privacy_of(self, periods: int) -> GeoPrivacy:
-        """Return the most that a participant spends who reports in this many periods in a row."""
+        """Return the largest cost to a participant who reports in this many successive periods."""
         if self.readings is not None and self.period is not None:
             periods = min(periods, self.readings.most(periods * self.period))
         return self.report_privacy.repeated(periods)
@@ -180,7 +180,7 @@ class AttributeCampaign(Campaign):
 
     @property
     def _plane_privacy(self) -> GeoPrivacy:
-        """The guarantee that one answer spends, in queries' coordinates."""
+        """The guarantee of one answer, in queries' coordinates."""
         privacy = self.answer_privacy
         if self.attribute.coordinates is not None:
             privacy = self.attribute.coordinates.privacy(privacy)
@@ -196,17 +196,17 @@ class AttributeCampaign(Campaign):
 
     @abstractmethod
     def _check_mechanism(self) -> None:
-        """Refuse a mechanism, or its companions, that do not belong to this kind of campaign."""
+        """Refuse a mechanism or related fields that do not belong to this kind of campaign."""
 
     def _check_content(self) -> None:
         self._check_mechanism()
 
     def _complete(self) -> None:
         self._check_privacy()
-        _ = self.total_privacy  # refuses what can't be added up
+        _ = self.total_privacy  # refuses guarantees that can't be added up
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
-        self._build_mechanisms()  # refuses what has no proof
+        self._build_mechanisms()  # refuses mechanisms without a proof
         self._check_readings()
 
     def _check_kinds(self) -> None:
@@ -259,7 +259,7 @@ def require_attribute(campaign: Campaign) -> AttributeCampaign:
     """Return the campaign if it is about one attribute; UnsupportedError if it is a form.
 
     Raises:
-        ParameterError: if it is no campaign.
+        ParameterError: if it is not a campaign.
     """
     require_campaign(campaign)
     if not isinstance(campaign, AttributeCampaign):

@@ -1,7 +1,7 @@
 """Campaigns to bytes and back. Bytes become a `Campaign` only through its own constructor.
 
-The digest of a campaign is SHA-256 over its bytes as published. They must be exactly what this
-codec writes: an unknown field could change what a report means, so it is refused.
+The digest of a campaign is SHA-256 over its published bytes, which must be exactly this codec's
+output. Unknown fields could change the meaning of a report, so they are refused.
 """
 
 from dataclasses import asdict
@@ -43,15 +43,15 @@ from geoveil.gp import (
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20
-"""A larger campaign is refused unread."""
+"""The most bytes of a campaign; larger ones are refused unread."""
 _MOST_ENVELOPE_BYTES = MOST_BYTES + 256
-"""A larger envelope holds more than a campaign and its signature."""
+"""The most bytes of an envelope with a campaign and its signature."""
 
 _OF_ASKER = ("organisation", "purpose", "contact", "notice")
 _IN_EVERY = ("opens", "closes")
-"""Messages that no campaign is without."""
+"""Messages that every campaign has."""
 _ABOUT_ONE = ("attribute", "privacy", "mechanism", "grid")
-"""Messages that no campaign about one attribute is without."""
+"""Messages that every campaign about one attribute has."""
 _ALLOCATIONS = MappingProxyType(
     {
         Allocation.PARTITION: pb.ALLOCATION_PARTITION,
@@ -72,7 +72,7 @@ def encode(campaign: Campaign) -> bytes:
 
     Raises:
         ParameterError: if they are too many.
-        UnsupportedError: if no campaign can carry a query or the mechanism.
+        UnsupportedError: if a query or the mechanism has no encoding.
     """
     message = pb.Campaign(
         campaign_id=require_campaign(campaign).campaign_id,
@@ -112,7 +112,7 @@ def _write_attribute_campaign(message: pb.Campaign, campaign: AttributeCampaign)
     message.mechanism.CopyFrom(pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)))
     message.allocation = _ALLOCATIONS[allocation]
     message.grid.step_exponent = campaign.grid_exponent
-    message.grid.SetInParent()  # also where the exponent is 0
+    message.grid.SetInParent()  # even if the exponent is 0
     if campaign.readings is not None:
         message.readings.every.FromTimedelta(campaign.readings.every)
         message.readings.extrapolated = campaign.readings.extrapolated
@@ -132,7 +132,7 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
     """Return the envelope in untrusted bytes; `decode` checks its campaign.
 
     Raises:
-        ParameterError: if they hold none, or are too many for a campaign and its signature.
+        ParameterError: if there is no envelope, or the bytes are too many.
         UnsupportedError: if it has content that this version does not know.
     """
     size = len(published)
@@ -149,7 +149,7 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
 
 
 def _require_known(name: str, message: Message, data: bytes) -> None:
-    """Refuse bytes with unknown fields, or not in canonical form."""
+    """Refuse bytes with unknown fields, or in another than the canonical form."""
     canonical = type(message)()
     canonical.CopyFrom(message)
     canonical.DiscardUnknownFields()
@@ -166,10 +166,10 @@ def _require_same(name: str, written: bytes, data: bytes) -> None:
 
 @lru_cache(maxsize=128)
 def decode(campaign: bytes) -> Campaign:
-    """Return the campaign in some bytes; the same object for the same bytes.
+    """Return the campaign encoded in bytes; the same object for the same bytes.
 
     Raises:
-        ParameterError: if the bytes are no campaign, or a field is out of range.
+        ParameterError: if the bytes are not a campaign, or a field is out of range.
         UnsupportedError: if they need a newer version.
     """
     _require_size(len(campaign))
@@ -209,7 +209,7 @@ def decode(campaign: bytes) -> Campaign:
     if message.fields:
         if len(message.fields) > MOST_FIELDS:
             raise ParameterError("number of fields", len(message.fields), f"1 to {MOST_FIELDS}")
-        # What a form has not is refused below: it would not be written again.
+        # Fields that forms lack are refused below, since the canonical form omits them.
         result = FormCampaign(fields=tuple(map(decode_field, message.fields)), **common)
     else:
         result = _read_attribute_campaign(message, common)
@@ -233,10 +233,10 @@ def _read_attribute_campaign(message: pb.Campaign, common: dict[str, Any]) -> At
 
 
 def decode_attribute_campaign(campaign: bytes) -> AttributeCampaign:
-    """Return the campaign about one attribute in some bytes; errors as `decode`.
+    """Return the campaign about one attribute encoded in bytes; raises like `decode`.
 
     Raises:
-        UnsupportedError: if it is a form.
+        UnsupportedError: if the campaign is a form.
     """
     return require_attribute(decode(campaign))
 
@@ -249,12 +249,12 @@ def make_campaign(
     cap: Cap | None = None,
     **common: Any,
 ) -> AttributeCampaign:
-    """Return a campaign of the kind that the mechanism belongs to.
+    """Return a campaign of the mechanism's kind.
 
     A mechanism for points takes no questions and no cap; `common` has `AttributeCampaign`'s fields.
 
     Raises:
-        ParameterError: if an argument is out of range, or questions go with perturbed points.
+        ParameterError: if an argument is out of range, or points come with questions.
     """
     if not isinstance(mechanism, PlanarLaplaceSpec):
         return StatisticCampaign(

@@ -1,6 +1,6 @@
-"""How devices and analysts reach a server: TLS, channels, and errors of failed calls.
+"""Connections of devices and analysts to a server: TLS, channels, and errors of failed calls.
 
-Nothing here loads gRPC before a channel is opened.
+This module does not load gRPC before a channel is opened.
 """
 
 import ipaddress
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 RETRYABLE = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
 )
-"""Status codes after which a later try may always succeed, as OTLP has them; see `CallError`."""
+"""Status codes after which a retry may succeed, as in OTLP; see `CallError`."""
 _DETAILS = "grpc-status-details-bin"
 _MOST_CHARACTERS = 300
 _SCHEMES = ("unix", "unix-abstract", "dns", "ipv4", "ipv6", "xds", "vsock")
-"""Beginnings of gRPC targets other than hosts."""
+"""Schemes of gRPC targets that are not hosts."""
 _NO_PROXY = (
     # http_proxy, https_proxy, grpc_proxy ...
     ("grpc.enable_http_proxy", 0),
-    # ... and GRPC_ADDRESS_HTTP_PROXY, which gRPC reads whatever the option above says.
+    # ... and GRPC_ADDRESS_HTTP_PROXY, which gRPC reads despite the option above.
     ("grpc.address_http_proxy_enabled_addresses", ""),
 )
 
 
 class TLSRequiredError(GeoVeilError, ValueError):
-    """Without TLS, anybody on the way could read requests and replace answers."""
+    """The connection needs TLS: without it anybody on the way could read and change messages."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
@@ -50,10 +50,10 @@ class CallError(GeoVeilError):
     """A call to the server failed.
 
     Attributes:
-        code: name of a gRPC status code, for example "UNAVAILABLE".
-        detail: text of the server or the network.
-        retry_after_s: the server's wish, in seconds from 0 to 3600; None if it had none.
-        answered: whether the server itself failed the call, not the network on the way to it.
+        code: the name of a gRPC status code, for example "UNAVAILABLE".
+        detail: the text from the server or the network.
+        retry_after_s: the server's requested delay, 0 to 3600 seconds; None if there is none.
+        answered: whether the server itself, not the network, failed the call.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class CallError(GeoVeilError):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
-        # In this order NaN becomes 0. No server may silence a client for good.
+        # In this order NaN becomes 0. No server may silence a client permanently.
         self.retry_after_s = None if retry_after_s is None else min(max(0.0, retry_after_s), 3600.0)
         self.answered = answered
 
     @property
     def retryable(self) -> bool:
-        """Whether a later try of the same request may succeed, by the table of OTLP.
+        """Whether a retry of the same request may succeed, by OTLP's table.
 
-        RESOURCE_EXHAUSTED only if the server said when to come back: else another try makes it
-        worse.
+        After RESOURCE_EXHAUSTED only if the server gave a delay, since a retry would otherwise
+        make things worse.
 
         Example:
             >>> CallError("UNAVAILABLE").retryable, CallError("INTERNAL").retryable
@@ -108,22 +108,22 @@ class TLS:
     """How the app authenticates the server, and how the server authenticates this app.
 
     Raises:
-        ParameterError: if a field is not of its kind, the chain or its key is missing, or anything
-            is given for a connection without TLS. Keys are not repeated.
+        ParameterError: if a field has the wrong type, the chain or its key is missing, or fields
+            are given for a connection without TLS. The error does not quote keys.
     """
 
     root_certificates: bytes | None = None
-    """PEM of the authorities to trust; None: those that gRPC comes with."""
+    """The trusted authorities in PEM; None for gRPC's own."""
     certificate_chain: bytes | None = None
-    """PEM of this app's own certificate and those up to its authority, for servers that ask."""
+    """This app's own certificate and those up to its authority in PEM, if servers require it."""
     private_key: bytes | None = field(default=None, repr=False)
-    """PEM of the key of that certificate."""
+    """The certificate's private key in PEM."""
     server_name: str | None = None
-    """The name in the server's certificate, if not the target's host: for a server reached by an
-    address or through a tunnel."""
+    """The name in the server's certificate if it is not the target's host, such as for an IP
+    address or a tunnel."""
     insecure: bool = False
-    """Send in the clear: anybody on the way can read reports and withhold campaigns. The values
-    stay protected by their perturbation, and the policy still holds; the rest does not."""
+    """Send in the clear: anybody on the way can read reports and withhold campaigns. Perturbation
+    still protects the values, and the policy still holds, but nothing else does."""
 
     def __post_init__(self) -> None:
         for name in _PEM:
@@ -146,19 +146,19 @@ class TLS:
 def tls_for(
     target: str, tls: TLS | None, missing: type[TLSRequiredError] = TLSRequiredError
 ) -> TLS:
-    """Return `tls` or its default: none for a target on this machine, `missing` raised elsewhere.
+    """Return `tls`, or no encryption if it is None and the target is on this machine.
 
     Raises:
-        ParameterError: if the target is no gRPC address, or `tls` no TLS.
-        TLSRequiredError: or `missing`.
+        ParameterError: if the target is not a gRPC address, or `tls` not a TLS.
+        TLSRequiredError: or `missing`, if `tls` is None for another machine.
     """
     if not isinstance(target, str) or not target or target.startswith(("http://", "https://")):
         expected = 'HOST:PORT, for example "collector.example:443", without http://'
         raise ParameterError("target", target, expected)
     port = _port(target)
     if port is None and target.partition(":")[0] not in _SCHEMES:
-        port = ""  # gRPC would take 443
-    # gRPC would connect to port 34463 if it were asked for 99999.
+        port = ""  # gRPC would use 443
+    # gRPC would connect to port 34463 for 99999.
     if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
         raise ParameterError("target", target, "HOST:PORT with a port from 1 to 65,535")
     if tls is not None:
@@ -183,7 +183,7 @@ def is_local(target: str) -> bool:
     if scheme in ("unix", "unix-abstract"):
         return True
     if scheme in ("dns", "ipv4", "ipv6") and colon:
-        # "dns://authority/host" asks a name server of its own choice, so it is not local.
+        # "dns://authority/host" names its own name server, so it is not local.
         authority, _, path = rest.removeprefix("//").partition("/")
         if rest.startswith("//"):
             return not authority and is_local(path)
@@ -192,7 +192,7 @@ def is_local(target: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached only from its own machine."""
+    """Return whether only its own machine can reach an address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -200,7 +200,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _port(target: str) -> str | None:
-    """Return the port of HOST:PORT as text; None if there is none, or only gRPC can tell.
+    """Return the port of HOST:PORT as text; None if it is missing or only gRPC can parse it.
 
     Example:
         >>> [_port(t) for t in ("localhost:1", "[::1]:https", "::1", "localhost", "unix:a.sock")]
@@ -215,18 +215,18 @@ def _port(target: str) -> str | None:
 def open_channel(
     target: str, tls: TLS | None = None, options: Sequence[tuple[str, int | str]] = ()
 ) -> "grpc.Channel":
-    """Return a gRPC channel straight to a server, never through a proxy of the environment.
+    """Return a direct gRPC channel to a server, never through the environment's proxy.
 
     A proxy could read or change plaintext; to use one, name it as the target.
 
     Args:
         target: a gRPC address, for example "collector.example:443".
-        tls: may be left out for targets on this machine only.
+        tls: optional only for targets on this machine.
         options: further channel arguments of gRPC.
 
     Raises:
-        ParameterError: if the target is no gRPC address.
-        TLSRequiredError: if the target is elsewhere and `tls` is None.
+        ParameterError: if the target is not a gRPC address.
+        TLSRequiredError: if the target is another machine and `tls` is None.
 
     Example:
         >>> with open_channel("127.0.0.1:7717") as channel:
@@ -244,7 +244,7 @@ def open_channel(
 def open_async_channel(
     target: str, tls: TLS | None = None, options: Sequence[tuple[str, int | str]] = ()
 ) -> "grpc.aio.Channel":
-    """Return a channel as `open_channel` does, for asyncio."""
+    """Return a channel for asyncio, like `open_channel`."""
     import grpc.aio
 
     credentials, arguments = _secured(target, tls, options)
@@ -256,7 +256,7 @@ def open_async_channel(
 def _secured(
     target: str, tls: TLS | None, options: Sequence[tuple[str, int | str]]
 ) -> "tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]":
-    """Return credentials, None for none, and the arguments of a channel."""
+    """Return a channel's credentials, None without TLS, and arguments."""
     import grpc
 
     tls = tls_for(target, tls)
@@ -275,18 +275,18 @@ _Failure = TypeVar("_Failure", bound=CallError)
 
 
 def failed(call: Any, kind: type[_Failure]) -> _Failure:
-    """Return an error of some class for a gRPC call that failed."""
+    """Return an error of the given class for a failed gRPC call."""
     metadata = call.trailing_metadata() or ()
     code, detail = call.code().name, call.details() or ""
     # Errors of a geoveil server come with details.
     answered = any(key == _DETAILS for key, _ in metadata)
     if code == "DEADLINE_EXCEEDED" and (not detail or "Deadline Exceeded" in detail):
-        detail = "no answer came in time"  # gRPC's own text only says the code again
+        detail = "no answer came in time"  # gRPC's own text only repeats the code
     return kind(code, detail, retry_after_s=retry_after_s(metadata), answered=answered)
 
 
 def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
-    """Return the delay of google.rpc.RetryInfo in untrusted metadata, in seconds; None without one.
+    """Return the seconds of google.rpc.RetryInfo in untrusted metadata; None without one.
 
     Example:
         >>> from google.rpc.error_details_pb2 import RetryInfo
@@ -305,7 +305,7 @@ def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
 
 
 def _delay_s(details: bytes) -> float | None:
-    # Here, as only a call that failed, with details, needs them.
+    # Imported here, since only failed calls with details need them.
     from google.protobuf.message import DecodeError
     from google.rpc.error_details_pb2 import RetryInfo
     from google.rpc.status_pb2 import Status

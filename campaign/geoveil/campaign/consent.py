@@ -1,8 +1,8 @@
 """Explain in sentences what a campaign's reports reveal about a participant.
 
-Every number is computed from the campaign's own mechanism, and rounded so that no risk is
-understated (`geoveil.campaign.saying`). `client/typescript/src/consent.ts` makes the same
-sentences, letter for letter: proto/vectors/consent.json has them.
+Every number is computed from the campaign's own mechanism and rounded so that it understates no
+risk (`geoveil.campaign.saying`). `client/typescript/src/consent.ts` makes exactly the same
+sentences; proto/vectors/consent.json tests both.
 """
 
 import math
@@ -48,14 +48,14 @@ from geoveil.gp import (
 _SHOWN = 3
 """The most questions with a separate sentence each."""
 _USUALLY_WITHIN = (3.0, 4.74, 6.3)
-"""Scales of planar noise that it stays within 95 % of the time, by the number of coordinates."""
+"""By number of coordinates: the noise scales within which planar noise stays 95 % of the time."""
 _SURE = 0.99
 _HARDLY = 0.6
 _MOSTLY = 0.5
 _FAR = 10.0
-"""Multiple of the largest threshold beyond which a number is probably a slip."""
+"""A number beyond this multiple of the largest threshold is probably a slip."""
 _FAR_APART = 100.0
-"""The same limit in distances of the guarantee, if that is larger."""
+"""The same limit in multiples of the guarantee's distance, if that is larger."""
 _Law: TypeAlias = tuple[float, float]
 
 
@@ -64,14 +64,14 @@ def likelihood(
 ) -> str:
     """Return a guarantee as a sentence: how much likelier a report is for one value than another.
 
-    With a δ an event may be likelier by δ more, for values up to the guarantee's reach apart.
+    With a δ, events may be likelier by a further δ, for values within the guarantee's reach.
 
     Args:
-        subject: "report", "reading", "all", "field" or "any": the messages that begin it.
-        yours: the value, in words.
-        other: "one" or "another", the message that adds how far away it is.
-        more: what stands at the end of the sentence.
-        names: of the subject.
+        subject: "report", "reading", "all", "field" or "any": the messages for the beginning.
+        yours: the value in words.
+        other: "one" or "another", the message that adds the distance.
+        more: the end of the sentence.
+        names: the subject's names.
 
     Example:
         >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "report", "your income")
@@ -91,7 +91,7 @@ def likelihood(
 
 
 def of_any_two(campaign: AttributeCampaign) -> str:
-    """Return a campaign's promise for values far apart, in short."""
+    """Return a campaign's promise for values far apart as a short clause."""
     return of_far_values(require_attribute(campaign).largest_epsilon)
 
 
@@ -111,7 +111,7 @@ def _slack(delta: float) -> str:
 def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
     """Return the range within which values are distinguished, as a sentence; None if unlimited.
 
-    `read`: whether one reading of the app's policy, which is not clamped, answers the campaign.
+    `read`: whether a reading of the app's policy, which is not clamped, answers the campaign.
     """
     attribute = require_attribute(campaign).attribute
     clamped = campaign.clamped and not read
@@ -128,7 +128,7 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
 
 
 def away(privacy: GeoPrivacy, apart: float) -> str:
-    """Return the difference of another value in words: a distance or a factor."""
+    """Return the difference of another value in words, as a distance or factor."""
     if privacy.value_unit is None:
         return say("away", x=digits(apart), unit=privacy.unit)
     factor = ratio(apart)
@@ -150,7 +150,7 @@ def who_asks(campaign: Campaign) -> list[str]:
 
 
 def in_unit(privacy: GeoPrivacy, unit: str) -> GeoPrivacy:
-    """Return a guarantee with the unit of values in another language."""
+    """Return a guarantee whose unit of values is translated."""
     return replace(privacy, unit=unit if privacy.value_unit is None else LOG + unit)
 
 
@@ -183,7 +183,7 @@ def who_learns(campaign: Campaign) -> list[str]:
 def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:
     """Return what reports to a campaign tell about any participant, as sentences.
 
-    `reading` is the price of one reading under the app's own policy; None: the campaign's only.
+    `reading` is the price of one reading under the app's own policy; None if there is none.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -246,13 +246,13 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
 
 
 def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = False) -> list[str]:
-    """Return what a report reveals about a person, as sentences for that person alone.
+    """Return what a report reveals about a person, as sentences only for that person.
 
-    They hold the private value, as `Client.contribute` takes it: keep them out of logs and files.
-    `read` says whether one reading of the app's policy answers the campaign.
+    They contain the private value, as in `Client.contribute`: keep them out of logs and files.
+    `read` says whether a reading of the app's policy answers the campaign.
 
     Raises:
-        PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
+        PrivateValueError: unless the value is finite and of the campaign's kind.
     """
     texts = require_attribute(campaign).texts
     point = campaign.attribute.point(value, campaign.dimension)
@@ -292,14 +292,14 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
 
 
 def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
-    """Return a question about a value that is probably a slip, to ask first; otherwise "".
+    """Return a question to ask first about a value that is probably a slip; otherwise "".
 
-    A slip is a place outside the campaign's area, or a number beyond the campaign's range. Without
-    a range: a number below 0 where no threshold is, and one beyond ten times the largest threshold,
-    and beyond a hundred times the guarantee's distance. The text holds the private value.
+    A slip is a place outside the campaign's area, or a number beyond its range. Without a range it
+    is a number below 0 if no threshold is, or one beyond both ten times the largest threshold and
+    a hundred times the guarantee's distance. The text contains the private value.
 
     Raises:
-        PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
+        PrivateValueError: unless the value is finite and of the campaign's kind.
 
     Example:
         >>> from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
@@ -326,7 +326,7 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
         edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query.unclipped)
     ]
     numbers, apart = np.atleast_1d(point).tolist(), _FAR_APART * campaign.privacy.per
-    if campaign.attribute.scale is not None:  # in the unit of values, with no distance in it
+    if campaign.attribute.scale is not None:  # in the unit of values, without a distance
         apart = 0.0 if edges else math.inf
         edges = [math.exp(min(edge, FARTHEST)) for edge in edges]
         numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
@@ -346,7 +346,7 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
 
 @singledispatch
 def region(query: Query, label: str, inside: bool, attribute: Attribute, unit: str) -> str:
-    """Return the side of a question in words; inside, the query's hard form is 1."""
+    """Return one side of a question in words; inside, the query's hard form is 1."""
     return say("region.inside" if inside else "region.outside", label=label)
 
 
@@ -385,7 +385,7 @@ def _(query: Range) -> tuple[float, ...]:
 
 
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
-    """Return how well near values can be told apart; `most` is ε between any two values."""
+    """Return a sentence on how distinguishable near values are; `most` is ε between any two."""
     attribute, texts = campaign.attribute, campaign.texts
     privacy = in_unit(campaign.report_privacy, texts.unit)
     apart = min(privacy.per, privacy.reach)
@@ -402,7 +402,7 @@ def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
 
 def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
     privacy, texts = campaign.report_privacy, campaign.texts
-    # In the plane places are no nearer than in truth, so that this bounds both.
+    # Places are no nearer in the plane than in truth, so this bounds both.
     chance = right_at_most(privacy.at(distance), privacy.delta)
     if distance > privacy.reach:
         chance = 1.0
@@ -419,7 +419,7 @@ def _better(pair: str, chance: float, far: str = "") -> str:
 
 
 def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None:
-    """Return how often a report is on a value's side of 1/2, and how often it is 0 or 1 there."""
+    """Return the probabilities that a report is on a value's side of 1/2, and at 0 or 1 there."""
     at = np.asarray(point)[None]
     right = mechanism.own_side(at)
     if right is None:
@@ -432,7 +432,7 @@ def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None
 
 
 def _of_point(query: Range, x: float, privacy: GeoPrivacy) -> _Law:
-    """Return these shares if the value itself is perturbed, so that noise can cross a range."""
+    """Return the same if the value itself is perturbed, so that noise can cross a range."""
     noise, half = Laplace(1 / privacy.rate), query.width / 2
 
     def between(low: float, high: float) -> float:
@@ -450,5 +450,5 @@ def _distance_to_centre(query: Query, point: float | Array) -> float | None:
 
 
 def _gamma_share(x: float, shape: int) -> float:
-    """Return P[X <= x] of a gamma variable with a whole shape: of the length of planar noise."""
+    """Return P[X <= x] for a gamma variable of integer shape, the length of planar noise."""
     return 1 - math.exp(-x) * math.fsum(x**j / math.factorial(j) for j in range(shape))

@@ -11,7 +11,7 @@ from geoveil.gp import validation
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
-    """Return the cost of a field, in short."""
+    """Return a field's cost in brief."""
     for name, privacy, any_two in form.charges:
         if name == field.name:
             return f"{name}: {privacy}{of_far_values(any_two)}"

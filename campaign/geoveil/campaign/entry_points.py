@@ -19,10 +19,10 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     """Return the installed entry points of a group by name; nothing is imported.
 
     Raises:
-        UnsupportedError: if two packages claim one name, or one claims a name in `taken`, the
-            library's own.
+        UnsupportedError: if two packages claim the same name, or one claims a name in `taken`, the
+            library's own names.
     """
-    # Imported here: a device without foreign campaigns need not load it, nor the mail it builds on.
+    # Imported here, since a device without foreign campaigns needs neither it nor its imports.
     from importlib.metadata import entry_points
 
     points: dict[str, EntryPoint] = {}
@@ -39,7 +39,7 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
 
 
 def load(group: str, name: str, taken: Collection[str]) -> object:
-    """Import and return the entry point of a name in a group; `taken` are the library's own names.
+    """Import and return a group's entry point by name; `taken` has the library's own names.
 
     Raises:
         NotInstalled: if no package has it.
@@ -53,7 +53,7 @@ def load(group: str, name: str, taken: Collection[str]) -> object:
 
 
 class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
-    """No installed package has a name in a group of entry points such as "geoveil.queries"."""
+    """No installed package has a given name in an entry point group such as "geoveil.queries"."""
 
     def __init__(self, group: str, name: str, known: Collection[str]) -> None:
         super().__init__(group, name, known)
@@ -70,9 +70,9 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
 
 
 class foreign:  # noqa: N801 - reads as a statement
-    """Turns errors of another package's code, called `name`, into one of geoveil's.
+    """Turns errors in the code of another package, called `name`, into a geoveil error.
 
-    Arithmetic errors remain: numbers so extreme that a formula gives up.
+    Arithmetic errors from extreme numbers pass through.
     """
 
     def __init__(self, name: str) -> None:

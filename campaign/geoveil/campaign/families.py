@@ -1,8 +1,8 @@
 """Families of queries and mechanisms that a campaign can name: `threshold`, `debiased`.
 
-A record says how a family is made and written in a campaign, its cost on a device, and examples
-for audits. The library's own stand in `queries` and `mechanisms`; another package adds one by an
-entry point in `geoveil.queries` or `geoveil.mechanisms`, of the family's name, to its record.
+A record says how to make a family and encode it in a campaign, what it costs on a device, and which
+examples audits use. `queries` and `mechanisms` have the library's own records; another package adds
+one through an entry point in `geoveil.queries` or `geoveil.mechanisms` with the family's name.
 """
 
 import math
@@ -30,13 +30,13 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 FAMILY_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _EXTENSION = "extension"
-"""The field of a message's `kind` for families of other packages."""
+"""The field of a message's `kind` for other packages' families."""
 _MOST_PARAMETERS = 64
 _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: str})
 
 
 def not_together(what: str) -> ParameterError:
-    """Return the error for a family that can't answer several questions by one vector."""
+    """Return the error for a family that can't answer several questions with one vector."""
     others = "'partition', 'split' or 'repeat'"
     return ParameterError(
         "allocation",
@@ -46,13 +46,13 @@ def not_together(what: str) -> ParameterError:
 
 
 class MechanismSpec(ABC):
-    """Names a mechanism that perturbs answers to queries, and its public parameters."""
+    """The declaration of a mechanism that perturbs answers, with its public parameters."""
 
     __slots__ = ()
 
     @property
     def has_slack(self) -> bool:
-        """Whether it is for guarantees with a δ, and for no others."""
+        """Whether it requires a guarantee with a δ."""
         return False
 
     @property
@@ -61,7 +61,7 @@ class MechanismSpec(ABC):
         return "smoothstep"
 
     def unserved(self, queries: Sequence[Query]) -> str | None:
-        """Return why devices in browsers refuse this mechanism for queries; None if they don't."""
+        """Return why browsers' devices refuse this mechanism for queries; None if they don't."""
         return None
 
     @abstractmethod
@@ -71,13 +71,13 @@ class MechanismSpec(ABC):
         `step` is the spacing of the campaign's grid, by default the mechanism's own.
 
         Raises:
-            UnsupportedError: if the query and the mechanism don't go together.
+            UnsupportedError: if the query and the mechanism are incompatible.
         """
 
     def build_together(
         self, queries: Sequence[Query], privacy: GeoPrivacy, step: float | None = None
     ) -> VectorSmoothMechanism:
-        """Return one mechanism for several queries of one dimension, which share the privacy cost.
+        """Return one mechanism for several queries of equal dimension, which share the cost.
 
         Raises:
             ParameterError: if it answers only one query at a time, or a parameter is out of range.
@@ -87,12 +87,12 @@ class MechanismSpec(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The cost of a family on a device, in microseconds of a processor of about 3 GHz."""
+    """A family's cost on a device, in microseconds of a processor at about 3 GHz."""
 
     read: int
-    """Time to read and check a query, apart from 1 for every 2 bytes of it."""
+    """The time to read and check a query, besides 1 per 2 bytes."""
     drawn: int
-    """Time to draw an answer; of a query beyond the mechanism's, and 1 per 10 bytes more."""
+    """The time to draw an answer; for a query, besides the mechanism's and 1 per 10 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A public query and guarantee to test a family with."""
+    """A public query and guarantee for testing a family."""
 
     query: Query
     privacy: GeoPrivacy
     origin: tuple[float, ...]
-    """A point at which the query varies, in the unit of the points."""
+    """A point at which the query varies, in the points' unit."""
 
 
 def _any(query: Query) -> bool:
@@ -125,22 +125,22 @@ class Family:
     """The common part of query and mechanism families."""
 
     name: str
-    """What campaigns and commands call it: lower-case letters, digits and "-"."""
+    """Its name in campaigns and commands: lower-case letters, digits and "-"."""
     made: type
-    """The class of the query or declaration; it takes the family's parameters by name."""
+    """The class of the query or declaration, which takes the family's parameters by name."""
     summary: str
-    """Its purpose in half a sentence, for the table of the documents."""
+    """Its purpose in a phrase, for the documents' table."""
     wire: Wire | None = None
-    """None: by name with the fields of a dataclass: numbers, texts or tuples of numbers."""
+    """Its own message; None encodes its name and a dataclass of numbers, texts and tuples."""
     work: Work = Work(read=700, drawn=1200)
-    """Its cost on a device, by default that of the most expensive in the library."""
+    """Its cost on a device, by default that of the library's most expensive family."""
     holds: Callable[[Any], bool] | None = None
-    """Tells whether a value is of the family, if its class does not say so."""
+    """Returns whether a value belongs to the family, if its class does not decide."""
     examples: Callable[[], Sequence[Example]] = tuple
-    """A function that makes the family's example for tests and audits."""
+    """Makes the family's examples for tests and audits."""
 
     def is_of(self, value: object) -> bool:
-        """Return whether a value belongs to this family: by its exact class, or by `holds`."""
+        """Return whether a value belongs to this family, by its exact class or by `holds`."""
         return type(value) is self.made if self.holds is None else self.holds(value)
 
     def encode(self, value: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Family:
         return {_EXTENSION: pb.Extension(family=self.name, parameters=_written(value))}
 
     def decode(self, message: Any) -> Any:
-        """Return the value that `encode` wrote into a message."""
+        """Return the value in a message of `encode`."""
         if self.wire is not None:
             return self.wire.read(getattr(message, self.wire.field))
         return self.make(_read(message.extension.parameters))
@@ -159,7 +159,7 @@ class Family:
         """Return an object from its parameters.
 
         Raises:
-            ParameterError: if one is missing, unknown or out of range.
+            ParameterError: if a parameter is missing, unknown or out of range.
         """
         own = self._parameters()
         required = {name for name, p in own.items() if p.default is p.empty}
@@ -173,7 +173,7 @@ class Family:
             return self.made(**parameters)
 
     def parse(self, text: str) -> Any:
-        """Return the object of 'name=value,name=value'; blanks separate a tuple's numbers.
+        """Return the object for 'name=value,name=value'; blanks separate a tuple's numbers.
 
         Raises:
             ParameterError: if a parameter is unreadable, missing, unknown or out of range.
@@ -198,29 +198,29 @@ class QueryFamily(Family):
     """A family of queries."""
 
     of_points: bool = False
-    """Whether only perturbed points answer it, not devices."""
+    """Whether only perturbed points, not devices, answer it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A mechanism that the planner compares, with the parameters to try."""
+    """A mechanism for the planner to compare, with the parameters to try."""
 
     name: str
     options: tuple[Mapping[str, float], ...] = (MappingProxyType({}),)
     serves: Callable[[Query], bool] = _any
-    """Whether the row applies to a query; it may ignore queries that the mechanism refuses."""
+    """Returns whether the row applies to a query; the mechanism may still refuse the query."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismFamily(Family):
-    """A family of mechanisms; makes the mechanism that a campaign declares."""
+    """A family of mechanisms; makes the mechanism declared by a campaign."""
 
     default: Any = None
-    """The meaning of the bare name; None if it needs parameters."""
+    """The meaning of the name alone; None if it needs parameters."""
     planned: tuple[Planned, ...] = ()
     work: Work = Work(read=0, drawn=300)
     dearer: Callable[[Any], int] | None = None
-    """Returns the additional time of an answer for the family's message; None for no addition."""
+    """Returns an answer's additional time for the family's message; None for no addition."""
 
     def drawn(self, mechanism: pb.Mechanism) -> int:
         """Return the time to draw an answer, in microseconds; see `Work`."""
@@ -229,7 +229,7 @@ class MechanismFamily(Family):
         return self.work.drawn + self.dearer(getattr(mechanism, self.wire.field))
 
     def parse(self, text: str) -> Any:
-        """Return the mechanism that 'name=value,name=value' declares; no text means the default."""
+        """Return the mechanism declared by 'name=value,name=value'; no text means the default."""
         return self.default if not text and self.default is not None else super().parse(text)
 
 
@@ -239,8 +239,8 @@ F = TypeVar("F", bound=Family)
 class Registry(Generic[F]):
     """The families of a kind: the library's own, with reserved names, and other packages'.
 
-    Packages are looked up once, and imported when one of their families is used by name, so that a
-    device pays for what its campaigns use.
+    It looks up packages once, and imports one only when a campaign uses one of its families by
+    name, so that a device pays only for its own campaigns.
     """
 
     def __init__(self, group: str, kind: type[F], built_in: Sequence[F]) -> None:
@@ -253,14 +253,14 @@ class Registry(Generic[F]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names; imports nothing."""
+        """All names, without imports."""
         return (*self.built_in, *added(self.group, frozenset(self.built_in)))
 
     def __getitem__(self, name: str) -> F:
-        """Return the family of a name, importing its package if need be.
+        """Return the family with a name, importing its package if necessary.
 
         Raises:
-            NotInstalled: if there is none.
+            NotInstalled: if there is no such family.
             UnsupportedError: if its package does not provide it.
         """
         if (family := self.built_in.get(name) or self._loaded.get(name)) is not None:
@@ -278,7 +278,7 @@ class Registry(Generic[F]):
         return self._loaded.setdefault(name, record)
 
     def __iter__(self) -> Iterator[F]:
-        """Yield all families, the library's own first; imports every package that adds one."""
+        """Yield all families, the library's own first; this imports every package that adds one."""
         return iter([self[name] for name in self.names])
 
     def is_built_in(self, value: object) -> bool:
@@ -288,7 +288,7 @@ class Registry(Generic[F]):
         )
 
     def of(self, value: object) -> F | None:
-        """Return the family that a value belongs to, or None."""
+        """Return a value's family, or None."""
         if (match := self._by_class.get(type(value))) is not None:
             return match
         families = (*self.built_in.values(), *self._loaded.values())
@@ -298,7 +298,7 @@ class Registry(Generic[F]):
         return match
 
     def encode(self, value: object) -> dict[str, Any]:
-        """Return the field of `kind` for a value; UnsupportedError if it belongs to no family."""
+        """Return the field of `kind` for a value; UnsupportedError if it has no family."""
         family = self.of(value)
         if family is None:
             raise UnsupportedError(
@@ -310,8 +310,8 @@ class Registry(Generic[F]):
         """Return the family that the `kind` of a message names.
 
         Raises:
-            ParameterError: if it names none.
-            NotInstalled: if no package here has it.
+            ParameterError: if it names no family.
+            NotInstalled: if no installed package has it.
         """
         field = message.WhichOneof("kind")
         if (family := self._by_field.get(field)) is not None:
@@ -324,16 +324,16 @@ class Registry(Generic[F]):
         return self[name]
 
     def decode(self, message: Any) -> Any:
-        """Return the value of the `kind` of a message.
+        """Return the value in the `kind` of a message.
 
         Raises:
-            ParameterError: naming the field, its value and the permitted range.
-            NotInstalled: if no package here has the family.
+            ParameterError: if a field is out of range.
+            NotInstalled: if no installed package has the family.
         """
         return self.named_by(message).decode(message)
 
     def parse(self, text: str) -> Any:
-        """Return the object of 'family:name=value,name=value'.
+        """Return the object described by 'family:name=value,name=value'.
 
         Raises:
             NotInstalled: if there is no such family.

@@ -25,7 +25,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 CATEGORIES: Mapping[str, type[CategoryField]] = MappingProxyType(
     {"choice": ChoiceField, "ordinal": OrdinalField, "multiple": MultipleField}
 )
-"""Names of the kinds of categories on the wire and in files."""
+"""The names of the kinds of categories on the wire and in files."""
 
 
 def kind_of_category(field: CategoryField) -> str:
@@ -47,7 +47,7 @@ def encode_field(field: Field) -> pb.Field:
         message.applies.options.extend(field.applies.options)
     if isinstance(field, PointField):
         message.point.privacy.CopyFrom(encode_privacy(field.privacy))
-        assert field.step_exponent is not None  # __post_init__ sees to it
+        assert field.step_exponent is not None  # ensured by __post_init__
         message.point.step_exponent = field.step_exponent
         if isinstance(field, NumberField) and field.otherwise is not None:
             message.point.otherwise = field.otherwise
@@ -61,7 +61,7 @@ def encode_field(field: Field) -> pb.Field:
 
 
 def decode_field(message: pb.Field) -> Field:
-    """Return a field from the wire; ParameterError names the parameter and its range."""
+    """Return a field from its wire form; ParameterError names the parameter and its range."""
     name = f"field {message.attribute.name!r}"
     field: Field = within(name, lambda: _decode_field(message))
     return field
@@ -111,7 +111,7 @@ def encode_privacy(privacy: GeoPrivacy) -> pb.Privacy:
 
 
 def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
-    """Return a guarantee from the wire; ParameterError names the field and its range."""
+    """Return a guarantee from its wire form; ParameterError names the field and its range."""
     reach = message.reach if message.HasField("reach") else math.inf
     return GeoPrivacy(message.epsilon, message.per, unit, message.delta, reach)
 
@@ -136,7 +136,7 @@ def encode_attribute(attribute: Attribute) -> pb.Attribute:
 
 
 def decode_attribute(message: pb.Attribute) -> Attribute:
-    """Return an attribute from the wire; ParameterError names the field and its range."""
+    """Return an attribute from its wire form; ParameterError names the field and its range."""
     plane = None
     if message.HasField("azimuthal_equidistant"):
         m = message.azimuthal_equidistant

@@ -1,7 +1,7 @@
 """The fields of a form: one person's answers, each perturbed independently.
 
-A number or a place is perturbed in its metric; of options the metric is 0 or 1, of an ordered scale
-the number of steps. Categories may be open: sent as they are, at no ε and under no guarantee.
+A number or a place is perturbed in its metric. The metric of options is 0 or 1, that of an ordered
+scale the number of steps. Categories may be open: sent unperturbed, without ε or a guarantee.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from geoveil.gp import (
 )
 
 OPTION, STEP = "option", "step"
-"""The units of categories: any two options are 1 apart; on an ordered scale, steps are counted."""
+"""The units of categories: any two options are 1 apart; an ordered scale counts steps."""
 MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, BITS_A_COLUMN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A field applies to people who gave one of these answers to an earlier field.
+    """A field applies only to people who gave one of these answers to an earlier field.
 
-    The others send a perturbed "does not apply", so that the report does not reveal the earlier
+    Others send a perturbed "does not apply", so that the report does not reveal the earlier
     answer.
     """
 
     field: str
     """The name of an earlier choice or ordinal field."""
     options: tuple[str, ...]
-    """Answers to it; at least one."""
+    """At least one of that field's options."""
 
     def __post_init__(self) -> None:
         options = validation.items("applies.options", self.options, str)
@@ -66,15 +66,15 @@ class Field(ABC):
     """One answer of a form."""
 
     name: str
-    """The attribute's name: the field's key wherever a form is answered or asked."""
+    """The attribute's name, which is the field's key in answers and analyses."""
     attribute: Attribute
     """The attribute's name in policies and ledgers."""
     privacy: GeoPrivacy | None
-    """The guarantee between two answers, over `unit`; None: the answer is sent unperturbed."""
+    """The guarantee between two answers, over `unit`; None if the answer is sent unperturbed."""
     wordings: tuple[Wording, ...] = ()
-    """The text for people, in one language or several; the first is the default."""
+    """The text for people in one or more languages; the first is the default."""
     applies: Condition | None = None
-    """To whom it applies; None: everybody."""
+    """The condition under which it applies; None for everybody."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wordings", validation.items("wordings", self.wordings, Wording))
@@ -94,17 +94,17 @@ class Field(ABC):
 
     @property
     def attribute_options(self) -> tuple[str, ...]:
-        """The options to choose from; none of numbers and places."""
+        """The options to choose from; empty for numbers and places."""
         return ()
 
     @property
     def text(self) -> str:
-        """The question that people read, in the default language."""
+        """The question in the default language."""
         return (self.wordings[0].text if self.wordings else "") or self.name
 
     @property
     def wording(self) -> Wording:
-        """The texts in the language that is spoken, else in the default one, with none left out."""
+        """All texts in the current language, otherwise in the default one."""
         fitting = in_language(self.wordings or (Wording(),))
         return Wording(
             language=fitting.language,
@@ -125,13 +125,13 @@ class Field(ABC):
 
     @property
     def columns(self) -> int:
-        """The number of integers that it takes in a report."""
+        """The number of its integers in a report."""
         return len(self.ranges)
 
     @lazy
     @abstractmethod
     def largest_epsilon(self) -> float:
-        """ε between any two answers; infinite where some have no guarantee."""
+        """ε between any two answers; infinite if some have no guarantee."""
 
     @lazy
     @abstractmethod
@@ -140,12 +140,12 @@ class Field(ABC):
 
     @abstractmethod
     def prepare(self, value: Any) -> Any:
-        """Return an answer in the form that `release` takes; PrivateValueError if it is invalid."""
+        """Return an answer in the form for `release`; PrivateValueError if it is invalid."""
 
     @property
     @abstractmethod
     def not_asked(self) -> Any:
-        """The input to `release` for those to whom the field does not apply."""
+        """The input to `release` for people to whom the field does not apply."""
 
     @abstractmethod
     def release(self, prepared: Any, source: RandomSource) -> Sequence[int]:
@@ -156,16 +156,16 @@ class Field(ABC):
 class PointField(Field):
     """A number or a place, perturbed by Laplace noise in its metric.
 
-    A report's integers stand for multiples of 2^`step_exponent`, in the coordinates of queries.
+    A report's integers are multiples of 2^`step_exponent`, in the coordinates of queries.
     """
 
     name: str = field(init=False, repr=False, compare=False)
     attribute: Attribute
-    """The attribute, with the unit of distances and the range of numbers."""
+    """The attribute, including the unit of distances and the range of numbers."""
     privacy: GeoPrivacy
-    """The guarantee, in the unit of the attribute; pure."""
+    """The guarantee in the attribute's unit; δ must be 0."""
     step_exponent: int | None = None
-    """The public grid is 2 to this power; by default the finest that the mechanism asks for."""
+    """The public grid is 2 to this power; by default the finest that the mechanism needs."""
     dimension: ClassVar[int]
 
     def __post_init__(self) -> None:
@@ -206,12 +206,12 @@ class PointField(Field):
 
     @property
     def mechanism(self) -> PlanarLaplace:
-        """What perturbs a point."""
+        """The mechanism that perturbs a point."""
         return self._release.mechanism
 
     @property
     def noise_scale(self) -> float:
-        """PER/ε, in the coordinates of queries."""
+        """The noise scale PER/ε in the coordinates of queries."""
         return 1 / self.mechanism.privacy.rate
 
     @lazy
@@ -233,7 +233,7 @@ class PointField(Field):
         return self._release.release(prepared, source)
 
     def release_many(self, values: Array, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return the reports of many people whose values, (n, columns), the caller holds."""
+        """Return the reports of many people, given their values, (n, columns)."""
         plane, ends = self.attribute.coordinates, self._release.ends
         if plane is not None:
             return self.mechanism.release_many(plane.project(values), source)
@@ -245,7 +245,7 @@ class PointField(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class NumberField(PointField):
-    """A number, as of money, years, or on a log scale.
+    """A number, such as money or years, possibly on a log scale.
 
     Example:
         >>> income = NumberField(
@@ -257,8 +257,8 @@ class NumberField(PointField):
     """
 
     otherwise: float | None = None
-    """The value for people to whom it does not apply, in the unit of values, best near the mean of
-    the others; None for the middle of the range."""
+    """The value for people to whom it does not apply, in the values' unit, ideally near the others'
+    mean; None for the middle of the range."""
     dimension = 1
 
     def __post_init__(self) -> None:
@@ -272,8 +272,8 @@ class NumberField(PointField):
     @property
     def not_asked(self) -> float:
         ends = self._release.ends
-        assert ends is not None  # both are stated of what may not apply
-        middle = ends[0] / 2 + ends[1] / 2  # the sum may be beyond doubles
+        assert ends is not None  # both are required for conditional fields
+        middle = ends[0] / 2 + ends[1] / 2  # the sum could overflow
         return middle if self.otherwise is None else float(self.prepare(self.otherwise))
 
     @lazy
@@ -288,7 +288,7 @@ class NumberField(PointField):
 class PlaceField(PointField):
     """A place on the Earth: longitude and latitude in degrees, in an area.
 
-    Those to whom it does not apply count as at the centre of the area.
+    People to whom it does not apply count at the centre of the area.
     """
 
     dimension = 2
@@ -304,16 +304,16 @@ class PlaceField(PointField):
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryField(Field):
-    """One or several of some options."""
+    """One or more of several options."""
 
     attribute: Attribute = field(init=False, repr=False, compare=False)
     privacy: GeoPrivacy | None = field(init=False, repr=False, compare=False)
     name: str
     """The attribute's name; 1 to 64 visible characters."""
     options: tuple[str, ...]
-    """Distinct, of 1 to 64 visible characters."""
+    """Distinct options, each of 1 to 64 visible characters."""
     epsilon: float | None = None
-    """Above 0 and at most 16; None: open, sent unperturbed."""
+    """ε, above 0 and at most 16; None for an open field, sent unperturbed."""
     _unit: ClassVar[str] = OPTION
     _most: ClassVar[int] = MOST_OPTIONS
 
@@ -345,7 +345,7 @@ class CategoryField(Field):
     @lazy
     @abstractmethod
     def mechanism(self) -> CategoryMechanism | None:
-        """The mechanism that perturbs an answer; None: the field is open."""
+        """The mechanism that perturbs an answer; None if the field is open."""
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -365,7 +365,7 @@ class CategoryField(Field):
         """Return the index of an option, from 0.
 
         Raises:
-            PrivateValueError: if it is not an option; the message does not repeat it.
+            PrivateValueError: if it is not an option; the message does not quote it.
         """
         if isinstance(option, str) and option in self.options:
             return self.options.index(option)
@@ -381,9 +381,9 @@ class CategoryField(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceField(CategoryField):
-    """One of 2 to 10,000 options, any two equally far apart; also yes or no.
+    """One of 2 to 10,000 options at equal distances, such as yes and no.
 
-    Up to 3e^ε + 2 options by randomised response, beyond by unary encoding.
+    It uses randomised response for up to 3e^ε + 2 options, otherwise unary encoding.
 
     Example:
         >>> rents = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0)
@@ -440,10 +440,10 @@ class OrdinalField(CategoryField):
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleField(CategoryField):
-    """Any of 2 to 62 options; one more or less is a distance of 1. None if it does not apply."""
+    """Any subset of 2 to 62 options; one option more or less is a distance of 1."""
 
     most: int | None = None
-    """The most options that a device lets a person tick; None: all."""
+    """The most options that a device lets a person choose; None for all."""
     _most = MOST_TICKS
 
     def __post_init__(self) -> None:

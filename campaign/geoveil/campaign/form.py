@@ -1,4 +1,4 @@
-"""Forms: several values of one person, perturbed separately, sent as one tuple."""
+"""Forms: several values of one person, perturbed separately and sent as one tuple."""
 
 from __future__ import annotations
 
@@ -32,43 +32,43 @@ Answers: TypeAlias = Mapping[str, Any]
 """Name of a field → answer. Private."""
 MOST_FIELDS = 64
 MOST_REPORT_BYTES = 16_384
-"""The largest report of a form, as it travels."""
+"""The most bytes of a form's report on the wire."""
 _ID_BYTES, _COLUMN_BYTES = 32, 17
-"""At most, of a report without answers, and of each of its integers."""
+"""The most bytes of a report without answers, and of each of its integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormCampaign(Campaign):
-    """A request for several answers of each device, all or none.
+    """A request for several answers from each device, all or none.
 
     Two forms that differ by d_j in field j are at most Σ ε_j d_j distinguishable: each answer has
-    its own noise, so the guarantees of the fields add up.
+    its own noise, so the fields' guarantees add up.
 
     Raises:
-        ParameterError: naming the parameter, its value and the permitted range.
+        ParameterError: if a parameter is out of range.
     """
 
     fields: tuple[Field, ...]
-    """1 to 64, with distinct names."""
+    """1 to 64 fields with distinct names."""
 
     def field(self, name: str) -> Field:
-        """Return the field of a name; ParameterError if there is none."""
+        """Return the field with a name; ParameterError if there is none."""
         for field in self.fields:
             if field.name == name:
                 return field
         raise ParameterError("field", name, "one of " + ", ".join(f.name for f in self.fields))
 
     def columns_of(self, name: str) -> slice:
-        """Return the columns of a report that belong to a field."""
+        """Return a field's columns in a report."""
         field = self.field(name)
         first = sum(before.columns for before in self.fields[: self.fields.index(field)])
         return slice(first, first + field.columns)
 
     def campaign_of(self, name: str) -> ValueCampaign:
-        """Return a campaign for one number or place alone, which its columns answer.
+        """Return a campaign for a single number or place, which the field's columns answer.
 
         Raises:
-            ParameterError: if there is no such field, or it is of another kind.
+            ParameterError: if there is no such field, or it has another kind.
         """
         field = self.field(name)
         if not isinstance(field, PointField):
@@ -104,9 +104,9 @@ class FormCampaign(Campaign):
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:
-        """The cost of one report for each attribute; an open field has no ε to state.
+        """The cost of one report for each attribute; an open field has no ε.
 
-        Whether a field applies shows in the report: that is charged to the field that decides it.
+        A report reveals whether a field applies, which is charged to the deciding field.
         """
         return tuple(
             self._charge(field, field.privacy) for field in self.fields if field.privacy is not None
@@ -122,7 +122,7 @@ class FormCampaign(Campaign):
         return Charge(field.name, GeoPrivacy(epsilon, privacy.per, privacy.unit), any_two)
 
     def _followers(self, field: Field) -> list[Field]:
-        """Return the fields that depend, directly or not, on a field."""
+        """Return the fields that depend directly or indirectly on a field."""
         names, followers = {field.name}, []
         for later in self.fields:
             if later.applies is not None and later.applies.field in names:
@@ -132,7 +132,7 @@ class FormCampaign(Campaign):
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε between any two forms; infinite where some have no guarantee."""
+        """ε between any two forms; infinite if some have no guarantee."""
         each = [field.largest_epsilon for field in self.fields]
         return math.inf if math.inf in each else round_up(sum(map(Fraction, each), Fraction()))
 
@@ -146,13 +146,13 @@ class FormCampaign(Campaign):
         return tuple(field for field in self.fields if field.name in given)
 
     def prepare(self, values: Answers) -> Sequence[Any]:
-        """Return one person's answers, by field, in the form that `release` takes. Private.
+        """Return one person's answers, by field, in the form for `release`. Private.
 
-        An answer to a field that does not apply has no effect: refusing it would betray the earlier
-        one.
+        An answer to a field that does not apply has no effect, since refusing it would reveal the
+        earlier answer.
 
         Raises:
-            PrivateValueError: if one is missing, invalid, or of no field; no answer is shown.
+            PrivateValueError: if an answer is missing, invalid, or has no field; it shows none.
         """
         if not isinstance(values, Mapping) or not set(values) <= {f.name for f in self.fields}:
             names = ", ".join(field.name for field in self.fields)
@@ -170,7 +170,7 @@ class FormCampaign(Campaign):
         return prepared
 
     def release(self, prepared: Sequence[Any], source: RandomSource) -> list[int]:
-        """Return one report's integers, one per column, from `prepare`'s result."""
+        """Return a report's integers, one per column, from `prepare`'s result."""
         answered = zip(self.fields, prepared, strict=True)
         return [k for field, answer in answered for k in field.release(answer, source)]
 
@@ -197,7 +197,7 @@ def _labels(field: Field) -> list[str]:
 
 
 def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return the fields if one form may have them; ParameterError says why not."""
+    """Return the fields if one form may have them all; ParameterError says why not."""
     if not isinstance(fields, Sequence) or not all(isinstance(field, Field) for field in fields):
         raise ParameterError("fields", fields, "a sequence of fields")
     if not 1 <= len(fields) <= MOST_FIELDS:

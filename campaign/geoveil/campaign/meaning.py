@@ -64,6 +64,6 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
 
 
 def _within(bias: float) -> str:
-    """Return the words for a small bias, rounded up."""
+    """Return a clause on a small bias, rounded up."""
     shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
     return f", but for a bias of at most {shown:g},"

@@ -1,4 +1,4 @@
-"""The library's families of mechanisms: their specs, and their wire forms."""
+"""The library's families of mechanisms, with their specs and wire forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class DebiasedLaplaceSpec(MechanismSpec):
-    """`geoveil.gp.DebiasedLaplace`: bounded and unbiased, for questions that are soft."""
+    """`geoveil.gp.DebiasedLaplace`: bounded and unbiased, for soft questions."""
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         return DebiasedLaplace(query, privacy, step=step)
@@ -40,7 +40,7 @@ class DebiasedLaplaceSpec(MechanismSpec):
 
 @dataclass(frozen=True, slots=True)
 class LipschitzLaplaceSpec(MechanismSpec):
-    """`geoveil.gp.LipschitzMechanism`: Laplace noise for the steepest slope of the query."""
+    """`geoveil.gp.LipschitzMechanism`: Laplace noise for the query's steepest slope."""
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         return LipschitzMechanism(query, privacy, step=step)
@@ -56,7 +56,7 @@ class PlanarLaplaceSpec:
     """
 
     dimension: int
-    """Coordinates of a point, 1 to 3."""
+    """The number of a point's coordinates, 1 to 3."""
 
     def __post_init__(self) -> None:
         if isinstance(self.dimension, bool) or self.dimension not in DIMENSIONS:

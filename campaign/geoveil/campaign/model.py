@@ -1,9 +1,9 @@
 """A campaign: questions to many devices, and everything they need to answer.
 
-There are three kinds. To a `StatisticCampaign` a report holds perturbed answers to its questions;
-to a `ValueCampaign` it holds a perturbed point, of which any query is asked later; to a
-`FormCampaign` it holds several perturbed values of one person. A report is a few integers, each of
-one *column*: a question, a coordinate, or a part of a field.
+There are three kinds. A report to a `StatisticCampaign` has perturbed answers to its questions; one
+to a `ValueCampaign` has a perturbed point, which any query may use later; one to a `FormCampaign`
+has several perturbed values of one person. A report consists of a few integers, each in a
+*column*: a question, a coordinate, or a part of a field.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from geoveil.campaign.words import in_language
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy, validation
 
 MOST_SLOTS = 100_000
-"""The most columns times periods, the number of sums that a server keeps for a campaign."""
+"""The most columns times periods, which is a server's number of sums for a campaign."""
 _LEAST = timedelta(minutes=1)
 _TEN_YEARS = timedelta(days=3660)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def check_campaign_id(campaign_id: object) -> None:
-    """Raise ParameterError for an id that no campaign can have."""
+    """Raise ParameterError for an invalid campaign id."""
     if not isinstance(campaign_id, str) or not _ID.fullmatch(campaign_id):
         raise ParameterError(
             "campaign_id",
@@ -41,7 +41,7 @@ def check_campaign_id(campaign_id: object) -> None:
 
 
 class State(Enum):
-    """Whether a campaign takes reports."""
+    """The state of a campaign, which decides whether it takes reports."""
 
     __repr__ = enum_repr
 
@@ -51,60 +51,59 @@ class State(Enum):
 
 
 class Charge(NamedTuple):
-    """The cost of a report for one attribute."""
+    """A report's cost for one attribute."""
 
     attribute: str
-    """Its name."""
+    """The attribute's name."""
     privacy: GeoPrivacy
-    """With the unit of its distances."""
+    """The guarantee, with the unit of its distances."""
     any_two: float
-    """ε between any two values, however far apart; infinite: nothing is promised of them."""
+    """ε between any two values at any distance; infinite without a promise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign(ABC):
-    """The fields of campaigns of all kinds: public, validated as a whole when it is made.
+    """The public fields of all kinds of campaigns, validated together on construction.
 
-    It can then be written, signed, read again and answered, on the server and on the device.
+    Server and device can then encode, sign, decode and answer it.
 
     Raises:
-        ParameterError: naming the field, its value and the permitted range.
-        UnsupportedError: if the mechanism has no proof for a query, or no campaign carries a
-            query's or the mechanism's kind.
+        ParameterError: if a field is out of range.
+        UnsupportedError: if the mechanism has no proof for a query, or a query or the mechanism has
+            no encoding.
     """
 
     campaign_id: str
-    """Lower-case letters, digits, "-" and "_"; 1 to 64 of them, the first a letter or digit."""
+    """1 to 64 lower-case letters, digits, "-" and "_", beginning with a letter or digit."""
     title: str
-    """One line that people read; 1 to 200 visible characters."""
+    """One line for people, 1 to 200 visible characters."""
     opens: datetime
-    """The time from which reports are accepted; with a time zone."""
+    """The time from which reports are accepted, with a time zone."""
     closes: datetime
-    """The time before which reports are accepted; with a time zone."""
+    """The time until which reports are accepted, with a time zone."""
     period: timedelta | None = None
-    """The length of a period of a recurring campaign, whose first begins when it opens: each
-    participant answers once in every period, and spends `report_privacy` each time. None: once."""
+    """The length of a recurring campaign's periods, which begin when it opens: each participant
+    answers once per period, and spends `report_privacy` each time. None if it does not recur."""
     minimum_participants: int = 0
-    """The least number of answers of a disclosed estimate; a promise by the server."""
+    """The least number of answers behind a disclosed estimate, a promise by the server."""
     relay_operator: PublicKey | None = None
-    """Reports come only through a relay, sealed for a gateway whose keys this one signs. None: by
-    any way."""
+    """If set, reports come only through a relay, sealed for a gateway whose keys this key signs."""
     token_key: bytes | None = None
-    """Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with
-    periods: of the keys with these ids, 32 bytes for each period. See `geoveil.campaign.tokens`.
-    None: anybody may send any number of reports."""
+    """If set, each report needs a token of the issuer with this key, given as a modulus of 256
+    bytes or, with periods, as a key id of 32 bytes per period; see `geoveil.campaign.tokens`.
+    Otherwise anybody may send any number of reports."""
     window: timedelta | None = None
-    """The last part of each period, or of the campaign, in which a report leaves at a uniform time;
-    answers are taken before. None: reports leave at once."""
+    """The last part of each period, or of the campaign, in which devices send reports at uniform
+    times, having taken answers before. None: they send them at once."""
     asker: Asker | None = None
-    """The asker, whom people see before they answer. None if unknown."""
+    """The asker, shown to people before they answer; None if unknown."""
     delete_after: datetime | None = None
-    """The time after which the server deletes single reports and keeps their sums; with a time
-    zone, not before `closes`. None if unknown."""
+    """The time after which the server deletes single reports but keeps their sums, with a time
+    zone and not before `closes`; None if unknown."""
     language: str = ""
-    """The language of the texts, a BCP 47 tag; "" if not stated."""
+    """The language of the texts as a BCP 47 tag; "" if not stated."""
     translations: tuple[Translation, ...] = ()
-    """The texts in other languages; at most 63, distinct."""
+    """The texts in other languages, at most 63 and distinct."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -124,23 +123,23 @@ class Campaign(ABC):
             questions=len(getattr(self, "questions", ())),
         )
         self._complete()
-        _ = self.encoded  # refuses what can't travel
+        _ = self.encoded  # refuses campaigns without an encoding
 
     @lazy
     def encoded(self) -> bytes:
-        """The canonical bytes, which the digest covers."""
-        from geoveil.campaign.codec import encode  # which makes campaigns
+        """The canonical bytes, of which the digest is made."""
+        from geoveil.campaign.codec import encode  # it imports this module
 
         return encode(self)
 
     @lazy
     @abstractmethod
     def columns(self) -> int:
-        """The number of columns that a query_index counts: questions, or coordinates of a point."""
+        """The number of columns: questions, coordinates of a point, or columns of fields."""
 
     @lazy
     def answers_all(self) -> bool:
-        """Whether a report has an integer for every column, or for one, drawn uniformly."""
+        """Whether a report has an integer for every column instead of one random column."""
         return True
 
     @property
@@ -154,12 +153,12 @@ class Campaign(ABC):
         """The name of each column."""
 
     def words_for(self, label: str) -> str:
-        """Return the text for people about a column or a later question."""
+        """Return the text for people for a column or a later question."""
         return label
 
     @property
     def texts(self) -> Texts:
-        """The texts for people in the language of `speaking`; what lacks it, in the campaign's."""
+        """The texts for people in the language of `speaking`, where missing in the campaign's."""
         return self._texts(
             in_language((Translation(language=self.language or "und"), *self.translations))
         )
@@ -170,7 +169,7 @@ class Campaign(ABC):
 
     @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        """The mechanism of each column; none where values are perturbed."""
+        """The mechanism of each column; empty if values themselves are perturbed."""
         return ()
 
     @lazy
@@ -178,8 +177,8 @@ class Campaign(ABC):
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that counts in each column.
 
-        Bounded reports are all in it; those with unbounded noise, and perturbed places, are in all
-        but 2⁻⁴¹ of cases, whatever the value.
+        Bounded reports are always within; those with unbounded noise, and perturbed places, leave
+        it with a probability of at most 2⁻⁴¹, for any value.
         """
 
     @property
@@ -189,7 +188,7 @@ class Campaign(ABC):
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        """All possible integers of each column; None for the whole range."""
+        """All possible integers in each column; None for the whole range."""
         return (None,) * self.columns
 
     @lazy
@@ -199,17 +198,17 @@ class Campaign(ABC):
 
     @lazy
     def cohorts(self) -> int:
-        """The number of cohorts that reports distinguish, by reading time; 1: none."""
+        """The number of cohorts by reading time that reports distinguish; 1 without cohorts."""
         return 1
 
     @lazy
     def indices(self) -> int:
-        """The number of values of a query_index: columns, cohort after cohort."""
+        """The number of query indices: columns times cohorts."""
         return self.columns * self.cohorts
 
     @lazy
     def clamps(self) -> tuple[bool, ...]:
-        """Whether a report outside a column's range counts as its end; otherwise it is refused."""
+        """Whether a report outside a column's range counts at its end; otherwise it is refused."""
         return tuple(
             of_one != counts for of_one, counts in zip(self.releasable, self.ranges, strict=True)
         )
@@ -221,26 +220,26 @@ class Campaign(ABC):
         return min(max(value, low), high) if self.clamps[column] else value
 
     def state(self, now: datetime, *, closed: bool = False) -> State:
-        """Return the state at `now`, given whether its analyst has closed it."""
+        """Return the state at `now`; `closed` says whether the analyst has closed it."""
         if closed or now >= self.closes:
             return State.CLOSED
         return State.PENDING if now < self.opens else State.OPEN
 
     @lazy
     def periods(self) -> int:
-        """The number of times a participant can answer: 1 unless the campaign recurs."""
+        """How often a participant can answer: once unless the campaign recurs."""
         if self.period is None:
             return 1
         return -((self.opens - self.closes) // self.period)
 
     def period_at(self, now: datetime) -> int:
-        """Return the period at a time, from 0; times outside the dates count to the nearest one."""
+        """Return the period at a time, from 0; times outside the dates give the nearest one."""
         if self.period is None:
             return 0
         return min(max((now - self.opens) // self.period, 0), self.periods - 1)
 
     def answered_until(self, period: int) -> datetime:
-        """Return the end of a period's answers: the start of its window, or the period's end."""
+        """Return the end of a period's answers: the start of its window, or its own end."""
         end = self.closes
         if self.period is not None and period + 1 < self.periods:
             end = self.opens + (period + 1) * self.period
@@ -252,7 +251,7 @@ class Campaign(ABC):
         return self.indices * self.periods
 
     def slot(self, index: int, period: int) -> int:
-        """Return the index of an answer's sum; those of one period are adjacent."""
+        """Return the index of an answer's sum; the sums of a period are adjacent."""
         return period * self.indices + index
 
     @abstractmethod
@@ -261,7 +260,7 @@ class Campaign(ABC):
 
     @abstractmethod
     def _complete(self) -> None:
-        """Build the mechanisms; refuse those without a proof."""
+        """Build the mechanisms, and refuse those without a proof."""
 
     def _check_kinds(self) -> None:
         for name in ("opens", "closes"):
@@ -333,6 +332,6 @@ class Campaign(ABC):
 
 
 def require_campaign(campaign: Campaign) -> Campaign:
-    """Return the campaign; raise ParameterError if it is none."""
+    """Return the campaign; raise ParameterError if it is not a campaign."""
     validation.require_kind("campaign", campaign, Campaign)
     return campaign

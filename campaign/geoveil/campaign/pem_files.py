@@ -17,18 +17,18 @@ from geoveil.gp import ParameterError
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyPair:
-    """A certificate and its key, as PEM."""
+    """A certificate and its key in PEM."""
 
     chain: bytes
     key: bytes
     expires: datetime
-    """When the certificate ends."""
+    """The end of the certificate's validity."""
 
 
 def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
-    """Read a certificate (own one first) and its matching key, without passphrase.
+    """Read a certificate file (own certificate first) and its key without a passphrase.
 
-    Each comes with its setting's name, for ParameterError if a file can't be used.
+    Each comes with its setting's name, which ParameterError states if a file is unusable.
     """
     chain, secret = read_pem(*certificate), read_pem(*key)
     own = _certificates(*certificate, chain)[0]
@@ -45,7 +45,7 @@ def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
 
 
 def read_authorities(name: str, path: Path) -> bytes:
-    """Return the PEM of the certificates in a file; ParameterError names the setting."""
+    """Return a file's certificates in PEM; ParameterError names the setting."""
     pem = read_pem(name, path)
     _certificates(name, path, pem)
     return pem

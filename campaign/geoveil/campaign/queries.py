@@ -1,4 +1,4 @@
-"""Questions, and the library's families of queries: the use and wire form of each."""
+"""Questions, and the library's families of queries with their purposes and wire forms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Soft minus hard share.
+    """The soft share minus the hard share.
 
     Args:
-        expected: its known part.
-        bound: ≥ 0; the difference is within this of `expected`.
+        expected: the known part of the difference.
+        bound: the difference is within this of `expected`; ≥ 0.
     """
 
     expected: float
@@ -51,12 +51,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One query of a campaign and the name of its row in tables."""
+    """A campaign's query and its name in tables."""
 
     label: str
     query: Query
     softness: Difference | None = None
-    """The difference of the mean from the hard share that a plan expects, if any."""
+    """A plan's expected difference of the mean from the hard share, if any."""
 
     def __post_init__(self) -> None:
         require_printable("query.label", self.label, 100)
@@ -66,7 +66,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PointQuestion:
-    """One query to perturbed points, and the name of its row in tables."""
+    """A query to perturbed points and its name in tables."""
 
     label: str
     query: Query | SmoothedRegion
@@ -146,7 +146,7 @@ _SQUARE = ((-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0
 
 
 def _step() -> TabulatedProfile:
-    """Return a flat top and a soft slope."""
+    """Return a profile with a flat top and a soft slope."""
     return TabulatedProfile((0.0, 500.0, 2000.0), (1.0, 0.9, 0.0), (0.0, -6e-4, -6e-4, 0.0))
 
 
@@ -258,7 +258,7 @@ QUERIES: Registry[QueryFamily] = Registry(
             work=Work(read=700, drawn=1200),
             examples=lambda: _place(Linear(_step(), (3.0, -4.0))),
         ),
-        # The region is where the distance is positive, whatever the width of its band.
+        # The region is where the distance is positive, for any width of its band.
         QueryFamily(
             name="smoothed-disc",
             made=SmoothedRegion,
@@ -287,7 +287,7 @@ QUERIES: Registry[QueryFamily] = Registry(
         ),
     ),
 )
-"""All families of queries that a campaign can ask."""
+"""All families of queries for campaigns."""
 
 
 def encode_question(question: Question) -> pb.Query:
@@ -300,7 +300,7 @@ def encode_question(question: Question) -> pb.Query:
 
 
 def decode_question(index: int, message: pb.Query) -> Question:
-    """Return the question at an index of a campaign's queries."""
+    """Return a campaign's question at an index."""
     query = within(f"queries[{index}]", lambda: QUERIES.decode(message))
     if not isinstance(query, Query):
         raise ParameterError(
@@ -318,11 +318,10 @@ def decode_question(index: int, message: pb.Query) -> Question:
 def encode_point_question(question: PointQuestion) -> pb.Query:
     """Return a question to perturbed points in wire form.
 
-    A `SmoothedRegion` must be that of a
-    `Disc` or a `Polygon`, without bounds of its own.
+    A `SmoothedRegion` must have a `Disc` or a `Polygon` and no bounds of its own.
 
     Raises:
-        UnsupportedError: if the query has no form on the wire.
+        UnsupportedError: if the query has no wire form.
 
     Example:
         >>> asked = PointQuestion("near", GaussianKernel((0.0, 0.0), bandwidth=500.0))
@@ -333,10 +332,10 @@ def encode_point_question(question: PointQuestion) -> pb.Query:
 
 
 def decode_point_question(index: int, message: pb.Query) -> PointQuestion:
-    """Return the question to perturbed points at an index of a request.
+    """Return a request's question to perturbed points at an index.
 
     Raises:
-        ParameterError: naming the field, its value and the permitted range.
+        ParameterError: if a field is out of range.
     """
     query = within(f"queries[{index}]", lambda: QUERIES.decode(message))
     return PointQuestion(message.label, query)
@@ -351,7 +350,7 @@ def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
 
 
 def within(field: str, read: Callable[[], Any]) -> Any:
-    """Return read(); a ParameterError gets the field's name as a prefix."""
+    """Return read(), with the field's name as a prefix in any ParameterError."""
     try:
         return read()
     except ParameterError as error:

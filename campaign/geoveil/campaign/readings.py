@@ -1,4 +1,4 @@
-"""Readings: values that are read, and perturbed, once in a stretch of time [MATH §13]."""
+"""Readings: values that are read and perturbed once per epoch [MATH §13]."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from geoveil.campaign.words import digits, say
 from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, validation
 
 MOST_COHORTS = 16
-"""The most parts of an epoch: doubling the parts halves the anonymity of a device."""
+"""The most parts of an epoch, since doubling the parts halves a device's anonymity."""
 _SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=3660)
 """The longest epoch."""
@@ -17,13 +17,13 @@ LONGEST = timedelta(days=3660)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Makes a device read its value once an epoch and answer from that reading.
+    """Makes a device read its value once per epoch and answer from that reading.
 
-    All reports of an epoch are made from one perturbed point, whose cost is charged once. Each
-    device draws when its first epoch begins; the others follow without a gap.
+    All reports of an epoch come from one perturbed point, whose cost is charged once. Each device
+    draws the beginning of its first epoch; the others follow without gaps.
 
     Raises:
-        ParameterError: if the length is not from a minute to ten years, or cohorts not 0 or 2 to
+        ParameterError: unless the length is from a minute to ten years, and cohorts is 0 or 2 to
             16.
 
     Example:
@@ -36,12 +36,12 @@ class Readings:
     every: timedelta
     """The length of an epoch."""
     extrapolated: bool = False
-    """Whether an answer extrapolates two readings, at most as long as lay between them: right for
-    means that drift, at up to five times the variance of the noise (8/3 on average). A device
-    without two such readings answers only when it reads: most do not in the first two epochs."""
+    """Whether answers extrapolate from two readings, at most as far as the time between them: right
+    for drifting means, at up to five times the noise's variance (8/3 on average). A device without
+    two such readings answers only when it reads, as most devices in the first two epochs."""
     cohorts: int = 0
-    """2 to 16: a device reports the part of an epoch, out of this many, in which its own begin; 0:
-    none."""
+    """The number of parts of an epoch, 2 to 16: a device reports the part in which its own epochs
+    begin. With 0 it does not."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
@@ -58,15 +58,15 @@ class Readings:
 
     @property
     def telling(self) -> str:
-        """The sentence for people whose device reveals its part of an epoch."""
+        """The sentence that tells people their device reveals its part of an epoch."""
         days, others = days_in(self.every), digits(self.cohorts - 1)
         return say("readings.cohorts", days=days, cohorts=digits(self.cohorts), others=others)
 
     def cohort(self, begins: datetime) -> int:
         """Return the part in which an epoch began, from 0; 0 without cohorts.
 
-        Parts count from 1970 on for all campaigns, so two with the same number, or a divisor, learn
-        no more than one.
+        Parts count from 1970 for all campaigns, so two campaigns with the same number of parts, or
+        a divisor of it, learn no more than one does.
         """
         return self.cohorts * ((begins - ORIGIN) % self.every) // self.every
 
@@ -78,7 +78,7 @@ class Readings:
 def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
     """Return latest + (age/gap)(latest − before), rounded, ties up; exactly, within 64 bits.
 
-    `age` is that of the last reading, clipped to [0, gap]; `gap` > 0 lies between the two readings.
+    `age` is the last reading's, clipped to [0, gap]; `gap` > 0 is the time between the readings.
 
     Example:
         >>> moved_on(10, 4, timedelta(days=1), timedelta(days=2))
@@ -91,4 +91,4 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
 
 _MICROSECOND = timedelta(microseconds=1)
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
-"""From when on the parts are counted in which epochs begin."""
+"""The time from which the parts of epochs are counted."""

@@ -1,7 +1,7 @@
 """Numbers in sentences for people: digits, odds and chances. No risk is rounded down.
 
-`client/typescript/src/saying.ts` says the same, letter for letter; proto/vectors/consent.json has
-the sentences that both make.
+`client/typescript/src/saying.ts` writes exactly the same texts; proto/vectors/consent.json tests
+both.
 """
 
 import math
@@ -14,16 +14,16 @@ from geoveil.campaign.words import digits, say
 
 _MOST_TIMES = 1e6
 _MOST_FAR = 10.0
-"""ε between any two values above which nothing that matters is promised of them."""
+"""The ε between any two values above which their promise is practically worthless."""
 _ALMOST_SURE = 0.999
 FARTHEST = 700.0
 """The largest logarithm of a double."""
 _ROUNDING = 1e-9
-"""Error of doubles in the last shown digit, which a stated risk may omit."""
+"""The error of doubles in the last digit, which a stated risk may ignore."""
 
 
 def between(least: float | None, most: float | None) -> str:
-    """Return a range in words; "" without ends.
+    """Return a range in words; "" without limits.
 
     Example:
         >>> between(0, 10_000_000), between(None, 5.5), between(None, None)
@@ -34,12 +34,12 @@ def between(least: float | None, most: float | None) -> str:
 
 
 def both(texts: Sequence[str]) -> str:
-    """Return texts with "and" between them."""
+    """Return texts joined by "and"."""
     return reduce(lambda one, other: say("and", one=one, other=other), texts) if texts else ""
 
 
 def times(nats: float) -> str | None:
-    """Return e^nats to three digits, rounded up; None where that is more than a million.
+    """Return e^nats to three digits, rounded up; None above a million.
 
     Example:
         >>> times(1.0), times(5.0), times(0.001), times(20.0)
@@ -51,7 +51,7 @@ def times(nats: float) -> str | None:
 
 
 def to_one(nats: float) -> str | None:
-    """Return e^nats to four digits, rounded up, as odds; None from 22,027 to 1 on: no protection.
+    """Return e^nats as odds to four digits, rounded up; None from 22,027 to 1: no protection.
 
     Example:
         >>> to_one(8.0), to_one(math.log(1000)), to_one(10.5)
@@ -63,7 +63,7 @@ def to_one(nats: float) -> str | None:
 
 
 def of_far_values(nats: float) -> str:
-    """Return the promise for any two values, as a clause after that for near ones.
+    """Return the promise for any two values as a clause that follows the one for near values.
 
     Example:
         >>> of_far_values(8.0), of_far_values(math.inf)
@@ -74,7 +74,7 @@ def of_far_values(nats: float) -> str:
 
 
 def rounded_up(x: float, figures: int) -> float:
-    """Round a number other than 0 up to this many significant figures.
+    """Round a nonzero number up to a number of significant figures.
 
     Example:
         >>> rounded_up(2371.9, 2), rounded_up(0.01234, 3)
@@ -88,7 +88,7 @@ def rounded_up(x: float, figures: int) -> float:
 
 
 def ratio(distance: float) -> str:
-    """Return the factor between two values on a log scale, to six digits, rounded down.
+    """Return the factor between two values on a log scale to six digits, rounded down.
 
     Example:
         >>> ratio(math.log(2)), ratio(0.7)
@@ -98,7 +98,7 @@ def ratio(distance: float) -> str:
 
 
 def on_scale(logarithm: float) -> str:
-    """Return the value that a logarithm stands for, to twelve digits.
+    """Return the value with a logarithm, to twelve digits.
 
     Example:
         >>> on_scale(math.log(100_000))
@@ -108,7 +108,7 @@ def on_scale(logarithm: float) -> str:
 
 
 def days_in(length: timedelta) -> str:
-    """Return a length > 0 in days, in words, to six significant figures, rounded down.
+    """Return a length > 0 in days in words, to six significant figures, rounded down.
 
     Example:
         >>> days_in(timedelta(days=91)), days_in(timedelta(days=364.99999))
@@ -120,7 +120,7 @@ def days_in(length: timedelta) -> str:
 
 
 def percent(chance: float) -> str:
-    """Return a chance in per cent to one digit, rounded up; no more is said above 99.9.
+    """Return a chance in per cent to one decimal, rounded up; above 99.9 only as "more than".
 
     Example:
         >>> percent(0.7310586), percent(0.5), percent(0.9999)
@@ -132,7 +132,7 @@ def percent(chance: float) -> str:
 
 
 def odds(chance: float) -> str | None:
-    """Return a chance as a pair of per cents; None above 99.9 %.
+    """Return a chance and its complement in per cent; None above 99.9 %.
 
     Example:
         >>> odds(0.7310586), odds(0.9999)
@@ -147,8 +147,8 @@ def odds(chance: float) -> str | None:
 def right_at_most(nats: float, delta: float = 0.0) -> float:
     """Return the largest chance that a guess between two equally likely values is right.
 
-    (1 + TV)/2, where (ε, δ) both ways, ε ≥ 0 in nats, bounds the total variation TV by
-    (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same of the complements.
+    It is (1 + TV)/2; by (ε, δ) in both directions, ε ≥ 0 in nats, the total variation TV is at most
+    (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same for the complements.
     """
     return 1.0 - (1.0 - delta) / (1.0 + math.exp(min(nats, FARTHEST)))
 

@@ -1,7 +1,7 @@
-"""Campaigns are signed with Ed25519, so that a device knows whose question it answers.
+"""Ed25519 signatures of campaigns, so that a device knows whose question it answers.
 
 The server only relays campaigns: it can't invent or change one whose signature devices check. The
-key is the analyst's, and need never be on the server.
+key belongs to the analyst, and never needs to be on the server.
 """
 
 from contextlib import suppress
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 _PREFIX = "ed25519:"
-# The points of order 1, 2, 4 and 8, as y with the sign bit cleared, canonical and not: a signature
-# "by" such a key can be made without any secret.
+# The points of order 1, 2, 4 and 8, as y with the sign bit cleared, in canonical and other forms:
+# anybody can sign for such a key without a secret.
 _SMALL_ORDER = frozenset(
     bytes.fromhex(y)
     for y in (
@@ -31,7 +31,7 @@ _SMALL_ORDER = frozenset(
         "ee" + "ff" * 30 + "7f",
     )
 )
-# What is signed begins with this, so that no signature made for anything else can serve here.
+# Signed messages begin with this, so that signatures for other purposes are invalid here.
 _CONTEXT = b"geoveil campaign v1\n"
 
 
@@ -39,7 +39,7 @@ class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the
     """A campaign's signature is invalid.
 
     Attributes:
-        reason: what is wrong with it.
+        reason: the fault of the signature.
     """
 
     def __init__(self, reason: str) -> None:
@@ -52,7 +52,7 @@ class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PublicKey:
-    """An Ed25519 public key: it names an analyst, and apps list those they trust.
+    """An Ed25519 public key, which identifies an analyst; apps list the keys they trust.
 
     Args:
         data: 32 bytes; see `parse` for text.
@@ -76,10 +76,10 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the key in a text that `str` wrote.
+        """Return the key in a text made by `str`.
 
         Raises:
-            ParameterError: if the text is not of the form "ed25519:" and 64 hexadecimal digits.
+            ParameterError: unless the text is "ed25519:" followed by 64 hexadecimal digits.
         """
         expected = f"{_PREFIX!r} and {2 * PUBLIC_KEY_BYTES} hexadecimal digits"
         if not isinstance(text, str) or not text.startswith(_PREFIX):
@@ -93,7 +93,7 @@ class PublicKey:
         return cls(data)
 
     def signed(self, context: bytes, data: bytes, signature: bytes) -> bool:
-        """Return whether a signature of some bytes in a context is this key's."""
+        """Return whether this key made the signature of given bytes in a context."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -111,7 +111,7 @@ class PublicKey:
 
 
 class SigningKey:
-    """An analyst's private key. It is never shown; keep its file readable by its owner only.
+    """An analyst's private key. Its repr hides it; keep its file readable only by its owner.
 
     Example:
         >>> key = SigningKey.generate()
@@ -126,23 +126,23 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> Self:
-        """Return a new key, made from the operating system's randomness."""
+        """Return a new key from the operating system's randomness."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Self:
-        """Return the key in PEM that `to_pem` wrote (PKCS #8, not encrypted).
+        """Return the key in the PEM of `to_pem` (PKCS #8, not encrypted).
 
         Raises:
-            ParameterError: if it holds no Ed25519 private key. The text is not repeated.
+            ParameterError: unless it has an Ed25519 private key. The error does not quote the text.
         """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         key = None
-        with suppress(ValueError, TypeError):  # raised below: what failed may quote the key
+        with suppress(ValueError, TypeError):  # raised below, since the error may quote the key
             key = load_pem_private_key(pem, password=None)
         if not isinstance(key, Ed25519PrivateKey):
             raise ParameterError(
@@ -151,7 +151,7 @@ class SigningKey:
         return cls(key)
 
     def to_pem(self) -> bytes:
-        """Return the key as PEM (PKCS #8, not encrypted)."""
+        """Return the key in PEM (PKCS #8, unencrypted)."""
         from cryptography.hazmat.primitives.serialization import (
             Encoding,
             NoEncryption,
@@ -162,14 +162,14 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
-        """The public half."""
+        """The public key."""
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, data: bytes, context: bytes = _CONTEXT) -> bytes:
-        """Return the 64-byte deterministic signature of a message; by default a campaign's.
+        """Return the 64-byte deterministic signature of a message, by default of a campaign.
 
         Args:
-            context: what begins what is signed: a signature serves in one context only.
+            context: the prefix of the signed message; a signature is valid in one context only.
         """
         return self._key.sign(context + data)
 
@@ -181,8 +181,8 @@ def seal(campaign: bytes, key: SigningKey | None = None) -> bytes:
     """Return the envelope of a campaign, signed if there is a key.
 
     Args:
-        campaign: what `encode` returned.
-        key: key of the analyst who asks; None leaves it unsigned.
+        campaign: the result of `encode`.
+        key: the asking analyst's key; None leaves it unsigned.
     """
     envelope = pb.CampaignEnvelope(campaign=campaign)
     if key is not None:
@@ -195,7 +195,7 @@ def signer(envelope: pb.CampaignEnvelope) -> PublicKey | None:
     """Return the key that signed a campaign; None if it is unsigned.
 
     Raises:
-        SignatureInvalid: if it has an invalid one.
+        SignatureInvalid: if its signature is invalid.
     """
     if not envelope.HasField("signature"):
         return None

@@ -35,19 +35,19 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 BEST, STUDENT_T, CAUCHY, LAPLACE = "best", "student-t", "generalized-cauchy", "laplace"
 NOISES = (BEST, STUDENT_T, CAUCHY, LAPLACE)
-"""Names of noises that a campaign can declare."""
+"""The noises that a campaign can declare."""
 _BEST_FRACTIONS = MappingProxyType(
     {Frontier.CROSS: Fraction(0.3), Frontier.RECTANGLE: Fraction(0.15)}
 )
-"""β in parts of the rate where nobody says it: of doubles, as on the wire."""
+"""The default β as a fraction of the rate; fractions of doubles, as on the wire."""
 _STUDENT_SHARE, _CAUCHY_SHARE = Fraction(1, 3), Fraction(1, 5)
-"""Parts of ε that the seed paper's authors spend on changes of the scale."""
+"""The parts of ε that the seed paper's authors spend on changes of scale."""
 _LAPLACE_SHARE = Fraction(1, 4)
 _GROWTHS = MappingProxyType({EXPONENTIAL: pb.GROWTH_EXPONENTIAL, LINEAR: pb.GROWTH_LINEAR})
 _CALIBRATIONS = MappingProxyType({"exact": pb.CALIBRATION_EXACT, "paper": pb.CALIBRATION_PAPER})
 BROWSER_NU = range(3, 31)
 BROWSER_GAMMA = range(4, 13, 2)
-"""Noises with finite formulas of distribution functions, which the TypeScript device supports."""
+"""Exponents with finite formulas for distribution functions, which TypeScript supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class SmoothSpec(MechanismSpec):
     """Noise scaled to a smooth bound of the slope: `SmoothMechanism`, or `ApproximateLaplace`.
 
     Raises:
-        ParameterError: if a parameter is out of range, or does not go with the others.
+        ParameterError: if a parameter is out of range, or incompatible with others.
 
     Example:
         >>> SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf).nu
@@ -63,21 +63,21 @@ class SmoothSpec(MechanismSpec):
     """
 
     beta_fraction: float | None = None
-    """β as a fraction of the privacy rate, in (0, 1); of a vector of m queries mβ. None: 0.3 for
-    the best noise of a straight ramp and 0.15 (in a vector 0.1) for that of other queries, 1/(3ν)
+    """β (for a vector of m queries mβ) as a fraction of the privacy rate, in (0, 1). None: 0.3 for
+    the best noise of a straight ramp, 0.15 (in a vector 0.1) for the best of other queries, 1/(3ν)
     for Student-t and 1/(5(γ − 1)) for generalized Cauchy noise; for Laplace noise
-    1/(4·max(1, log(1/δ))), or more where it is calibrated exactly and η hardly loses by it."""
+    1/(4·max(1, log(1/δ))), or more if it is calibrated exactly and η hardly loses."""
     noise: str = BEST
     """"best", the best for the query's frontier, "student-t", "generalized-cauchy" or "laplace"."""
     nu: float | None = None
-    """ν of Student-t noise, in (2, 100]; None: 3."""
+    """ν of Student-t noise, in (2, 100]; None for 3."""
     gamma: float | None = None
-    """γ of generalized Cauchy noise, in (3, 101]; None: 4."""
+    """γ of generalized Cauchy noise, in (3, 101]; None for 4."""
     reach: float | None = None
-    """Λ of the bound. None: 0 or, of Laplace noise, the reach of the guarantee, the only one that
-    it may have."""
+    """Λ of the bound. None: 0 or, for Laplace noise, the guarantee's reach, its only permitted
+    value."""
     growth: str | None = None
-    """"exponential" or "linear"; None: the latter for Laplace noise, which needs it."""
+    """"exponential" or "linear"; None for "linear" with Laplace noise, which needs it."""
     calibration: str = "exact"
     """"exact", or "paper" as the seed paper prints it."""
 
@@ -103,7 +103,7 @@ class SmoothSpec(MechanismSpec):
             object.__setattr__(self, "reach", 0.0)
         if self.reach is not None:
             object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
-        _ = self._made  # refuses what the noise does
+        _ = self._made  # raises the noise's errors
 
     def _default(self, name: str, value: float, noise: str) -> None:
         given = getattr(self, name)
@@ -120,7 +120,7 @@ class SmoothSpec(MechanismSpec):
 
     @property
     def has_slack(self) -> bool:
-        """Whether it is for guarantees with a δ, and for no others."""
+        """Whether it requires a guarantee with a δ."""
         return self.noise == LAPLACE
 
     @property
@@ -169,7 +169,7 @@ class SmoothSpec(MechanismSpec):
 
     @property
     def _stated_share(self) -> Fraction | None:
-        """β as a fraction of the rate if it depends on no query; otherwise None."""
+        """β as a fraction of the rate if it does not depend on the query; otherwise None."""
         if self.beta_fraction is not None:
             return Fraction(self.beta_fraction)
         if self.nu is not None:
@@ -177,7 +177,7 @@ class SmoothSpec(MechanismSpec):
         return None if self.gamma is None else _CAUCHY_SHARE / (Fraction(self.gamma) - 1)
 
     def _beta(self, query: Query, privacy: GeoPrivacy) -> float | None:
-        """Return β, rounded down to a double; None: as the mechanism finds best."""
+        """Return β, rounded down to a double; None for the mechanism's own choice."""
         share = self._stated_share
         if share is None and self.noise == BEST:
             assert self.reach is not None
@@ -190,7 +190,7 @@ class SmoothSpec(MechanismSpec):
         return round_down(share * privacy.exact_rate)
 
     def unserved(self, queries: Sequence[Query]) -> str | None:
-        """Return why devices in browsers refuse it, in half a sentence; None if they don't."""
+        """Return why browsers' devices refuse it, as a clause; None if they don't."""
         if self.nu is not None and self.nu not in BROWSER_NU:
             return f"they have Student-t noise for whole ν from {BROWSER_NU[0]} to {BROWSER_NU[-1]}"
         if self.gamma is not None and self.gamma not in BROWSER_GAMMA:
@@ -210,7 +210,7 @@ class SmoothSpec(MechanismSpec):
 
 
 def has_closed_bound(query: Query, reach: float) -> bool:
-    """Return whether devices in browsers have the bound of a query at reach 0, linear, or ∞."""
+    """Return whether browsers' devices have a query's bound at reach 0, linear, or ∞."""
     from geoveil.gp import ClosedFormStep, Gaussian
 
     if isinstance(query.profile, Gaussian):
@@ -219,7 +219,7 @@ def has_closed_bound(query: Query, reach: float) -> bool:
 
 
 def dearer(message: pb.Smooth) -> int:
-    """Return the microseconds of an answer beyond one with closed-form noise."""
+    """Return an answer's microseconds in addition to one with closed-form noise."""
     inverted = message.WhichOneof("noise") in ("student_t", "generalized_cauchy")
     far = message.HasField("reach") or message.growth == pb.GROWTH_LINEAR
     return 300 * inverted + 200 * far
@@ -227,7 +227,7 @@ def dearer(message: pb.Smooth) -> int:
 
 def encode_smooth(spec: SmoothSpec) -> pb.Smooth:
     """Return the spec in wire form."""
-    assert spec.growth is not None  # __post_init__ sees to it
+    assert spec.growth is not None  # ensured by __post_init__
     message = pb.Smooth(
         beta_fraction=spec.beta_fraction,
         growth=_GROWTHS[spec.growth],

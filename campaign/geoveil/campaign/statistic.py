@@ -1,4 +1,4 @@
-"""Statistic campaigns: devices answer questions, and perturb their answers [MATH §7]."""
+"""Statistic campaigns: devices answer questions with perturbed answers [MATH §7]."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from geoveil.gp import (
 
 MOST_QUESTIONS = 10_000
 MOST_TOGETHER = 100
-"""The most questions of a vector, since a device computes which of them vary together."""
+"""The most questions in a vector, since a device computes which of them vary together."""
 _Number = TypeVar("_Number", int, float)
 
 
 class Allocation(Enum):
     """How a report answers m queries, and its cost.
 
-    Independent answers about one value add up (sequential composition). A report to a campaign
-    whose `privacy` is ε therefore spends ε under PARTITION and SPLIT, and mε under REPEAT. Under
-    VECTOR the answers are not independent, and spend ε together.
+    Independent answers about one value add up (sequential composition). With a campaign's
+    `privacy` ε, a report therefore spends ε under PARTITION and SPLIT, and mε under REPEAT. Under
+    VECTOR the answers are dependent, and spend ε together.
 
     Example:
         >>> for allocation in Allocation:
@@ -60,13 +60,13 @@ class Allocation(Enum):
     __repr__ = enum_repr
 
     PARTITION = "partition"
-    """Each participant answers one query, drawn uniformly, with ε: n is divided by m."""
+    """Each participant answers one random query with ε, so n is divided by m."""
     SPLIT = "split"
     """Each participant answers all m queries, each with ε/m."""
     REPEAT = "repeat"
     """Each participant answers all m queries, each with ε, and spends mε."""
     VECTOR = "vector"
-    """Each participant answers all m queries, together with ε [SGP Cor. 3.2]: 2 to 100 of them, by
+    """Each participant answers all m queries, 2 to 100, with ε for all together [SGP Cor. 3.2], by
     smooth noise without δ whose bound grows exponentially."""
 
     @property
@@ -75,11 +75,11 @@ class Allocation(Enum):
         return self is not Allocation.PARTITION
 
     def share(self, queries: int) -> Fraction:
-        """Return the share of the campaign's ε that one answer spends; of a vector, all answers."""
+        """Return the share of the campaign's ε for one answer, or for all answers of a vector."""
         return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
 
     def times(self, queries: int) -> int:
-        """Return the multiple of the campaign's ε that one report spends."""
+        """Return the multiple of the campaign's ε for one report."""
         return queries if self is Allocation.REPEAT else 1
 
 
@@ -87,20 +87,20 @@ class Allocation(Enum):
 class StatisticCampaign(AttributeCampaign):
     """Questions to many devices, each of which reports perturbed answers.
 
-    Its `privacy` is what is to be allocated: the guarantee to each participant for one report or,
-    with `Allocation.REPEAT`, for each answer in it.
+    Its `privacy` is the guarantee to each participant for one report or, with
+    `Allocation.REPEAT`, for each answer in it.
     """
 
     questions: tuple[Question, ...]
-    """1 to 10,000, all of one dimension, with distinct labels."""
+    """1 to 10,000 questions of equal dimension, with distinct labels."""
     mechanism: MechanismSpec = field(default_factory=DebiasedLaplaceSpec)
-    """What perturbs an answer."""
+    """The mechanism that perturbs an answer."""
     allocation: Allocation = Allocation.PARTITION
     """The allocation of the privacy to the questions."""
     cap: Cap | None = None
-    """Up to where distances count, in noise scales of one answer; None: everywhere."""
+    """The distance beyond which values count alike, in noise scales of one answer; None: no cap."""
     _all_built_in: bool = field(init=False, repr=False, compare=False)
-    """Whether the library itself has the code of every query and of the mechanism."""
+    """Whether the library itself provides every query and the mechanism."""
 
     @lazy
     def dimension(self) -> int:
@@ -120,7 +120,7 @@ class StatisticCampaign(AttributeCampaign):
 
     @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        """One per question, at the rate that one answer spends, in the queries' coordinates."""
+        """One mechanism per question, at one answer's rate, in the queries' coordinates."""
         return self._build(self._step)
 
     @lazy
@@ -153,7 +153,7 @@ class StatisticCampaign(AttributeCampaign):
         return self.readings is not None and self.readings.extrapolated
 
     def _widened(self, ends: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
-        """Return the ends of reports, given those of an answer."""
+        """Return the range of reports from the range of an answer."""
         low, high = ends
         return (2 * low - high, 2 * high - low) if self.extrapolated else ends
 
@@ -175,12 +175,12 @@ class StatisticCampaign(AttributeCampaign):
     @lazy
     def report_privacy(self) -> GeoPrivacy:
         if self.readings is not None:
-            return self.answer_privacy  # all answers are made from one point
+            return self.answer_privacy  # all answers come from one point
         return self.privacy.repeated(self.allocation.times(self.columns))
 
     @lazy
     def largest_epsilon(self) -> float:
-        # Of what another package adds there is no proof, and a reading is not clipped.
+        # Other packages' code has no proof, and a reading is not clipped.
         if self.readings is not None or not self._all_built_in:
             return math.inf
         each = [mechanism.largest_epsilon for mechanism in self.mechanisms]
@@ -236,7 +236,7 @@ class StatisticCampaign(AttributeCampaign):
             values = [self._checked_release(point, column, source) for column in columns]
         except Exception:  # noqa: BLE001 - what another package raises may quote the value
             values = []
-        if not values:  # raised here, so that nothing of it is the context of this one
+        if not values:  # raised here, so that the failure is not this error's context
             raise UnsupportedError(
                 "the package of a query or of the mechanism failed to perturb the value, which is"
                 " not shown; nothing was sent"
@@ -312,7 +312,7 @@ class StatisticCampaign(AttributeCampaign):
 def _built(
     spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None
 ) -> QueryMechanism:
-    """Return the mechanism for a query if it is one; another package may have made it."""
+    """Return the mechanism for a query, and check it, since another package may have made it."""
     built = spec.build(query, privacy, step)
     if (built.query, built.privacy) != (query, privacy) or step not in (None, built.step):
         raise UnsupportedError(

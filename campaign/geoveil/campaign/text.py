@@ -1,7 +1,7 @@
 """Text that people must be able to trust: one line of visible characters.
 
-A campaign's text stands beside the app's own: it must not end a line, move the cursor, turn the
-direction of reading, or hide.
+A campaign's text appears beside the app's own: it must not end a line, move the cursor, reverse the
+reading direction, or hide.
 """
 
 import re
@@ -13,14 +13,14 @@ from geoveil.gp import ParameterError
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}")
 _MOST_MARKS = 4
-"""Accents on one letter [UTS #39 §5.4]: towers of them hide the lines around."""
+"""The most accents on one letter [UTS #39 §5.4], since towers of them hide other lines."""
 _MARKS = ("Mn", "Me")
 _JOINING = frozenset(map(chr, (*range(0x1161, 0x1200), *range(0xD7B0, 0xD800))))
-"""Vowels and finals of Hangul, drawn within the syllable before, or invisible without one."""
+"""Hangul vowels and finals, drawn within the preceding syllable, or invisible without one."""
 _EMOJI_STYLE = "\ufe0e\ufe0f"
-"""Whether the symbol before is drawn as text or as a picture."""
+"""Selectors that draw the preceding symbol as text or as a picture."""
 _UNSEEN = frozenset(
-    # Drawn as nothing or as a blank, although they count as letters, symbols and accents.
+    # Invisible or blank, although they count as letters, symbols and accents.
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     "\U00013441\U00013442\U0001d159"
     + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
@@ -30,12 +30,12 @@ _UNSEEN = frozenset(
 def require_printable(name: str, text: object, most: int) -> str:
     """Return a text of at most `most` characters if it is printable, visible and on one line.
 
-    Blanks around it, control and format characters (of direction or without width among them), line
-    separators, private and unassigned code points, and more than four accents on one letter are
-    refused.
+    It refuses blanks at the ends, control and format characters (including those of direction or
+    without width), line separators, private and unassigned code points, and more than four accents
+    on one letter.
 
     Raises:
-        ParameterError: naming the field.
+        ParameterError: if the text is refused.
 
     Example:
         >>> require_printable("title", "Household income above 100k", 200)
@@ -60,13 +60,13 @@ def require_printable(name: str, text: object, most: int) -> str:
 
 
 def require_language(name: str, tag: object) -> None:
-    """Raise ParameterError for what is no BCP 47 tag."""
+    """Raise ParameterError unless a tag is a BCP 47 tag."""
     if not isinstance(tag, str) or not _LANGUAGE.fullmatch(tag):
         raise ParameterError(name, tag, "a BCP 47 tag, such as de or pt-BR")
 
 
 def visible(text: str) -> str:
-    r"""Return a text with an escape in place of each character that `plain` refuses.
+    r"""Return a text with an escape for each character that `require_printable` refuses.
 
     Example:
         >>> print(visible("dollar\n\x1b[1mSigned"))
@@ -76,7 +76,7 @@ def visible(text: str) -> str:
 
 
 def _characters(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield every character, and whether it is visible in its place."""
+    """Yield every character, and whether it is visible at its position."""
     marks = 0
     for before, c in pairwise(" " + text):
         if c.isascii() or (category(c) not in _MARKS and c not in _JOINING):

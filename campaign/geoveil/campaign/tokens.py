@@ -1,8 +1,8 @@
-"""Tokens by which each person has one report: Privacy Pass (RFC 9578), type 2.
+"""Tokens that give each person one report: Privacy Pass (RFC 9578), type 2.
 
-An issuer signs blindly, with a key for each campaign and period, once for each person: it can't
-recognise its signature on a report. The nonce of a token is made from the id of the report: a token
-serves one report, and a report that comes twice is counted once.
+An issuer signs blindly, once per person, with a key for each campaign and period, and can't
+recognise its signature on a report. A token's nonce is derived from the report's id: a token serves
+one report, and a repeated report counts once.
 """
 
 import struct
@@ -29,15 +29,15 @@ _INFO = bytes.fromhex(
     "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d"
     "010108300b0609608648016503040202a2030201300382010f003082010a0282010100"
 )
-"""What stands before the modulus of a key for RSASSA-PSS with SHA-384 and 48 bytes of salt."""
+"""The bytes before the modulus in a key for RSASSA-PSS with SHA-384 and 48 bytes of salt."""
 _AFTER = bytes.fromhex("0203010001")
 
 
 def check_token_key(key: object, periods: int | None) -> None:
-    """Refuse an invalid modulus of a key or, for a campaign with periods, invalid key ids.
+    """Refuse an invalid key modulus or, for a campaign with periods, invalid key ids.
 
     Raises:
-        ParameterError: saying what is expected.
+        ParameterError: if it is invalid.
     """
     if isinstance(key, bytes):
         ids = {key[at : at + _ID_BYTES] for at in range(0, len(key), _ID_BYTES)}
@@ -61,13 +61,13 @@ def token_key_id(key: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class TokenRule:
-    """Checks the tokens of a campaign.
+    """Checks a campaign's tokens.
 
     Args:
-        campaign_id: of the campaign.
-        campaign: its bytes.
-        key: modulus of its issuer's key; of a campaign with periods the ids of one for each.
-        recurs: whether it has periods.
+        campaign_id: the campaign's id.
+        campaign: the campaign's bytes.
+        key: the modulus of the issuer's key or, with periods, the ids of one key per period.
+        recurs: whether the campaign has periods.
     """
 
     campaign_id: str
@@ -77,26 +77,26 @@ class TokenRule:
 
     @classmethod
     def of(cls, campaign: "Campaign") -> Self | None:
-        """Return the rule of a campaign; None if it asks for no tokens."""
+        """Return a campaign's rule; None if it needs no tokens."""
         key = campaign.token_key
         recurs = campaign.period is not None
         return None if key is None else cls(campaign.campaign_id, campaign.encoded, key, recurs)
 
     def key_id(self, period: int) -> bytes:
-        """Return the id of the key of a period; empty if there is no such period."""
+        """Return the id of a period's key; empty if there is no such period."""
         if not self.recurs:
             return token_key_id(self.key)
         return self.key[_ID_BYTES * period :][:_ID_BYTES]
 
     def message(self, report_id: bytes, period: int = 0) -> bytes:
-        """Return the message that an issuer signs for a report: RFC 9578, 6.2."""
+        """Return the message that an issuer signs for a report (RFC 9578, 6.2)."""
         nonce = sha256(_NONCE + report_id).digest()
         return struct.pack(">H", _TYPE) + nonce + self._challenge + self.key_id(period)
 
     def is_sound(self, report_id: bytes, token: bytes, period: int = 0) -> bool:
-        """Return whether the issuer made a token for a report.
+        """Return whether a token is the issuer's for a report.
 
-        In a campaign with periods, the modulus of the period's key precedes it.
+        In a campaign with periods, the token begins with the modulus of the period's key.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
@@ -112,7 +112,7 @@ class TokenRule:
         padding = PSS(MGF1(SHA384()), SALT_BYTES)
         try:
             _public(key).verify(token, self.message(report_id, period), padding, SHA384())
-        except (InvalidSignature, ValueError):  # ValueError: an id names what is no key
+        except (InvalidSignature, ValueError):  # ValueError: the bytes are not a key
             return False
         return True
 

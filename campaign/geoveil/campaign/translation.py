@@ -1,4 +1,4 @@
-"""The texts of a campaign and its fields in several languages, which its signature covers."""
+"""The texts of a campaign and its fields in several languages, covered by its signature."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _MOST_LANGUAGES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The texts of a campaign in another language; an absent text is read as the campaign has it.
+    """A campaign's texts in another language; absent texts default to the campaign's own.
 
-    Ledgers and tables keep the names of the campaign.
+    Ledgers and tables keep the campaign's names.
 
     Raises:
-        ParameterError: naming the field, its value and the permitted range.
+        ParameterError: if a field is out of range.
     """
 
     language: str
     """A BCP 47 tag such as "de"."""
     title: str = ""
     asker: Asker | None = None
-    """The asker in this language; only of a campaign that has one."""
+    """The asker in this language, only if the campaign has one."""
     attribute: str = ""
-    """The attribute's name; of forms "": their fields have wordings."""
+    """The attribute's name; "" for forms, whose fields have wordings."""
     unit: str = ""
-    """The unit of the attribute's values; of forms ""."""
+    """The unit of the attribute's values; "" for forms."""
     labels: tuple[str, ...] = ()
-    """The text for each question, in order and distinct; () for the labels themselves."""
+    """Distinct texts for the questions, in order; () for the labels themselves."""
 
     def __post_init__(self) -> None:
         require_language("translation.language", self.language)
@@ -51,16 +51,16 @@ class Translation:
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """The texts of a field in one language."""
+    """A field's texts in one language."""
 
     language: str = ""
-    """A BCP 47 tag such as "de"; "" if none is stated."""
+    """A BCP 47 tag such as "de"; "" if not stated."""
     text: str = ""
-    """The question; "": the name of the field stands for it."""
+    """The question; "" for the name of the field."""
     options: tuple[str, ...] = ()
-    """The text for each option, in order; () for the options themselves."""
+    """The texts for the options, in order; () for the options themselves."""
     unit: str = ""
-    """The unit of a number or a place; "" for the attribute's, and of options."""
+    """The unit of a number or place; "" for the attribute's own and for options."""
 
     def __post_init__(self) -> None:
         if self.language != "":
@@ -75,20 +75,20 @@ class Wording:
 
 
 class Texts(NamedTuple):
-    """The texts of a campaign in the language that is spoken."""
+    """A campaign's texts in the current language."""
 
     title: str
     asker: Asker | None
     attribute: str
-    """The attribute's name; of forms ""."""
+    """The attribute's name; "" for forms."""
     unit: str
-    """The unit of the attribute's values; of forms ""."""
+    """The unit of the attribute's values; "" for forms."""
     labels: tuple[str, ...]
     """The name of each column."""
 
 
 def check_languages(name: str, languages: Sequence[str]) -> None:
-    """Refuse more languages than 64, or one stated twice in whatever case."""
+    """Refuse more than 64 languages, and repeated ones, regardless of case."""
     if (
         len({tag.lower() for tag in languages}) != len(languages)
         or len(languages) > _MOST_LANGUAGES
@@ -104,7 +104,7 @@ def check_translations(
     attribute: bool,
     questions: int,
 ) -> None:
-    """Refuse a language that is none, and translations of what a campaign does not have."""
+    """Refuse invalid languages, and translations of texts that the campaign does not have."""
     if own != "":
         require_language("language", own)
     check_languages("languages of texts", [own, *(each.language for each in translations)])

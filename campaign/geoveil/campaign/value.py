@@ -1,4 +1,4 @@
-"""Value campaigns: devices perturb their point, which answers any query later."""
+"""Value campaigns: devices perturb their points, which answer any query later."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ AXES = ("x", "y", "z")
 """The names of coordinates in files."""
 PLACE_AXES = ("metres east", "metres north")
 _ABOVE_RADIUS = 1 + Fraction(1, 10**9)
-"""More than the rounding of places that are projected."""
+"""A factor that exceeds the rounding of projected places."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointRelease:
-    """The perturbation of an attribute's point, and the possible reports."""
+    """The perturbation of an attribute's point, and its possible reports."""
 
     attribute: Attribute
     """The attribute of the point."""
     privacy: GeoPrivacy
-    """The guarantee, in the coordinates of queries."""
+    """The guarantee in the coordinates of queries."""
     dimension: int
-    """Number of coordinates."""
+    """The number of coordinates."""
     step: float | None = None
-    """The step of the public grid; None: the finest that the mechanism asks for."""
+    """The step of the public grid; None for the finest that the mechanism needs."""
     clamps: bool = True
-    """Whether numbers count as the nearest in the attribute's range, if it has both ends."""
+    """Whether numbers are clamped to the attribute's range, if it has both ends."""
 
     @lazy
     def mechanism(self) -> PlanarLaplace:
-        """What perturbs a point."""
+        """The mechanism that perturbs a point."""
         return PlanarLaplaceSpec(self.dimension).build(self.privacy, self.step)
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that counts in each coordinate."""
         if self.attribute.coordinates is None:
-            return ((INT64_MIN, INT64_MAX),) * self.dimension  # numbers have no ends
-        # Places lie in a disc around the origin of the plane, moved onto it from outside.
+            return ((INT64_MIN, INT64_MAX),) * self.dimension  # numbers are unbounded
+        # Places lie in a disc around the plane's origin; those outside are moved onto it.
         reach = Fraction(self.attribute.coordinates.radius_m) * _ABOVE_RADIUS
         reach += Fraction(self.mechanism.likely_reach(LIKELY_BEYOND))
         most = min(math.ceil(reach / Fraction(self.mechanism.step)), INT64_MAX)
@@ -65,7 +65,7 @@ class PointRelease:
 
     @lazy
     def ends(self) -> tuple[float, float] | None:
-        """The points between which numbers are clamped; None: they are not."""
+        """The points between which numbers are clamped; None if they are not."""
         low, high = self.attribute.least, self.attribute.most
         if low is None or high is None or not self.clamps:
             return None
@@ -73,7 +73,7 @@ class PointRelease:
 
     @lazy
     def largest_epsilon(self) -> float:
-        """ε between any two points; infinite where their distance is unbounded."""
+        """ε between any two points; infinite if their distance is unbounded."""
         area = self.attribute.coordinates
         if area is not None and self.clamps:
             across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
@@ -84,7 +84,7 @@ class PointRelease:
         return round_up(self.mechanism.privacy.exact_rate * across)
 
     def release(self, point: ArrayLike, source: RandomSource) -> Sequence[int]:
-        """Return a perturbed point, in steps of the grid."""
+        """Return a perturbed point in steps of the grid."""
         if self.ends is not None:
             point = min(max(float(np.asarray(point).item()), self.ends[0]), self.ends[1])
         return self.mechanism.release(point, source)
@@ -92,13 +92,13 @@ class PointRelease:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueCampaign(AttributeCampaign):
-    """A request for one perturbed point of each device.
+    """A request for one perturbed point from each device.
 
-    Its `privacy` is the guarantee to each participant for one report.
+    Its `privacy` is each participant's guarantee for one report.
     """
 
     mechanism: PlanarLaplaceSpec
-    """What perturbs a point."""
+    """The mechanism that perturbs a point."""
 
     @lazy
     def dimension(self) -> int:
@@ -113,7 +113,7 @@ class ValueCampaign(AttributeCampaign):
         return (AXES if self.attribute.coordinates is None else PLACE_AXES)[: self.dimension]
 
     def words_for(self, label: str) -> str:
-        """Return the text that people read: the attribute and, for several numbers, the axis."""
+        """Return the text for people: the attribute and, for several numbers, the axis."""
         if self.attribute.coordinates is not None or label not in self.labels:
             return label
         if self.attribute.scale is not None:
@@ -131,7 +131,7 @@ class ValueCampaign(AttributeCampaign):
             privacy=self._plane_privacy,
             dimension=self.dimension,
             step=self._step,
-            clamps=self.readings is None,  # a reading answers campaigns of other ranges as well
+            clamps=self.readings is None,  # a reading also answers campaigns with other ranges
         )
 
     @lazy
@@ -165,7 +165,7 @@ class ValueCampaign(AttributeCampaign):
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        # One release: its coordinates share their randomness, and are private together.
+        # A single release, whose coordinates share their randomness and are private together.
         return self._release.release(point, source)
 
     def answers_from(

@@ -1,7 +1,7 @@
 """The language of texts for people.
 
-All words stand in data/LANGUAGE.json, from which client/typescript has its own files:
-`python -m tools.messages` writes them.
+data/LANGUAGE.json has all texts; `python -m tools.messages` writes client/typescript's files from
+it.
 """
 
 import json
@@ -19,10 +19,10 @@ from geoveil.gp import ParameterError
 _MARKS = MappingProxyType(
     {"en": (",", "."), "de": (".", ","), "es": (".", ","), "fr": ("\u202f", ",")}
 )
-"""Language → the marks between thousands and before decimals."""
+"""Language → the separator of thousands and the decimal mark."""
 LANGUAGES = tuple(_MARKS)
 _UNGROUPED = 10_000
-"""Spanish has no mark between the thousands of smaller numbers."""
+"""Spanish does not separate the thousands of smaller numbers."""
 _LANGUAGE = ContextVar("language", default="en")
 
 
@@ -30,10 +30,10 @@ _LANGUAGE = ContextVar("language", default="en")
 def speaking(language: str) -> Iterator[None]:
     """Produce all texts within the block in a language: "en", "de", "es" or "fr".
 
-    Of a tag such as "de-AT", or "de_AT.UTF-8", the language counts.
+    Only the language of a tag such as "de-AT" or "de_AT.UTF-8" counts.
 
     Raises:
-        ParameterError: if there is no catalogue of it.
+        ParameterError: if there is no catalogue for it.
 
     Example:
         >>> with speaking("de_AT.UTF-8"):
@@ -51,7 +51,7 @@ def speaking(language: str) -> Iterator[None]:
 
 
 def say(key: str, **values: str | float) -> str:
-    """Return a message; of several forms that for the number `n`, which digits() writes."""
+    """Return a message, in the plural form for the number `n`, which digits() formats."""
     message = _messages(_LANGUAGE.get())[key]
     if "n" in values:
         n = float(values["n"])
@@ -62,7 +62,7 @@ def say(key: str, **values: str | float) -> str:
 
 
 def written() -> tuple[str, str]:
-    """Return the mark between thousands, and that before decimals."""
+    """Return the current separator of thousands and decimal mark."""
     return _MARKS[_LANGUAGE.get()]
 
 
@@ -75,7 +75,7 @@ _Texts = TypeVar("_Texts", bound=_InLanguage)
 
 
 def in_language(texts: Sequence[_Texts]) -> _Texts:
-    """Return the texts in the language that is spoken, of whatever region, else the first."""
+    """Return the texts in the current language, of any region, or the first ones."""
     spoken = _LANGUAGE.get()
     tags = [each.language.lower() for each in texts]
     for fitting in (tags, [tag.partition("-")[0] for tag in tags]):
@@ -85,7 +85,7 @@ def in_language(texts: Sequence[_Texts]) -> _Texts:
 
 
 def digits(x: float) -> str:
-    """Return a number with marks between thousands, to 15 significant digits, without powers.
+    """Return a number with separated thousands, to 15 significant digits, without exponents.
 
     Example:
         >>> digits(52_000.0), digits(1e15), digits(-0.5), digits(-0.0)

@@ -1,4 +1,4 @@
-"""Reads of the database, on a separate thread and connection: they don't wait for writes."""
+"""Reads of the database in a separate thread and connection, so that they don't wait for writes."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 class Reader:
-    """Runs functions of a store one after the other, on the thread where it opens the store."""
+    """Runs functions of a store in sequence, in the thread that opens the store."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
@@ -20,12 +20,12 @@ class Reader:
         self._store: Store | None = None
 
     async def start(self) -> None:
-        """Open the store; raises what opening it raises."""
+        """Open the store; raises the errors of opening it."""
         loop = asyncio.get_running_loop()
         self._store = await loop.run_in_executor(self._executor, self._open_store)
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
-        """Return function(store), or raise its errors; ServiceError STOPPING."""
+        """Return function(store); raises its errors and ServiceError STOPPING."""
         store = self._store
         if store is None:
             raise ServiceError(Code.STOPPING)

@@ -1,4 +1,4 @@
-"""Whether the disk and the campaign have room for new reports."""
+"""Limits of the disk and the campaigns for new reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from geoveil.aggregator.store.base import Store, Submission
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much room there is. Reports counted before need none."""
+    """Limits on new reports; reports counted before are not affected."""
 
     quota: int | None = None
-    """Reports that a campaign may have. None: any number."""
+    """The most reports of a campaign; None for no limit."""
     least_free: int = 0
-    """Bytes of the disk that stay free, where a store knows its disk."""
+    """Bytes that stay free on the disk, if the store knows its disk."""
 
     def lacking(self, store: Store, batch: Sequence[Submission]) -> list[Code | None]:
-        """Return for each submission why its new reports can't be taken; None if they can."""
+        """Return for each submission why its new reports can't be accepted; None if they can."""
         free = store.free_bytes() if self.least_free else None
         if free is not None and free < self.least_free:
             return [Code.DISK_FULL] * len(batch)

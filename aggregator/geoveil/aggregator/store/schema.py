@@ -1,6 +1,6 @@
-"""The tables. The sender, place and time of a report have no column; each day has a count.
+"""The tables. There is no column for a report's sender, place or time; each day has a count.
 
-Reports lie in order of random ids: in PostgreSQL in an index, in SQLite within a page.
+Reports are in order of their random ids: in PostgreSQL in an index, in SQLite within a page.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -30,21 +30,21 @@ from sqlalchemy import (
 from geoveil.campaign import REPORT_ID_BYTES
 
 SCHEMA_VERSION = 10
-"""Raised with every change of the tables; databases of another version are refused."""
+"""Increased with every change of the tables; databases of other versions are refused."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _ROOM = {"fillfactor": 50}
-"""Rows of counters are rewritten by every transaction: room on the page spares the index."""
+"""Every transaction rewrites counters; free space on their page avoids index updates."""
 
 
 class ExactInteger(types.TypeDecorator[int]):
-    """An integer of any size: sums of 64-bit integers and of their squares outgrow 64 bits."""
+    """An integer of any size, since sums of 64-bit integers and their squares exceed 64 bits."""
 
     impl = Numeric
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
-        """Store decimal digits where the database has no exact integers."""
+        """Store decimal digits if the database has no exact large integers."""
         exact = dialect.name == "postgresql"
         return dialect.type_descriptor(Numeric() if exact else Text())
 
@@ -53,12 +53,12 @@ class ExactInteger(types.TypeDecorator[int]):
         return None if value is None else str(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
-        """Return the integer that was stored."""
+        """Return the stored integer."""
         return None if value is None else int(value)
 
 
 class Moment(types.TypeDecorator[datetime]):
-    """A time in any zone, as microseconds since 1970: every database sorts it alike."""
+    """A time in any zone, as microseconds since 1970, which every database sorts alike."""
 
     impl = BigInteger
     cache_ok = True
@@ -79,22 +79,22 @@ VERSION = Table("geoveil_revision", METADATA, Column("version_num", String(32), 
 CAMPAIGN = Table(
     "campaign",
     METADATA,
-    # In order of creation. The other bits of a slot, and its sign, are the id's.
+    # In order of creation. It gives the upper bits of slots; the lower ones are an id's.
     Column("campaign_key", Integer, Identity(maxvalue=(1 << 19) - 1), primary_key=True),
     Column("campaign_id", String(64), nullable=False, unique=True),
     Column("queries", Integer, nullable=False),
     Column("closed", Boolean, nullable=False),
     Column("opens", Moment, nullable=False),
     Column("closes", Moment, nullable=False),
-    Column("delete_after", Moment),  # when its reports are deleted; null: never
-    Column("deleted", Boolean),  # whether all reports are; null: none, and none is being deleted
+    Column("delete_after", Moment),  # time of the deletion of its reports; null: never
+    Column("deleted", Boolean),  # whether all reports are deleted; null: no deletion has begun
     Column("block_key", LargeBinary),  # see `geoveil.aggregator.domain.layout`
     Column("published", LargeBinary, nullable=False),  # last: SQLite reads a row from its start
 )
 
-# Reports counted and their sums are each split in shards, which are to be added up: processes that
-# write at once to one database each have a shard of their own, and never wait for a row of another.
-# No foreign keys: campaigns are never deleted, and every row is of a campaign just read.
+# Counts and sums are split into shards, which readers add up: processes that write to one database
+# at once have separate shards, and never wait for each other's rows. There are no foreign keys,
+# since campaigns are never deleted, and every row belongs to a campaign just read.
 REPORT_COUNT = Table(
     "report_count",
     METADATA,
@@ -105,7 +105,7 @@ REPORT_COUNT = Table(
     postgresql_with=_ROOM,
 )
 
-# Of a whole day, so that it says little of when somebody took part.
+# For whole days, so that it says little about when somebody took part.
 REPORT_DAY = Table(
     "report_day",
     METADATA,
@@ -113,7 +113,7 @@ REPORT_DAY = Table(
     Column(
         "day", Integer, primary_key=True, autoincrement=False
     ),  # since 1970-01-01, in UTC; 0: earlier
-    Column("reports", BigInteger, nullable=False),  # in all, when they were last noted that day
+    Column("reports", BigInteger, nullable=False),  # the total last recorded on that day
     sqlite_with_rowid=False,
 )
 
@@ -138,14 +138,14 @@ QUERY_SUM = Table(
     postgresql_with=_ROOM,
 )
 
-# Of a random id, 44 bits are enough to find it by, and the index is half as wide. A report whose
-# slot another one has taken stands beside, and stays there: the reports of a campaign are deleted
-# together, and it takes none afterwards. Each campaign that signs a date for that has a partition.
+# 44 bits of a random id suffice to find it, and halve the index. A report whose slot is taken goes
+# to report_beside and stays there: a campaign's reports are deleted together, and it takes none
+# afterwards. Each campaign with a signed deletion date has a partition.
 REPORT = Table(
     "report",
     METADATA,
     Column("slot", BigInteger, primary_key=True, autoincrement=False),  # see `slots`
-    Column("report_id", Uuid, nullable=False),  # 16 bytes of any kind
+    Column("report_id", Uuid, nullable=False),  # any 16 bytes
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
     postgresql_partition_by="RANGE (slot)",
@@ -160,14 +160,14 @@ REPORT_BESIDE = Table(
     info={"dialect": "postgresql"},
 )
 
-# SQLite has one writer at a time, so reports can be numbered, and a page of them be one row. A row
-# per report in order of random ids would rewrite a page of the file for each report.
+# SQLite has one writer at a time, so reports can be numbered, and one row can hold a page of them.
+# With a row per report in order of random ids, each report would rewrite a page of the file.
 REPORT_PAGE = Table(
     "report_page",
     METADATA,
     Column("campaign_key", Integer, primary_key=True, autoincrement=False),
     Column("first", BigInteger, primary_key=True, autoincrement=False),
-    # `reports` ids in ascending order, joined, then their answers, all of one size, in that order.
+    # Joined ids in ascending order, then their answers in the same order, all of equal size.
     Column("ids", LargeBinary, nullable=False),
     Column("answers", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
@@ -175,7 +175,7 @@ REPORT_PAGE = Table(
 )
 
 _PARTITION = "CREATE TABLE report_kept PARTITION OF report FOR VALUES FROM (0) TO (MAXVALUE)"
-# An error that it catches does not come to the server's log.
+# The server's log does not show errors that the function catches.
 _INSERT_NEW = """
     CREATE FUNCTION insert_new_reports(bigint[], uuid[], bytea[]) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -195,16 +195,16 @@ def _complete(_table: Table, connection: Connection, **_: object) -> None:
 
 
 SLOT_BITS = 44
-"""The lowest bits of a slot are the id's; those above are the campaign's `REPORT_KEY`."""
+"""The lowest bits of a slot come from the id, those above from the campaign's `REPORT_KEY`."""
 REPORT_KEY = f"campaign_key - CASE WHEN delete_after IS NULL THEN 0 ELSE {1 << 63 - SLOT_BITS} END"
-"""Below 0 for reports that are deleted on a date: partitions are added there, and none scanned."""
+"""Negative for reports with a deletion date, so that adding a partition there scans no other."""
 
 
 def slots(key: int, ids: bytes) -> NDArray[np.int64]:
-    """Return where reports to a campaign are stored in PostgreSQL, if nothing is there yet.
+    """Return the slots of reports to a campaign, their places in PostgreSQL if still free.
 
-    A slot is the exclusive or of the halves of an id (16 bytes), its highest 20 bits folded into
-    the lowest.
+    A slot is the exclusive or of the halves of an id (16 bytes), with the highest 20 bits folded
+    into the lowest.
 
     Example:
         >>> slots(1, bytes.fromhex("0000100000000001" "0000000000000004")) - (1 << 44)

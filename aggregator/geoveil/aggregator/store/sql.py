@@ -1,4 +1,4 @@
-"""What stores in SQL databases share: transactions, campaigns, and the order of a commit."""
+"""Common parts of stores in SQL databases: transactions, campaigns, and the order of a commit."""
 
 import logging
 from abc import abstractmethod
@@ -50,7 +50,7 @@ from geoveil.gp import Accumulator
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _ATTEMPTS = 8
-"""How often a transaction is tried that the database gives up for the sake of another."""
+"""The number of attempts at a transaction that the database aborts in favour of another."""
 
 _RECORD = (
     CAMPAIGN.c.campaign_id,
@@ -69,10 +69,10 @@ _RECORD = (
 
 
 class SQLStore(Store):
-    """A `Store` in a database of SQL; a subclass adds what its database needs.
+    """A `Store` in a SQL database; a subclass adds what its database needs.
 
-    `create` makes the tables of an empty database and refuses other versions; without it the
-    database is opened as it is, for maintenance.
+    With `create` it makes the tables of an empty database and refuses other versions; without it
+    the database is opened as it is, for maintenance.
     """
 
     _unusable: Code
@@ -132,7 +132,7 @@ class SQLStore(Store):
         open_at: datetime | None = None,
     ) -> CampaignPage:
         key = CAMPAIGN.c.campaign_key
-        # Sizes first: they are read without the content, which may be large.
+        # Sizes first, without the content, which may be large.
         sizes = select(key, func.length(CAMPAIGN.c.published)).order_by(key).limit(limit + 1)
         if only is not None:
             sizes = sizes.where(CAMPAIGN.c.campaign_id.in_(only))
@@ -211,7 +211,7 @@ class SQLStore(Store):
         return self.run(work)
 
     def probe(self) -> None:
-        # PostgreSQL refuses even an UPDATE of no row where it is read-only.
+        # A read-only PostgreSQL refuses even an UPDATE of no rows.
         nothing = update(CAMPAIGN).where(false()).values(closed=True)
         self.run(lambda connection: connection.execute(nothing), write=True)
 
@@ -265,14 +265,14 @@ class SQLStore(Store):
         self._engine.dispose()
 
     def _prepare(self, connection: Connection, record: CampaignRecord) -> None:
-        """Make what the reports of a new campaign need."""
+        """Prepare storage for a new campaign's reports."""
 
     @abstractmethod
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        """Count the reports to each campaign in one transaction that `attempt` may repeat."""
+        """Count the reports to each campaign in one transaction, which `attempt` may repeat."""
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
-        """Return the sums of a campaign by query index, in one statement."""
+        """Return a campaign's sums by query index, with one statement."""
         column = QUERY_SUM.c
         query = select(column.query_index, column.n, column.total, column.total_of_squares).where(
             column.campaign_key == key
@@ -284,51 +284,51 @@ class SQLStore(Store):
 
     @abstractmethod
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the reports of a campaign in blocks: joined ids, and joined packed answers."""
+        """Yield a campaign's reports in blocks: joined ids, and joined packed answers."""
 
     @abstractmethod
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
-        """Return the answers of the next reports of a campaign; see `Store.answers`."""
+        """Return the answers of a campaign's next reports; see `Store.answers`."""
 
     @abstractmethod
     def _delete(self, connection: Connection, key: int, limit: int) -> bool:
-        """Delete about `limit` reports of a campaign, or all; return whether any may be left."""
+        """Delete about `limit` of a campaign's reports, or all; return whether any may be left."""
 
     def protect(self) -> None:
-        """Make the files of a database of ours readable by their owner alone."""
+        """Make our database's files readable only by their owner."""
 
     @abstractmethod
     def copy(self, target: Path) -> None:
-        """Write a copy of one moment to an empty file."""
+        """Write a copy at one moment to an empty file."""
 
     def freeze(self, connection: Connection) -> None:
         """Make all reads of the transaction see the same moment."""
 
     def faults(self, connection: Connection) -> Sequence[str]:
-        """Return the damage that the database itself reports."""
+        """Return the faults that the database itself reports."""
         return ()
 
     def exclude_creation(self, connection: Connection) -> None:
-        """Let one process at a time make the tables."""
+        """Let only one process at a time create tables."""
 
     def _exclude_commits(self, connection: Connection, key: int) -> None:
-        """Wait for commits to a campaign that are in flight, and make later ones wait."""
+        """Wait for commits to a campaign in flight, and make later ones wait."""
 
     def _create(self, connection: Connection) -> None:
-        """Make the tables, unless another process has."""
+        """Create the tables, unless another process has."""
         self.exclude_creation(connection)
         if schema_version(connection) == 0:
             create_tables(connection)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:
-        """Return whether the same transaction can succeed if repeated at once."""
+        """Return whether the same transaction may succeed if repeated at once."""
         return False
 
     @abstractmethod
     def _reason(self, error: SQLAlchemyError) -> str:
-        """Return an error's text for the operator, without anything of a report."""
+        """Return an error's text for the operator, without any part of a report."""
 
     def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
         """Return the error itself, unless it quotes reports."""
@@ -341,7 +341,7 @@ class SQLStore(Store):
         write: bool = False,
         failure: Code = Code.STORE_UNAVAILABLE,
     ) -> _Result:
-        """Return work(connection), in one transaction that is committed, or rolled back."""
+        """Return work(connection), run in one transaction that commits or rolls back."""
 
         def attempted() -> _Result:
             with self.transaction(write=write) as connection:
@@ -351,7 +351,7 @@ class SQLStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Connection]:
-        """Provide a connection for one transaction, which is committed or rolled back."""
+        """Provide a connection for one transaction, which commits or rolls back."""
         with self._engine.connect() as connection:
             connection = connection.execution_options(geoveil_write=write)
             with connection.begin():
@@ -360,7 +360,7 @@ class SQLStore(Store):
     def attempt(
         self, transaction: Callable[[], _Result], failure: Code = Code.STORE_UNAVAILABLE
     ) -> _Result:
-        """Return the result of a transaction; log its errors and raise ours."""
+        """Return the result of a transaction; log its errors, and raise ours instead."""
         for last in (*[False] * (_ATTEMPTS - 1), True):
             try:
                 return transaction()
@@ -369,14 +369,14 @@ class SQLStore(Store):
                     continue
                 reason = self._reason(error)
                 cause = self._cause(error)
-            # Outside of the handler: there, the error would be linked to this one in any case.
+            # Outside the handler, which would always link the error to this one.
             _LOG.error("store_failed", extra={"store": type(self).__name__, "reason": reason})
             raise ServiceError(failure, reason) from cause
         raise AssertionError("the last attempt returns or raises")
 
 
 def _is_named(campaign_id: str) -> ColumnElement[bool]:
-    """Return the condition on a campaign's row; PostgreSQL's text can't contain a NUL."""
+    """Return the condition for a campaign's row; PostgreSQL's text can't contain a NUL."""
     return false() if "\0" in campaign_id else CAMPAIGN.c.campaign_id == campaign_id
 
 
@@ -389,12 +389,12 @@ def _find(connection: Connection, campaign_id: str) -> Any:
 
 
 def _fitting(sizes: Sequence[int], most_bytes: int) -> int:
-    """Return how many leading items fit into a number of bytes; at least 1."""
+    """Return how many leading items fit in a number of bytes, at least 1."""
     return max(1, sum(total <= most_bytes for total in accumulate(sizes)))
 
 
 def _record(row: Any) -> CampaignRecord:
-    """Return the record of a row; its count may come as a decimal number."""
+    """Return the record in a row, whose count may be a decimal number."""
     fields = dict(row._mapping)
     key = fields["block_key"]
     return CampaignRecord(

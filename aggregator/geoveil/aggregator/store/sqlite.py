@@ -1,4 +1,4 @@
-"""A store in one SQLite file: nothing to install, every acknowledged report on disk."""
+"""A store in one SQLite file: no installation, and every acknowledged report is on disk."""
 
 import shutil
 import sqlite3
@@ -41,16 +41,16 @@ from geoveil.gp import Accumulator
 
 _PRAGMAS = (
     "journal_mode = WAL",
-    "synchronous = FULL",  # an acknowledged report survives a power failure
+    "synchronous = FULL",  # acknowledged reports survive a power failure
     "foreign_keys = ON",
     "cache_size = -16384",  # 16 MiB: reports are appended
     "wal_autocheckpoint = 4000",  # pages
 )
 _Written: TypeAlias = tuple[IdIndex, list[ReportPage], int]
-"""The index of a campaign, the pages that were written of it, and how many reports it has now."""
+"""A campaign's index, its newly written pages, and its new number of reports."""
 _PAGES_READ = 1024
 _SHARD = 0
-"""The only one: SQLite has one writer at a time."""
+"""The only shard, since SQLite has one writer at a time."""
 _READ_SUMS = """
     SELECT group_concat(query_index || ' ' || n || ' ' || total || ' ' || total_of_squares)
     FROM query_sum WHERE campaign_key = :key
@@ -75,7 +75,7 @@ _WRITE_SUMS = """
         (campaign_key, shard, query_index, n, total, total_of_squares) VALUES
 """
 _SUMS_WRITTEN = 256
-"""Sums written at once."""
+"""The number of sums written at once."""
 _WRITE_COUNT = f"""
     INSERT OR REPLACE INTO report_count (campaign_key, shard, reports)
     VALUES (:key, {_SHARD}, :reports)
@@ -91,8 +91,8 @@ _DELETE = """
 class SQLiteStore(SQLStore):
     """A `Store` in a SQLite file, private to its owner and created if absent.
 
-    It uses 8 bytes of memory per report of the campaigns it counts, and waits `busy_timeout_s`
-    seconds for another writer.
+    It uses 8 bytes of memory per report of the campaigns for which it counts, and waits up to
+    `busy_timeout_s` seconds for another writer.
 
     Example:
         >>> import tempfile
@@ -111,11 +111,11 @@ class SQLiteStore(SQLStore):
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             connect_args={
-                "isolation_level": None,  # transactions begin where we say
+                "isolation_level": None,  # we begin transactions ourselves
                 "check_same_thread": True,
                 "timeout": busy_timeout_s,
             },
-            poolclass=StaticPool,  # one connection, whatever sends statements
+            poolclass=StaticPool,  # one connection for all statements
             hide_parameters=True,  # they are reports; no error may show them
         )
         event.listen(engine, "connect", _configure)
@@ -131,7 +131,7 @@ class SQLiteStore(SQLStore):
                 campaign_id: self._count_one(campaign_id, submissions, written)
                 for campaign_id, submissions in by_campaign.items()
             }
-        # Only now: what was rolled back is stored nowhere, so it must not be indexed.
+        # Only after the commit, since rolled-back reports must not be indexed.
         for index, pages, reports in written:
             index.add_new([(page.first, page.fresh_ids) for page in pages])
             index.reports = reports
@@ -142,7 +142,7 @@ class SQLiteStore(SQLStore):
     ) -> list[Outcome]:
         """Count the reports to one campaign: one statement reads, three write.
 
-        Their texts are cached by `sqlite3`: they are the cost of a transaction of few reports.
+        `sqlite3` caches statements by their texts; parsing them would dominate small transactions.
         """
         reports, admit = gathered(submissions)
         ids, answers = in_columns(reports)
@@ -159,7 +159,7 @@ class SQLiteStore(SQLStore):
         index = self._indices.get(key)
         if index is None or index.reports > before:
             index = self._indices[key] = IdIndex()
-        if index.reports < before:  # by another process, or before this one began
+        if index.reports < before:  # counted by another process, or before this one started
             index.add(read_ids(driver, key, index.reports), before)
         candidates = index.find(ids)
         stored = _stored(driver, key, candidates, reports) if candidates else {}
@@ -196,7 +196,7 @@ class SQLiteStore(SQLStore):
 
     def delete_reports(self, campaign_id: str, limit: int = 1 << 16) -> bool:
         left = super().delete_reports(campaign_id, limit)
-        if not left:  # so that the write-ahead log holds nothing of them, unless others read it
+        if not left:  # remove them from the write-ahead log too, unless others read it
             with suppress(sqlite3.Error), closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return left
@@ -204,7 +204,7 @@ class SQLiteStore(SQLStore):
     def _delete(self, connection: Connection, key: int, limit: int) -> bool:
         parameters = {"key": key, "pages": max(1, limit // MOST_REPORTS)}
         before = connection.exec_driver_sql("PRAGMA secure_delete").scalar_one()
-        connection.exec_driver_sql("PRAGMA secure_delete = ON").close()  # pages are overwritten
+        connection.exec_driver_sql("PRAGMA secure_delete = ON").close()  # overwrite the pages
         deleted = connection.exec_driver_sql(_DELETE, parameters).rowcount
         connection.exec_driver_sql(f"PRAGMA secure_delete = {before}").close()
         return deleted > 0
@@ -226,7 +226,7 @@ class SQLiteStore(SQLStore):
 
     def copy(self, target: Path) -> None:
         try:
-            with closing(self._engine.raw_connection()) as connection:  # not in a transaction
+            with closing(self._engine.raw_connection()) as connection:  # outside a transaction
                 connection.cursor().execute("VACUUM INTO ?", (str(target),))
         except sqlite3.Error as error:
             raise ServiceError(Code.STORE_UNAVAILABLE, str(error)) from error
@@ -249,7 +249,7 @@ class SQLiteStore(SQLStore):
         return [] if lines == ["ok"] else lines
 
     def _reason(self, error: SQLAlchemyError) -> str:
-        # SQLite's own words, for example "database or disk is full": they hold no parameters.
+        # SQLite's own texts, such as "database or disk is full", contain no parameters.
         words = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
         return f"{words} ({self._path})"
 
@@ -270,7 +270,7 @@ def _stored(
     candidates: Sequence[tuple[int, int]],
     reports: Sequence[PackedReport],
 ) -> dict[int, bool]:
-    """Return position → same answers, of ids stored, given (position, page) candidates."""
+    """Return position → equal answers for stored ids, given (position, page) candidates."""
     pages = read_pages(driver, key, (page for _, page in candidates))
     stored = {}
     for position, page in candidates:
@@ -299,6 +299,6 @@ def _write_sums(
 
 
 def _sums(stored: str | None) -> dict[int, Accumulator]:
-    """Return the sums in a text of numbers; None if there are none."""
+    """Return the sums in a text of numbers, which is None without sums."""
     rows = [map(int, row.split()) for row in stored.split(",")] if stored else []
     return {index: Accumulator(*sums) for index, *sums in rows}

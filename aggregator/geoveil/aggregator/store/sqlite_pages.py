@@ -1,8 +1,8 @@
-"""Pages of reports: many ids joined, in ascending order, and their answers in the same order.
+"""Pages of reports: many joined ids in ascending order, and their answers in the same order.
 
-A page is numbered by its first report, in order of counting. Only the last page of a campaign
-changes: the next reports fill it up. A statement takes and returns all pages as one row, because
-`sqlite3` releases the interpreter lock at every row: a thousand reports a second at most.
+A page has the number of its first report, in order of counting. Only a campaign's last page
+changes: the next reports fill it. A statement takes and returns all pages as one row, because
+`sqlite3` releases the interpreter lock at every row, which allows only a thousand reports a second.
 """
 
 import json
@@ -26,9 +26,9 @@ from geoveil.campaign import REPORT_ID_BYTES
 
 _ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
 MOST_REPORTS = 256
-"""The most reports of a page."""
+"""The most reports per page."""
 _MOST_BYTES = 8192
-"""The most bytes of a page that holds more than one report."""
+"""The most bytes of a page with more than one report."""
 _PAGES_READ = 1024
 _PAGES_WRITTEN = 1024
 
@@ -59,14 +59,14 @@ class ReportPage(NamedTuple):
     ids: bytes
     answers: bytes
     fresh_ids: bytes
-    """The newly added ones."""
+    """The newly added ids."""
 
     def __repr__(self) -> str:
         return f"ReportPage({self.first}, not shown)"
 
 
 class Last(NamedTuple):
-    """The last page of a campaign, as it is stored."""
+    """A campaign's last page as stored."""
 
     first: int
     ids: bytes
@@ -77,7 +77,7 @@ class Last(NamedTuple):
 
 
 def read_ids(driver: Driver, key: int, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the pages, first report and ids, from the one that holds report `number` on."""
+    """Yield (first report, ids) of pages, starting with the page of report `number`."""
     (first,) = driver.execute(_CONTAINING, {"key": key, "number": number}).fetchone()
     while joined := driver.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
         for page in joined.split(","):
@@ -88,7 +88,7 @@ def read_ids(driver: Driver, key: int, number: int) -> Iterator[tuple[int, bytes
 
 
 def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tuple[bytes, bytes]]:
-    """Return ids and answers of pages."""
+    """Return first report → (ids, answers) of pages."""
     pages = {}
     wanted = sorted(set(firsts))
     for start in range(0, len(wanted), _PAGES_READ):
@@ -103,7 +103,7 @@ def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tup
 def read_answers(
     connection: Connection, key: int, first: int, limit: int
 ) -> tuple[bytes, int | None]:
-    """Return the answers of `limit` reports, in whole pages from `first`, and the next report."""
+    """Return the answers of about `limit` reports, in whole pages from `first`, and their end."""
     pages = max(1, limit // MOST_REPORTS)
     parameters = {"key": key, "first": first, "pages": pages}
     last, answers = connection.exec_driver_sql(_READ_ANSWERS, parameters).one()
@@ -111,7 +111,7 @@ def read_answers(
 
 
 def answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
-    """Return the answers that a page holds for an id, or None.
+    """Return a page's answers for an id, or None.
 
     Example:
         >>> answers_of((b"a" * 16 + b"b" * 16, b"1234"), b"b" * 16)
@@ -135,7 +135,7 @@ def append(
     reports: Sequence[PackedReport],
     last: Last | None,
 ) -> list[ReportPage]:
-    """Write reports after the `last` page (or None); return the pages that hold them."""
+    """Append reports to the `last` page, if any, and new pages; return the written pages."""
     pages: list[ReportPage] = []
     widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
     for width in sorted(widths):
@@ -166,8 +166,8 @@ def append(
 
 
 def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> ReportPage:
-    """Return a page of reports; only its last ones may be out of order."""
-    if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
+    """Return a page of reports, of which only the last may be out of order."""
+    if len(fresh) == REPORT_ID_BYTES:  # NumPy takes several times as long for a single id
         size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
         starts = range(0, size * others, size)
         at = bisect(starts, (fresh,), key=partial(_ONE_ID.unpack_from, ids))

@@ -1,4 +1,4 @@
-"""The version of a database's schema: read and classify it, make tables in an empty database."""
+"""The version of a database's schema; creates the tables of an empty database."""
 
 import re
 
@@ -8,11 +8,11 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.schema import METADATA, SCHEMA_VERSION, VERSION, tables_of
 
 _FIRST_VERSION_TABLE = "geoveil_schema"
-"""Where version 1 kept its number."""
+"""The table that held version 1's number."""
 
 
 def schema_version(connection: Connection) -> int:
-    """Return the schema's version, 0 if empty; DATABASE_UNUSABLE if it is another program's."""
+    """Return the schema's version, 0 if empty; DATABASE_UNUSABLE for another program's."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return 0
@@ -48,6 +48,6 @@ version 1, this version of geoveil needs 10: use the geoveil that made it, or a 
 
 
 def create_tables(connection: Connection) -> None:
-    """Make the tables in an empty database, within the open transaction."""
+    """Create the tables of an empty database within the open transaction."""
     METADATA.create_all(connection, tables_of(connection.dialect.name), checkfirst=False)
     connection.execute(insert(VERSION).values(version_num=f"{SCHEMA_VERSION:04}"))

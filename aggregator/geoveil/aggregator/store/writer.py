@@ -1,4 +1,4 @@
-"""Group commit: one thread writes whatever waits, in one transaction, then answers every waiter.
+"""Group commit: one thread writes all waiting reports in one transaction and answers their senders.
 
 The next transaction fills while one is written, so that small requests share a flush.
 """
@@ -21,9 +21,9 @@ from geoveil.aggregator.store.room import Room
 
 _LOG = logging.getLogger(__name__)
 _FEW = 100
-"""The weight of a submission that goes before those that are larger."""
+"""The largest weight of a submission that goes before larger ones."""
 _GATHERING_S = 0.01
-"""The longest wait for more after a transaction of several requests."""
+"""The longest wait for more requests after a transaction with several, in seconds."""
 _Result = TypeVar("_Result")
 _Settled = tuple["asyncio.Future[Any]", Any]
 """A future with its result or exception."""
@@ -41,15 +41,15 @@ class _Call(NamedTuple):
 
 
 class Writer:
-    """Makes all changes to the database, on a separate thread.
+    """Makes all changes to the database in a separate thread.
 
     Args:
-        open_store: opens the store; called on that thread.
-        queue_limit: most answers that may wait, half of it for large submissions. An empty queue
-            takes any submission.
-        commit_limit: most answers of one transaction; likewise.
-        latency_s: how long to wait, in seconds, for more before writing; after a transaction of
-            several requests as long as that took, at most ten milliseconds.
+        open_store: opens the store; called in that thread.
+        queue_limit: the most answers that may wait, half of it for large submissions. An empty
+            queue takes any submission.
+        commit_limit: the most answers of one transaction, in the same way.
+        latency_s: seconds to wait for more before writing; after a transaction with several
+            requests, as long as that took, up to ten milliseconds.
     """
 
     def __init__(
@@ -66,41 +66,41 @@ class Writer:
         self._commit_limit = commit_limit
         self._latency_s = latency_s
         self._room = room
-        # What follows is written by the event loop or by the thread, and deques by both: nothing
-        # needs a lock. The thread looks again before it sleeps, and is woken at most once.
+        # Only the event loop or only the thread writes each of these, except deques: no locks are
+        # needed. The thread checks again before it sleeps, and is woken at most once.
         self._asleep = threading.Lock()
-        # The small ones first: whoever sends one report does not wait for ten thousand others.
+        # Small submissions first, so that one report does not wait for ten thousand others.
         self._queues: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
         self._calls: deque[_Call] = deque()
         self._queued = self._taken = 0
-        """Total weight of items put in, counted before they can be taken, and of items taken."""
+        """The total weights of queued items, counted before they can be taken, and of taken."""
         self._stopping = False
         self._gathering_s = 0.0
         self._finished: asyncio.Future[None] | None = None
 
     @property
     def weight(self) -> int:
-        """Answers that wait to be written."""
-        taken = self._taken  # first: the other only grows meanwhile
+        """The number of answers that wait for writing."""
+        taken = self._taken  # read first, since the other can only grow meanwhile
         return self._queued - taken
 
     async def start(self) -> None:
-        """Open the store; raises what opening it raises."""
+        """Open the store; raises the errors of opening it."""
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = loop.create_future()
         self._finished = loop.create_future()
-        # A daemon: a process that forgets to stop can still end, and transactions make it safe.
+        # A daemon, so that a process that forgets to stop can end; transactions make that safe.
         threading.Thread(
             target=self._run, args=(loop, opened, self._finished), name="writer", daemon=True
         ).start()
         await opened
 
     async def submit(self, submission: Submission) -> list[Outcome]:
-        """Return, once they are durable, the outcomes of reports.
+        """Return the outcomes of reports once they are durable.
 
         Raises:
-            ServiceError: QUEUE_FULL or STOPPING, and nothing was queued; STORE_UNAVAILABLE,
-                DISK_FULL or CAMPAIGN_FULL, and nothing was changed.
+            ServiceError: QUEUE_FULL or STOPPING, with nothing queued; STORE_UNAVAILABLE, DISK_FULL
+                or CAMPAIGN_FULL, with nothing changed.
         """
         if self._stopping:
             raise ServiceError(Code.STOPPING)
@@ -117,17 +117,17 @@ class Writer:
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self._queued += weight
         self._queues[large].append(_Waiting(submission, weight, future))
-        # Waking the thread for each of many requests would cost more than writing them.
+        # Waking the thread for every single request would cost more than writing them all.
         if not before or before < self._commit_limit <= before + weight:
             self._wake()
         with commit_span():
             return await future
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
-        """Return function(store), run on the writer's thread before what waits there.
+        """Return function(store), run in the writer's thread before the waiting submissions.
 
         Raises:
-            ServiceError: STOPPING; or whatever the function raises.
+            ServiceError: STOPPING; and the function's errors.
         """
         if self._stopping:
             raise ServiceError(Code.STOPPING)
@@ -137,14 +137,14 @@ class Writer:
         return await future
 
     async def stop(self) -> None:
-        """Take nothing more, write all that waits, close the store; idempotent."""
+        """Refuse new submissions, write the waiting ones, and close the store; idempotent."""
         self._stopping = True
         self._wake()
         if self._finished is not None:
             await asyncio.shield(self._finished)
 
     def _wake(self) -> None:
-        """Let the thread look for work. Only for the event loop, which alone unlocks it."""
+        """Let the thread look for work; only the event loop may call this."""
         if self._asleep.locked():
             self._asleep.release()
 
@@ -176,12 +176,12 @@ class Writer:
             tell(_settle, [(finished, None)])
 
     def _take(self) -> tuple[list[_Call], list[_Waiting]]:
-        """Wait for work and return it; nothing once stopping."""
+        """Wait for work and return it; empty when stopping."""
         while not (self._calls or self.weight or self._stopping):
             self._asleep.acquire()
         latency_s = max(self._latency_s, self._gathering_s)
         if latency_s:
-            self._asleep.acquire(blocking=False)  # only what comes from now on is to wake it
+            self._asleep.acquire(blocking=False)  # only later arrivals should wake it
             if not (self._calls or self._stopping or self.weight >= self._commit_limit):
                 self._asleep.acquire(timeout=latency_s)
         calls = [self._calls.popleft() for _ in range(len(self._calls))]
@@ -196,7 +196,7 @@ class Writer:
 
 
 def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[_Settled]:
-    """Write submissions in one transaction; return each waiter's answer."""
+    """Write submissions in one transaction; return each waiter's result."""
     try:
         batch = [w.submission for w in waiting]
         lacking = room.lacking(store, batch)
@@ -221,7 +221,7 @@ def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[_Settled]
 
 
 def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
-    """Return function(store), or the exception it raised."""
+    """Return function(store) or its exception."""
     try:
         return function(store)
     except Exception as error:  # noqa: BLE001 - its caller gets it
@@ -229,7 +229,7 @@ def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
 
 
 def _settle(futures: list[_Settled]) -> None:
-    """Answer the waiters on the event loop; skip those that are gone."""
+    """Deliver results to the waiters on the event loop, except to cancelled ones."""
     for future, result in futures:
         if future.done():
             continue
