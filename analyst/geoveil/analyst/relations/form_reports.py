@@ -198,15 +198,26 @@ def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Fact
 
 def refuse_unasked(campaign: FormCampaign, terms: Sequence[Term]) -> None:
     """Refuse a product that counts answers of people to whom the field does not apply."""
+    for term in unasked(campaign, terms):
+        condition = campaign.field(term.field).applies
+        assert condition is not None
+        who = " or ".join(condition.options)
+        expected = f"asked of those with {condition.field}: {who}, by group or as a product"
+        raise ParameterError("field", term.field, expected)
+
+
+def unasked(campaign: FormCampaign, terms: Sequence[Term]) -> list[Term]:
+    """Return the functions of fields that are asked of some, as no other function decides."""
     names = {term.field for term in terms}
-    for name in names:
-        field = campaign.field(name)
-        if field.applies is None or isinstance(field, ChoiceField | MultipleField):
-            continue  # of choices, not to be asked is an option
-        if field.applies.field not in names:
-            who = " or ".join(field.applies.options)
-            expected = f"asked of those with {field.applies.field}: {who}, by group or as a product"
-            raise ParameterError("field", name, expected)
+    # Of choices, not to be asked is an option.
+    kinds = {name: campaign.field(name) for name in names}
+    some = {
+        name
+        for name, kind in kinds.items()
+        if kind.applies is not None and not isinstance(kind, ChoiceField | MultipleField)
+        if kind.applies.field not in names
+    }
+    return [term for term in terms if term.field in some]
 
 
 def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:

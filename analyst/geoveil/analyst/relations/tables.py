@@ -1,12 +1,11 @@
 """Shares of options, and cross-tables of two or three separately private fields [MATH §17].
 
-The share of a cell is the mean of a product of operators. What the table needs of the reports are
-sums over people of such products, of their squares, and of the product with the square of one
-factor; no covariances of all pairs of cells.
+The share of a cell is the mean of a product of operators, one of each field; that of an option is
+the mean of its own. All of them are estimated together, with their covariances.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
@@ -25,24 +24,23 @@ from geoveil.analyst.nonresponse import (
 )
 from geoveil.analyst.relations.by import By, groups_in
 from geoveil.analyst.relations.form_reports import (
-    AT_ONCE,
     FormReports,
     FormStatistic,
-    counting,
-    refuse_unasked,
+    condition_of,
+    unasked,
     weights_of,
 )
-from geoveil.analyst.relations.table_sums import MOST_TESTED, TableSums
-from geoveil.analyst.relations.terms import Operator, limits_of_product, operators
+from geoveil.analyst.relations.terms import Term
 from geoveil.analyst.results import Result, possible
-from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
-from geoveil.analyst.statistics.simultaneous import (
-    critical_value_of_one,
-)
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
+from geoveil.campaign import FormCampaign
 from geoveil.gp import Array, ParameterError, kept_within, validation
 
-MOST_CELLS = 10_000
+MOST_CELLS = MOST_QUESTIONS
+_NO_SPREAD = 1e-9
+"""Variance, relative to the largest, below which an option counts as constant."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,17 +63,14 @@ class ShareTable(Result):
     band_high: Array
     margins: tuple[Array, ...]
     """The share of each option of each field."""
+    joint: JointEstimates = field(repr=False)
+    """The estimates of the cells, in order, then of the options of each field and of the cells of
+    each pair of three fields."""
     confidence: float
     n: int
     """People."""
-    test: "tuple[float, int, float] | None"
-    """χ² for independence, its degrees of freedom and the p value; None without a test."""
-    pairs: "tuple[Array, ...]" = field(repr=False)
-    """The covariance of each cell with the margin of each field."""
-    margin_errors: tuple[Array, ...] = field(repr=False)
-    answers: int = field(repr=False)
-    """How many people the heaviest weight lets count, if all counted as much."""
-    operators: tuple[tuple[Operator, ...], ...] = field(repr=False)
+    test: tuple[float, int, float] | None
+    """χ² for independence, its degrees of freedom and the p value; None for one field."""
     about: tuple[str, ...] = ()
     invited: int | None = None
     """The people who were invited; None if that is not stated."""
@@ -104,11 +99,8 @@ class ShareTable(Result):
     @property
     def notes(self) -> Sequence[str]:
         level = f"{100 * self.confidence:.4g} %"
-        if len(self.names) == 1:
-            tested: tuple[str, ...] = ()
-        elif self.test is None:
-            tested = (f"Independence is tested up to {MOST_TESTED} options a field.",)
-        else:
+        tested: tuple[str, ...] = ()
+        if self.test is not None:
             square, freedom, p = self.test
             tested = (
                 f"Test of independence: χ² = {square:.4g} with {freedom:,} degrees of freedom,"
@@ -193,20 +185,14 @@ class ShareTable(Result):
         )
 
     def _require_unweighted(self) -> None:
-        if self.answers != self.n:
+        if self.joint.answers != (self.n,) * len(self.joint.labels):
             expected = "left out beside weights, which stand for people who did not answer"
             raise ParameterError("invited", "given", expected)
 
     def _given(self, axis: int) -> Array:
+        others = [k for k in range(len(self.names)) if k != axis]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.shares / self._spread(self.margins[axis], axis))
-
-    def _spread(self, of_options: Array, axis: int) -> Array:
-        """Return values for the options of a field, repeated for each cell."""
-        return np.broadcast_to(
-            np.expand_dims(of_options, [k for k in range(len(self.names)) if k != axis]),
-            self.shares.shape,
-        )
+            return np.asarray(self.shares / np.expand_dims(self.margins[axis], others))
 
     def given(self, name: str) -> "SharesGiven":
         """Return the shares among the people of each option of a field, with intervals.
@@ -219,22 +205,10 @@ class ShareTable(Result):
         if name not in self.names or len(self.names) == 1:
             raise ParameterError("name", name, f"of {self.names}, of a table of several fields")
         axis = self.names.index(name)
-        margin, errors = (self._spread(of[axis], axis) for of in (self.margins, self.margin_errors))
+        first = self.shares.size + sum(map(len, self.labels[:axis]))
         ends = np.empty((3, *self.shares.shape))
-        for place in np.ndindex(self.shares.shape):
-            cell = [of[i] for of, i in zip(self.operators, place, strict=True)]
-            common = float(self.pairs[axis][place])
-            two = JointEstimates(
-                labels=("cell", "group"),
-                values=np.array([self.shares[place], margin[place]]),
-                covariance=np.array(
-                    [[self.standard_errors[place] ** 2, common], [common, errors[place] ** 2]]
-                ),
-                n=self.answers,
-                confidence=self.confidence,
-                limits=(limits_of_product(cell), cell[axis].limits),
-            )
-            ratio = two.ratio(0, 1)
+        for cell, place in enumerate(np.ndindex(self.shares.shape)):
+            ratio = self.joint.ratio(cell, first + place[axis])
             low, high = kept_within(ratio.ci_low, ratio.ci_high, (0.0, 1.0))
             ends[:, *place] = low, high, ratio.standard_error
         return SharesGiven(
@@ -304,7 +278,7 @@ class SharesGiven(Result):
 class CrossTable(FormStatistic[ShareTable]):
     """The shares of the people in the cells of a table, with a test of independence.
 
-    It has at most 10,000 cells.
+    It has at most 900 cells.
     """
 
     a: By
@@ -341,52 +315,104 @@ def _table(
     of_fields = [{term.field for term in groups.values()} for _, groups in grouped]
     if any(a & b for a, b in combinations(of_fields, 2)):
         raise ParameterError("fields", names, "different ones")
-    refuse_unasked(reports.campaign, [term for _, groups in grouped for term in groups.values()])
     shape = tuple(len(groups) for _, groups in grouped)
     if not 1 <= math.prod(shape) <= MOST_CELLS:
         raise ParameterError("cells", math.prod(shape), f"at most {MOST_CELLS:,}")
-    placed = [
-        [operators(reports.campaign, [term])[0] for term in groups.values()]
-        for _, groups in grouped
-    ]
-    w = weights_of(reports, weights)
-    sums = TableSums(shape)
-    for part in reports.blocks(AT_ONCE // math.prod(sorted(shape)[: max(len(shape) - 1, 1)])):
-        rows = reports.columns[part]
-        sums.add(
-            w[part],
-            [
-                np.stack([of.value(rows[:, columns]) for columns, of in of_one], axis=1)
-                for of_one in placed
-            ],
-        )
-    made = tuple(tuple(of for _, of in of_one) for of_one in placed)
-    cells = SeparateEstimates(
-        labels=tuple(" × ".join(labels) for labels in product(*(g for _, g in grouped))),
-        values=sums.shares.ravel(),
-        standard_errors=np.sqrt(sums.variances.ravel()),
-        n=counting(w),
-        confidence=confidence,
-        limits=tuple(limits_of_product(cell) for cell in product(*made)),
+    every = tuple(range(len(shape)))
+    parts = [f for size in range(1, len(shape)) for f in combinations(every, size)]
+    products = dict(
+        each
+        for fields in (every, *parts)
+        for each in _products(reports.campaign, [grouped[k] for k in fields], whole=fields == every)
     )
-    alone = cells.band(critical_value_of_one(confidence))
-    together = cells.band(sums.critical(confidence))
-    ends = [end.reshape(shape) for end in (*alone, *together)]
+    joint = reports.joint(products, confidence, weights)
+    sizes = [math.prod(shape[k] for k in fields) for fields in (every, *parts)]
+    means = dict(zip((every, *parts), np.split(joint.values, np.cumsum(sizes)[:-1]), strict=True))
+    means = {fields: of.reshape([shape[k] for k in fields]) for fields, of in means.items()}
+    count = math.prod(shape)
+    cells = joint.combined(np.eye(count, len(products)), joint.labels[:count], joint.limits[:count])
+    ends = [end.reshape(shape) for end in (*cells.intervals(), *cells.band())]
     return ShareTable(
         names=names,
         labels=tuple(tuple(groups) for _, groups in grouped),
-        shares=sums.shares,
-        standard_errors=np.sqrt(sums.variances),
+        shares=means[every],
+        standard_errors=cells.standard_errors.reshape(shape),
         ci_low=ends[0],
         ci_high=ends[1],
         band_low=ends[2],
         band_high=ends[3],
-        margins=sums.margins,
+        margins=tuple(means[k,] for k in every),
+        joint=joint,
         confidence=confidence,
         n=reports.n,
-        test=sums.test() if len(shape) > 1 and max(shape) <= MOST_TESTED else None,
-        pairs=sums.with_margins,
-        margin_errors=tuple(np.sqrt(variances) for variances in sums.margin_variances),
-        answers=counting(w),
-        operators=made,
+        test=None if not parts else _test(reports, joint, means, weights),
     )
+
+
+def _products(
+    campaign: FormCampaign, grouped: Sequence[tuple[str, Mapping[str, Term]]], *, whole: bool
+) -> Iterator[tuple[str, list[Term]]]:
+    """Yield the name and the functions of each cell of a table, or of a part of its fields."""
+    for cell in product(*(groups.items() for _, groups in grouped)):
+        text, terms = " × ".join(label for label, _ in cell), [term for _, term in cell]
+        if whole:
+            yield text, terms
+            continue
+        asked = [of for term in unasked(campaign, terms) for of in condition_of(campaign, term)]
+        yield f"{text} of {' × '.join(name for name, _ in grouped)}", [*terms, *asked]
+
+
+def _test(
+    reports: FormReports,
+    joint: JointEstimates,
+    means: Mapping[tuple[int, ...], Array],
+    weights: ArrayLike | None,
+) -> tuple[float, int, float]:
+    """Return χ² of independence, its degrees of freedom and the p value.
+
+    Where fields are independent, so are their pseudo-values, and the covariance of central products
+    of several fields is the product of the fields' covariances. Of values in the clear the sum is
+    Pearson's χ², by Lancaster's partition.
+    """
+    from scipy.special import chdtrc
+
+    w = weights_of(reports, weights)
+    every = max(means, key=len)
+    people, start, roots = float(w.sum() ** 2 / (w @ w)), means[every].size, []
+    for k in every:
+        block = slice(start, start := start + means[k,].size)
+        # Of single people, from that of means.
+        covariance = joint.covariance[block, block] * people * (reports.n - 1) / reports.n
+        roots.append(_root(covariance[:-1, :-1]))
+    total, freedom = 0.0, 0
+    for fields in means:
+        if len(fields) > 1:
+            central = _central(means, fields)[(slice(-1),) * len(fields)]
+            for k in fields:  # the first axis goes last, so that all come around
+                central = np.tensordot(central, roots[k], axes=(0, 0))
+            total += float((central**2).sum())
+            freedom += central.size
+    square = total * people
+    return square, freedom, float(chdtrc(freedom, square)) if freedom else math.nan
+
+
+def _central(means: Mapping[tuple[int, ...], Array], fields: tuple[int, ...]) -> Array:
+    """Return the mean products of deviations from the means of each field."""
+    central = np.zeros(means[fields].shape)
+    for size in range(len(fields) + 1):
+        for kept in combinations(fields, size):
+            factor: Array = means[kept] if kept else np.ones(())
+            factor = np.expand_dims(factor, [i for i, k in enumerate(fields) if k not in kept])
+            for i, k in enumerate(fields):
+                if k not in kept:
+                    others = [j for j in range(len(fields)) if j != i]
+                    factor = factor * -np.expand_dims(means[k,], others)
+            central = central + factor
+    return central
+
+
+def _root(covariance: Array) -> Array:
+    """Return R with R Rᵀ the inverse of a covariance, (m, r), without constant directions."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _NO_SPREAD * max(float(values[-1]), 0.0) if len(values) else values > 0
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
