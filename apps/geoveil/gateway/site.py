@@ -157,8 +157,11 @@ class Site:
                 return
             secret = b"authorization" in headers or self._takes_tokens(scope["path"])
             by = headers.get(_FORWARDED_BY, b"") if proxy else b""
-            private = by == b"https" if by else is_loopback(peer)
-            if secret and scope["scheme"] != "https" and not private:
+            if (
+                secret
+                and scope["scheme"] != "https"
+                and not (by == b"https" if by else is_loopback(peer))
+            ):
                 text = "tokens don't travel over plain HTTP: use https://"
                 await answer(send_more, 403, text)
                 return
