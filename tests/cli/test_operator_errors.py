@@ -238,7 +238,7 @@ def test_a_file_of_tokens_that_is_none(one_line, tmp_path, what):
         (["create", "a\nb"], "name"),
         (["create", "alice", "--scope", "rule"], "scope must be some of"),
         (["create", "alice", "--scope", ","], "scope"),
-        (["create", "alice", "--expires", "soon"], "expires must be like 12h"),
+        (["create", "alice", "--expires", "soon"], "expires must be a whole number"),
         (["create", "alice", "--expires", "99999d"], "expires must be"),
     ],
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -60,10 +60,11 @@ def history(
     headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
     print_table((*headers, "status"), rows, wrapped=(1, 2, 3))  # an id has to be typed
     out.print(_summary(counts))
-    for reading, count in Counter(filter(None, map(_reading, receipts))).items():
+    readings = Counter(filter(None, map(_reading, receipts)))
+    for (attribute, epoch, privacy), count in readings.items():
         out.tell(
-            f"{count} answered from one reading of {reading.attribute!r}, in the epoch from"
-            f" {reading.epoch:%Y-%m-%d} on: together they cost at most {reading.privacy}"
+            f"{count} answered from one reading of {attribute!r}, in the epoch from"
+            f" {epoch:%Y-%m-%d} on: together they cost at most {privacy}"
         )
     for attribute, spent, far in _spent(receipts):
         out.tell(f"spent of {attribute!r} in all: {spent}{of_far_values(far)}")
@@ -142,13 +143,8 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float
     What is of one reading counts once.
     """
     by_space: dict[tuple[str, str], list[Charge]] = {}
-    seen: set[_Reading] = set()
-    for receipt in receipts:
-        reading = _reading(receipt)
-        if reading in seen:
-            continue
-        if reading is not None:
-            seen.add(reading)
+    of_own_cost = {_reading(receipt) or receipt.report_id: receipt for receipt in receipts}
+    for receipt in of_own_cost.values():
         for charge in receipt.charges:
             by_space.setdefault((charge.attribute, charge.privacy.unit), []).append(charge)
     for (attribute, _), spent in by_space.items():
@@ -156,19 +152,10 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float
         yield attribute, compose(*(charge.privacy for charge in spent)), far
 
 
-class _Reading(NamedTuple):
-    """One perturbed value that answers for an epoch."""
-
-    attribute: str
-    epoch: datetime
-    privacy: GeoPrivacy
-
-
-def _reading(receipt: Receipt) -> _Reading | None:
-    """Return the reading of a report; None if it has its own noise."""
-    if receipt.epoch is None:
-        return None
-    return _Reading(receipt.attribute, receipt.epoch, receipt.privacy)
+def _reading(receipt: Receipt) -> tuple[str, datetime, GeoPrivacy] | None:
+    """Return the attribute, epoch and privacy of a reading; None for a report of its own noise."""
+    epoch = receipt.epoch
+    return None if epoch is None else (receipt.attribute, epoch, receipt.privacy)
 
 
 def _values(receipt: Receipt) -> str:

@@ -19,7 +19,7 @@ from geoveil.cli.environment import (
     TOKEN,
     TOKEN_FILE,
 )
-from geoveil.cli.options import takes
+from geoveil.cli.options import options_of, takes
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
 
 if TYPE_CHECKING:
@@ -32,46 +32,9 @@ _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backo
 """A server that starts is found within a second of when it listens."""
 _CERTIFICATE, _KEY = "--tls-client-certificate", "--tls-client-key"
 
-_Server = Annotated[
-    str, typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator, HOST:PORT.")
-]
-
 
 def _file(option: str, variable: str, help_text: str) -> Any:
-    return Annotated[
-        Path | None, typer.Option(option, envvar=variable, dir_okay=False, help=help_text)
-    ]
-
-
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "server": (_Server, DEFAULT_SERVER),
-    "tls": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--tls", envvar=TLS_ALONE, help="Use TLS, and trust public certificate authorities."
-            ),
-        ],
-        False,
-    ),
-    "tls_roots": (
-        _file("--tls-roots", TLS_ROOTS, "Talk TLS, and trust the certificates in this PEM file."),
-        None,
-    ),
-    "tls_client_certificate": (
-        _file(
-            _CERTIFICATE,
-            TLS_CLIENT_CERTIFICATE,
-            "PEM file of your certificate and its chain, for a server that asks for one.",
-        ),
-        None,
-    ),
-    "tls_client_key": (
-        _file(_KEY, TLS_CLIENT_KEY, "PEM file of the private key of that certificate."),
-        None,
-    ),
-}
-"""Name → annotation and default."""
+    return typer.Option(option, envvar=variable, dir_okay=False, help=help_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +45,32 @@ class Connection:
         ParameterError: if only one of certificate and key is given; naming the option.
     """
 
-    server: str = DEFAULT_SERVER
-    """A gRPC address."""
-    tls: bool = False
-    """Whether to use TLS even if no file is named."""
-    tls_roots: Path | None = None
-    """PEM file of the authorities to trust; None: those that gRPC comes with, if there is TLS."""
-    tls_client_certificate: Path | None = None
-    """PEM file of the caller's own certificate and those up to its authority."""
-    tls_client_key: Path | None = None
-    """PEM file of the key of that certificate, without a passphrase."""
+    server: Annotated[
+        str,
+        typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator, HOST:PORT."),
+    ] = DEFAULT_SERVER
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", envvar=TLS_ALONE, help="Use TLS, and trust public certificate authorities."
+        ),
+    ] = False
+    tls_roots: Annotated[
+        Path | None,
+        _file("--tls-roots", TLS_ROOTS, "Talk TLS, and trust the certificates in this PEM file."),
+    ] = None
+    tls_client_certificate: Annotated[
+        Path | None,
+        _file(
+            _CERTIFICATE,
+            TLS_CLIENT_CERTIFICATE,
+            "PEM file of your certificate and its chain, for a server that asks for one.",
+        ),
+    ] = None
+    tls_client_key: Annotated[
+        Path | None,
+        _file(_KEY, TLS_CLIENT_KEY, "PEM file of the private key of that certificate."),
+    ] = None
 
     def __post_init__(self) -> None:
         if (self.tls_client_certificate is None) != (self.tls_client_key is None):
@@ -123,7 +102,7 @@ class Connection:
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:
     """Replace a command's argument `connection` by the options of a connection."""
-    return takes("connection", _OPTIONS, Connection)(command)
+    return takes("connection", options_of(Connection), Connection)(command)
 
 
 def advice(tls: TLS | None) -> str:

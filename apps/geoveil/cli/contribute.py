@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -185,86 +185,67 @@ def _take_part(
     state_dir: Path,
     epoch_of: Callable[[AttributeCampaign], Epoch | None],
 ) -> None:
+    """Show what a report reveals, draw it if the person agrees, and send and show it."""
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, TIMEOUT_S)
-    envelope = response.envelope
-    said = decode(envelope.campaign)
-    if isinstance(said, FormCampaign):
-        _fill_in(said, response, transport, yes, state_dir)
-        return
-    signed = require_attribute(said)
-    epoch = epoch_of(signed)
-    policy = Policy.permitting(signed, epoch)
+    campaign = decode(response.envelope.campaign)
+    epoch = None
+    if not isinstance(campaign, FormCampaign):
+        epoch = epoch_of(require_attribute(campaign))
+    policy = Policy.permitting(campaign, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
-    shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
-    campaign = shown.asks
-    texts = campaign.texts
-    err.tell((texts.title, "bold"))
-    _tell(
-        say("tell.asks", name=texts.attribute),
-        say("tell.given", unit=given_in(campaign)),
-    )
-    if campaign.attribute.coordinates is not None:
-        _tell(_area_text(campaign.attribute.coordinates.area))
-    _tell(*who_asks(said), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
-    cost = str(campaign.report_privacy) if epoch else privacy_text(campaign)
-    _tell(say("tell.privacy", text=_price(cost)))
-    reading = None if epoch is None else epoch.privacy
-    _tell(*what_it_tells(campaign, reading), *who_learns(campaign))
-    if epoch is not None:
-        _tell(say("tell.epoch", name=texts.attribute, epoch=str(epoch)))
-    elif campaign.readings is not None:
-        text, total = str(campaign.readings), _price(str(campaign.total_privacy))
-        _tell(say("tell.total", readings=text, privacy=total))
-    if campaign.readings is not None and campaign.cohorts > 1:
-        _tell(campaign.readings.telling)
+    shown = ReportBuilder(policy=policy).accept(campaign_id, response.envelope.SerializeToString())
+    asks = campaign if isinstance(campaign, FormCampaign) else shown.asks
+    err.tell((asks.texts.title, "bold"))
+    _tell(*_what_it_asks(asks), *who_asks(campaign))
+    _tell(say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
+    if isinstance(asks, FormCampaign):
+        _tell(*what_a_form_tells(asks), *who_learns(asks))
+    else:
+        _tell(*_what_it_costs(asks, epoch))
     _agree_to_take_part(shown.campaign, yes)
-
-    def given() -> float | list[float]:
-        value = read_value(campaign, _ask_unseen)
-        _confirm(campaign, value, yes, read=epoch is not None)
-        return value
-
-    _send(campaign, policy, state_dir, _AsShown(response, transport), given)
-
-
-def _fill_in(
-    form: FormCampaign,
-    response: collector_pb2.GetCampaignResponse,
-    transport: Transport,
-    yes: bool,
-    state_dir: Path,
-) -> None:
-    """Answer a form, after showing the person what its report reveals."""
-    policy = Policy.permitting(form)
-    envelope = response.envelope.SerializeToString()
-    shown = ReportBuilder(policy=policy).accept(form.campaign_id, envelope)
-    err.tell((form.texts.title, "bold"))
-    _tell(*(say("tell.asks", name=field.wording.text) for field in form.fields))
-    _tell(*who_asks(form), say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
-    _tell(*what_a_form_tells(form), *who_learns(form))
-    _agree_to_take_part(shown.campaign, yes)
-
-    given = partial(read_answers, form, _ask_unseen)
-    _send(form, policy, state_dir, _AsShown(response, transport), given)
-
-
-def _send(
-    campaign: Campaign,
-    policy: Policy,
-    state_dir: Path,
-    transport: _AsShown,
-    given: Callable[[], Value | Answers],
-) -> None:
-    """Draw, send and show a report of the value, after storing the campaign."""
     with Client(
-        policy=policy, state_dir=state_dir, transport=transport, background=False
+        policy=policy,
+        state_dir=state_dir,
+        transport=_AsShown(response, transport),
+        background=False,
     ) as client:
-        client.fetch(campaign.campaign_id)
-        drawn = client.contribute(campaign.campaign_id, given())
+        client.fetch(campaign_id)  # stored before anything is drawn
+        value: Value | Answers
+        if isinstance(asks, FormCampaign):
+            value = read_answers(asks, _ask_unseen)
+        else:
+            value = read_value(asks, _ask_unseen)
+            _confirm(asks, value, yes, read=epoch is not None)
+        drawn = client.contribute(campaign_id, value)
         client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
-    _show(campaign, receipt, fresh=drawn.fresh)
+    _show(asks, receipt, fresh=drawn.fresh)
+
+
+def _what_it_asks(campaign: AttributeCampaign | FormCampaign) -> Iterator[str]:
+    if isinstance(campaign, FormCampaign):
+        yield from (say("tell.asks", name=field.wording.text) for field in campaign.fields)
+        return
+    yield say("tell.asks", name=campaign.texts.attribute)
+    yield say("tell.given", unit=given_in(campaign))
+    if campaign.attribute.coordinates is not None:
+        yield _area_text(campaign.attribute.coordinates.area)
+
+
+def _what_it_costs(campaign: AttributeCampaign, epoch: Epoch | None) -> Iterator[str]:
+    """Yield what a report to questions about one attribute costs and tells."""
+    cost = str(campaign.report_privacy) if epoch else privacy_text(campaign)
+    yield say("tell.privacy", text=_price(cost))
+    yield from what_it_tells(campaign, None if epoch is None else epoch.privacy)
+    yield from who_learns(campaign)
+    if epoch is not None:
+        yield say("tell.epoch", name=campaign.texts.attribute, epoch=str(epoch))
+    elif campaign.readings is not None:
+        text, total = str(campaign.readings), _price(str(campaign.total_privacy))
+        yield say("tell.total", readings=text, privacy=total)
+    if campaign.readings is not None and campaign.cohorts > 1:
+        yield campaign.readings.telling
 
 
 def _confirm(

@@ -11,41 +11,12 @@ import typer
 
 from geoveil.analyst import Result, cells, whole_file
 from geoveil.cli.console import err, out, print_json, print_table
-from geoveil.cli.options import AsJson, takes
+from geoveil.cli.options import AsJson, options_of, takes
 from geoveil.gp import ParameterError, needed_for
 
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""
 _PICTURES = (".png", ".svg", ".pdf")
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "as_json": (AsJson, False),
-    "as_csv": (
-        Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead.")],
-        False,
-    ),
-    "parquet": (
-        Annotated[Path | None, typer.Option(help="Parquet file to write the rows to.")],
-        None,
-    ),
-    "plot": (
-        Annotated[
-            Path | None,
-            typer.Option(help=f"Picture to draw, by its ending {', '.join(_PICTURES)}."),
-        ],
-        None,
-    ),
-    "quiet": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--quiet",
-                "-q",
-                help="Print numbers without notes; with --plot or --parquet print nothing.",
-            ),
-        ],
-        False,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +27,20 @@ class OutputFormat:
         ParameterError: if two forms are wanted on standard output, or a file has the wrong ending.
     """
 
-    as_json: bool = False
-    as_csv: bool = False
-    parquet: Path | None = None
-    plot: Path | None = None
-    quiet: bool = False
+    as_json: AsJson = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead.")] = (
+        False
+    )
+    parquet: Annotated[Path | None, "Parquet file to write the rows to."] = None
+    plot: Annotated[Path | None, f"Picture to draw, by its ending {', '.join(_PICTURES)}."] = None
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Print numbers without notes; with --plot or --parquet print nothing.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
@@ -120,7 +100,7 @@ def check_picture(option: str, file: Path | None) -> None:
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:
     """Replace a command's argument `form` by the output options."""
-    return takes("form", _OPTIONS, OutputFormat)(command)
+    return takes("form", options_of(OutputFormat), OutputFormat)(command)
 
 
 def _draw(result: Result, file: Path) -> None:

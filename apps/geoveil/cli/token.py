@@ -1,12 +1,12 @@
 """geoveil token: manage the analysts who may query an aggregator."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoveil.campaign import parse_period
 from geoveil.cli.console import err, print_table
 from geoveil.cli.environment import TOKENS_FILE
 from geoveil.gp import ParameterError
@@ -19,8 +19,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "y": timedelta(days=365)}
-_LONGEST = timedelta(days=3650)
 
 File = Annotated[
     Path,
@@ -101,24 +99,9 @@ def _scopes(text: str) -> "list[Scope]":
 
 def _end(text: str, now: datetime) -> datetime | None:
     """Return the expiry of a token made now."""
-    return None if text == "never" else (now + lasting(text, ", or never")).replace(microsecond=0)
+    return None if text == "never" else (now + lasting(text)).replace(microsecond=0)
 
 
-def lasting(text: str, otherwise: str = "") -> timedelta:
-    """Return a period of validity.
-
-    Args:
-        text: as typed, like 90d.
-        otherwise: what else could be typed, for the error.
-
-    Raises:
-        ParameterError: if it is no such length, or more than ten years.
-    """
-    expected = f"like 12h, 90d or 1y, at most {_LONGEST.days} days{otherwise}"
-    match = re.fullmatch(r"([1-9][0-9]{0,4})([hdy])", text)
-    if match is None:
-        raise ParameterError("expires", text, expected)
-    lasts = int(match[1]) * _UNITS[match[2]]
-    if lasts > _LONGEST:
-        raise ParameterError("expires", text, expected)
-    return lasts
+def lasting(text: str) -> timedelta:
+    """Return a period of validity, at most ten years."""
+    return parse_period("expires", text, timedelta(days=3650))

@@ -1,4 +1,4 @@
-"""Read durations as people write them: 7d, 12h, 30m, 1w."""
+"""Read durations as people write them: 7d, 12h, 30m, 1w, 1y."""
 
 import re
 from datetime import timedelta
@@ -6,6 +6,7 @@ from datetime import timedelta
 from geoveil.gp import ParameterError
 
 _UNITS = {
+    "y": timedelta(days=365),
     "w": timedelta(weeks=1),
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
@@ -24,10 +25,10 @@ def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timed
         >>> parse_period("every", "36h")
         datetime.timedelta(days=1, seconds=43200)
     """
-    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    match = re.fullmatch(r"([0-9]{1,6})([mhdwy])", text)
     length = int(match[1]) * _UNITS[match[2]] if match else timedelta()
     if not timedelta() < length <= most:
-        expected = "a whole number above 0 and m, h, d or w, for example 7d"
+        expected = "a whole number above 0 and m, h, d, w or y, for example 7d"
         bound = "" if most == timedelta.max else f", at most {most.days}d"
         raise ParameterError(name, text, expected + bound)
     return length
