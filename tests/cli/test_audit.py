@@ -56,7 +56,7 @@ def test_json_holds_every_row_and_how_it_was_made(run):
 def test_faults_are_caught_and_that_is_status_0(run, monkeypatch):
     """A fifth of them; all are counted where the audit's own tests are."""
     part = auditor.faults()[2::5]
-    monkeypatch.setattr(auditor, "faults", lambda: part)
+    monkeypatch.setattr("geoveil.audit.report.faults", lambda: part)
     result = run("--faults")
     assert result.exit_code == 0
     assert len(re.findall(r" caught +\n", result.output)) == len(part) == 6
@@ -71,7 +71,7 @@ def test_faults_are_caught_and_that_is_status_0(run, monkeypatch):
 def test_a_fault_that_is_missed_is_status_1(run, monkeypatch):
     """A mechanism that keeps its promise is one that no audit can catch."""
     honest = auditor.named(auditor.catalogue(), "LipschitzMechanism")[:1]
-    monkeypatch.setattr(auditor, "faults", lambda: honest)
+    monkeypatch.setattr("geoveil.audit.report.faults", lambda: honest)
     result = run("--faults", "--samples", "1000")
     assert result.exit_code == 1
     assert "missed" in result.output
@@ -80,7 +80,7 @@ def test_a_fault_that_is_missed_is_status_1(run, monkeypatch):
 
 def test_a_broken_promise_is_status_1_with_its_witness(run, monkeypatch):
     monkeypatch.setattr(
-        auditor, "catalogue", lambda name: auditor.named(auditor.faults(), name)[:1]
+        "geoveil.audit.report.catalogue", lambda name: auditor.named(auditor.faults(), name)[:1]
     )
     result = run("--mechanism", "LipschitzMechanism")
     assert result.exit_code == 1

@@ -33,7 +33,7 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         ),
         (
             ["campaign", "create", "A", "--points", *CREATE, "--read-every", "9999w"],
-            "--read-every must be a whole number above 0 and m, h, d, w or y, for example 7d, at most",
+            "--read-every must be a whole number above 0 and m, h, d, w or y, for example 7d, at",
         ),
         (["audit", "--mechanism", "LocalLaplace", "--samples", "0"], "--samples must be"),
         (["audit", "--mechanism", "None"], "--mechanism must be"),

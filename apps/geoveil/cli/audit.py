@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated
@@ -10,17 +9,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from geoveil import audit as auditor
 from geoveil.audit import (
     ALPHA,
     AUDITED,
     FAILURE_PROBABILITY,
     Attack,
-    Disagreement,
+    AuditReport,
+    AuditRequest,
     OutputAttack,
     Verdict,
     attacks,
-    disagreements,
     keeps,
 )
 from geoveil.cli.console import err, number, out, print_json, print_table
@@ -85,61 +83,24 @@ def audit(
         if not run_attacks(samples, seed, as_json):
             raise typer.Exit(1)
         return
-    samples = 100_000 if samples is None else samples
-    selecting: Mapping[str, auditor.OwnSelection] = {}
-    if module is not None:
-        if faults:
-            raise ParameterError("--module", str(module), "without --faults")
-        selecting = auditor.selections_in(module, needed=False)
-        cases = auditor.own_cases(auditor.mechanisms_in(module, needed=not selecting))
-        if mechanism is not None and mechanism in selecting:
-            selecting, cases = {mechanism: selecting[mechanism]}, ()
-        elif mechanism is not None:
-            selecting, cases = {}, auditor.named(cases, mechanism)
-    elif not faults:
-        cases = auditor.catalogue(mechanism)
-    elif mechanism is None:
-        cases = auditor.faults()
-    else:
-        cases = auditor.named(auditor.faults(), mechanism)
-    pairs = auditor.pair_count(cases)
+    request = AuditRequest(
+        mechanism=mechanism,
+        module=module,
+        faults=faults,
+        samples=100_000 if samples is None else samples,
+        seed=seed,
+    )
+    cases, selecting = request.rows()
     with err.status(f"auditing {len(cases)} rows"):
-        verdicts = auditor.audit(cases, samples=samples, seed=seed) if cases else ()
-        selected = {name: own.audited() for name, own in selecting.items()}
-        own_rows = () if module is None else cases
-        disagreeing = disagreements(own_rows, samples=samples, seed=seed)
-    good = all(v.keeps != faults for v in verdicts)
-    good = good and all(map(keeps, selected.values())) and not disagreeing
+        report = request.audited(cases, selecting)
     if as_json:
-        report = {
-            "faults": faults,
-            "samples": samples,
-            "seed": seed,
-            "pairs": pairs,
-            "failure_probability": FAILURE_PROBABILITY,
-            "rows": [verdict.to_dict() for verdict in verdicts],
-        }
-        if module is not None:
-            report["disagreements"] = [asdict(disagreement) for disagreement in disagreeing]
-        if selected:
-            report["selections"] = [
-                {"mechanism": name, "found": epsilon, "keeps": keeps(epsilon)}
-                for name, epsilon in selected.items()
-            ]
-        print_json(report)
+        print_json(report.to_dict())
     else:
-        _print_selections(selected)
-    if verdicts and not as_json:
-        _print_table(verdicts, faults, disagreeing)
-        out.print(
-            "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
-            " over the ε promised at that distance; with a δ, the ε needed besides it. Black box:"
-            f" at least so much is lost, as {samples:,} reports at each of two points prove; all of"
-            f" these bounds, at {pairs} pairs of points, hold at once with probability"
-            f" 1 − {FAILURE_PROBABILITY:g}. {_released(verdicts)} Seed: {seed}."
-        )
-        _conclude(verdicts, faults, disagreeing)
-    if not good:
+        _print_selections(report.selected)
+        if report.verdicts:
+            _print_table(report)
+            _conclude(report)
+    if not report.sound:
         raise typer.Exit(1)
 
 
@@ -164,11 +125,9 @@ def _print_selections(selected: Mapping[str, float]) -> None:
     out.print(f"Found: {AUDITED}.")
 
 
-def _print_table(
-    verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
-) -> None:
+def _print_table(report: AuditReport) -> None:
     rows = []
-    for verdict in verdicts:
+    for verdict in report.verdicts:
         name = Text(verdict.mechanism)
         if verdict.variant:
             variant = verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}")
@@ -179,60 +138,65 @@ def _print_table(
             verdict.privacy,
             _fraction(verdict.exact.fraction),
             _fraction(verdict.black_box.fraction),
-            _word(verdict, faults, _disagrees(verdict, disagreeing)),
+            _word(verdict, report),
         )
         rows.append(cells)
     headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
     print_table(headers, rows, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
+    out.print(
+        "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
+        " over the ε promised at that distance; with a δ, the ε needed besides it. Black box: at"
+        f" least so much is lost, as {report.request.samples:,} reports at each of two points"
+        f" prove; all of these bounds, at {report.pairs} pairs of points, hold at once with"
+        f" probability 1 − {FAILURE_PROBABILITY:g}. {_released(report.verdicts)} Seed:"
+        f" {report.request.seed}."
+    )
 
 
-def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
-    if faults:
+def _word(verdict: Verdict, report: AuditReport) -> Text:
+    if report.request.faults:
         return Text("missed", "bold red") if verdict.keeps else Text("caught", "green")
-    if verdict.draws is not None and not verdict.draws.agree:
+    if not _agrees(verdict):
         return Text("releases\nanother law", "bold red")
     if not verdict.keeps:
         return _EXCEEDS
-    return Text("no such\ndensity", "bold red") if disagrees else _KEEPS
+    return Text("no such\ndensity", "bold red") if report.disagrees(verdict) else _KEEPS
 
 
-def _disagrees(verdict: Verdict, found: Sequence[Disagreement]) -> bool:
-    return any(
-        (disagreement.mechanism, disagreement.query) == (verdict.mechanism, verdict.query)
-        for disagreement in found
-    )
+def _agrees(verdict: Verdict) -> bool:
+    """Return whether releases have the law that is stated, as far as they were compared."""
+    return verdict.draws is None or verdict.draws.agree
 
 
 def _fraction(value: float) -> str:
     return "∞" if value == math.inf else number(value, 3)
 
 
-def _conclude(
-    verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
-) -> None:
-    if faults:
+def _conclude(report: AuditReport) -> None:
+    verdicts = report.verdicts
+    another_law = [verdict for verdict in verdicts if not _agrees(verdict)]
+    if report.request.faults:
         caught = sum(not verdict.keeps for verdict in verdicts)
         black_box = sum(verdict.caught for verdict in verdicts)
-        refused = [v for v in verdicts if v.draws is not None and not v.draws.agree]
         out.print(
             f"{caught} of {len(verdicts)} faulty mechanisms were caught, {black_box} from their"
-            f" reports alone and {len(refused)} from what they release. Status 0 means all of them:"
-            " this auditor can fail a mechanism."
+            f" reports alone and {len(another_law)} from what they release. Status 0 means all of"
+            " them: this auditor can fail a mechanism."
         )
-        _tell_releases(refused)
+        _tell_releases(another_law)
         return
-    keeping = [v for v in verdicts if v.keeps and not _disagrees(v, disagreeing)]
-    out.print(f"{len(keeping)} of {len(verdicts)} keep their promise.")
-    _tell_releases([v for v in verdicts if v.draws is not None and not v.draws.agree])
+    keeping = sum(verdict.keeps and not report.disagrees(verdict) for verdict in verdicts)
+    out.print(f"{keeping} of {len(verdicts)} keep their promise.")
+    _tell_releases(another_law)
     for verdict in verdicts:
-        if not (verdict.keeps or (verdict.draws is not None and not verdict.draws.agree)):
+        if not verdict.keeps and _agrees(verdict):
             witness = verdict.exact
             out.tell(
                 (verdict.mechanism, "bold red"),
                 f", {verdict.query}: look at output {_numbers(witness.y)} for"
                 f" {_numbers(witness.x)} and {_numbers(witness.other)}",
             )
-    for disagreement in disagreeing:
+    for disagreement in report.disagreeing:
         out.tell(
             (disagreement.mechanism, "bold red"),
             f", {disagreement.query}: its reports are not drawn from its density. At"
@@ -240,7 +204,7 @@ def _conclude(
             f" {disagreement.low:.6g} to {disagreement.high:.6g}, and {disagreement.stated:.2%}"
             " should be.",
         )
-    if disagreeing:
+    if report.disagreeing:
         out.print(
             "What is exact is of the density, and the black box of what is drawn: of a mechanism"
             " whose two disagree neither number can be relied on."

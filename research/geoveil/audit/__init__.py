@@ -5,7 +5,6 @@ mechanisms, the `faults`, or a user's own (`own_cases`). `attacks` go for the co
 floats, their spacing, and time.
 """
 
-from geoveil.audit.agreement import Disagreement as Disagreement, disagreements as disagreements
 from geoveil.audit.attacks import ALPHA as ALPHA, Attack as Attack, OutputAttack as OutputAttack
 from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
@@ -27,6 +26,7 @@ from geoveil.audit.own import (
     selections_in,
     source_files as source_files,
 )
+from geoveil.audit.report import AuditReport as AuditReport, AuditRequest as AuditRequest
 from geoveil.audit.selection import (
     SelectionFinding,
     Selects,

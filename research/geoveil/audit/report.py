@@ -1,0 +1,114 @@
+"""An audit of mechanisms as one report: which rows were audited, and whether all is as it must."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from geoveil.audit import verdict as verdicts_of
+from geoveil.audit.agreement import Disagreement, disagreements
+from geoveil.audit.case import Case
+from geoveil.audit.catalogue import catalogue, named
+from geoveil.audit.faults import faults
+from geoveil.audit.own import OwnSelection, keeps, mechanisms_in, own_cases, selections_in
+from geoveil.audit.verdict import FAILURE_PROBABILITY, Verdict, pair_count
+from geoveil.gp import ParameterError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """The rows to audit: of the library, of its faults, or of a user's file.
+
+    Raises:
+        ParameterError: if a file is audited together with the faults.
+    """
+
+    mechanism: str | None = None
+    """Only the rows of this one."""
+    module: Path | None = None
+    """A Python file of mechanisms, which is run."""
+    faults: bool = False
+    """Faulty mechanisms and histories: all must be caught."""
+    samples: int = 100_000
+    """Reports per point of a pair."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.module is not None and self.faults:
+            raise ParameterError("--module", str(self.module), "without --faults")
+
+    def rows(self) -> tuple[Sequence[Case], Mapping[str, OwnSelection]]:
+        """Return the mechanisms that answer queries, and those that select.
+
+        Raises:
+            ParameterError: if there is none of the name.
+        """
+        if self.module is None:
+            if not self.faults:
+                return catalogue(self.mechanism), {}
+            return faults() if self.mechanism is None else named(faults(), self.mechanism), {}
+        selecting = selections_in(self.module, needed=False)
+        cases = own_cases(mechanisms_in(self.module, needed=not selecting))
+        if self.mechanism is None:
+            return cases, selecting
+        if self.mechanism in selecting:
+            return (), {self.mechanism: selecting[self.mechanism]}
+        return named(cases, self.mechanism), {}
+
+    def audited(
+        self, cases: Sequence[Case], selecting: Mapping[str, OwnSelection]
+    ) -> "AuditReport":
+        """Return the report of rows."""
+        how: Any = {"samples": self.samples, "seed": self.seed}
+        return AuditReport(
+            request=self,
+            pairs=pair_count(cases),
+            verdicts=verdicts_of.audit(cases, **how) if cases else (),
+            selected={name: own.audited() for name, own in selecting.items()},
+            disagreeing=() if self.module is None else tuple(disagreements(cases, **how)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """The result of an audit."""
+
+    request: AuditRequest
+    pairs: int
+    """Pairs of points at which all bounds hold at once."""
+    verdicts: Sequence[Verdict]
+    selected: Mapping[str, float] = field(default_factory=dict)
+    """Mechanism that selects → the largest part of its ε that was used."""
+    disagreeing: Sequence[Disagreement] = ()
+    """Rows of a user whose draws are not of their density."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether every promise is kept; of faults, whether each was caught."""
+        rows = all(verdict.keeps != self.request.faults for verdict in self.verdicts)
+        return rows and all(map(keeps, self.selected.values())) and not self.disagreeing
+
+    def disagrees(self, verdict: Verdict) -> bool:
+        """Return whether the draws of a row are not of its density."""
+        row = (verdict.mechanism, verdict.query)
+        return any((other.mechanism, other.query) == row for other in self.disagreeing)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        request = self.request
+        record: dict[str, Any] = {
+            "faults": request.faults,
+            "samples": request.samples,
+            "seed": request.seed,
+            "pairs": self.pairs,
+            "failure_probability": FAILURE_PROBABILITY,
+            "rows": [verdict.to_dict() for verdict in self.verdicts],
+        }
+        if request.module is not None:
+            record["disagreements"] = [asdict(disagreement) for disagreement in self.disagreeing]
+        if self.selected:
+            record["selections"] = [
+                {"mechanism": name, "found": epsilon, "keeps": keeps(epsilon)}
+                for name, epsilon in self.selected.items()
+            ]
+        return record
