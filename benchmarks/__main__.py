@@ -112,6 +112,8 @@ def main() -> int:
         "--page", type=Path, help="write the coverage of intervals into it, between its marks"
     )
     parser.add_argument("--seed", type=int, help="of the coverage of intervals; a fresh one if not")
+    parser.add_argument("--statistic", action="append", help="whose intervals; all if not")
+    parser.add_argument("--campaigns", type=int, help="of each cell of the coverage of intervals")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
         "--compare",
@@ -132,7 +134,8 @@ def main() -> int:
         if name == "soak":
             run = partial(soak.table, asked.hours)
         elif name == "intervals":
-            run = partial(run, page=asked.page, seed=asked.seed)
+            run = partial(run, page=asked.page, seed=asked.seed, campaigns=asked.campaigns)
+            run = partial(run, statistics=asked.statistic or ())
         elif name == "relations":
             run = partial(run, seed=asked.seed)
         elif name == "attacks":

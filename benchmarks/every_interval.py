@@ -8,6 +8,7 @@ interval.
 
     python -m benchmarks intervals --quick --page docs/intervals.md     the stated subset, written
     python -m benchmarks intervals                                      in full: overnight
+    python -m benchmarks intervals --quick --statistic Gini --campaigns 40 --seed 1    one row
 """
 
 import secrets
@@ -71,24 +72,23 @@ class Cell:
 
 
 def measured(
-    seed: int, sizes: Sequence[int], campaigns: int, names: Sequence[str] = ()
+    seed: int, sizes: Sequence[int], campaigns: Mapping[str, int]
 ) -> dict[tuple[str, str, int], Cell]:
-    """Return every cell: by statistic, people and n.
+    """Return cells: by statistic, people and n. A cell does not depend on which others there are.
 
     Args:
         seed: of all draws.
         sizes: numbers of people.
-        campaigns: of each cell; of a slow statistic a fifth.
-        names: of statistics; all by default.
+        campaigns: of each cell, by statistic.
     """
     truths = [Truth(draw) for draw in PEOPLE.values()]
     cells: dict[tuple[str, str, int], Cell] = {}
     for which, (name, statistic) in enumerate(STATISTICS.items()):
         for place, (people, draw) in enumerate(PEOPLE.items()):
-            for n in sizes if not names or name in names else ():
+            for n in sizes if name in campaigns else ():
                 rng = np.random.default_rng([seed, which, place, n])
                 cell = cells[name, people, n] = Cell(name=name)
-                for _ in range(-(-campaigns // statistic.every)):
+                for _ in range(campaigns[name]):
                     made = Campaign(draw(rng, n), truths[place], rng)
                     if statistic.weighted:
                         weights = np.exp(WEIGHTS * rng.standard_normal(n))
@@ -97,34 +97,49 @@ def measured(
     return cells
 
 
-def table(*, quick: bool = False, page: Path | None = None, seed: int | None = None) -> None:
-    """Print the coverage of every cell in per cent, and failures.
+def table(
+    *,
+    quick: bool = False,
+    page: Path | None = None,
+    seed: int | None = None,
+    statistics: Sequence[str] = (),
+    campaigns: int | None = None,
+) -> None:
+    """Print the coverage of cells in per cent, and failures.
 
     Args:
         quick: the stated subset.
-        page: a page between two marks of which the table is written.
+        page: a page between two marks of which the rows are written.
         seed: of all draws; a fresh one by default.
+        statistics: their names; all by default.
+        campaigns: of each cell; by default fewer of slow statistics.
     """
     warnings.simplefilter("ignore", NotPrivateWarning)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    sizes, campaigns = (QUICK_SIZES, QUICK_CAMPAIGNS) if quick else (SIZES, CAMPAIGNS)
-    cells = measured(seed, sizes, campaigns)
-    lines = page_of(cells, seed)
-    print("\n".join(lines))
+    sizes, most = (QUICK_SIZES, QUICK_CAMPAIGNS) if quick else (SIZES, CAMPAIGNS)
+    of_each = {
+        name: campaigns or -(-most // of.every)
+        for name, of in STATISTICS.items()
+        if not statistics or name in statistics
+    }
+    lines, failed = rows_of(measured(seed, sizes, of_each), seed)
+    print("\n".join([*lines, *failed]))
     if page is not None:
-        before, rest = page.read_text().split(_MARKS[0])
-        after = rest.split(_MARKS[1])[1]
-        page.write_text(before + _MARKS[0] + "\n" + "\n".join(lines) + "\n" + _MARKS[1] + after)
+        page.write_text(written(page.read_text(), lines))
 
 
-def page_of(cells: Mapping[tuple[str, str, int], Cell], seed: int) -> list[str]:
-    """Return the table as Markdown: a row for each statistic, a column for each size."""
-    places = list(dict.fromkeys((people, n) for _, people, n in cells))
-    sizes = list(dict.fromkeys(n for _, n in places))
+def rows_of(cells: Mapping[tuple[str, str, int], Cell], seed: int) -> tuple[list[str], list[str]]:
+    """Return a Markdown table, a row for each statistic and a column for each size, and failures.
+
+    A cell fails by more than chance among the cells of all statistics and of these sizes.
+    """
+    sizes = list(dict.fromkeys(n for _, _, n in cells))
     lines = [
-        f"| statistic | campaigns | {' | '.join(f'n = {n:,}' for n in sizes)} |",
-        f"|---|--:|{'---|' * len(sizes)}",
+        f"| statistic | seed | campaigns | {' | '.join(f'n = {n:,}' for n in sizes)} | failed |",
+        f"|---|--:|--:|{'---|' * len(sizes)}--:|",
     ]
+    family = len(STATISTICS) * len(PEOPLE) * len(sizes)
+    wrong = {key: said for key, cell in cells.items() if (said := cell.wrong(family))}
     for name in dict.fromkeys(name for name, _, _ in cells):
         shown, campaigns = [], ""
         for n in sizes:
@@ -133,13 +148,19 @@ def page_of(cells: Mapping[tuple[str, str, int], Cell], seed: int) -> list[str]:
             all_of = sum(cell.covered for cell in of.values()) / len(of)
             campaigns = f"{of[least].campaigns:,}"
             shown.append(f"{100 * all_of:.1f}, least {100 * of[least].covered:.1f} ({least})")
-        lines.append(f"| {name} | {campaigns} | {' | '.join(shown)} |")
-    wrong = {key: said for key, cell in cells.items() if (said := cell.wrong(len(cells)))}
-    failed = [f"* {name}, {people}, {n:,}: {said}" for (name, people, n), said in wrong.items()]
-    return [
-        *lines,
-        "",
-        f"Coverage in per cent: the mean of {len(PEOPLE)} kinds of people, and the least.",
-        f"Seed {seed}: {len(wrong)} of {len(cells)} cells failed.",
-        *failed,
+        failed = sum(name == what for what, _, _ in wrong)
+        lines.append(f"| {name} | {seed} | {campaigns} | {' | '.join(shown)} | {failed} |")
+    return lines, [
+        f"* {name}, {people}, {n:,}: {said}" for (name, people, n), said in wrong.items()
     ]
+
+
+def written(page: str, lines: Sequence[str]) -> str:
+    """Return a page with the rows of a table written; others stay if the columns are the same."""
+    before, rest = page.split(_MARKS[0])
+    within, after = rest.split(_MARKS[1])
+    stay = within.split("\n")[1:-1] if lines[0] in within else []
+    rows = {line.split(" | ")[0]: line for line in [*stay, *lines]}
+    order = ["| statistic", *lines[1:2], *(f"| {name}" for name in STATISTICS)]
+    made = "\n".join(rows[key] for key in order if key in rows)
+    return f"{before}{_MARKS[0]}\n{made}\n{_MARKS[1]}{after}"

@@ -171,27 +171,37 @@ def row(case: Case, n: int, means: Array, variances: Array) -> tuple[list[str], 
     return [*cells, ", ".join(wrong) or note], bool(wrong), open_to_doubt
 
 
-def table(*, quick: bool = False, page: Path | None = None, seed: int | None = None) -> None:
-    """Print coverage in per cent at 95 and 99 %, widths at 95 %, and failures.
-
-    The coverage of every statistic follows: see `benchmarks.every_interval`.
+def table(
+    *,
+    quick: bool = False,
+    page: Path | None = None,
+    seed: int | None = None,
+    statistics: Sequence[str] = (),
+    campaigns: int | None = None,
+) -> None:
+    """Print the coverage of statistics, then of means at 95 and 99 %, with widths and failures.
 
     Args:
         quick: fewer campaigns of fewer people.
-        page: into which the latter is written.
-        seed: of the latter; a fresh one by default.
+        page: into which the former is written: see `benchmarks.every_interval`.
+        seed: of the former; a fresh one by default.
+        statistics: to which the former is limited, without the latter.
+        campaigns: of each cell of the former.
     """
     from benchmarks import every_interval, served_intervals
 
-    every_interval.table(quick=quick, page=page, seed=seed)
-
-    campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
+    every_interval.table(
+        quick=quick, page=page, seed=seed, statistics=statistics, campaigns=campaigns
+    )
+    if statistics:
+        return
+    times = QUICK_CAMPAIGNS if quick else CAMPAIGNS
     shown = Table("people, question", "n", "Student's", "weighted ends", "width", "failed; note")
     failed = rows = doubted = 0
     warnings.simplefilter("ignore", NotPrivateWarning)
     for case in cases():
         sizes = [n for n in case.sizes if not quick or n in QUICK_SIZES]
-        drawn = case.moments(sizes, np.random.default_rng([*case.name.encode()]), campaigns)
+        drawn = case.moments(sizes, np.random.default_rng([*case.name.encode()]), times)
         for n, (means, variances) in drawn.items():
             cells, wrong, open_to_doubt = row(case, n, means, variances)
             rows, failed, doubted = rows + 1, failed + wrong, doubted + open_to_doubt
@@ -203,9 +213,9 @@ def table(*, quick: bool = False, page: Path | None = None, seed: int | None = N
     console.print(shown)
     console.print(
         f"{failed} of {rows} rows failed, and {doubted} are wider than is known to be necessary."
-        f" {campaigns:,} campaigns each: the standard error"
+        f" {times:,} campaigns each: the standard error"
     )
-    errors = [100 * math.sqrt(c * (1 - c) / campaigns) for c in LEAST]
+    errors = [100 * math.sqrt(c * (1 - c) / times) for c in LEAST]
     console.print(
         f"of a coverage of 95 % is {errors[0]:.1f} points, of 99 % it is {errors[1]:.1f}."
     )
