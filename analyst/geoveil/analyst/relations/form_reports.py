@@ -211,13 +211,13 @@ def unasked(campaign: FormCampaign, terms: Sequence[Term]) -> list[Term]:
     names = {term.field for term in terms}
     # Of choices, not to be asked is an option.
     kinds = {name: campaign.field(name) for name in names}
-    some = {
+    conditional = {
         name
         for name, kind in kinds.items()
         if kind.applies is not None and not isinstance(kind, ChoiceField | MultipleField)
         if kind.applies.field not in names
     }
-    return [term for term in terms if term.field in some]
+    return [term for term in terms if term.field in conditional]
 
 
 def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:

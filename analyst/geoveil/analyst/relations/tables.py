@@ -358,8 +358,10 @@ def _products(
         if whole:
             yield text, terms
             continue
-        asked = [of for term in unasked(campaign, terms) for of in condition_of(campaign, term)]
-        yield f"{text} of {' × '.join(name for name, _ in grouped)}", [*terms, *asked]
+        conditions = [
+            of for term in unasked(campaign, terms) for of in condition_of(campaign, term)
+        ]
+        yield f"{text} of {' × '.join(name for name, _ in grouped)}", [*terms, *conditions]
 
 
 def _test(
