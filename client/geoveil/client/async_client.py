@@ -45,12 +45,12 @@ _Result = TypeVar("_Result")
 class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """Contributes values to campaigns from one event loop: a `Client` with `await`.
 
-    A cancelled call leaves the journal as a crash would: the next call continues from there. A
-    forked child works in its own loop; a fork first waits up to a second for requests under way.
+    A cancelled call leaves the journal like a crash: the next call continues from there. A forked
+    child works in its own loop; a fork first waits up to a second for requests under way.
 
     Args:
-        target: address of the collector; this and the other arguments are those of `Client`.
-        transport: used instead of gRPC to `target`, and left open by `aclose`.
+        target: the collector's address; this and the other arguments are those of `Client`.
+        transport: used instead of gRPC to `target`; `aclose` leaves it open.
     """
 
     _kind = GrpcAioTransport
@@ -61,11 +61,11 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     _called: bool
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
-        """Ask the server for a campaign, check it, and keep it for `contribute`."""
+        """Fetch a campaign from the server, check it, and store it for `contribute`."""
         return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
     async def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
-        """Perturb a value, once per campaign and period, and keep the result to be sent."""
+        """Perturb a value, once per campaign and period, and store the result for sending."""
         self._check_open()
         try:
             return await self._local(
@@ -77,7 +77,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
                 self._wake()
 
     async def flush(self, timeout_s: float | None = None) -> FlushResult:
-        """Send what waits, and return what became of it."""
+        """Send the waiting reports, and return their outcome."""
         import asyncio
 
         self._check_open()
@@ -94,12 +94,12 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
             sending.release()
 
     async def history(self) -> tuple[Receipt, ...]:
-        """Return the reports drawn for this person, sent or not: nothing else leaves the device."""
+        """Return all reports of this person, sent or not; nothing else leaves the device."""
         self._check_open()
         return await self._local(self._session.history, self._slow)
 
     async def budgets(self) -> tuple[Budget, ...]:
-        """Return the policy's limits over all campaigns, and the spent part of each."""
+        """Return the policy's limits over all campaigns with their spent parts."""
         self._check_open()
         return await self._local(self._session.budgets, self._slow)
 
@@ -109,7 +109,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         return await self._local(self._session.counts, self._slow)
 
     async def aclose(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send what waits, for at most this many seconds, and close; idempotent."""
+        """Send the waiting reports for at most `timeout_s` seconds, and close; idempotent."""
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:
             return
@@ -141,7 +141,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         self._session.journal.close()
 
     def _wake(self) -> None:
-        """Let the background look for work; start it at its first."""
+        """Let the background look for work; start it if necessary."""
         if self._closed:
             return
         import asyncio
@@ -151,7 +151,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
             self._task = asyncio.get_running_loop().create_task(
                 self._in_background(self._woken, self._lock()), name="geoveil-client"
             )
-        assert self._woken is not None  # made with the task
+        assert self._woken is not None  # created with the task
         self._woken.set()
 
     async def _in_background(self, woken: asyncio.Event, sending: asyncio.Lock) -> None:
@@ -168,7 +168,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
                 async with asyncio.timeout(wait_s):
                     await woken.wait()
             except TimeoutError:
-                pass  # time to try again what was put off
+                pass  # time to retry delayed work
             woken.clear()
             try:
                 async with sending:
@@ -199,10 +199,10 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
             raise ClientClosed
 
     async def _local(self, work: Callable[[], _Result], slow: bool) -> _Result:
-        """Return work(). Slow work runs on a thread, so that the loop never waits for it."""
+        """Return work(); slow work runs in a thread, so that the loop never waits for it."""
         if not slow:
             return work()
-        import asyncio  # here, as an app without asyncio need not load it
+        import asyncio  # here, since apps without asyncio need not load it
         from concurrent.futures import ThreadPoolExecutor
 
         if self._executor is None:

@@ -14,12 +14,12 @@ from geoveil.proto.v1 import collector_pb2, report_pb2
 MOST_BYTES = 4 << 20
 """The most bytes of one request: gRPC's limit unless a server raises it."""
 _FIELD_OVERHEAD = 6
-"""Bytes, at most, of the tag and length of one report of up to 4 GiB."""
+"""The most bytes of the tag and length of a report of up to 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionResult:
-    """What became of one report."""
+    """The outcome of one report."""
 
     status: DeliveryStatus
     """ACKNOWLEDGED or REJECTED."""
@@ -31,14 +31,14 @@ _COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICAT
 
 @dataclass(slots=True)
 class ReportBatch:
-    """The reports of one request, filled up to its limits."""
+    """The reports of one request, up to its limits."""
 
     campaign_id: str
     """The id of the campaign that all its reports answer."""
     digest: bytes
-    """SHA-256 of the campaign bytes they were made for."""
+    """SHA-256 of the campaign bytes that the reports answer."""
     contributions: list[Contribution] = field(default_factory=list)
-    """The reports, in the order of the request."""
+    """The reports in the request's order."""
     _size: int | None = field(default=None, init=False)
 
     @classmethod
@@ -70,7 +70,7 @@ class ReportBatch:
         """Return the result of each contribution, in order.
 
         Raises:
-            TransportError: INTERNAL if the answer breaks the contract. All reports may be sent
+            TransportError: INTERNAL if the response breaks the contract; all reports may be sent
                 again.
         """
         if len(response.results) != len(self.contributions):
@@ -95,8 +95,9 @@ class ReportBatch:
 def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:
     """Yield batches of at most 10,000 reports and 4 MiB, each for one period of one campaign.
 
-    A participant has one report in each, so no request shows which reports belong together. Reports
-    of one campaign and period keep their order; at most one unfinished batch of each is held.
+    A batch has at most one report per participant, so no request shows which reports belong
+    together. Reports of one campaign and period keep their order; at most one unfinished batch of
+    each is in memory.
 
     Example:
         >>> [batch.request() for batch in gather([])]
@@ -115,7 +116,7 @@ def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:
 
 
 def _reason(number: report_pb2.RejectionReason.ValueType) -> str:
-    """Return the name of a rejection reason; a number if it is newer than this version."""
+    """Return the name of a rejection reason, or its number if it is newer than this version."""
     if number not in report_pb2.RejectionReason.values():
         return str(number)
     return report_pb2.RejectionReason.Name(number).removeprefix("REJECTION_REASON_")

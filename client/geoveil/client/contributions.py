@@ -15,22 +15,22 @@ from geoveil.proto.v1 import report_pb2
 
 MICROSECOND = timedelta(microseconds=1)
 ReadingKey: TypeAlias = tuple[str, datetime]
-"""The space and the beginning of the epoch of a reading."""
+"""A reading's space and the beginning of its epoch."""
 
 
 class DeliveryStatus(IntEnum):
-    """The delivery status of a report. It never goes down."""
+    """The delivery status of a report, which never decreases."""
 
     __repr__ = enum_repr
 
     PENDING = 0
-    """Kept, to be sent; not known to be counted."""
+    """Stored for sending; not confirmed as counted."""
     EXPIRED = 1
-    """Given up: its campaign closed long ago, and no answer came."""
+    """Given up, because its campaign closed long ago and no response came."""
     REJECTED = 2
-    """Refused by the server for good."""
+    """Permanently refused by the server."""
     ACKNOWLEDGED = 3
-    """Counted."""
+    """Counted by the server."""
 
     def __str__(self) -> str:
         return self.name
@@ -38,10 +38,10 @@ class DeliveryStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a server refused a report for good."""
+    """The reason why a server permanently refused a report."""
 
     reason: str
-    """Name of the rejection reason, for example "NOT_OPEN"."""
+    """The name of the reason, for example "NOT_OPEN"."""
     detail: str
     """The server's message about it."""
 
@@ -51,9 +51,9 @@ class PerturbedAnswer:
     """One perturbed answer, as it left the device."""
 
     query_index: int
-    """Counts from 0 in the campaign's list of queries, cohort after cohort."""
+    """The index in the campaign's list of queries, from 0, repeated for each cohort."""
     value: int
-    """An integer on the campaign's grid: it stands for value · 2^step_exponent."""
+    """An integer on the campaign's grid, which means value · 2^step_exponent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,40 +62,40 @@ class Receipt:
 
     campaign_id: str
     period: int
-    """The period of a recurring campaign, counted from 0; else 0."""
+    """The period of a recurring campaign, from 0; otherwise 0."""
     charges: tuple[Charge, ...]
-    """Its charges: one, or for a form one per field that is not open. Its price for any two values
-    counts this report alone."""
+    """Its charges: one, or for a form one per field that is not open. The price for any two values
+    is only this report's."""
     report_id: str
-    """The id of the report, in hexadecimal: random."""
+    """The report's random id in hexadecimal."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
     answers: tuple[PerturbedAnswer, ...]
     """All that the server learns about the value."""
     step_exponent: int
-    """The answers lie on the grid of multiples of 2^step_exponent; 0 of a form, whose fields have
-    grids of their own."""
+    """The answers are on the grid of multiples of 2^step_exponent; 0 for a form, whose fields have
+    separate grids."""
     drawn: datetime
     """When the value was perturbed."""
     status: DeliveryStatus
     sent: datetime | None = None
-    """The time when it first left the device, or was about to; None if it has not."""
+    """The time when it first left the device, or was about to; None before that."""
     settled: datetime | None = None
-    """When it was acknowledged, rejected or given up."""
+    """The time when it was acknowledged, rejected or given up."""
     rejection: Rejection | None = None
     failure: str | None = None
-    """Why it could not be sent the last time, if it is still pending."""
+    """The reason for the last failure to send it, if it is still pending."""
     epoch: datetime | None = None
-    """The start of the epoch of the reading that answered; all answers from the reading cost
-    `privacy` together. None if the report has its own noise."""
+    """The start of the epoch of its reading, whose answers cost `privacy` together. None if the
+    report has its own noise."""
     departs: datetime | None = None
-    """When it leaves at the earliest, uniform in its campaign's window; None: at once."""
+    """The earliest time to send it, uniform in its campaign's window; None for at once."""
     fresh: bool = field(default=False, compare=False)
-    """Whether this call of `contribute` drew it; otherwise the period had been answered, and the
-    given value has no effect. Receipts of a report are equal either way."""
+    """Whether this call of `contribute` drew it; otherwise the period already had an answer, and
+    the given value has no effect. It does not affect the equality of receipts."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
+        """Return JSON values: ε with its distance and unit, times in ISO 8601."""
         return {
             "campaign_id": self.campaign_id,
             "period": self.period,
@@ -118,17 +118,17 @@ class Receipt:
 
     @property
     def attribute(self) -> str:
-        """Name of the attribute; UnsupportedError if there are several or none: see `charges`."""
+        """The attribute's name; UnsupportedError unless there is exactly one: see `charges`."""
         return self._charge.attribute
 
     @property
     def privacy(self) -> GeoPrivacy:
-        """The cost of a report about one attribute; raises as `attribute` does."""
+        """The cost of a report about one attribute; raises like `attribute`."""
         return self._charge.privacy
 
     @property
     def any_two(self) -> float:
-        """ε between any two values, however far; infinite: no promise. Raises like `attribute`."""
+        """ε between any two values at any distance; may be infinite. Raises like `attribute`."""
         return self._charge.any_two
 
     @property
@@ -141,7 +141,7 @@ class Receipt:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the server has confirmed that the report is counted."""
+        """Whether the server has confirmed that it counted the report."""
         return self.status is DeliveryStatus.ACKNOWLEDGED
 
     @property
@@ -165,36 +165,35 @@ def _shown(charge: Charge) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One perturbed value, which answers campaigns about it for an epoch.
+    """One perturbed value, which answers campaigns for an epoch.
 
-    It holds neither the value nor its noise.
+    It contains neither the value nor its noise.
     """
 
     attribute: str
     space: str
-    """The plane or scale of the coordinates, so that points of different planes are not
-    confused."""
+    """The plane or scale of the coordinates, which distinguishes points of different planes."""
     begins: datetime
-    """When its epoch began, with a time zone."""
+    """The beginning of its epoch, with a time zone."""
     ends: datetime
     privacy: GeoPrivacy
-    """The joint cost of all answers made from it."""
+    """The joint cost of all answers from it."""
     point: tuple[int, ...]
-    """Integers on the grid of the mechanism of that guarantee."""
+    """Integers on the grid of the mechanism with that guarantee."""
     drawn: datetime
-    """When the value was perturbed."""
+    """The time when the value was perturbed."""
 
     @property
     def key(self) -> ReadingKey:
-        """Identifies it among the readings of its attribute."""
+        """The key that identifies it among its attribute's readings."""
         return self.space, self.begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPoint:
-    """The point of one campaign in one epoch: a reading coarsened to the campaign's rate.
+    """A campaign's point in one epoch: a reading coarsened to the campaign's rate.
 
-    It is drawn once, so all its periods in the epoch tell the campaign no more than one.
+    It is drawn only once, so the periods of an epoch tell the campaign no more than one period.
     """
 
     campaign_id: str
@@ -202,7 +201,7 @@ class CampaignPoint:
     point: tuple[int, ...]
     """Integers on the grid of the campaign's `point_mechanism`."""
     drawn: datetime
-    """When it was made."""
+    """The time when it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,42 +212,42 @@ class Contribution:
     digest: bytes
     """SHA-256 of the campaign bytes that the report was made for."""
     report: bytes
-    """A serialised Report. These bytes are sent; they are never made again."""
+    """A serialised Report. Exactly these bytes are sent."""
     charges: tuple[Charge, ...]
-    """Price of each attribute; of a report from a reading there is no ε between any two values."""
+    """Each attribute's price; reports from a reading have no ε between any two values."""
     step_exponent: int
-    """Its answers lie on the grid of multiples of 2^step_exponent; 0 of a form."""
+    """The answers are on the grid of multiples of 2^step_exponent; 0 for a form."""
     closes: datetime
-    """When the campaign closes, with a time zone."""
+    """The time when the campaign closes, with a time zone."""
     period: int = 0
-    """The period of a recurring campaign, counted from 0; else 0."""
+    """The period of a recurring campaign, from 0; otherwise 0."""
     epoch: datetime | None = None
-    """The start of the epoch of its reading, paid once; None if it has its own noise."""
+    """The start of the epoch of its reading, which is paid once; None if it has its own noise."""
     before: datetime | None = None
-    """The start of the epoch of the earlier reading, if it is extrapolated; None otherwise."""
+    """The start of the earlier reading's epoch if it is extrapolated; otherwise None."""
     departs: datetime | None = None
-    """Before when it must not be sent: uniform in the campaign's window; None: it may at once."""
+    """The earliest time to send it, uniform in the campaign's window; None for at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A report and what became of it."""
+    """A report and its outcome."""
 
     contribution: Contribution
     """The report; these bytes never change."""
     drawn: datetime
-    """When it was drawn, with a time zone."""
+    """The time when it was drawn, with a time zone."""
     status: DeliveryStatus = DeliveryStatus.PENDING
-    """Whether it was counted."""
+    """The delivery status."""
     sent: datetime | None = None
-    """When it left the device first."""
+    """The time when it first left the device."""
     settled: datetime | None = None
-    """When its status was settled."""
+    """The time when its status became final."""
     rejection: Rejection | None = None
     failure: str | None = None
-    """Why it could not be sent the last time."""
+    """The reason for the last failure to send it."""
     fresh: bool = field(default=False, compare=False)
-    """Whether it was drawn just now, not found."""
+    """Whether it was drawn just now."""
 
     def receipt(self) -> Receipt:
         """Return the receipt for the person."""

@@ -1,12 +1,12 @@
-"""The client's work on the device, without the network: draw once, keep the draw, show it.
+"""The client's work on the device, without the network: draw once, store the draw, show it.
 
     find the entry of the campaign and period ─ there is one ─> its receipt, whatever the value
           │ none
     is the campaign open? ─> room and limits ─> check the value and draw
                               ─> in one transaction: none yet, room and limits still, keep
 
-A crash before the end of the transaction leaves no trace; a draw that is not kept is forgotten. A
-kept entry waits for the sender, which sends the same bytes until the server has answered.
+A crash before the end of the transaction leaves no trace; a draw that is not stored is discarded. A
+stored entry waits for the sender, which sends the same bytes until the server responds.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
 RELEASE_FLOOR_S = 0.002
-"""More than eight times the time of any single answer, including Student-t noise."""
+"""More than eight times the duration of any single answer, including Student-t noise."""
 _MOST_CAMPAIGN_BYTES = 1 << 20
-"""Bytes, all together, of the campaigns that are kept ready for use: some 30 MiB of memory."""
+"""The most bytes of all decoded campaigns together, which take some 30 MiB of memory."""
 _LONGEST_TIMEOUT_S = 86_400.0
 _MOMENT_US = 1_000
 
@@ -62,7 +62,7 @@ def _jitter() -> float:
 
 
 async def _sleep_async(seconds: float) -> None:
-    import asyncio  # here, as an app without asyncio need not load it
+    import asyncio  # here, since apps without asyncio need not load it
 
     await asyncio.sleep(seconds)
 
@@ -72,22 +72,22 @@ _NOW = partial(datetime.now, UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The client's clocks; tests inject their own, so that nothing has to wait."""
+    """The client's clocks; tests inject their own, so that they need not wait."""
 
     clock: Callable[[], float] = time.monotonic
-    """Seconds, never set back; for deadlines."""
+    """Returns never-decreasing seconds for deadlines."""
     now: Callable[[], datetime] = _NOW
-    """The date and time, with a time zone; for the journal."""
+    """Returns the date and time, with a time zone, for the journal."""
     jitter: Callable[[], float] = _jitter
-    """Uniform numbers in [0, 1), to spread the tries of many devices."""
+    """Returns uniform numbers in [0, 1), which spread the retries of many devices."""
     sleep: Callable[[float], None] = time.sleep
     """Waits for a number of seconds."""
     sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
-    """The same, for asyncio."""
+    """The same for asyncio."""
 
 
 def duration(timeout_s: float, *, zero: bool = False) -> float:
-    """Return a timeout, in seconds, of a day at most; 0 only if that is permitted."""
+    """Return a timeout in seconds of at most a day; 0 only if permitted."""
     return validation.between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
 
 
@@ -96,32 +96,32 @@ class ReportCounts:
     """The number of reports of each kind."""
 
     pending: int
-    """Wait to be sent, or for the answer."""
+    """Reports that wait for sending or for a response."""
     pending_bytes: int
-    """Bytes of those."""
+    """The bytes of pending reports."""
     acknowledged: int
-    """Counted by the server."""
+    """Reports that the server counted."""
     rejected: int
-    """Refused by the server for good."""
+    """Reports that the server permanently refused."""
     expired: int
-    """Given up: no answer came until long after the campaign closed."""
+    """Reports given up, because no response came until long after the campaign closed."""
     refused: int
-    """Answers that this client did not take because the outbox was full; nothing was drawn."""
+    """Answers that this client refused because the outbox was full; nothing was drawn."""
 
 
 class DeviceSession:
-    """The client without any network. Safe to share between threads.
+    """The client without the network. Threads may share it.
 
     Args:
-        policy: the app's.
-        state_dir: directory of the journal; None: in memory.
-        source: random bits; None: the operating system's.
-        most_pending: reports that may wait to be sent.
-        most_pending_bytes: likewise in bytes.
-        floor_s: least time, in seconds, of looking at a value and drawing.
+        policy: the app's policy.
+        state_dir: the journal's directory; None for a journal in memory.
+        source: the random source; None for the operating system's.
+        most_pending: the most reports that may wait for sending.
+        most_pending_bytes: the most bytes of waiting reports.
+        floor_s: the least time, in seconds, for reading a value and drawing.
         timing: the clocks.
-        operator: through whose relays reports leave; None: straight to the server.
-        gives_tokens: whether reports leave with tokens, where a campaign asks for them.
+        operator: the operator of the relay for reports; None to send directly to the server.
+        gives_tokens: whether reports carry tokens if a campaign needs them.
 
     Raises:
         ParameterError: if an argument is out of range, or the source is not secure.
@@ -159,7 +159,7 @@ class DeviceSession:
         self._accepted_bytes = 0
         self._refused = 0
         self.wanted: dict[str, ClientError | None] = {}
-        """Campaigns to be fetched, each with the error of the last attempt."""
+        """Campaigns to fetch → the error of the last attempt."""
 
     def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Draw and store the one report to a campaign and period, or return the stored one."""
@@ -180,7 +180,7 @@ class DeviceSession:
             return kept.receipt()
         try:
             entry = None
-            while entry is None:  # another thread or process has read the value: from that reading
+            while entry is None:  # another thread or process has made a reading: use it
                 entry = self._entry(accepted, value, period, now)
         except OutboxFull:
             self._refused += 1
@@ -194,7 +194,7 @@ class DeviceSession:
         period: int,
         now: datetime,
     ) -> Entry | None:
-        """Return a period's entry, kept or drawn now; None if the epoch has a new reading."""
+        """Return a period's entry, stored or new; None if the epoch has got another reading."""
         readings = self._readings(accepted)
         current = next((r for r in reversed(readings) if r.begins <= now < r.ends), None)
         permit = partial(_check_limits, accepted, now, readings, current)
@@ -204,18 +204,18 @@ class DeviceSession:
             if entry is not None:
                 return entry
             points = self.journal.points(campaign_id, readings) if readings else ()
-            # The journal does not look at the value. Its time, which a disk may stretch beyond any
-            # floor, is left out: the end of the floor stays far from what is hidden.
+            # The floor excludes the journal, which does not see the value and whose time a slow
+            # disk may stretch beyond any floor.
             draw = partial(self._draw, accepted, value, period, now, readings, current, points)
             made, new = paced(draw, self.floor_s) if self.floor_s else draw()
             return self.journal.record(made, permit, now, self._bounds, new)
         except BudgetExceeded:
             if self._readings(accepted) != readings:
-                return None  # it was asked for a reading of its own, which is needed no more
+                return None  # it was drawn for a reading that is no longer needed
             raise
 
     def _readings(self, accepted: AcceptedCampaign) -> tuple[Reading, ...]:
-        """Return the readings of a campaign's attribute; none if the policy has no epoch for it."""
+        """Return the readings of a campaign's attribute; empty if the policy has no epoch."""
         if accepted.epoch is None:
             return ()
         of = accepted.asks.attribute
@@ -231,13 +231,13 @@ class DeviceSession:
         current: Reading | None,
         points: tuple[CampaignPoint, ...],
     ) -> tuple[Contribution, Drawn]:
-        """Return a report, and the new reading and point that it was made from."""
+        """Return a report, and its new reading and point."""
         builder = self.builder
         if accepted.epoch is None:
             return builder.prepare(accepted, value, period=period), NOTHING
         new = None
         if current is None:
-            assert not isinstance(value, Mapping)  # a form is not read by epochs
+            assert not isinstance(value, Mapping)  # forms have no epochs
             current = new = builder.read(accepted, value, readings, now)
         before = accepted.before(current, readings, now)
         kept_points = {kept.reading: kept for kept in points}
@@ -259,10 +259,10 @@ class DeviceSession:
         return accepted
 
     def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
-        """Accept a campaign as `ReportBuilder.accept` does, if this client may send its reports.
+        """Accept a campaign like `ReportBuilder.accept`, if this client can send its reports.
 
         Raises:
-            PolicyRefused: if they may not.
+            PolicyRefused: if it can't.
         """
         accepted = self.builder.accept(campaign_id, envelope)
         campaign = accepted.campaign
@@ -270,10 +270,10 @@ class DeviceSession:
         return accepted
 
     def check_way_of(self, campaign_id: str) -> None:
-        """Refuse to send a report that an earlier client drew, if this client may not send it.
+        """Refuse to send an earlier client's report to a campaign that needs another route.
 
         Raises:
-            PolicyRefused: if it may not.
+            PolicyRefused: if this client may not send it.
         """
         envelope = None if campaign_id in self._accepted else self.journal.envelope(campaign_id)
         if envelope is not None:
@@ -292,12 +292,12 @@ class DeviceSession:
             raise PolicyRefused(campaign_id, "relay", stated, permitted)
 
     def is_heavy(self, campaign_id: str) -> bool:
-        """Return whether drawing for a campaign takes long."""
+        """Return whether drawing a report to a campaign takes long."""
         accepted = self._accepted.get(campaign_id)
         return accepted is not None and accepted.work > _MOMENT_US
 
     def remember(self, accepted: AcceptedCampaign) -> None:
-        """Keep a campaign at hand, ready for use."""
+        """Cache a decoded campaign."""
         campaign = accepted.campaign
         self._accepted_bytes += len(campaign.encoded)
         if self._accepted_bytes > _MOST_CAMPAIGN_BYTES:
@@ -311,13 +311,13 @@ class DeviceSession:
         return tuple(entry.receipt() for entry in self.journal.history())
 
     def budgets(self) -> tuple[ledger.Budget, ...]:
-        """Return the limits over all campaigns, and the spent part of each."""
+        """Return the limits over all campaigns with their spent parts."""
         every: list[ledger.Budget] = []
         policy = self.builder.policy
         now = self.timing.now()
         for attribute in policy.limits:
             limit = policy.limit(attribute)
-            assert limit is not None  # it is listed
+            assert limit is not None  # the policy lists it
             of_attribute = partial(ledger.budgets, attribute, limit, now=now)
             every += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
         return tuple(every)
@@ -342,10 +342,10 @@ def _check_limits(
     current: Reading | None,
     history_of: ledger.HistoryOf,
 ) -> None:
-    """Refuse a campaign for which the limits leave no room, or that can't be answered yet.
+    """Refuse a campaign if the limits leave no room, or it can't be answered yet.
 
-    `readings` of its attribute come by when their epochs began; `current` is that of this epoch,
-    None if a value or answer is drawn anew.
+    `readings` of its attribute are in order of their epochs; `current` is this epoch's, or None if
+    a value or answer is drawn anew.
     """
     campaign = accepted.campaign
     for (name, privacy, _), limit in zip(campaign.charges, accepted.limits, strict=True):
@@ -367,14 +367,14 @@ def _check_limits(
 
 
 def check_id(campaign_id: str) -> None:
-    """Refuse a text that can't be the id of a campaign."""
+    """Refuse a text that can't be a campaign's id."""
     if not isinstance(campaign_id, str) or not 1 <= len(campaign_id) <= 64:
         raise ParameterError("campaign_id", campaign_id, "1 to 64 characters")
 
 
 @cache
 def _say_that_all_is_forgotten() -> None:
-    """Warn, once in a process."""
+    """Warn once per process that a client without a state_dir forgets everything."""
     _LOG.warning(
         "a client without a state_dir forgets with its process what was answered and spent: its"
         " limits last no longer, and the next process draws anew"
@@ -382,7 +382,7 @@ def _say_that_all_is_forgotten() -> None:
 
 
 def _date(now: Callable[[], datetime]) -> datetime:
-    """Return the date by a clock, in UTC, and within the calendar there as well."""
+    """Return a clock's date in UTC, and check that the calendar contains it."""
     date = now()
     if not isinstance(date, datetime) or date.utcoffset() is None:
         raise ParameterError("timing.now", type(date).__name__, "a date with a time zone")

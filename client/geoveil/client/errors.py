@@ -1,4 +1,4 @@
-"""Errors of the client. None of them means that anything private was lost or sent.
+"""Errors of the client. None of them means that private data was lost or sent.
 
     GeoVeilError                              root, from geoveil.gp
     ├── ParameterError (also ValueError)      an argument of the app is wrong
@@ -7,9 +7,9 @@
         ├── PlaintextRefused (also ValueError)  TLS is missing for a target that is not this machine
         ├── ClientClosed                      used after close
         ├── JournalError                      the state directory can't be used, or is damaged
-        ├── PolicyRefused                     the campaign asks for what the app does not permit
+        ├── PolicyRefused                     the app does not permit the campaign
         ├── BudgetExceeded                    the limits leave too little for it
-        ├── OutboxFull                        too much waits to be sent
+        ├── OutboxFull                        too many reports wait for sending
         ├── CampaignError                     there is no campaign that can be answered
         │   ├── CampaignNotFetched            this device does not have it yet
         │   ├── CampaignNotFound              the server does not know it
@@ -20,7 +20,7 @@
         │   └── CampaignChanged               its bytes are not those this device saw first
         └── TransportError                    a call failed, with its gRPC status code
 
-Text of an untrusted server is cut short and escaped before it is shown.
+Texts from an untrusted server are shortened and escaped before they are shown.
 """
 
 # ruff: noqa: N818 - the names say what happened ("delivery failed"), as an app's code reads best.
@@ -34,14 +34,14 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueErr
 
 
 class ClientError(GeoVeilError):
-    """Root of the client's own errors. Their fields are their arguments."""
+    """The base of the client's own errors, whose fields are their arguments."""
 
     def __post_init__(self) -> None:
-        self.args = tuple(vars(self).values())  # which pickle makes the error of, as it was
+        self.args = tuple(vars(self).values())  # pickle rebuilds the error from them
 
 
 class PlaintextRefused(ClientError, TLSRequiredError):
-    """Without TLS, anybody on the way could read reports and replace campaigns."""
+    """TLS is missing, without which anybody on the way could read reports and replace campaigns."""
 
 
 class ClientClosed(ClientError):
@@ -55,11 +55,11 @@ class ClientClosed(ClientError):
 class JournalError(ClientError):
     """The journal can't be read or written, or is damaged.
 
-    Without it a value could be perturbed twice, so nothing is drawn and nothing is sent.
+    Without it the client could perturb a value twice, so it draws and sends nothing.
     """
 
     path: str
-    """Path of the state directory or of the file in it."""
+    """The path of the state directory or of its file."""
     reason: str
     """The message of the operating system or SQLite."""
 
@@ -94,16 +94,16 @@ class BudgetExceeded(ClientError):
     campaign_id: str
     attribute: str
     scope: str
-    """Which limit: "this campaign", "lifetime", or "any ..." of a window."""
+    """The limit: "this campaign", "lifetime", or "any ..." for a window."""
     spent: float
-    """The part of that limit spent so far: ε over the same distance as the limit."""
+    """The spent part of the limit: ε over the same distance as the limit."""
     cost: GeoPrivacy
-    """The cost of the answer."""
+    """The answer's cost."""
     limit: GeoPrivacy
     frees: datetime | None
-    """The time when there will be room for it; None if never."""
+    """The time from which there is room for it; None for never."""
     spent_delta: float = 0.0
-    """The δ of that limit spent so far."""
+    """The spent δ of the limit."""
 
     def __str__(self) -> str:
         slack = f" and δ = {self.spent_delta!r}" if self.cost.delta or self.limit.delta else ""
@@ -121,17 +121,17 @@ class BudgetExceeded(ClientError):
 
 @dataclass(eq=False, repr=False)
 class OutboxFull(ClientError):
-    """Too much waits to be sent. Nothing was drawn or spent: the new answer is dropped."""
+    """Too many reports wait for sending. The new answer is dropped; nothing was drawn or spent."""
 
     campaign_id: str
     reports: int
-    """Number of reports that wait."""
+    """The number of waiting reports."""
     size: int
-    """Bytes of the reports that wait."""
+    """The bytes of waiting reports."""
     most_reports: int
-    """Number of reports that may wait."""
+    """The most reports that may wait."""
     most_bytes: int
-    """Bytes that may wait."""
+    """The most bytes that may wait."""
 
     def __str__(self) -> str:
         return (
@@ -160,7 +160,7 @@ class CampaignNotFetched(CampaignError):
     """This device does not have the campaign yet, and contribute() never waits for the network."""
 
     cause: ClientError | None = None
-    """The reason why the last background fetch failed; None before any attempt."""
+    """The error of the last background fetch; None before the first attempt."""
 
     def __str__(self) -> str:
         why = "" if self.cause is None else f" (it was tried: {self.cause})"
@@ -176,7 +176,7 @@ class CampaignNotOpen(CampaignError):
 
     state: str
     """Its state: "pending" before its opening date, "closed" afterwards; "in its window" while
-    reports leave that were drawn before."""
+    devices only send reports drawn before."""
 
     def __str__(self) -> str:
         return f"campaign {self.campaign_id!r} is {self.state}: it takes no answers now"
@@ -184,13 +184,13 @@ class CampaignNotOpen(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class AnswerNotYet(CampaignError):
-    """The campaign extrapolates from two readings, and the device has no two that reach to now.
+    """The campaign extrapolates from two readings, and the device's readings don't reach to now.
 
-    The answer would be biased if the mean drifts. Nothing was drawn or spent.
+    Otherwise the answer would be biased if the mean drifts. Nothing was drawn or spent.
     """
 
     starts: datetime
-    """When this device's next epoch begins, with a reading that can be answered from at once."""
+    """The start of this device's next epoch, whose reading can answer at once."""
 
     def __str__(self) -> str:
         return (
@@ -201,10 +201,10 @@ class AnswerNotYet(CampaignError):
 
 @dataclass(eq=False, repr=False)
 class CampaignInvalid(CampaignError):
-    """The server did not send a sound campaign of that id."""
+    """The server did not send a valid campaign with this id."""
 
     reason: str
-    """The first thing found wrong."""
+    """The first fault."""
 
     def __str__(self) -> str:
         return f"campaign {self.campaign_id!r} can't be answered: {one_line(self.reason)}"
@@ -215,19 +215,19 @@ class FamilyMissing(CampaignInvalid):
     """The campaign needs another package, which this app does not have."""
 
     family: str
-    """Name of the family of queries or mechanisms, as the campaign has it."""
+    """The campaign's name of the family of queries or mechanisms."""
     group: str
-    """Group of the entry points by which a package provides such families."""
+    """The entry point group in which packages provide such families."""
 
 
 @dataclass(eq=False, repr=False)
 class CampaignChanged(CampaignError):
-    """The server shows other bytes than those this device saw first."""
+    """The server sends other bytes than this device first received."""
 
     pinned: str
-    """SHA-256 of the campaign as this device saw it first, in hexadecimal."""
+    """SHA-256 of the campaign that this device first received, in hexadecimal."""
     current: str
-    """SHA-256 of the campaign that the server shows now, in hexadecimal."""
+    """SHA-256 of the campaign that the server sends now, in hexadecimal."""
 
     def __str__(self) -> str:
         return (
@@ -237,11 +237,11 @@ class CampaignChanged(CampaignError):
 
 
 class TransportError(ClientError, CallError):
-    """A call to the server failed. A transport raises this and nothing else."""
+    """A call to the server failed. Transports raise only this error."""
 
 
 def exactly(privacy: GeoPrivacy) -> str:
-    """Return a guarantee with its unit in full precision, so that no two look the same."""
+    """Return a guarantee with its unit in full precision, so that different ones look different."""
     epsilon, per, delta, reach = (
         repr(x).removesuffix(".0")
         for x in (privacy.epsilon, privacy.per, privacy.delta, privacy.reach)

@@ -1,9 +1,9 @@
 """Ledger, outbox and history: one row per report and one per charge, never removed.
 
-A report's price, bytes and place in the outbox become durable together, so no crash can part them.
-Nothing private is stored: perturbed reports, public campaigns, prices and times. Every row ends
-with a checksum of its values, and triggers keep the exclusive or of all checksums, so changed,
-missing or foreign rows are detected.
+A report's price, bytes and place in the outbox become durable together, so no crash can separate
+them. The journal stores only perturbed reports, public campaigns, prices and times. Every row ends
+with a checksum of its values, and triggers maintain the exclusive or of all checksums, which
+detects changed, missing or foreign rows.
 """
 
 import os
@@ -74,39 +74,39 @@ from geoveil.client.state_file import StateFile, commits_of
 
 FILE_NAME = "journal.sqlite3"
 Permit: TypeAlias = Callable[[HistoryOf], None]
-"""Raises unless the limits leave room; is given what returns an attribute's history."""
+"""Raises unless the limits leave room; takes a function that returns an attribute's history."""
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The new reading and point of a report: kept together with it, or not at all."""
+    """A report's new reading and point, which are stored together with it or not at all."""
 
     reading: Reading | None = None
     points: tuple[CampaignPoint, ...] = ()
 
 
 NOTHING = Drawn()
-"""The random draws of a report with its own noise."""
+"""The draws of a report with its own noise: no reading and no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits on waiting reports. Beyond them a report is refused before anything is drawn."""
+    """Limits on waiting reports; beyond them a report is refused before anything is drawn."""
 
     most_reports: int
     most_bytes: int
-    """Bytes; the report that reaches it is still taken."""
+    """The most bytes; the report that reaches them is still accepted."""
 
 
 class Journal:
-    """At most one report per campaign and period. Shared by threads and processes.
+    """At most one report per campaign and period. Threads and processes may share it.
 
-    Every method raises JournalError, and has changed nothing, if the state directory can't be used
-    or is damaged.
+    Every method raises JournalError, without changes, if the state directory is unusable or
+    damaged.
 
     Args:
-        state_dir: directory of the file; None keeps everything in memory, until `close`.
+        state_dir: the file's directory; None keeps everything in memory until `close`.
 
     Attributes:
         durable: whether it is on disk, and survives a crash.
@@ -117,28 +117,28 @@ class Journal:
         self.durable = self._file.durable
         self._seen: SeenReports | None = None
         self._room: tuple[int, tuple[object, ...]] | None = None
-        """The last admitted report and the number of commits, to detect later commits."""
+        """The last admitted report and the number of commits then, to detect later commits."""
 
     def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
-        """Keep a campaign unless one of that id is kept; return the digest of the kept one."""
+        """Store a campaign unless its id has one; return the stored one's digest."""
         with self._file.transaction(writes=True) as connection:
             connection.execute(PIN, checked_row((campaign_id, digest, envelope, microseconds(at))))
             _, pinned, _, _ = content_of(connection.execute(PINNED_AS, (campaign_id,)).fetchone())
         return bytes(pinned)
 
     def envelope(self, campaign_id: str) -> bytes | None:
-        """Return the kept campaign in its envelope."""
+        """Return the stored campaign in its envelope."""
         with self._file.transaction(writes=False) as connection:
             row = connection.execute(PINNED_AS, (campaign_id,)).fetchone()
         return None if row is None else bytes(content_of(row)[2])
 
     def find(self, campaign_id: str, period: int) -> Entry | None:
-        """Return the entry of a campaign and period, if there is one."""
+        """Return the entry for a campaign and period, if any."""
         with self._file.transaction(writes=False) as connection:
             return _find(connection, campaign_id, period)
 
     def admit(self, campaign_id: str, period: int, permit: Permit, bounds: Bounds) -> Entry | None:
-        """Return the entry of a period or None; raise OutboxFull if none may be made."""
+        """Return a period's entry or None; raise an error if no new entry is permitted."""
         with self._file.transaction(writes=False) as connection:
             entry = self._admitted(connection, campaign_id, period, permit, bounds)
             room_for = (campaign_id, period, permit, bounds)
@@ -146,7 +146,7 @@ class Journal:
         return entry
 
     def readings(self, attribute: str, unit: str, space: str) -> tuple[Reading, ...]:
-        """Return the readings of a value, by when their epochs began."""
+        """Return a value's readings in order of their epochs."""
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute(READINGS_OF, (attribute, unit, space)).fetchall()
         return tuple(map(reading_of, rows))
@@ -171,28 +171,28 @@ class Journal:
         bounds: Bounds,
         new: Drawn = NOTHING,
     ) -> Entry | None:
-        """Store a report, unless there is one; return the stored entry.
+        """Store a report unless there is one, and return the stored entry.
 
-        A report that is not kept must never be sent. It is drawn before the call, which holds the
-        file: `admit` says whether to.
+        A report that is not stored must never be sent. Call `admit` first, and draw the report
+        before this call, which locks the file.
 
         Args:
             permit: raises unless the limits leave room.
-            at: when it was drawn.
-            bounds: most that may wait to be sent.
-            new: the reading and point that were drawn for it.
+            at: the time when the report was drawn.
+            bounds: the limits on waiting reports.
+            new: the reading and point drawn for it.
 
         Returns:
-            The entry; None if the epoch has got another reading, or the campaign another point,
-            meanwhile: the report is to be made from that one, and nothing was kept.
+            The entry; None if the epoch has got another reading meanwhile, or the campaign another
+            point: then make the report from that one; nothing was stored.
 
         Raises:
-            OutboxFull: if too much waits.
+            OutboxFull: if too many reports wait.
         """
         with self._file.transaction(writes=True) as connection:
             room_for = (made.campaign_id, made.period, permit, bounds)
             entry = None
-            if self._room != (self._file.counted - 1, room_for):  # another report came in between
+            if self._room != (self._file.counted - 1, room_for):  # another report came between
                 entry = self._admitted(connection, *room_for)
             if entry is None:
                 if new is not NOTHING and _is_known(connection, new, at):
@@ -211,11 +211,11 @@ class Journal:
         return entry
 
     def pending(self) -> tuple[Entry, ...]:
-        """Return the entries that wait to be sent, oldest first."""
+        """Return the entries that wait for sending, oldest first."""
         return self._every(PENDING, CHARGED_PENDING)
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
-        """Record, durably, that entries are about to leave."""
+        """Record durably that entries are about to leave."""
         with self._file.transaction(writes=True) as connection:
             for entry in entries:
                 kept = _stored(connection, entry.contribution)
@@ -225,7 +225,7 @@ class Journal:
         self._file.sync()
 
     def record_outcome(self, outcome: "EntryOutcome") -> None:
-        """Record the outcome of an entry; its status never goes down."""
+        """Record an entry's outcome; its status never decreases."""
         with self._file.transaction(writes=True) as connection:
             kept = _stored(connection, outcome.entry.contribution)
             if kept is None:
@@ -245,7 +245,7 @@ class Journal:
         return self._every(HISTORY, CHARGED)
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
-        """Return the number of entries of each status, and the bytes of waiting ones."""
+        """Return the number of entries by status, and the bytes of waiting ones."""
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute("SELECT status, count(*) FROM report GROUP BY status")
             of_status = dict(rows.fetchall())
@@ -257,12 +257,12 @@ class Journal:
     def spent(
         self, attribute: str, unit: str, use: Callable[[SpendingHistory], _Result]
     ) -> _Result:
-        """Return use(history) for the history of an attribute."""
+        """Return use(history) for an attribute's history."""
         with self._file.transaction(writes=False) as connection:
             return use(self._up_to_date(connection).history(attribute, unit))
 
     def close(self) -> None:
-        """Close the file; a journal in memory is gone."""
+        """Close the file; a journal in memory is lost."""
         self._file.close()
         self._seen = None
 
@@ -270,7 +270,7 @@ class Journal:
         with self._file.transaction(writes=False) as connection:
             statements = (reports, charges, ANSWERED, DELAYED)
             rows = [connection.execute(each).fetchall() for each in statements]
-        # Made outside the lock: many take longer than anybody should wait.
+        # Outside the lock, since making many entries takes long.
         return tuple(_entries(*rows))
 
     def _admitted(
@@ -284,7 +284,7 @@ class Journal:
         entry = _find(connection, campaign_id, period)
         if entry is None:
             seen = self._up_to_date(connection)
-            # All together are fewer, as a rule: those that wait need not be counted.
+            # Usually even the total is below the limit, so waiting reports need not be counted.
             if seen.reports >= bounds.most_reports or seen.size >= bounds.most_bytes:
                 reports, size = connection.execute(WAITING).fetchone()
                 if reports >= bounds.most_reports or size >= bounds.most_bytes:
@@ -299,7 +299,7 @@ class Journal:
         return entry
 
     def _up_to_date(self, connection: sqlite3.Connection) -> "SeenReports":
-        """Return all reports, in a transaction that has added none yet."""
+        """Return the counts of all reports, in a transaction that has not added one yet."""
         if self._seen is None or self._seen.connection is not connection:
             self._seen = SeenReports(connection)
         self._seen.read()
@@ -307,7 +307,7 @@ class Journal:
 
 
 def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
-    """Return whether the journal already holds the drawn reading or point."""
+    """Return whether the journal already has the drawn reading or point."""
     if new.reading is not None:
         row = reading_row(new.reading)
         stored = map(reading_of, connection.execute(READINGS_OF, row[:3]).fetchall())
@@ -335,7 +335,7 @@ def _entries(
     links: Iterable[tuple[Any, ...]],
     departures: Iterable[tuple[Any, ...]],
 ) -> list[Entry]:
-    """Return the entries of rows, with their rows of `charge`, `answered` and `departure`."""
+    """Return the entries in rows, with their rows of `charge`, `answered` and `departure`."""
     costs: dict[tuple[str, int], list[Charge]] = {}
     for row in charges:
         costs.setdefault(row[:2], []).append(charge_of(row))
@@ -367,18 +367,18 @@ class EntryOutcome:
     entry: Entry
     at: datetime
     status: DeliveryStatus = DeliveryStatus.PENDING
-    """PENDING: it is to be sent again."""
+    """The status; PENDING if it must be sent again."""
     rejection: Rejection | None = None
     failure: str | None = None
-    """Why it could not be sent; of one that is pending."""
+    """The reason for the last failure to send a pending entry."""
 
 
 _STATUS, _SENT, _SETTLED, _REASON, _DETAIL, _FAILURE = range(WRITTEN_ONCE, WRITTEN_ONCE + 6)
-"""Places of what changes in a row."""
+"""Indices of the columns that change."""
 
 
 def _stored(connection: sqlite3.Connection, made: Contribution) -> list[Any] | None:
-    """Return the values of the row of a report, if there is one."""
+    """Return the values of a report's row, if any."""
     row = connection.execute(FIND, (made.campaign_id, made.period)).fetchone()
     return None if row is None else list(content_of(row))
 
@@ -389,7 +389,7 @@ def _change(connection: sqlite3.Connection, values: list[Any]) -> None:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Read every row, so that sums of the ledger can rely on them; JournalError if one changed."""
+    """Check every row, so that sums can rely on them; JournalError if one has changed."""
     counted = 0
     for values in connection.execute(HISTORY):
         entry_of(values)

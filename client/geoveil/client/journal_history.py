@@ -1,4 +1,4 @@
-"""The spending in the journal, as the ledger needs it."""
+"""The journal's spending, for the ledger."""
 
 import sqlite3
 from collections import Counter
@@ -21,8 +21,8 @@ from geoveil.gp import GeoPrivacy
 class SeenReports:
     """All reports ever drawn, counted by campaign and price.
 
-    Rows are never removed or changed, so only new ones are read. Another connection, which may be
-    to another state of the file, needs a new object.
+    Prices are never removed or changed, so only new rows are read. Another connection may see
+    another state of the file, so it needs a new object.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -30,15 +30,15 @@ class SeenReports:
         self.reports = 0
         """The number of reports, sent or not."""
         self.size = 0
-        """Their bytes."""
+        """The bytes of all reports."""
         self._last = self._last_charge = self._last_reading = self._last_point = 0
         self._used: set[tuple[str, int]] = set()
-        """Campaigns, each with the epochs whose readings it has been answered from."""
+        """Pairs of a campaign and an epoch whose reading has answered it."""
         self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
-        """The number of draws, by attribute, unit and campaign (None: all), and by price."""
+        """The number of draws by attribute, unit and campaign (None for all), and by price."""
 
     def read(self) -> None:
-        """Read the new rows, in an open transaction that has added none."""
+        """Read the new rows, in an open transaction that has not added any."""
         for row, size in self.connection.execute(SINCE, (self._last,)).fetchall():
             self.reports += 1
             self.size += size
@@ -51,7 +51,7 @@ class SeenReports:
                 self._last_reading = row
             else:
                 self._last_charge = row
-            if not nested:  # else the reading has paid for all, and a point for its campaign
+            if not nested:  # otherwise the reading has paid for all, and a point for its campaign
                 for scope in {campaign_id, None}:
                     self._count(scope, attribute, price)
         if self._last_reading:
@@ -62,7 +62,7 @@ class SeenReports:
                 self._last_point = row
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
-        """Return whether a campaign has been answered from the reading of an epoch."""
+        """Return whether an epoch's reading has answered a campaign."""
         return (campaign_id, microseconds(epoch)) in self._used
 
     def _count(self, campaign_id: str | None, attribute: str, price: Sequence[Any]) -> None:
@@ -73,12 +73,12 @@ class SeenReports:
             raise JournalError("row", type(error).__name__) from error
 
     def history(self, attribute: str, unit: str) -> SpendingHistory:
-        """Return what counts against the limits of an attribute."""
+        """Return the history that counts against an attribute's limits."""
         return _StoredHistory(self, attribute, unit)
 
 
 class _StoredHistory(SpendingHistory):
-    """The `SpendingHistory` of an attribute, read in the transaction of a connection."""
+    """An attribute's `SpendingHistory`, read in a connection's transaction."""
 
     def __init__(self, seen: SeenReports, attribute: str, unit: str) -> None:
         self._seen = seen

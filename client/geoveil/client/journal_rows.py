@@ -17,10 +17,10 @@ from geoveil.client.errors import JournalError
 from geoveil.gp import GeoPrivacy, blake2b
 
 price_of = lru_cache(maxsize=1024)(GeoPrivacy)
-"""Remembers prices, which are few: to make one anew takes as long as to read its row."""
+"""Caches prices, which are few; making one takes as long as reading its row."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WAITS = 2**63 - 1
-"""Stands for when a report that waits is settled."""
+"""The settling time of a waiting report."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -30,17 +30,17 @@ def microseconds(when: datetime | None) -> int | None:
 
 
 def end_of(when: datetime | None) -> int:
-    """Return a time in stored form; None sorts before all times."""
+    """Return a time in stored form; None precedes all times."""
     return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
 
 
 def date_of(stored: int) -> datetime:
-    """Return the date of microseconds since 1970."""
+    """Return the date for microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
 def checked_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row with its checksum: 7 bytes of BLAKE2b over its values in ASCII."""
+    """Return a row with its checksum, 7 bytes of BLAKE2b over its values in ASCII."""
     shown = ascii(values).encode()
     return (*values, int.from_bytes(blake2b(shown, digest_size=7).digest()))
 
@@ -85,7 +85,7 @@ def charge_rows(made: Contribution) -> list[tuple[Any, ...]]:
 
 
 def charge_of(stored: tuple[Any, ...]) -> Charge:
-    """Return the charge that a row holds; JournalError if it has changed."""
+    """Return the charge in a row; JournalError if it has changed."""
     values = content_of(stored)
     try:
         if not all(map(isinstance, values, _CHARGE_TYPES)):
@@ -114,7 +114,7 @@ def reading_row(reading: Reading) -> tuple[Any, ...]:
 
 
 def reading_of(stored: tuple[Any, ...]) -> Reading:
-    """Return the reading that a row holds; JournalError if it has changed."""
+    """Return the reading in a row; JournalError if it has changed."""
     values = content_of(stored)
     try:
         attribute, unit, space, begins, ends, epsilon, per, point, drawn = values
@@ -132,7 +132,7 @@ def reading_of(stored: tuple[Any, ...]) -> Reading:
 
 
 def point_row(made: CampaignPoint) -> tuple[Any, ...]:
-    """Return a campaign's point as the values of a row: the price is that of its reading."""
+    """Return a campaign's point as the values of a row, with its reading's price."""
     reading = made.reading
     return checked_row(
         (
@@ -150,7 +150,7 @@ def point_row(made: CampaignPoint) -> tuple[Any, ...]:
 
 
 def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
-    """Return a campaign's point of a reading that a row holds; JournalError if it has changed."""
+    """Return a reading's campaign point in a row; JournalError if it has changed."""
     values = content_of(stored)
     try:
         return CampaignPoint(
@@ -165,11 +165,11 @@ def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
 
 _CHARGE_TYPES = (str, int, str, str, *[float] * 5)
 _TYPES = (str, int, bytes, bytes, int, int, int, int)
-"""Types of the columns that are never NULL, in their order."""
+"""The types of the columns that are never NULL, in order."""
 
 
 def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry:
-    """Return the entry that a row holds, with its charges; JournalError if it has changed."""
+    """Return the entry in a row, with its charges; JournalError if it has changed."""
     values = content_of(stored)
     try:
         if not all(map(isinstance, values, _TYPES)):

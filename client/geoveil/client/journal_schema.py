@@ -4,7 +4,7 @@
 
 VERSION = 12
 
-# Times are microseconds since 1970: in order as numbers, exact.
+# Times are microseconds since 1970, which are exact and sortable.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -128,7 +128,7 @@ HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
 PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 14)})"
 WRITTEN_ONCE = 7
-"""Columns that never change, from the first on: the draw."""
+"""The number of leading columns that never change: the draw."""
 CHANGE = """
 UPDATE report
 SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?

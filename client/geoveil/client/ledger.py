@@ -1,4 +1,4 @@
-"""The cost of a person's answers so far, and whether another may be added. Nothing here writes.
+"""The cost of a person's answers so far, and whether there is room for another; it only reads.
 
 Privacy losses about one attribute (its name and unit) and slacks δ add up [MATH §1], as exact
 fractions.
@@ -19,7 +19,7 @@ from geoveil.gp import GeoPrivacy, compose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Answers of one price."""
+    """Answers with the same price."""
 
     privacy: GeoPrivacy
     """The price of each draw."""
@@ -34,44 +34,44 @@ class Telling:
     privacy: GeoPrivacy
     """Its cost."""
     last: datetime | None
-    """The time when its last report was settled; None while one waits and may leave at any time."""
+    """The time when its last report was settled; None while one still waits."""
     reading: ReadingKey | None = None
     """The reading; None if the report has its own noise."""
 
 
 class SpendingHistory(Protocol):
-    """The answers about one attribute that count against its limits."""
+    """The answers about an attribute that count against its limits."""
 
     def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
         """Return the costs of all draws, for one campaign or for all."""
         ...
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
-        """Return the draws that told something after a time, or still may; None: at any time."""
+        """Return the draws whose reports left after a time or still wait; None for all."""
         ...
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
-        """Return whether a campaign has been answered from the reading of an epoch."""
+        """Return whether an epoch's reading has answered a campaign."""
         ...
 
 
 HistoryOf: TypeAlias = Callable[[str, str], SpendingHistory]
-"""Returns the history of an attribute, by its name and unit."""
+"""Returns an attribute's history by its name and unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One of the limits of an attribute, and its spent part."""
+    """One of an attribute's limits, and its spent part."""
 
     attribute: str
     scope: str
     """ "lifetime", or "any 365 days" for a window."""
     limit: GeoPrivacy
-    """The most that may be spent."""
+    """The largest permitted cost."""
     spent: float
-    """ε over the same distance `per` as the limit; nats."""
+    """The spent ε in nats over the limit's distance `per`."""
     spent_delta: float = 0.0
-    """The sum of the slacks δ."""
+    """The spent δ."""
 
 
 def check(
@@ -84,17 +84,17 @@ def check(
     now: datetime,
     kept: Sequence[Reading] = (),
 ) -> None:
-    """Refuse an answer that would exceed the limit of its attribute after the answers of `history`.
+    """Refuse an answer that would exceed its attribute's limit after the answers in `history`.
 
     Args:
-        asked: its cost; None: nothing that others have not paid for.
-        now: the time. Answers that a wrong clock has dated later count as well.
-        kept: the readings that it is made from. Each counts once against the limit of a campaign,
-            and once in every window in which anything made from it leaves.
+        asked: the answer's cost; None if others have paid for it.
+        now: the time. Answers that a wrong clock has dated later count too.
+        kept: the readings that the answer uses. Each counts once against a campaign's limit, and
+            once in every window in which a report from it leaves.
 
     Raises:
-        BudgetExceeded: naming the limit, the sum spent, the cost, and when there is room again; of
-            several limits, the one that holds longest.
+        BudgetExceeded: with the limit, the spent part, the cost, and when there is room again; if
+            several limits are exceeded, the one that lasts longest.
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
@@ -131,7 +131,7 @@ def check(
 
 
 def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetime) -> list[Budget]:
-    """Return the limits over all campaigns, each with its spent part."""
+    """Return the limits over all campaigns with their spent parts."""
     every = []
     for scope in _scopes(limit, None, now):
         spent = _spent(scope, history)
@@ -149,7 +149,7 @@ def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetim
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The joint cost of answers, as exact fractions, by sequential composition [MATH §1]."""
+    """The joint cost of answers by sequential composition, as exact fractions [MATH §1]."""
 
     rate: Fraction
     """The sum of rates, ε per unit of distance."""
@@ -163,7 +163,7 @@ class Spent:
         return Spent(self.rate - other.rate, self.slack - other.slack)
 
     def within(self, limit: GeoPrivacy) -> bool:
-        """Return whether a limit permits this spending, in rate and in δ."""
+        """Return whether a limit permits this spending in rate and δ."""
         return self.rate <= limit.exact_rate and self.slack <= limit.delta
 
 
@@ -177,7 +177,7 @@ def total(spendings: Iterable[Spending]) -> Spent:
 
 
 def _sum(numbers: Sequence[Fraction]) -> Fraction:
-    """Return the sum. Most sums have one number, and adding it to 0 would take longest."""
+    """Return the sum; a single number, the most common case, is not added to 0, which is slow."""
     return numbers[0] if len(numbers) == 1 else sum(numbers, Fraction(0))
 
 
@@ -205,7 +205,7 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
 
 
 def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
-    """Return the cost that counts against a limit, of all draws or of those sent in a window."""
+    """Return the cost that counts against a limit, for all draws or those sent in a window."""
     if scope.length is None:
         return total(history.spendings(campaign_id=scope.campaign_id))
     tellings = history.tellings(after=scope.after)
@@ -215,7 +215,7 @@ def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
 def _frees(
     scope: _Scope, needed: Spent, leaving: Iterable[Telling], now: datetime
 ) -> datetime | None:
-    """Return when enough of a window has passed, None if never, as if waiting reports left now."""
+    """Return when a window has room, None for never, assuming that waiting reports leave now."""
     dated = [(telling.last or now, telling.privacy) for telling in leaving]
     for when, privacy in sorted(dated, key=itemgetter(0)):
         needed -= total([Spending(privacy=privacy)])
@@ -226,7 +226,7 @@ def _frees(
 
 
 def _shifted(when: datetime, by: timedelta) -> datetime | None:
-    """Return a later time; None if it is beyond the calendar."""
+    """Return a later time; None beyond the calendar."""
     try:
         return when + by
     except OverflowError:
@@ -234,5 +234,5 @@ def _shifted(when: datetime, by: timedelta) -> datetime | None:
 
 
 def _over(spent: Spent, limit: GeoPrivacy) -> float:
-    """Return a rate as ε over the distance of a limit."""
+    """Return a rate as ε over a limit's distance."""
     return float(spent.rate * Fraction(limit.per))

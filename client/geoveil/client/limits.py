@@ -1,4 +1,4 @@
-"""The app's limits on privacy costs: limits, windows, epochs."""
+"""The app's limits on privacy costs, with windows and epochs."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
 )
 LONGEST = timedelta(days=36_525)
-"""The longest window or epoch; one that reaches back beyond the calendar is refused."""
+"""The longest window or epoch, so that none reaches back beyond the calendar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The most that reports may cost that leave in any stretch of time of one length.
+    """A limit on the cost of the reports that leave within any sliding window of one length.
 
-    A waiting report counts until it is settled; a reading of an epoch counts in every stretch in
-    which anything made from it leaves, whenever it was read.
+    A waiting report counts until it is settled; a reading counts in every window in which a report
+    from it leaves, regardless of when it was made.
 
     Raises:
         ParameterError: if the limit has no unit, or the length is not in (0, a century].
@@ -35,7 +35,7 @@ class Window:
     limit: GeoPrivacy
     """The largest privacy loss, in the attribute's unit."""
     length: timedelta
-    """The length of the sliding window: the limit applies from any moment to that much later."""
+    """The length of the sliding window."""
 
     def __post_init__(self) -> None:
         check_limit("limit", self.limit)
@@ -44,17 +44,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A value is read once in a stretch of time, and perturbed once for all questions in it.
+    """A value is read once per epoch, and perturbed once for all questions in that epoch.
 
-    The device draws when the first stretch begins; the others follow. The first `contribute` in one
-    reads the value at the rate of `privacy`, which all answers of the stretch cost together: to
-    value campaigns, and to questions about one number with `DebiasedLaplace`. Campaigns of a
-    smaller rate get a coarser point, drawn once for each [MATH §13]. Places are read once for each
-    campaign area. Other answers have noise of their own, and cost their own rates.
+    The device draws the start of its first epoch; the others follow. The first `contribute` in an
+    epoch makes a reading at the rate of `privacy`, which is the joint cost of the epoch's answers
+    to value campaigns and to questions about one number with `DebiasedLaplace`. Campaigns with a
+    smaller rate get a coarser point, drawn once for each [MATH §13]. Places have one reading per
+    campaign area. Other answers have their own noise, and cost their own rates.
 
     Raises:
-        ParameterError: if a privacy has no unit or is not pure, the length is not in (0, a
-            century], or `finest` is a larger rate than `privacy` or in another unit.
+        ParameterError: if a guarantee has no unit or a δ, the length is not in (0, a century], or
+            `finest` has a larger rate than `privacy` or another unit.
 
     Example:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
@@ -66,11 +66,11 @@ class Epoch:
     privacy: GeoPrivacy
     """The cost of one reading."""
     length: timedelta
-    """How long a reading answers campaigns."""
+    """The time for which a reading answers campaigns."""
     finest: GeoPrivacy | None = None
-    """The largest rate that a campaign may have; None: that of `privacy`. A smaller one gives every
-    campaign a coarser point, so that two seldom see the same: at half the rate one time in 16 on a
-    line, in 64 in the plane. The epoch still costs `privacy`."""
+    """A campaign's largest permitted rate; None for that of `privacy`. A smaller rate gives every
+    campaign a coarser point, so that two campaigns seldom get the same: at half the rate one time
+    in 16 on a line, and one in 64 in the plane. The epoch still costs `privacy`."""
 
     def __post_init__(self) -> None:
         _check_pure("privacy", self.privacy)
@@ -84,7 +84,7 @@ class Epoch:
 
     @property
     def most(self) -> GeoPrivacy:
-        """The largest rate that a campaign may ask for."""
+        """A campaign's largest permitted rate."""
         return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
@@ -94,12 +94,12 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Limits on the privacy that one attribute may cost.
+    """Limits on the privacy cost of one attribute.
 
     Raises:
-        ParameterError: if a limit has no unit, the units differ, those of a place are not metres,
-            its points can't be perturbed once an epoch, or a reading costs more than a campaign
-            may.
+        ParameterError: if a limit has no unit, the units differ or, for a place, are not metres,
+            its points can't be perturbed once per epoch, or a reading costs more than a campaign's
+            limit.
 
     Example:
         >>> from geoveil.client import Place, Point
@@ -110,27 +110,27 @@ class Limit:
     """
 
     campaign: GeoPrivacy
-    """The most that one campaign may cost in all its periods. Its delta, 0 by default, is the most
-    slack δ, up to its reach; likewise in the others."""
+    """The largest cost of one campaign over all its periods. Its delta, 0 by default, limits the
+    slack δ, up to its reach; the same holds for the other limits."""
     lifetime: GeoPrivacy | Literal["unbounded"] | None = None
-    """The most that all campaigns together may ever cost, or "unbounded". None: as `campaign`,
-    unless `windows` bound it."""
+    """The largest cost of all campaigns together, or "unbounded". None: the limit of `campaign`, or
+    none if there are `windows`."""
     windows: tuple[Window, ...] = ()
-    """The most that all campaigns together may cost in any stretch of time."""
+    """The largest costs of all campaigns together in sliding windows."""
     value: ValueKind = field(default_factory=Number)
     """`Number()`, `Point(2)`, `Place(area)`; for forms also `Choice()`, `Ordinal()`, `Multiple()`.
-    A campaign for another kind is refused, so no server decides how a value is read."""
+    Campaigns for another kind are refused, so no server decides how to interpret a value."""
     epoch: Epoch | None = None
     """The epoch in which one perturbed value answers campaigns. None: every report is drawn anew,
-    unless the campaign has `Campaign.readings`."""
+    unless the campaign has `readings`."""
     cohorts: int = 0
-    """2 to 16: campaigns with equal epochs may learn in which part of an epoch, out of this number
-    or a divisor, this device's epochs begin. This links a person's reports for years. 0: no
+    """With 2 to 16, campaigns with equal epochs may learn in which of so many parts of an epoch, or
+    of a divisor's, this device's epochs begin, which links a person's reports for years. With 0 no
     campaign may."""
     any_two: LocalPrivacy | None = None
-    """The most that one campaign may tell of any two values, in all its periods, for example
-    `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap are
-    answered, and none from an epoch. None: no cap is required."""
+    """The limit on any two values for one campaign over all its periods, for example
+    `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. It permits only campaigns with a cap, and
+    none from an epoch. None: no cap is required."""
 
     def __post_init__(self) -> None:
         check_limit("campaign", self.campaign)
@@ -176,7 +176,7 @@ def _check_length(length: object) -> None:
 
 
 def in_days(length: timedelta) -> str:
-    """Return a duration in days if it is at least one, for people, rounded down."""
+    """Return a duration in words, in days if it is at least one, rounded down."""
     return days_in(length) if length >= timedelta(days=1) else str(length)
 
 
@@ -191,7 +191,7 @@ def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
 
 
 def check_limit(name: str, limit: object) -> GeoPrivacy:
-    """Return a guarantee that can limit an attribute.
+    """Return a guarantee that is valid as an attribute's limit.
 
     Raises:
         ParameterError: if it has no unit, or a reach without a delta.

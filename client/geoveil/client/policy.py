@@ -1,4 +1,4 @@
-"""The app's permissions, whatever a server requests."""
+"""The app's permissions, independent of any server's requests."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -32,21 +32,21 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class CampaignCost:
-    """The cost of a campaign for a device."""
+    """A campaign's cost for a device."""
 
     queries: int
-    """Questions, or fields of a form; 0 of a value campaign."""
+    """The number of questions, or of a form's fields; 0 for a value campaign."""
     work: int
-    """Microseconds of a processor, at most, to read the campaign and draw one report."""
+    """The most processor microseconds to read the campaign and draw one report."""
 
     @classmethod
     def of(cls, campaign: bytes) -> "CampaignCost":
-        """Return the cost of a serialised Campaign, sound or not.
+        """Return the cost of a serialised Campaign, valid or not.
 
         Raises:
-            DecodeError: if it is no message.
+            DecodeError: if it is not a message.
             ParameterError: if the kind of a question or of the mechanism is unknown.
-            NotInstalled: if it is of a family that no package here provides.
+            NotInstalled: if no installed package provides a family.
         """
         message = pb.Campaign.FromString(campaign)
         if message.fields:
@@ -69,43 +69,43 @@ class CampaignCost:
 
 
 def _drawn(field: pb.Field) -> int:
-    """Return the most microseconds that drawing the answer to a field takes."""
+    """Return the most microseconds for drawing the answer to a field."""
     options = field.choice.options or field.ordinal.options or field.multiple.options
     return _OPTIONS + _OPTION * len(options) if options else _POINT
 
 
 _FIELD, _POINT, _OPTIONS, _OPTION = 300, 160, 60, 2
-"""Microseconds, as of a family's `Work`: of a field, beside 1 per 2 bytes; of a draw of a number or
-place; of a draw of an option, and of each option more."""
+"""Microseconds, as in a family's `Work`: for a field, besides 1 per 2 bytes; for drawing a number
+or place; for drawing an option, and for each further option."""
 MOST_QUERIES = 100
 MOST_WORK = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Policy(ReprByArguments):
-    """The permitted questions and costs, for each attribute that the app answers about.
+    """The permitted questions and costs for each attribute on which the app answers.
 
     The policy is the app's own, so that no server decides how much privacy a person has.
 
     Args:
-        limits: name of an attribute → its `Limit`, or a GeoPrivacy: the limit of one campaign and
-            of all of them ever, about one number. Other attributes are never answered about.
-        trusted_keys: whose campaigns are answered. None: anybody's, signed or not.
+        limits: name of an attribute → its `Limit`, or a GeoPrivacy as the limit of one campaign and
+            of all together, about one number. Campaigns on other attributes are refused.
+        trusted_keys: the signers whose campaigns are answered. None: any campaign, signed or not.
         latest_close: campaigns that close later are refused; with a time zone. None: no bound.
-        minimum_participants: campaigns that promise to show estimates of fewer are refused. A
-            device can't check that the server keeps the promise.
-        openly: name of a field → `Choice()`, `Ordinal()` or `Multiple()`: forms may ask for it
+        minimum_participants: campaigns that promise a smaller minimum are refused. A device can't
+            check that the server keeps the promise.
+        openly: name of a field → `Choice()`, `Ordinal()` or `Multiple()`: forms may request it
             without any protection. Other open fields are refused.
-        form_any_two: the most that one form may tell of any two answers to all its fields together,
-            in all its periods. Forms with an open field, or a number without a range, are then
-            refused. None: no limit.
+        form_any_two: the limit on any two answers to all of a form's fields together, over all its
+            periods. It refuses forms with an open field, or a number without a range. None: no
+            limit.
         most_queries: campaigns with more questions, and forms with more fields, are refused.
-        most_work: most microseconds of the device to read a campaign and draw a report, by
-            `CampaignCost`. The default keeps `contribute` below 10 ms: 60 questions that are all
-            answered, a polygon of 900 corners, or the largest table that `geoveil plan` makes.
+        most_work: the most microseconds of the device to read a campaign and draw a report, by
+            `CampaignCost`. The default keeps `contribute` below 10 ms: 60 questions with all
+            answers, a polygon of 900 corners, or the largest table of `geoveil plan`.
 
     Raises:
-        ParameterError: if a limit has no unit, or something else is out of range.
+        ParameterError: if a limit has no unit, or an argument is out of range.
 
     Example:
         >>> policy = Policy({"household income": GeoPrivacy(epsilon=1, per=8000, unit="dollar")})
@@ -156,7 +156,7 @@ class Policy(ReprByArguments):
             validation.require_count(name, getattr(self, name), 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A mapping that can't be changed can't be pickled either.
+        # An immutable mapping can't be pickled.
         options = {name: value for name, value in self._arguments().items() if name != "limits"}
         if "openly" in options:
             options["openly"] = dict(options["openly"])
@@ -164,14 +164,14 @@ class Policy(ReprByArguments):
 
     @classmethod
     def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
-        """Return the policy of a person who saw a campaign: it permits all periods of that one.
+        """Return the policy of a person who has seen a campaign, which permits all its periods.
 
-        An app's policy must not come from a server like this. `epoch` says how long one perturbed
-        value answers it and others; None: the campaign's own. Answers of a form are always drawn
-        anew.
+        An app must not take its policy from a server in this way. `epoch` says how long one
+        perturbed value answers it and others; None for the campaign's own. Answers to a form are
+        always drawn anew.
 
         Raises:
-            ParameterError: if the epoch is of another unit than the campaign.
+            ParameterError: if the epoch has another unit than the campaign.
         """
         cost = CampaignCost.of(encode(campaign))
         permit = partial(
@@ -189,14 +189,14 @@ class Policy(ReprByArguments):
         campaign = require_attribute(campaign)
         most = campaign.total_privacy
         if epoch is not None and campaign.nests:
-            # As many readings as its dates touch, and two before them to go on from.
+            # As many readings as its dates touch, and two earlier ones for extrapolation.
             touched = Readings(every=epoch.length).most(campaign.closes - campaign.opens)
             readings = epoch.privacy.repeated(touched + 2)
             most = max(most, readings, key=lambda privacy: privacy.exact_rate)
         cohorts = 0 if campaign.readings is None else campaign.readings.cohorts
         limit = Limit(
             campaign=most,
-            lifetime="unbounded",  # of other campaigns nothing was said
+            lifetime="unbounded",  # the person has not decided about other campaigns
             value=kind_of(campaign),
             epoch=epoch,
             cohorts=cohorts,
@@ -204,19 +204,19 @@ class Policy(ReprByArguments):
         return permit({campaign.attribute.name: limit})
 
     def limit(self, attribute: str) -> Limit | None:
-        """Return the limit of an attribute; None if the policy does not list it."""
+        """Return an attribute's limit; None if the policy does not list it."""
         own = self.limits.get(attribute)
         assert not isinstance(own, GeoPrivacy)  # __post_init__ made it a Limit
         return own
 
     def check(self, campaign: Campaign, signer: PublicKey | None) -> tuple[Limit, ...]:
-        """Return the limits of a campaign's charges, if it is permitted whatever was spent before.
+        """Return the limits of a campaign's charges, if the policy permits it before any spending.
 
-        Rates are compared as exact fractions. `signer` has a valid signature on it; None: nobody
-        has.
+        Rates are compared as exact fractions. `signer` is the key of its valid signature; None if
+        it is unsigned.
 
         Raises:
-            PolicyRefused: naming what the campaign requests and what is permitted.
+            PolicyRefused: if the policy does not permit it.
         """
         self._check_origin(campaign, signer)
         if isinstance(campaign, FormCampaign):
@@ -291,7 +291,7 @@ class Policy(ReprByArguments):
         return limit
 
     def check_cost(self, campaign_id: str, cost: CampaignCost) -> None:
-        """Raise PolicyRefused if a campaign costs the device too much work, before it is built."""
+        """Raise PolicyRefused, before building it, if a campaign costs the device too much work."""
         for aspect, needed, most in (
             ("number of questions", cost.queries, self.most_queries),
             ("work in microseconds", cost.work, self.most_work),

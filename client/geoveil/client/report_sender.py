@@ -1,9 +1,9 @@
-"""The client's work over the network, as steps: fetch campaigns, deliver reports.
+"""The client's network work as steps: fetch campaigns, deliver reports.
 
-Reports wait in the journal until the server has answered; it counts an id once, so sending twice
-does no harm. Every report has a request of its own: two in one would show that they are one
-person's. A generator yields steps and gets their results, or a ClientError; the two clients carry
-the steps out, blocking or with asyncio. Full-jitter exponential back-off separates tries, within
+Reports wait in the journal until the server responds; it counts an id only once, so sending twice
+does no harm. Every report has a separate request, since two in one would show that they are one
+person's. A generator yields steps and gets their results or a ClientError; the two clients carry
+out the steps, blocking or with asyncio. Full-jitter exponential back-off separates attempts within
 one deadline.
 """
 
@@ -33,20 +33,19 @@ from geoveil.proto.v1 import campaign_pb2, collector_pb2
 _Result = TypeVar("_Result")
 _LOG = logging.getLogger(__name__)
 KEPT_AFTER_CLOSE = timedelta(days=30)
-"""A report that waits so long after its campaign closed is given up."""
-# Up to here, reading a campaign takes a few milliseconds.
+"""A report that still waits this long after its campaign closed is given up."""
+# Reading a campaign of at most this size takes a few milliseconds.
 _QUICK_BYTES = 4096
 _MOST_TOGETHER = 16
-"""Reports whose departure is recorded and flushed to the disk together; each leaves separately."""
+"""The reports whose departure is recorded and flushed together; each is sent separately."""
 QUIET_S = 0.1
-"""Seconds without a call of the app before the background loads gRPC, which holds up threads."""
+"""Seconds without a call of the app before the background loads gRPC, which blocks threads."""
 MOST_UNQUIET = 100
-"""Times that an app is found busy so; then it loads it none the less."""
+"""After finding the app busy this many times, the background loads gRPC nevertheless."""
 _LOOK_S = 60.0
-"""Seconds after which the clock is looked at again, which may be set, while a report waits for its
-time."""
+"""While a report waits for its time, seconds between looks at the clock, which may be set."""
 FAILED_WAIT_S = 30.0
-"""Seconds until the background tries again after a failure other than the network."""
+"""Seconds until the background retries after a failure other than the network's."""
 
 
 class Local(NamedTuple):
@@ -54,17 +53,17 @@ class Local(NamedTuple):
 
     work: Callable[[], Any]
     slow: bool
-    """Whether it takes more than a moment, for which no event loop should wait."""
+    """Whether it takes too long for an event loop to wait."""
 
 
 class Pause(NamedTuple):
-    """The step that waits."""
+    """A step that waits."""
 
     seconds: float
 
 
 class Request(NamedTuple):
-    """The step that sends a request and returns the answer."""
+    """A step that sends a request and returns the response."""
 
     method: str
     """The name of a method of Transport and AsyncTransport."""
@@ -81,7 +80,7 @@ LONGEST_PAUSE_S = 5.0
 
 
 class Deadline:
-    """The time left for all attempts together."""
+    """The end of the time for all attempts together."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -97,10 +96,10 @@ def pauses(
     first_s: float = FIRST_PAUSE_S,
     longest_s: float = LONGEST_PAUSE_S,
 ) -> Iterator[float]:
-    """Yield the seconds to wait after each failed try, without end; see also `after`.
+    """Yield without end the seconds to wait after each failed attempt; see also `after`.
 
     The k-th is uniform between 0 and min(first_s · 2^k, longest_s), so that devices that failed
-    together do not come back together. `jitter` gives uniform numbers in [0, 1).
+    together do not retry together. `jitter` returns uniform numbers in [0, 1).
 
     Example:
         >>> from itertools import islice
@@ -113,9 +112,9 @@ def pauses(
 
 
 def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) -> float:
-    """Return the seconds to wait after an error: the pause of `pauses`, and the server's wish.
+    """Return the seconds to wait after an error, from `pauses` and the server's requested delay.
 
-    The latter is lengthened by up to as much again, so that devices do not come back together.
+    The delay is lengthened by up to as much again, so that devices do not retry together.
 
     Example:
         >>> after(TransportError("UNAVAILABLE"), 0.1, lambda: 0.5)
@@ -131,30 +130,30 @@ def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) ->
 FIRST_S = 1.0
 LONGEST_S = 300.0
 SERVER = ""
-"""The key of what concerns every campaign; no campaign has this id."""
+"""The key for failures that concern all campaigns; no campaign has this id."""
 _OF_SERVER = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNAUTHENTICATED"})
 
 
 def concerns(error: ClientError, campaign_id: str) -> str:
-    """Return the key that an error with a campaign delays."""
+    """Return the key that an error about a campaign delays."""
     of_server = isinstance(error, TransportError) and error.code in _OF_SERVER
     return SERVER if of_server else campaign_id
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Remembers delayed work, and the end of each delay."""
+    """Remembers delayed work and the end of each delay."""
 
     clock: Callable[[], float]
-    """Seconds, never set back."""
+    """Returns never-decreasing seconds."""
     jitter: Callable[[], float]
-    """Uniform numbers in [0, 1)."""
+    """Returns uniform numbers in [0, 1)."""
     first_s: float = FIRST_S
-    """The longest that the first pause may be, in seconds."""
+    """The longest first pause in seconds."""
     longest_s: float = LONGEST_S
-    """The longest that any pause may be, in seconds."""
+    """The longest pause in seconds."""
     hopeless_s: float = LONGEST_S
-    """Seconds to wait after a failure that another try can't mend."""
+    """Seconds to wait after a failure that a retry can't fix."""
     _until: dict[str, float] = field(default_factory=dict)
     _pauses: dict[str, Iterator[float]] = field(default_factory=dict)
 
@@ -171,45 +170,45 @@ class Backoff:
         return first
 
     def succeeded(self, key: str) -> None:
-        """Forget the failures of a key, and of the server, which has answered."""
+        """Forget the failures of a key and of the server, which has responded."""
         for paused in (key, SERVER):
             self._until.pop(paused, None)
             self._pauses.pop(paused, None)
 
     def ready(self, key: str) -> bool:
-        """Return whether a key may be tried now, and the server."""
+        """Return whether a key and the server may be tried now."""
         until = max(self._until.get(key, -math.inf), self._until.get(SERVER, -math.inf))
         return until <= self.clock()
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all keys but these and the server: nothing waits for the others any more."""
+        """Forget all keys except these and the server's, since nothing waits for the others."""
         for key in self._pauses.keys() - keys - {SERVER}:
             del self._pauses[key], self._until[key]
 
     def next_s(self) -> float | None:
-        """Return the seconds until something may be tried again; None if nothing is delayed."""
-        # While the server is put off, it does not matter that a campaign no longer is.
+        """Return the seconds until the next retry; None if nothing is delayed."""
+        # While the server is delayed, ended delays of campaigns don't matter.
         keys = self._until.keys() - {SERVER} if self.ready(SERVER) else {SERVER}
-        if not keys:  # a pause of the server that is over is no reason to give up
+        if not keys:  # the server's pause has ended: try at once
             return 0.0 if SERVER in self._until else None
         return max(min(self._until[key] for key in keys) - self.clock(), 0.0)
 
 
 def described(error: Exception) -> str:
-    """Return the loggable text of an error: of a foreign one, only its type."""
+    """Return the loggable text of an error, for a foreign one only its type."""
     return str(error) if isinstance(error, ClientError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushResult:
-    """The outcome of the reports that were waiting."""
+    """The outcome of the waiting reports."""
 
     acknowledged: int
-    """Counted now, or found to have been counted before."""
+    """Reports counted now or before."""
     rejected: int
-    """Refused for good."""
+    """Reports permanently refused."""
     pending: int
-    """Still kept: to be sent again, or at their time in a campaign's window."""
+    """Reports to send again, or later in a campaign's window."""
 
 
 class ReportSender:
@@ -223,7 +222,7 @@ class ReportSender:
         self._backoff = Backoff(self._timing.clock, self._timing.jitter)
         self._tokens = Backoff(self._timing.clock, self._timing.jitter)
         self._with_tokens: set[str] = set()
-        """Ids of reports whose tokens need not be fetched any more."""
+        """Ids of reports whose tokens need no more fetching."""
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
         """Return a deadline from now, by default the client's; ParameterError if out of range."""
@@ -231,7 +230,7 @@ class ReportSender:
         return Deadline(seconds, self._timing.clock)
 
     def fetch(self, campaign_id: str, deadline: Deadline) -> Steps[Campaign]:
-        """Ask the server for a campaign; check it and keep it."""
+        """Fetch a campaign from the server, check it, and store it."""
         check_id(campaign_id)
         request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
         waits = pauses(self._timing.jitter)
@@ -254,9 +253,9 @@ class ReportSender:
         return campaign
 
     def flush(self, deadline: Deadline) -> Steps[FlushResult]:
-        """Send what waits until no attempt can help, or time is up."""
+        """Send the waiting reports until no attempt can help or time is up."""
         acknowledged = rejected = 0
-        # Its own: who flushes asks to try now, and more often than the background does.
+        # A separate one, since a flush tries at once, and more often than the background.
         backoff = Backoff(
             self._timing.clock, self._timing.jitter, FIRST_PAUSE_S, LONGEST_PAUSE_S, math.inf
         )
@@ -275,7 +274,7 @@ class ReportSender:
     def work(self) -> Steps[float | None]:
         """Do the background's work; return the seconds to the next turn, None if nothing waits."""
         if not self._backoff.ready(SERVER):
-            # Not even a look at what waits: an app that contributes all the while wakes us often.
+            # Don't even look at the waiting reports, since a busy app wakes the background often.
             return self._backoff.next_s()
         for campaign_id in list(self._session.wanted):
             if self._backoff.ready(campaign_id):
@@ -295,7 +294,7 @@ class ReportSender:
         return again_s if look_s is None else min(again_s, look_s)
 
     def _to_departure_s(self, later: Collection[datetime]) -> float | None:
-        """Return the seconds from now until the first departure; None without one."""
+        """Return the seconds until the first departure; None without one."""
         if not later:
             return None
         return max((min(later) - self._timing.now()).total_seconds(), 0.0)
@@ -303,9 +302,9 @@ class ReportSender:
     def _deliver(
         self, backoff: Backoff, deadline: Deadline | None = None
     ) -> Steps[tuple[FlushResult, list[datetime]]]:
-        """Send once what waits and is not put off; without a deadline, each has its own time.
+        """Send the waiting, undelayed reports once; without a deadline, each has its own timeout.
 
-        Returns also when those leave whose time in a window has not come.
+        It also returns the departures of those whose time in a window has not come.
         """
         durable = self._journal.durable
         waiting: list[Entry]
@@ -328,7 +327,7 @@ class ReportSender:
                 campaign_id = entry.contribution.campaign_id
                 if campaign_id not in ready:
                     continue
-                batch = ReportBatch.of(entry.contribution)  # a request of its own
+                batch = ReportBatch.of(entry.contribution)  # a separate request
                 try:
                     yield Local(partial(self._session.check_way_of, campaign_id), durable)
                     until = deadline or self.deadline()
@@ -349,7 +348,7 @@ class ReportSender:
                     backoff.succeeded(campaign_id)
                     counts[result.status] += 1
                 yield Local(partial(self._journal.record_outcome, outcome), durable)
-            # Only while the server answers: what it does not take has not left.
+            # Only while the server responds, since refused requests have not left.
             together = min(2 * together, _MOST_TOGETHER)
         if self._session.gives_tokens:
             yield from self._fetch_tokens(held, deadline)
@@ -362,9 +361,9 @@ class ReportSender:
         return done, later
 
     def _fetch_tokens(self, held: list[Contribution], deadline: Deadline | None) -> Steps[None]:
-        """Get tokens long before reports leave, so that the times do not link them for an issuer.
+        """Get tokens long before reports leave, so that an issuer can't link them by time.
 
-        What fails is tried again later, and when its report leaves.
+        Failures are retried later, and when the report leaves.
         """
         for report in held:
             request = ReportBatch.of(report).request()
@@ -406,7 +405,7 @@ class ReportSender:
         return accepted.campaign
 
     def _failed(self, error: ClientError, campaign_id: str, backoff: Backoff) -> str:
-        """Delay the work that an error concerns, and return its key."""
+        """Delay the work affected by an error, and return its key."""
         key = concerns(error, campaign_id)
         if self._backoff.failed(key, error):
             _LOG.warning("campaign %r: %s", campaign_id, error)
@@ -416,7 +415,7 @@ class ReportSender:
 
 
 def _within(deadline: Deadline, method: str, message: Any) -> Request:
-    """Return the step that sends a request, if there is time left."""
+    """Return the step that sends a request, or raise if no time is left."""
     left_s = deadline.remaining_s()
     if left_s <= 0:
         raise TransportError("DEADLINE_EXCEEDED", "no time is left")

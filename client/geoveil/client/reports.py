@@ -1,4 +1,4 @@
-"""Make a report from a private value, without any I/O."""
+"""Make a report from a private value, without I/O."""
 
 from __future__ import annotations
 
@@ -54,22 +54,21 @@ from geoveil.proto.v1 import report_pb2
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCampaign:
-    """A campaign that is sound and permitted; `ReportBuilder.accept` makes it."""
+    """A valid and permitted campaign, made by `ReportBuilder.accept`."""
 
     campaign: Campaign
     digest: bytes
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
-    """The key of its valid signature; None if it is not signed."""
+    """The key of its valid signature; None if it is unsigned."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
-    """What permitted it."""
+    """The policy that permitted it."""
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
-    """The policy's limit for the attribute of each of its charges."""
+    """The policy's limit for the attribute of each charge."""
     work: int = field(default=0, repr=False, compare=False)
-    """Microseconds of a processor, at most, to read the campaign and draw one report."""
+    """The most processor microseconds to read the campaign and draw one report."""
     epoch: Epoch | None = field(init=False, repr=False, compare=False)
-    """The reading from which it is answered once an epoch; None: it is answered with new noise,
-    like each answer to a form."""
+    """The epoch whose reading answers it; None if each answer has new noise, as in forms."""
 
     def __post_init__(self) -> None:
         campaign, epoch = self.campaign, None
@@ -86,25 +85,25 @@ class AcceptedCampaign:
 
     @property
     def space(self) -> str:
-        """The coordinates of its readings, and their campaign if they are not shared."""
+        """The coordinates of its readings, with the campaign if no other shares them."""
         kind, scale = repr(kind_of(self.asks)), self.asks.attribute.scale
         if scale is not None:
             kind = f"{kind} on {scale}"
         if self.limits and self.limits[0].epoch is None:
-            # By its own wish: no campaign decides how coarse, or how old, another's answers are.
+            # Not shared, so that no campaign decides how coarse or old another's answers are.
             return f"{kind} for {self.campaign.campaign_id}"
         return kind
 
     def before(
         self, latest: Reading | None, readings: Iterable[Reading], now: datetime
     ) -> Reading | None:
-        """Return the earlier reading that an answer extrapolates from; None if it needs none.
+        """Return the earlier reading for an extrapolated answer; None if it needs none.
 
-        It lies at least as long before the latest as that lies before now [MATH §13]. Latest None:
-        that reading is made now.
+        It is at least as long before the latest as the latest is before now [MATH §13]. If `latest`
+        is None, that reading is made now.
 
         Raises:
-            AnswerNotYet: if there is none, and the latest is not of now.
+            AnswerNotYet: if there is no such reading, and the latest is not made now.
         """
         rule = self.asks.readings
         if rule is None or not rule.extrapolated or latest is None or now <= latest.drawn:
@@ -118,12 +117,12 @@ class AcceptedCampaign:
 
 
 class ReportBuilder:
-    """Makes reports from a policy and a source of randomness; it holds nothing of any person.
+    """Makes reports from a policy and a random source, and stores nothing about a person.
 
-    Limits over several campaigns are a ledger's, not checked here.
+    A ledger, not this class, checks limits over several campaigns.
 
     Raises:
-        ParameterError: if the bits of the source can be predicted.
+        ParameterError: if the source's bits are predictable.
     """
 
     def __init__(self, *, policy: Policy, source: RandomSource | None = None) -> None:
@@ -139,13 +138,13 @@ class ReportBuilder:
             )
 
     def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
-        """Return the campaign of this id from an untrusted envelope, if it may be answered.
+        """Return the campaign with this id from an untrusted envelope, if the policy permits it.
 
         Raises:
-            CampaignInvalid: if it is not a sound campaign of that id, or its signature is not.
-            FamilyMissing: if it needs a package that this app does not have.
-            PolicyRefused: if the policy does not permit it; too much work is refused before it is
-                made.
+            CampaignInvalid: if it is not a valid campaign with this id and a valid signature.
+            FamilyMissing: if it needs a package that this app lacks.
+            PolicyRefused: if the policy does not permit it; too much work is refused before the
+                campaign is built.
         """
         try:
             message = open_envelope(envelope)
@@ -160,7 +159,7 @@ class ReportBuilder:
         except NotInstalled as error:
             raise FamilyMissing(campaign_id, str(error), error.name, error.group) from error
         except (GeoVeilError, ArithmeticError) as error:
-            # ArithmeticError: numbers so extreme that a formula of the campaign gives up.
+            # ArithmeticError: a formula of the campaign fails on extreme numbers.
             raise CampaignInvalid(campaign_id, str(error)) from error
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
@@ -170,16 +169,16 @@ class ReportBuilder:
         )
 
     def point(self, accepted: AcceptedCampaign, value: Value | Answers) -> Any:
-        """Return a value in the coordinates of the campaign's queries; of a form, all answers.
+        """Return a value in the coordinates of the campaign's queries; for a form, all answers.
 
         Args:
-            value: a number, a list of numbers, or (longitude, latitude) in degrees; of a form,
+            value: a number, a list of numbers, or (longitude, latitude) in degrees; for a form,
                 name of a field → answer.
 
         Raises:
-            PolicyRefused: if the policy does not permit the campaign; the value was not looked at.
-            PrivateValueError: if the value, or an answer of a form, has the wrong kind or is
-                outside the policy's range.
+            PolicyRefused: if the policy does not permit the campaign; it does not read the value.
+            PrivateValueError: if the value, or a form's answer, has the wrong kind or is outside
+                the policy's range.
         """
         campaign, limits = accepted.campaign, accepted.limits
         if accepted.policy is not self.policy:
@@ -193,8 +192,8 @@ class ReportBuilder:
             return point
         except PrivateValueError as error:
             expected = error.expected
-        # Raised outside the handler: the error must not hold on, as its context, to one of NumPy's
-        # that quotes the value, nor to the frames that saw it.
+        # Raised outside the handler, since the error's context must not contain NumPy's error,
+        # which quotes the value, nor the frames that saw it.
         raise PrivateValueError(expected)
 
     def draw(
@@ -204,11 +203,11 @@ class ReportBuilder:
         period: int = 0,
         cohort: int = 0,
     ) -> Contribution:
-        """Draw the one report about a point, or of a form, for one period.
+        """Draw the report about a point, or of a form, for one period.
 
-        Every call draws anew, so keep its result and never send a second draw for the same person
-        and period. `point` returned the point; period and cohort count from 0, and are 0 without
-        them.
+        Every call draws anew, so store its result and never send a second draw for the same person
+        and period. The point comes from `point`; period and cohort count from 0, and are 0 without
+        periods and cohorts.
         """
         campaign, source = accepted.campaign, self._source
         if isinstance(campaign, FormCampaign):
@@ -229,7 +228,7 @@ class ReportBuilder:
     ) -> Contribution:
         campaign = accepted.campaign
         first, departs = cohort * campaign.columns, None
-        if campaign.window is not None:  # whatever the value, the hour and the network
+        if campaign.window is not None:  # independent of the value, the time and the network
             into = self._source.below(campaign.window // MICROSECOND)
             departs = campaign.answered_until(period) + into * MICROSECOND
         report = report_pb2.Report(
@@ -256,17 +255,17 @@ class ReportBuilder:
         earlier: Sequence[Reading],
         now: datetime,
     ) -> Reading:
-        """Perturb a value, as `point` takes it, once for all campaigns of an epoch.
+        """Perturb a value, as in `point`, once for all campaigns of an epoch.
 
-        Every call draws anew, so keep its result and use only one of an epoch.
+        Every call draws anew, so store its result and use only one per epoch.
 
         Args:
             accepted: a campaign whose policy has an epoch for its attribute.
-            value: as of `point`.
-            earlier: the readings that are kept, by when their epochs begin; their epochs continue,
-                also backwards. Without any, the beginning of the first epoch is drawn, whatever the
+            value: as in `point`.
+            earlier: the stored readings in order of their epochs, which continue forwards and
+                backwards. Without any, the start of the first epoch is drawn independently of the
                 value.
-            now: the date, in an epoch that has no reading.
+            now: the date, in an epoch without a reading.
 
         Raises:
             PrivateValueError: if the value is not of the campaign's kind.
@@ -277,7 +276,7 @@ class ReportBuilder:
             last = earlier[-1].ends
             begins = last + (now - last) // epoch.length * epoch.length
             ends = begins + epoch.length
-            # The length may have been another.
+            # The epochs' length may have changed.
             begins = max([begins, *(reading.ends for reading in earlier if reading.ends <= now)])
         else:
             begins = now - timedelta(microseconds=self._source.below(epoch.length // MICROSECOND))
@@ -296,9 +295,9 @@ class ReportBuilder:
         )
 
     def coarsen(self, accepted: AcceptedCampaign, reading: Reading, now: datetime) -> CampaignPoint:
-        """Make the campaign's point of an epoch; no value is looked at.
+        """Make the campaign's point for an epoch from a reading, without the value.
 
-        Every call draws anew, so keep its result and use only one of an epoch.
+        Every call draws anew, so store its result and use only one per epoch.
 
         Raises:
             PolicyRefused: if the reading is coarser than the campaign's rate.
@@ -328,9 +327,9 @@ class ReportBuilder:
         now: datetime,
         period: int = 0,
     ) -> Contribution:
-        """Make a report from the campaign's latest point; no value is looked at.
+        """Make a report from the campaign's latest point, without the value.
 
-        `before` is the point of the reading that `AcceptedCampaign.before` returned, if any.
+        `before` is the point of the reading from `AcceptedCampaign.before`, if any.
         """
         campaign, source = accepted.asks, self._source
         columns = campaign.draw_columns(source)
@@ -354,18 +353,18 @@ class ReportBuilder:
     def prepare(
         self, accepted: AcceptedCampaign, value: Value | Answers, *, period: int = 0
     ) -> Contribution:
-        """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
+        """Return draw(point(value)), for hosts that act for many devices without a ledger.
 
-        Errors are those of `point`; nothing was drawn then.
+        Raises the errors of `point`, before drawing anything.
         """
         point, cohorts = self.point(accepted, value), accepted.campaign.cohorts
-        # As if it had just laid its first epoch.
+        # As if its first epoch had just begun.
         cohort = self._source.below(cohorts) if cohorts > 1 else 0
         return self.draw(accepted, point, period, cohort)
 
 
 def _prepared(form: FormCampaign, limits: Sequence[Limit], answers: Any) -> Sequence[Any]:
-    """Return the answers to a form in its coordinates, if all are within the policy's ranges."""
+    """Return a form's answers in its coordinates, if all are within the policy's ranges."""
     prepared = form.prepare(answers)
     of = {charge.attribute: limit for charge, limit in zip(form.charges, limits, strict=True)}
     for answered in form.applying(answers):
@@ -375,12 +374,12 @@ def _prepared(form: FormCampaign, limits: Sequence[Limit], answers: Any) -> Sequ
 
 
 def _serves(reading: Reading, campaign: AttributeCampaign) -> bool:
-    """Return whether a reading is as fine as a campaign asks."""
+    """Return whether a reading is as fine as a campaign requires."""
     return campaign.answer_privacy.exact_rate <= reading.privacy.exact_rate
 
 
 def _reader(campaign: AttributeCampaign, privacy: GeoPrivacy) -> PlanarLaplace:
-    """Return the mechanism that perturbs a value once an epoch, in a campaign's coordinates."""
+    """Return the mechanism that perturbs a value once per epoch, in a campaign's coordinates."""
     plane = campaign.attribute.coordinates
     return PlanarLaplace(
         privacy if plane is None else plane.privacy(privacy), dimension=campaign.dimension

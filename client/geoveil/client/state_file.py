@@ -1,9 +1,9 @@
-"""The SQLite file of a state directory: made whole or not at all, private, shared, safe to fork.
+"""The SQLite file of a state directory: created atomically, private, shared and safe to fork.
 
-A process holds at most one connection, under a lock, and none while it forks: a child must not use
-its parent's SQLite. A commit survives the death of the process at once, and that of the machine
-after `sync`. Each new connection checks the whole file: its structure, every row, and that no
-commit is missing (see `Mark`). A damaged file, or one older than its mark, is not used at all.
+A process has at most one connection, under a lock, and none while it forks, since a child must not
+use its parent's SQLite. A commit survives a crash of the process at once, and of the machine after
+`sync`. Each new connection checks the whole file: its structure, every row, and that no commit is
+missing (see `Mark`). A damaged file, or one older than its mark, is never used.
 """
 
 import os
@@ -38,7 +38,7 @@ _COUNT_COMMIT = "UPDATE state SET commits = commits + 1 RETURNING commits"
 
 
 class Mark:
-    """The mark of one file, kept at a path."""
+    """A separate file with the least number of commits of a state file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Mark:
         self._flushed = 0
 
     def least(self) -> int:
-        """Return the least number of commits of the file; 0 if unknown."""
+        """Return the state file's least number of commits; 0 if unknown."""
         try:
             text = self.path.read_bytes()[:_BYTES].decode()
             commits, flushed, boot, checksum = text.split()
@@ -58,7 +58,7 @@ class Mark:
         return int(commits) if boot == _boot() else self._flushed
 
     def note(self, commits: int, *, flushed: bool = False) -> None:
-        """Record the file's number of commits, flushed to disk or not; OSError if that fails."""
+        """Record the number of commits, and whether they are on disk; OSError if that fails."""
         if flushed:
             self._flushed = commits
         text = f"{commits} {self._flushed} {_boot()}"
@@ -76,7 +76,7 @@ def _checksum(text: str) -> str:
 
 @cache
 def _boot() -> str:
-    """Return the id of this boot of the machine; "none" if unknown."""
+    """Return the id of the machine's current boot; "none" if unknown."""
     try:
         return _BOOT.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -84,13 +84,13 @@ def _boot() -> str:
 
 
 class _Translated:
-    """A block in which errors of the system and of SQLite become a JournalError."""
+    """A block in which errors of the system and SQLite become a JournalError."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def __enter__(self) -> None:
-        """Do nothing. A contextlib manager would take longer than most blocks."""
+        """Do nothing; a contextlib manager would take longer than most blocks."""
 
     def __exit__(
         self,
@@ -100,7 +100,7 @@ class _Translated:
     ) -> None:
         if isinstance(error, (OSError, sqlite3.Error)):
             raise JournalError(self._place, str(error)) from error
-        if isinstance(error, UnicodeDecodeError):  # in a name of SQLite's own, or about it
+        if isinstance(error, UnicodeDecodeError):  # from SQLite's own names or messages
             raise JournalError(self._place, "it is damaged: a text in it is none") from None
 
 
@@ -108,24 +108,24 @@ class StateFile:
     """One SQLite file, shared by all users of its directory.
 
     Args:
-        state_dir: made with mode 0700 if it is missing; else only its owner may have access. On a
-            local file system with hard links. None: in memory.
-        schema: SQL that makes its tables. One more, `state`, has one row: `commits` counts them,
-            and triggers of the schema keep in `rows` which rows there are.
-        version: the number of the schema, which is kept in the file.
+        state_dir: created with mode 0700 if missing; otherwise only its owner may have access. It
+            must be on a local file system with hard links. None for memory.
+        schema: SQL that creates its tables. A further table, `state`, has one row: `commits` counts
+            commits, and the schema's triggers maintain a fingerprint of all rows in `rows`.
+        version: the schema's number, which is stored in the file.
         check: reads all rows, and raises JournalError if one has changed.
 
     Attributes:
         durable: whether it is on disk, and survives a crash.
-        counted: in a transaction that writes, how many commits there are with it.
+        counted: the number of commits, including the current write transaction.
 
     Raises:
-        JournalError: if the directory can't be used, the file is damaged or of another version.
+        JournalError: if the directory is unusable, or the file damaged or of another version.
     """
 
     _connection: sqlite3.Connection | None = None
     _synced: int | None = None
-    """The log whose entry in the directory is on the disk."""
+    """The log file whose directory entry is on disk."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class StateFile:
         self._lock = threading.Lock()
         self._inode = 0
         self._path = None if state_dir is None else _directory(state_dir) / name
-        self._name = str(self._path)  # a Path is made one again at each use
+        self._name = str(self._path)  # a Path would be converted at each use
         self._translated = _Translated(self.place)
         self.durable = self._path is not None
         if self._path is None:
@@ -154,7 +154,7 @@ class StateFile:
         _FILES.add(self)
 
     def __del__(self) -> None:
-        # Of a client that was forgotten: what was committed is safe, so it may end quietly.
+        # A forgotten client's: commits are safe, so it may close silently.
         self._disconnect()
 
     @property
@@ -164,7 +164,7 @@ class StateFile:
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
-        """Open a transaction: a block sees one state, and one block writes at a time."""
+        """Open a transaction: a block sees one state, and only one block writes at a time."""
         with self._lock, self._translated:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -174,17 +174,17 @@ class StateFile:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                # A failed COMMIT may have rolled back by itself.
+                # A failed COMMIT may already have rolled back.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
             if writes and self.durable:
                 self._commits = self.counted
-                with suppress(OSError):  # an older mark is one as well
+                with suppress(OSError):  # an older mark remains valid
                     self._mark.note(self._commits)
 
     def sync(self) -> None:
-        """Wait until everything committed before survives a power failure."""
+        """Wait until all previous commits survive a power failure."""
         if self._path is None:
             return
         log = f"{self._name}-wal"
@@ -198,13 +198,13 @@ class StateFile:
                     self._synced = written.st_ino
                 self._mark.note(commits, flushed=True)
             except FileNotFoundError:
-                return  # the last connection closed, and left everything on the disk
+                return  # the last connection closed, which wrote everything to disk
         if written.st_size > _CHECKPOINT_BYTES:
             with self._lock, self._translated:
                 self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
-        """Close the connection; a later use opens another. In memory, forget everything."""
+        """Close the connection; a later use reopens it. In memory, forget everything."""
         with self._lock:
             self._disconnect()
 
@@ -213,7 +213,7 @@ class StateFile:
             _make_private(path.parent)
             if not path.exists():
                 _create(path, self._script)
-            for suffix in ("", "-wal", "-shm", "-mark"):  # of an app that was careless with them
+            for suffix in ("", "-wal", "-shm", "-mark"):  # their modes may be too open
                 with suppress(FileNotFoundError):
                     path.with_name(path.name + suffix).chmod(0o600)
             self._inode = path.stat().st_ino
@@ -227,17 +227,17 @@ class StateFile:
             if self._connection is None:
                 raise JournalError(self.place, "it is closed")
             return self._connection
-        # A file put in the place of another has forgotten what was drawn, without an error.
+        # A replaced file would have forgotten draws without an error.
         if os.stat(self._name).st_ino != self._inode:
             raise JournalError(str(self._path), "another file has taken its place")
         if self._connection is None:
-            least = self._mark.least()  # before the file is looked at, which only ever has more
+            least = self._mark.least()  # read before the file, whose number only grows
             connection = _connect(self._path)
             try:
                 connection.execute("PRAGMA synchronous = NORMAL")
-                # Not within a commit, which somebody may wait for: `sync` does it.
+                # Not within a commit, for which somebody may wait: `sync` does it.
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
-                # A log that was copied is cut to what does not ask for that again.
+                # After a checkpoint, truncate the log below the size that triggers the next one.
                 connection.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_BYTES}")
                 self._commits = self._accept(connection, least)
                 self._mark.note(self._commits)
@@ -248,16 +248,16 @@ class StateFile:
         return self._connection
 
     def _accept(self, connection: sqlite3.Connection, least: int) -> int:
-        """Bring a newly opened file up to date, check it, and return its commits, at least `least`.
+        """Check a newly opened file, and return its number of commits, at least `least`.
 
         Raises:
-            JournalError: if it is damaged or of another version.
+            JournalError: if it is damaged or has another version.
         """
         version = _version(connection)
         if version != self._version:
             reason = f"its format is {version}, this geoveil knows {self._version}"
             raise JournalError(self.place, reason)
-        connection.execute("BEGIN")  # all that is read is of one state
+        connection.execute("BEGIN")  # all reads see one state
         _check_structure(connection, self.place)
         commits = commits_of(connection)
         if commits < least:
@@ -274,7 +274,7 @@ class StateFile:
             connection.close()
             log = self._path and self._path.with_name(f"{self._path.name}-wal")
             if log is not None and not log.exists():
-                # It was the last, and left everything in the file itself, on the disk.
+                # It was the last, and wrote everything into the file itself, on disk.
                 with suppress(OSError):
                     self._mark.note(max(self._commits, self._mark.least()), flushed=True)
 
@@ -295,7 +295,7 @@ _FORKING = threading.local()
 
 
 def _before_fork() -> None:
-    # In one order, so that two threads that fork at once can't wait for each other.
+    # In one order, so that two threads that fork at once can't deadlock.
     _FORKING.files = sorted(_FILES, key=id)
     for file in _FORKING.files:
         file._before_fork()
@@ -325,7 +325,7 @@ def _memory(schema: str) -> sqlite3.Connection:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # mode=rw: a file that has vanished is an error, never silently a new and empty one.
+    # mode=rw: a missing file is an error, never silently replaced by an empty one.
     return sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
         uri=True,
@@ -357,13 +357,13 @@ def _make_private(directory: Path) -> None:
 
 
 def _create(path: Path, script: str) -> None:
-    """Put an empty file into place, whole or not at all, unless another process did."""
+    """Create an initialised file atomically, unless another process has created it."""
     draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with closing(_connect(draft)) as connection:
             connection.executescript(f"PRAGMA journal_mode = WAL;{script}")
-        # Not a rename: that would replace the file of a process that was faster.
+        # Not a rename, which would replace a faster process's file.
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -382,7 +382,7 @@ def _sync(path: str | Path) -> None:
 
 
 def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int:
-    """Return the number of commits ever made; 0 if damage has destroyed the number."""
+    """Return the total number of commits; 0 if damage has destroyed it."""
     rows = connection.execute(statement).fetchall()
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 

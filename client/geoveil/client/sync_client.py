@@ -56,7 +56,7 @@ _GrpcT = TypeVar("_GrpcT", bound=GrpcTransport | GrpcAioTransport)
 
 
 class _Blocking:
-    """Carries out steps with blocking calls. It holds no client, so that unused ones can end."""
+    """Carries out steps with blocking calls, without a reference to the client, which may end."""
 
     def __init__(
         self, transport: Transport, barrier: ForkBarrier, pause: Callable[[float], None]
@@ -88,7 +88,7 @@ class _Blocking:
         if isinstance(step, Pause):
             return self._pause(step.seconds)
         if self._uses_grpc:
-            loaded()  # not behind the barrier: who forks waits for it as long as it takes
+            loaded()  # outside the barrier: forks wait for loading without a time limit
         self._barrier.enter()
         try:
             return getattr(self._transport, step.method)(step.message, step.timeout_s)
@@ -142,7 +142,7 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
 
     @abstractmethod
     def _renew(self) -> None:
-        """Make the parts that belong to one process."""
+        """Create the parts that belong to one process."""
 
     def _forked(self) -> None:
         """Continue in a forked child, which shares only the journal with its parent."""
@@ -152,27 +152,27 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
 
 
 class Client(ClientBase[Transport, GrpcTransport]):
-    """Contributes values to campaigns; each is perturbed here, on the device, before it leaves.
+    """Contributes values to campaigns; the device perturbs each value before it leaves.
 
-    `contribute` never waits for the network: a thread sends what was drawn, as soon as it can.
-    Shared by threads; a forked child goes on with it as with a new one.
+    `contribute` never waits for the network: a thread sends reports as soon as it can. Threads may
+    share a client; a forked child uses it like a new one.
 
     Args:
-        target: address of the collector, for example "collector.example:443".
-        policy: the app's; the only judge of how much privacy a person has.
-        state_dir: directory of reports and spending, made if missing. With it, every campaign is
-            drawn for once per directory and nothing is lost, through any crash. Without it, all is
-            forgotten with the client, what was spent of the policy's limits too, and the next one
-            draws anew, which a warning in the log says once.
-        tls: may be left out for targets on this machine only.
-        timeout_s: seconds of one request, and of `fetch` and `flush` by default; at most a day.
-        background: False: no thread; `flush` alone sends.
-        most_pending: reports that may wait to be sent; then `contribute` takes no new one.
-        most_pending_bytes: likewise in bytes.
-        transport: used instead of gRPC to `target`, and left open by `close`.
-        release_floor_s: least time, in seconds, of looking at a value and drawing, so that timing
-            shows nothing of the value; see `geoveil.gp.paced`. 0: no floor, for simulated people.
-        timing: the clocks; for tests.
+        target: the collector's address, for example "collector.example:443".
+        policy: the app's policy, which alone decides how much privacy a person has.
+        state_dir: directory of reports and spending, created if missing. With it, each campaign and
+            period has one draw per directory, and no crash loses anything. Without it, the client
+            forgets reports and spending when it ends, and the next one draws anew; the log warns
+            once.
+        tls: optional only for targets on this machine.
+        timeout_s: seconds for one request, and the default for `fetch` and `flush`; at most a day.
+        background: False for no thread, so that only `flush` sends.
+        most_pending: the most waiting reports, beyond which `contribute` accepts no new one.
+        most_pending_bytes: the most bytes of waiting reports.
+        transport: used instead of gRPC to `target`; `close` leaves it open.
+        release_floor_s: the least time, in seconds, for reading a value and drawing, so that timing
+            reveals nothing about the value; see `geoveil.gp.paced`. 0 for simulated people.
+        timing: the clocks, for tests.
 
     Raises:
         ParameterError: if an argument is out of range, or the source is not secure.
@@ -184,46 +184,46 @@ class Client(ClientBase[Transport, GrpcTransport]):
     _thread: threading.Thread | None
 
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
-        """Ask the server for a campaign, check it, and keep it for `contribute`.
+        """Fetch a campaign from the server, check it, and store it for `contribute`.
 
-        Waits for the network, `timeout_s` seconds at most, by default the client's. Call it when
-        the app starts, and go on after a TransportError: once a device has a campaign, `contribute`
-        needs no network.
+        It waits for the network, at most `timeout_s` seconds, by default the client's. Call it when
+        the app starts, and continue after a TransportError: once a device has a campaign,
+        `contribute` needs no network.
 
         Raises:
             PolicyRefused: if the policy does not permit it.
-            CampaignError: if there is no campaign that can be answered, or it has changed.
-            TransportError: if no answer came in time.
-            JournalError: if it can't be kept.
+            CampaignError: if the campaign does not exist, can't be answered, or has changed.
+            TransportError: if no response came in time.
+            JournalError: if it can't be stored.
         """
         steps = self._sender.fetch(campaign_id, self._sender.deadline(timeout_s))
         return self._effects.run(steps, self._stop)
 
     def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
-        """Perturb a value, once per campaign and period, and keep the result to be sent.
+        """Perturb a value, once per campaign and period, and store the result for sending.
 
-        Takes a few milliseconds, as it never waits for the network. A campaign that has been
-        answered returns its receipt, whatever the value, with `fresh` False; nothing is drawn
+        It takes a few milliseconds, since it never waits for the network. If the period already has
+        an answer, it returns that receipt for any value, with `fresh` False; nothing is drawn
         again.
 
         Args:
             campaign_id: id of a campaign that this device has; see `fetch`. Any other is fetched in
                 the background.
-            value: a number, a list of numbers, or (longitude, latitude) in degrees, as
-                `Limit.value` says; to a form, name of a field → answer: an option by its name, of a
-                multiple selection a list of them. Never logged, stored or shown.
+            value: a number, a list of numbers, or (longitude, latitude) in degrees, according to
+                `Limit.value`; for a form, name of a field → answer: the name of an option or, for a
+                multiple selection, a list of names. It is never logged, stored or shown.
 
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.
-            CampaignNotOpen: before the campaign's dates, or past them.
-            AnswerNotYet: if its answers go on from two readings, and this device's are too close.
+            CampaignNotOpen: before or after the campaign's dates.
+            AnswerNotYet: if it extrapolates from two readings, and this device's are too close.
             PolicyRefused: if the policy, which may have changed, does not permit it.
             PrivateValueError: if the value is not of the campaign's kind.
-            BudgetExceeded: if the limits of the policy leave too little.
-            OutboxFull: if too much waits to be sent.
+            BudgetExceeded: if the policy's limits leave too little.
+            OutboxFull: if too many reports wait.
             JournalError: if the journal can't be read or written.
 
-        After an error no draw is kept, nothing is sent and nothing is spent.
+        After an error nothing is stored, sent or spent.
         """
         self._check_open()
         try:
@@ -233,7 +233,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
                 self._wake()
 
     def flush(self, timeout_s: float | None = None) -> FlushResult:
-        """Send what waits within `timeout_s` seconds (default: the client's); return the results.
+        """Send the waiting reports within `timeout_s` (default: the client's); return the outcome.
 
         Raises:
             JournalError: if the journal can't be read or written.
@@ -248,12 +248,12 @@ class Client(ClientBase[Transport, GrpcTransport]):
             self._sending.release()
 
     def history(self) -> tuple[Receipt, ...]:
-        """Return the reports drawn for this person, sent or not: nothing else leaves the device."""
+        """Return all reports of this person, sent or not; nothing else leaves the device."""
         self._check_open()
         return self._session.history()
 
     def budgets(self) -> tuple[Budget, ...]:
-        """Return the policy's limits over all campaigns, and the spent part of each."""
+        """Return the policy's limits over all campaigns with their spent parts."""
         self._check_open()
         return self._session.budgets()
 
@@ -263,9 +263,9 @@ class Client(ClientBase[Transport, GrpcTransport]):
         return self._session.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send what waits, for `timeout_s` seconds at most (0: not at all), and end; idempotent.
+        """Send the waiting reports for at most `timeout_s` seconds (0: none), and end; idempotent.
 
-        The rest stays in the state directory, if there is one, for the next client.
+        The rest stays in the state directory, if any, for the next client.
         """
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:
@@ -289,15 +289,15 @@ class Client(ClientBase[Transport, GrpcTransport]):
         self._stop.set()
         self._woken.set()
         if self._own is not None:
-            self._own.close()  # ends a request under way
+            self._own.close()  # ends any request under way
         if self._thread is not None:
             self._thread.join(self._timeout_s + 1)
             if self._own is not None:
-                self._own.close()  # it may have opened another connection just before it ended
+                self._own.close()  # the thread may have reopened a connection just before its end
         self._session.journal.close()
 
     def _wake(self) -> None:
-        """Let the background look for work; start it at its first."""
+        """Let the background look for work; start it if necessary."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -305,7 +305,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
                     args=(self._sender, self._effects, self._sending, self._woken, self._stop),
                     kwargs={"called": None if self._own is None else self._called},
                     name="geoveil-client",
-                    daemon=True,  # what waits is on the disk: nothing is worth a hanging exit
+                    daemon=True,  # reports are on disk, so exits need not wait
                 )
                 self._thread.start()
                 weakref.finalize(self, _stop, self._stop, self._woken).atexit = False
@@ -338,7 +338,7 @@ def _in_background(
     *,
     called: threading.Event | None,
 ) -> None:
-    """Body of the thread. It holds no client, so that an unused one can be collected."""
+    """Run the thread, without a reference to the client, so that an unused one can be collected."""
     if called is not None and not is_loaded():
         _until_quiet(called, stop)
     wait_s: float | None = 0.0

@@ -1,6 +1,6 @@
-"""A collector in the app's own process, for the tests of apps: no network, nothing on disk.
+"""A collector in the app's own process, for apps' tests, without network or disk.
 
-A handler around the collector brings any fault about:
+A handler around the collector can simulate any fault:
 
     >>> from geoveil.proto.v1.collector_pb2 import GetCampaignRequest, SubmitReportsRequest
     >>> collector = InMemoryCollector()
@@ -13,7 +13,7 @@ A server that is down for the first two calls:
     ...         raise TransportError("UNAVAILABLE", "down", retry_after_s=0.5)
     ...     return collector(request)
 
-One whose first answer to reports is lost after they were counted:
+A server whose first response is lost after it counted the reports:
 
     >>> lost = iter([True])
     >>> def losing_an_answer(request):
@@ -22,7 +22,7 @@ One whose first answer to reports is lost after they were counted:
     ...         raise TransportError("DEADLINE_EXCEEDED", "no answer")
     ...     return response
 
-One that refuses every other report of a batch:
+A server that refuses every other report of a batch:
 
     >>> def refusing_half(request):
     ...     if not isinstance(request, SubmitReportsRequest):
@@ -35,7 +35,7 @@ One that refuses every other report of a batch:
     ...         response.results.insert(place, refused)
     ...     return response
 
-And one whose answers are no messages:
+And a server whose responses are not messages:
 
     >>> transport = InMemoryTransport(lambda request: b"<html>")
     >>> transport.get_campaign(GetCampaignRequest(campaign_id="income"), timeout_s=1.0)
@@ -69,7 +69,7 @@ Handler: TypeAlias = Callable[[Any], Any]
 TransportError."""
 
 _CLOCK_SKEW = timedelta(minutes=1)
-"""The permitted difference of device and server clocks, by the default of the real server."""
+"""The permitted difference of device and server clocks, the real server's default."""
 _Response = TypeVar("_Response")
 _STATES = {
     State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -79,7 +79,7 @@ _STATES = {
 
 
 class InMemoryTransport(Transport):
-    """Hands every request to a callable, such as an `InMemoryCollector`; the `Transport` of tests.
+    """Passes every request to a callable, such as an `InMemoryCollector`; a `Transport` for tests.
 
     Example:
         >>> transport = InMemoryTransport(InMemoryCollector())
@@ -109,7 +109,7 @@ class InMemoryTransport(Transport):
 
 
 class InMemoryAsyncTransport(AsyncTransport):
-    """Hands every request to a callable, such as an `InMemoryCollector`; for asyncio tests."""
+    """Passes every request to a callable, such as an `InMemoryCollector`; for asyncio tests."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -133,10 +133,10 @@ def _answer(handler: Handler, request: Any, kind: type[_Response]) -> _Response:
 
 
 class InMemoryCollector:
-    """Answers as the real collector does, from memory, with campaigns that a key signs.
+    """Responds like the real collector, in memory, with campaigns signed by a key.
 
-    Shared by threads. Clock None: campaigns are open until they are closed, whatever their dates,
-    and all periods have begun.
+    Threads may share it. If the clock is None, campaigns with any dates are open until closed, and
+    all periods have begun.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class InMemoryCollector:
             self.add(campaign)
 
     def add(self, campaign: Campaign) -> None:
-        """Offer a campaign, in place of any with the same id and its reports."""
+        """Offer a campaign, which replaces any campaign with the same id and its reports."""
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
         with self._lock:
             self._held[campaign.campaign_id] = _HeldCampaign(campaign, envelope)
@@ -165,7 +165,7 @@ class InMemoryCollector:
             self._held[campaign_id].closed = True
 
     def reports(self, campaign_id: str) -> tuple[report_pb2.Report, ...]:
-        """Return the reports counted, in the order in which they came; KeyError for no campaign."""
+        """Return the counted reports in order of arrival; KeyError if there is no such campaign."""
         with self._lock:
             return tuple(self._held[campaign_id].reports.values())
 
@@ -173,8 +173,8 @@ class InMemoryCollector:
         """Answer a request.
 
         Raises:
-            TransportError: INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, as collector.proto
-                has it; nothing was counted.
+            TransportError: INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, as in
+                collector.proto; nothing was counted.
         """
         submitted = isinstance(request, collector_pb2.SubmitReportsRequest)
         if submitted and not 1 <= len(request.reports) <= MOST_REPORTS:
@@ -196,7 +196,7 @@ class InMemoryCollector:
 
 @dataclass(slots=True)
 class _HeldCampaign:
-    """A campaign, and the reports it has counted."""
+    """A campaign and its counted reports."""
 
     campaign: Campaign
     envelope: campaign_pb2.CampaignEnvelope
@@ -208,21 +208,21 @@ class _HeldCampaign:
         self._admission = Admission(self.campaign)
 
     def state(self, now: datetime | None) -> State:
-        """Return the state at a time; None: every campaign that is not closed is open."""
+        """Return the state at a time; without a time, every campaign is open until closed."""
         return self.campaign.state(self.campaign.opens if now is None else now, closed=self.closed)
 
     def takes(self, now: datetime | None) -> bool:
-        """Return whether new reports are counted."""
+        """Return whether it takes new reports."""
         if self.closed or now is None:
             return not self.closed
         return self.campaign.opens - now <= _CLOCK_SKEW and now - self.campaign.closes < _CLOCK_SKEW
 
     def begun(self, period: int, now: datetime | None) -> bool:
-        """Return whether a period has begun; None: a time at which all have."""
+        """Return whether a period has begun; without a time, all have."""
         return now is None or period <= self.campaign.period_at(now + _CLOCK_SKEW)
 
     def counted(self, report: report_pb2.Report) -> report_pb2.Report:
-        """Return a sound report with its answers clipped to the ranges."""
+        """Return a valid report with its answers clipped to the ranges."""
         counted = report_pb2.Report()
         counted.CopyFrom(report)
         for answer in counted.answers:
@@ -247,9 +247,9 @@ class _HeldCampaign:
         return report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_ACCEPTED)
 
     def _untimely(self, report: report_pb2.Report, now: datetime | None) -> Reason | None:
-        """Return why a sound report is not counted at a time, or None if it is."""
+        """Return why a valid report is not counted at a time, or None if it is."""
         held = self.reports.get(report.report_id)
-        if held is not None:  # a duplicate is one whatever has become of clock and campaign
+        if held is not None:  # duplicates are recognised at any time and in any state
             same = _content(held) == _content(self.counted(report))
             return None if same else Reason.ID_CONFLICT
         if not self.begun(report.period, now):

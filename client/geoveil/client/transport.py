@@ -1,8 +1,8 @@
-"""How requests reach a server: two interfaces, and gRPC, which is loaded at the first call.
+"""Transports of requests to a server: two interfaces, and gRPC, which is loaded at the first call.
 
-gRPC may crash a child that is forked in the middle of a request, and a child would wait for ever
-for a module that another thread was loading, or for gRPC's lock during its shutdown (up to a third
-of a second). So a fork waits for the requests and the loading, and uses gRPC itself meanwhile.
+gRPC may crash a child that is forked during a request. A child would also wait forever for a module
+that another thread was loading, or for gRPC's lock during its shutdown (up to a third of a second).
+So a fork waits for requests and loading, and keeps gRPC running meanwhile.
 """
 
 import os
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Carries requests to one collector. Threads share it, and its maker closes it.
+    """Carries requests to one collector. Threads may share it; its creator closes it.
 
-    Both methods return or raise TransportError within `timeout_s` seconds, and try only once.
+    Both methods make one attempt, and return or raise TransportError within `timeout_s` seconds.
     """
 
     def get_campaign(
@@ -46,7 +46,7 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """Carries requests to one collector; as `Transport` does, for asyncio."""
+    """Carries requests to one collector, like `Transport` but for asyncio."""
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
@@ -62,19 +62,19 @@ class AsyncTransport(Protocol):
 
 
 FORK_GRACE_S = 0.5
-"""Seconds that requests under way at a fork have to end by themselves."""
+"""Seconds for requests under way at a fork to end by themselves."""
 _STUBS = "geoveil.proto.v1.collector_pb2_grpc"
 _LOADING = threading.Lock()
 _FORKING = threading.local()
 _of_parents: list[object] = []
-"""What children keep of their parent's, untouched: to destroy it may wait for threads they lack."""
+"""The parent's objects that children keep, since destroying them may wait for missing threads."""
 _used = False
 
 
 class ForkBarrier:
-    """Counts the requests under way, and can wait until there are none. Shared by threads.
+    """Counts the requests under way, and can wait until there are none. Threads may share it.
 
-    `hurry` ends the requests under way, if that is possible.
+    `hurry` ends the requests under way, if possible.
     """
 
     _changed: threading.Condition
@@ -86,39 +86,39 @@ class ForkBarrier:
         self.reset()
 
     def enter(self) -> None:
-        """Count a request; wait while the barrier is shut."""
+        """Count a request, after waiting while the barrier is shut."""
         with self._changed:
             while self._shut:
                 self._changed.wait()
             self._inside += 1
 
     def leave(self) -> None:
-        """Note that a request that entered has ended."""
+        """Note the end of a counted request."""
         with self._changed:
             self._inside -= 1
             self._changed.notify_all()
 
     def shut(self, grace_s: float) -> None:
-        """Hold up new requests, and wait until none is under way.
+        """Block new requests, and wait until none is under way.
 
-        Requests have `grace_s` seconds to end by themselves; then they are ended, in as long again.
+        Requests have `grace_s` seconds to end by themselves; then they are ended within as long.
         """
         with self._changed:
             self._shut += 1
             if self._changed.wait_for(self._is_empty, grace_s):
                 return
-        self._hurry()  # not under the lock, which those that end need
+        self._hurry()  # without the lock, which ending requests need
         with self._changed:
             self._changed.wait_for(self._is_empty, grace_s)
 
     def open(self) -> None:
-        """Let requests pass again, after it is opened as often as it was shut."""
+        """Let requests pass again, once it has been opened as often as shut."""
         with self._changed:
-            self._shut = max(0, self._shut - 1)  # it may have been made in between
+            self._shut = max(0, self._shut - 1)  # it may be newer than the shut
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Start anew in a child: the requests and waiting threads are its parent's."""
+        """Reset the counts in a child, since the requests and waiting threads are its parent's."""
         self._changed = threading.Condition()
         self._inside = 0
         self._shut = 0
@@ -134,9 +134,9 @@ _CLIENTS: "weakref.WeakKeyDictionary[Any, tuple[ForkBarrier, Callable[[Any], Non
 
 
 def follow_forks(client: _Client, barrier: ForkBarrier, go_on: Callable[[_Client], None]) -> None:
-    """Shut a barrier whenever this process forks, as long as its client lives.
+    """Shut a barrier at each fork of this process while its client lives.
 
-    In a child, where threads and connections are the parent's, `go_on` is called with the client.
+    In a child, whose threads and connections are the parent's, `go_on` is called with the client.
     """
     _register()
     _CLIENTS[client] = barrier, go_on
@@ -144,7 +144,7 @@ def follow_forks(client: _Client, barrier: ForkBarrier, go_on: Callable[[_Client
 
 @cache
 def _register() -> None:
-    """Register the fork hooks of clients last, so that they run before those of their parts."""
+    """Register the clients' fork hooks last, so that they run before those of their parts."""
     os.register_at_fork(before=_shut_all, after_in_parent=_open_all, after_in_child=_renew_all)
 
 
@@ -165,26 +165,26 @@ def _renew_all() -> None:
 
 
 def is_loaded() -> bool:
-    """Return whether gRPC is loaded: loading it stops all threads for a tenth of a second."""
+    """Return whether gRPC is loaded; loading it stops all threads for a tenth of a second."""
     return _STUBS in sys.modules
 
 
 def loaded() -> ModuleType:
     """Return grpc, loading it at the first call."""
     with _LOADING:
-        import_module(_STUBS)  # what the transports use
+        import_module(_STUBS)  # the transports need it
         return import_module("grpc")
 
 
 def hold() -> object:
-    """Return an object that keeps gRPC running while it is referenced. Cheap, without a thread."""
+    """Return a cheap object, without a thread, that keeps gRPC running while referenced."""
     global _used
     _used = True
     return loaded().local_server_credentials()
 
 
 def leak_on_fork(of_parent: object) -> None:
-    """Keep the parent's gRPC objects, if any, as long as this process lives."""
+    """Keep the parent's gRPC objects, if any, for the lifetime of this process."""
     if of_parent is not None:
         _of_parents.append(of_parent)
 
@@ -211,35 +211,35 @@ os.register_at_fork(
 
 
 _MOST_BYTES = 4 << 20
-# gzip makes a single report longer.
+# gzip would lengthen a single report.
 _LEAST_COMPRESSED_BYTES = 1 << 10
 _OPTIONS = (
-    # Trying again is the client's, which has one deadline for all tries and a journal.
+    # The client itself retries, with one deadline for all attempts and a journal.
     ("grpc.enable_retries", 0),
-    # Clouds drop connections that are idle for four minutes. A device that has nothing to send
-    # stays silent: servers take pings without calls for abuse.
+    # Clouds drop connections after four idle minutes. A device with nothing to send stays
+    # silent, since servers treat pings without calls as abuse.
     ("grpc.keepalive_time_ms", 210_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.max_send_message_length", _MOST_BYTES),
     ("grpc.max_receive_message_length", _MOST_BYTES),
-    # A dead server is looked for no slower than the client's own tries come. The least back-off
-    # stays at its 20 s, as it bounds the time to connect: slow networks need seconds for TLS.
+    # Reconnect at least as often as the client retries. The least back-off stays at 20 s, since
+    # it bounds the time to connect, and slow networks need seconds for TLS.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Closing this channel closes its connections, whatever else in the process uses gRPC.
+    # Closing this channel closes its connections, even if the process uses gRPC elsewhere.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 
 class _Grpc:
-    """What both transports share: the checked target, one channel made at first use, and a barrier.
+    """Common parts of both transports: the checked target, a lazily created channel, and a barrier.
 
-    A `Client` passes the barrier around each call; calls for asyncio pass it themselves.
+    A `Client` passes the barrier around each call; asyncio calls pass it themselves.
     """
 
     _channel: "grpc.Channel | None" = None
     _held: object = None
-    """Keeps gRPC from shutting down and starting with each channel, perhaps during a fork."""
+    """Keeps gRPC from stopping and starting with each channel, perhaps during a fork."""
     _stub: "CollectorStub"
 
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
@@ -249,15 +249,15 @@ class _Grpc:
         self.barrier = ForkBarrier(self.disconnect)
 
     def forget(self) -> None:
-        """Drop, untouched, the parent's channel; for a forked child before its first call."""
+        """Abandon the parent's channel; for a forked child before its first call."""
         self.barrier.reset()
-        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        self._lock = threading.Lock()  # another thread of the parent may have held the old lock
         leak_on_fork(self._channel)
         leak_on_fork(self._held)
         self._channel = self._held = None
 
     def disconnect(self) -> None:
-        """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
+        """Close the channel; calls under way end as CANCELLED, and a later call opens a new one."""
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None:
@@ -275,13 +275,13 @@ class _Grpc:
 
 
 class GrpcTransport(_Grpc, Transport):
-    """Blocking gRPC, for any number of threads; the channel is made at the first call.
+    """Blocking gRPC for any number of threads, with a channel from the first call on.
 
-    A process that forks after that calls `forget` in the child. The target is a gRPC address such
-    as "collector.example:443"; `tls` may be None for targets on this machine only.
+    A process that forks after that must call `forget` in the child. The target is a gRPC address
+    such as "collector.example:443"; `tls` may be None only for targets on this machine.
 
     Raises:
-        PlaintextRefused: if the target is elsewhere and `tls` is None.
+        PlaintextRefused: if the target is another machine and `tls` is None.
     """
 
     def get_campaign(
@@ -315,14 +315,14 @@ class GrpcTransport(_Grpc, Transport):
 
 
 class GrpcAioTransport(_Grpc, AsyncTransport):
-    """gRPC for asyncio, in any number of event loops; otherwise like `GrpcTransport`.
+    """gRPC for asyncio in any number of event loops; otherwise like `GrpcTransport`.
 
-    It waits for futures of the blocking channel, as fast as grpc.aio, whose engine serves one event
-    loop and does not survive a fork. Its calls end on threads of gRPC's, so that a fork can wait
-    for them although the event loop stands still.
+    It waits for futures of the blocking channel, which is as fast as grpc.aio, whose engine serves
+    only one event loop and does not survive a fork. Its calls end on gRPC's threads, so that a fork
+    can wait for them although the event loop is blocked.
 
     Raises:
-        PlaintextRefused: if the target is elsewhere and `tls` is None.
+        PlaintextRefused: if the target is another machine and `tls` is None.
     """
 
     async def get_campaign(
@@ -354,8 +354,8 @@ class GrpcAioTransport(_Grpc, AsyncTransport):
         ended = asyncio.Event()
 
         def wake(_: object) -> None:
-            """Runs on one of gRPC's threads."""
-            with suppress(RuntimeError):  # the loop was closed in the meantime
+            """Resume the waiting task, from one of gRPC's threads."""
+            with suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(ended.set)
 
         self.barrier.enter()
@@ -373,7 +373,7 @@ class GrpcAioTransport(_Grpc, AsyncTransport):
         try:
             await ended.wait()
         finally:
-            call.cancel()  # nothing to a call that has ended
+            call.cancel()  # without effect on an ended call
         if call.code() is not grpc.StatusCode.OK:
             raise failed(call, TransportError) from call
         return call.result()
@@ -389,5 +389,5 @@ def _compression(request: Any) -> "grpc.Compression | None":
 
 
 def _closed() -> TransportError:
-    """Return the error for what grpc says as ValueError to a call on a channel just closed."""
+    """Return the error for a call on a closed channel, for which grpc raises ValueError."""
     return TransportError("CANCELLED", "the transport was closed")

@@ -1,7 +1,7 @@
-"""The kinds of values, stated by the app's policy; a campaign of another kind is refused.
+"""The kinds of values, stated by the app's policy; campaigns of other kinds are refused.
 
-A server that could choose might read metres on a shop floor as degrees on the Earth, distances a
-hundred thousand times as long, and the privacy promised per metre would hide next to nothing.
+A server that could choose might interpret metres on a shop floor as degrees on the Earth, distances
+a hundred thousand times as long, and the privacy promised per metre would hide almost nothing.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ class Number(ReprByArguments):
     """One number in the unit of its limit, for example an income.
 
     Args:
-        least: a smaller number is a slip, and refused; None: no number is.
-        most: likewise a larger one.
+        least: smaller numbers are refused as slips; None for no limit.
+        most: larger numbers are refused as slips; None for no limit.
 
     Raises:
-        ParameterError: if they are not finite and in order.
+        ParameterError: if the limits are not finite and in order.
 
     Example:
         >>> print(Number(), Number(0), Number(0, 10_000_000), sep="; ")
@@ -51,8 +51,8 @@ class Number(ReprByArguments):
         return isinstance(asked, Number)
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Raise PrivateValueError for a number out of range; it says the range, not the number."""
-        if attribute.scale is not None:  # the ends are values, and no logarithms of them
+        """Raise PrivateValueError, with the range but not the number, if it is out of range."""
+        if attribute.scale is not None:  # the ends are values, not logarithms
             attribute = replace(attribute, scale=None, unit=attribute.value_unit)
         number = float(attribute.point(value, 1))
         low, high = self.least, self.most
@@ -69,10 +69,10 @@ class Point:
     """Several numbers in the unit of their limit, for example metres on a shop floor.
 
     Args:
-        dimension: how many numbers, ≥ 2; distances between points are Euclidean.
+        dimension: the number of coordinates, ≥ 2; distances between points are Euclidean.
 
     Raises:
-        ParameterError: if it is no such integer.
+        ParameterError: if it is not such an integer.
 
     Example:
         >>> print(Point(2))
@@ -92,7 +92,7 @@ class Point:
         return asked == self
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Refuse nothing, because a point may be anywhere."""
+        """Accept any point."""
 
     def __str__(self) -> str:
         return f"a point of {self.dimension} coordinates"
@@ -103,13 +103,13 @@ class Place(ReprByArguments):
     """A place on the Earth: longitude and latitude in degrees, with limits per metre.
 
     Args:
-        area: a campaign's area must be inside. None, which has to be given: anywhere.
-        outside: a place outside the campaign's area is "moved": it takes part as the nearest place
-            of the area, so that neither silence nor an error tells where somebody is not; or
-            "refused": `contribute` raises PrivateValueError, so that no slip is sent.
+        area: the area that must contain a campaign's. An explicit None permits any area.
+        outside: "moved" moves a place outside the campaign's area to its nearest place, so that
+            neither silence nor an error reveals where somebody is not; with "refused",
+            `contribute` raises PrivateValueError, so that no slip is sent.
 
     Raises:
-        ParameterError: if the area or `outside` is neither.
+        ParameterError: if the area or `outside` is invalid.
 
     Example:
         >>> print(Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)))
@@ -134,7 +134,7 @@ class Place(ReprByArguments):
         return asked.area == self.area or self.area.contains(asked.area)
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Raise PrivateValueError, without the place, outside the area, unless it is moved."""
+        """Raise PrivateValueError, without the place, if it is outside and must not be moved."""
         plane = attribute.coordinates
         if self.outside == "refused" and plane is not None and not plane.area.holds(value):
             raise PrivateValueError(str(Place(plane.area)))
@@ -150,13 +150,13 @@ class Place(ReprByArguments):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Choice(ReprByArguments):
-    """One of several options, with limits per option: any two of them are 1 apart.
+    """One of several options, with limits per option; any two options are 1 apart.
 
     Args:
-        options: a form may offer these, or fewer; None: any.
+        options: the options that a form may offer, or some of them; None for any.
 
     Raises:
-        ParameterError: if they are no distinct texts.
+        ParameterError: if they are not distinct texts.
 
     Example:
         >>> print(Choice(), Choice(("yes", "no")), sep="; ")
@@ -182,12 +182,12 @@ class Choice(ReprByArguments):
             return False
         if self.options is None:
             return True
-        # In this order, which is the scale of an ordinal field.
+        # In this order, which is an ordinal field's scale.
         offered = () if asked.options is None else tuple(asked.options)
         return [option for option in self.options if option in offered] == list(offered)
 
     def check(self, attribute: Attribute, value: Any) -> None:
-        """Refuse nothing: the field itself refuses other options."""
+        """Accept any answer, since the field itself refuses other options."""
 
     def __str__(self) -> str:
         if self.options is None:
@@ -200,7 +200,7 @@ class Choice(ReprByArguments):
 
 
 class Ordinal(Choice):
-    """One of some options, from the least to the greatest, with limits per step.
+    """One of several ordered options, from the least to the greatest, with limits per step.
 
     Example:
         >>> print(Ordinal(("bad", "good")))
@@ -215,7 +215,7 @@ class Ordinal(Choice):
 
 
 class Multiple(Choice):
-    """Any number of some options, with limits per option.
+    """Any number of several options, with limits per option.
 
     Example:
         >>> print(Multiple())
@@ -233,7 +233,7 @@ ValueKind: TypeAlias = Number | Point | Place | Choice
 
 
 def kind_of(asked: AttributeCampaign | PointField | CategoryField) -> ValueKind:
-    """Return the kind of value that a campaign, or a field of a form, expects."""
+    """Return the kind of value for a campaign or a form's field."""
     if isinstance(asked, CategoryField):
         ordered = Ordinal if isinstance(asked, OrdinalField) else Choice
         return (Multiple if isinstance(asked, MultipleField) else ordered)(asked.options)
