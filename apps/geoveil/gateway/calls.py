@@ -1,7 +1,7 @@
-"""Makes calls that come over HTTP to the aggregator over gRPC, on behalf of their callers.
+"""Forward calls from HTTP to the aggregator over gRPC, on behalf of their callers.
 
-Binary messages pass through unread; JSON is converted from and to Protocol Buffers here. The server
-sees one peer. It alone decides who may call what, and how the call ends.
+Binary messages pass through unread; JSON is converted from and to Protocol Buffers. The server sees
+a single peer, and alone decides on permissions and outcomes.
 """
 
 import asyncio
@@ -41,20 +41,20 @@ from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 _LONGEST_JSON = 64 << 10
-"""Bytes of a request in JSON, which takes a hundred times as long to read as a binary one."""
+"""The most bytes of a JSON request, which takes a hundred times as long to read as a binary one."""
 _FEW_BYTES = 2 << 10
-"""Bytes of a message that is changed from or into JSON within a millisecond."""
+"""The most bytes of a message that is converted from or to JSON within a millisecond."""
 _MOST_CALLS, _MOST_STREAMS, _MOST_STREAMS_EACH = 40, 50, 10
-"""Under way at the server, which takes 100 on a connection: of one answer, and of several, in all
-and of an address."""
+"""The most unary calls, streams, and streams per address under way; the server accepts 100 on a
+connection."""
 _LONGEST_S = 120.0
-"""For a call of one answer."""
+"""The longest unary call in seconds."""
 _UNREACHABLE = "the server can't be reached: try again later"
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A method of a service, and the classes of its messages."""
+    """A service's method and its message classes."""
 
     path: str
     takes_several: bool
@@ -86,11 +86,11 @@ _METHODS = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""Callable services by path."""
+"""Path → callable method."""
 
 
 class _EndedError(Exception):
-    """A call ended with a status other than OK."""
+    """A call has ended with a status other than OK."""
 
     def __init__(self, code: grpc.StatusCode, text: str, trailing: Metadata = ()) -> None:
         super().__init__(code)
@@ -98,10 +98,10 @@ class _EndedError(Exception):
 
 
 class Calls:
-    """Answers HTTP calls by gRPC calls.
+    """Answers HTTP calls through gRPC calls.
 
     Args:
-        longest: bytes of a request.
+        longest: the most bytes of a request.
     """
 
     def __init__(self, channel: grpc.aio.Channel, longest: int, ledger: Ledger) -> None:
@@ -113,12 +113,12 @@ class Calls:
 
     @staticmethod
     def reads(path: str) -> bool:
-        """Return whether a path is of a call that GET makes."""
+        """Return whether a path belongs to a call that permits GET."""
         method = _METHODS.get(path)
         return method is not None and method.reads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
-        """Answer a call; its path is "/package.Service/Method"."""
+        """Answer a call to the path "/package.Service/Method"."""
         method = _METHODS.get(scope["path"])
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
@@ -147,7 +147,7 @@ class Calls:
         self._ledger.hold(connection, -connection.held)
 
     async def _answered(self, call: "_Call", send: Send) -> None:
-        """Make a call, and send its answers."""
+        """Make a call and send its responses."""
         started, pieces = False, []
         status: tuple[grpc.StatusCode, str, Metadata] = (grpc.StatusCode.OK, "", ())
         try:
@@ -171,11 +171,11 @@ class Calls:
             await write(send, call.form.end(*status))
 
     async def _made(self, call: "_Call") -> AsyncIterator[bytes]:
-        """Yield the answers of a call as its caller wants them.
+        """Yield a call's responses in its caller's format.
 
         Raises:
-            _EndedError: if it ends with an error.
-            GoneError: if its caller is gone.
+            _EndedError: if the call ends with an error.
+            GoneError: if its caller has disconnected.
         """
         method, account = call.method, call.account
         if not self._ledger.charge(account, CALL):
@@ -204,7 +204,7 @@ class Calls:
     async def _asked(
         self, method: _Method, call: "_Call", patience: float | None, first: bytes | None
     ) -> AsyncGenerator[bytes, None]:
-        """Call the server, and yield its answers in the caller's format."""
+        """Call the server, and yield its responses in the caller's format."""
         if patience is None and not method.gives_several:
             patience = _LONGEST_S
         # A stream of one request and one answer would take half as much time again.
@@ -235,7 +235,7 @@ class Calls:
 
     @asynccontextmanager
     async def _slot(self, method: _Method, account: Account) -> AsyncIterator[None]:
-        """Wait for a free slot at the server; refuse streams beyond their share."""
+        """Wait for a free slot at the server; refuse streams beyond the limits."""
         if not method.of_several:
             async with self._free:
                 yield
@@ -255,12 +255,12 @@ class Calls:
 async def _answers(
     made: Any, method: _Method, call: "_Call", first: bytes | None
 ) -> AsyncIterator[bytes]:
-    """Yield the server's answers while sending it the following requests."""
+    """Yield the server's responses while sending it further requests."""
     if not method.of_several:
         yield await made
         return
     request = first
-    if method.takes_several:  # each is answered before the next
+    if method.takes_several:  # each gets its response before the next is sent
         while request is not None:
             await made.write(request)
             content: Any = await made.read()
@@ -305,7 +305,7 @@ class _Call:
         self.texts = {key.decode("latin-1"): value for key, value in headers.items()}
         self.trailing: Metadata = ()
         self.left = False
-        """Whether the caller is gone."""
+        """Whether the caller has disconnected."""
         self._ledger = ledger
         self._body = body
         self._longest = longest
@@ -313,12 +313,12 @@ class _Call:
 
     @property
     def metadata(self) -> list[tuple[str, str]]:
-        """The metadata that the server gets about the caller."""
+        """The caller's metadata for the server."""
         said = self.texts.get("authorization")
         return [] if said is None else [("authorization", said.encode("ascii", "replace").decode())]
 
     async def next(self) -> bytes | None:
-        """Return the next request, in binary; None at the end."""
+        """Return the next request in binary; None at the end."""
         async with asyncio.timeout(MESSAGE_S):
             content = await (self._frame() if self.form.framed else self._whole())
         if content is None or not self.form.in_json or self.method is None:
@@ -331,13 +331,13 @@ class _Call:
         return await _changed(partial(forms.from_json, content, self.method.request), len(content))
 
     async def written(self, content: bytes) -> bytes:
-        """Return an answer in the caller's format."""
+        """Return a response in the caller's format."""
         if not self.form.in_json or self.method is None:
             return content
         return await _changed(partial(forms.to_json, content, self.method.response), len(content))
 
     async def gone(self, cancel: Any) -> None:
-        """Cancel the call when its caller is gone."""
+        """Cancel the call when its caller disconnects."""
         while self._body.complete:
             try:
                 await self._body.more()
@@ -349,7 +349,7 @@ class _Call:
     def start(
         self, status: tuple[grpc.StatusCode, str, Metadata], size: int | None = None
     ) -> Event:
-        """Return the head of the answer."""
+        """Return the head of the response."""
         code, _, trailing = status
         form = self.form
         well = form.framed or code is grpc.StatusCode.OK
@@ -361,11 +361,11 @@ class _Call:
             fields += [(f"trailer-{key}", value) for key, value in forms.shown_metadata(trailing)]
         headers = [(key.encode(), value.encode()) for key, value in fields]
         if not self._body.complete or code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-            headers.append(CLOSE)  # the rest of the request is not waited for
+            headers.append(CLOSE)  # the rest of the request is not read
         return {"type": "http.response.start", "status": form.start(code), "headers": headers}
 
     async def _whole(self) -> bytes | None:
-        """Return the body, which is one request."""
+        """Return the whole body, which is one request."""
         if self._read_one:
             return None
         self._read_one = True
@@ -401,7 +401,7 @@ class _Call:
 
     def _admit(self, size: int) -> None:
         if size > self._longest:
-            # As gRPC's core says it.
+            # In the words of gRPC's core.
             text = f"Received message larger than max ({size} vs. {self._longest})"
             raise _EndedError(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
@@ -412,7 +412,7 @@ class _Call:
 
 
 def _after(content: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that has come otherwise, and then what follows."""
+    """Return a receiver that first gives an already received body."""
     first: list[Event] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive_next() -> Event:
@@ -422,7 +422,7 @@ def _after(content: bytes, receive: Receive) -> Receive:
 
 
 async def _changed(change: Any, size: int) -> bytes:
-    """Return a message converted from or to JSON, off the event loop if it is large."""
+    """Return a message converted from or to JSON, off the event loop if large."""
     changed: bytes = change() if size < _FEW_BYTES else await asyncio.to_thread(change)
     return changed
 
@@ -440,7 +440,7 @@ def _ended(error: grpc.aio.AioRpcError) -> _EndedError:
     trailing = _shown(error.trailing_metadata())
     text = error.details() or ""
     if error.code() is grpc.StatusCode.UNAVAILABLE and not trailing:
-        text = _UNREACHABLE  # gRPC names the socket
+        text = _UNREACHABLE  # gRPC's own text names the socket
     elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = "the call took too long"
     return _EndedError(error.code(), text, trailing)
@@ -457,7 +457,7 @@ def _limited(wait_s: float) -> _EndedError:
     retry = RetryInfo()
     retry.retry_delay.FromMilliseconds(round(1000 * wait_s))
     info = ErrorInfo(reason="RATE_LIMITED", domain="geoveil")
-    text = "too much is asked for at once: try again later"
+    text = "too many calls at once: try again later"
     return _said(grpc.StatusCode.RESOURCE_EXHAUSTED, text, info, retry)
 
 

@@ -1,8 +1,8 @@
-"""How calls travel over HTTP: Connect and gRPC-Web, with messages in binary or in JSON.
+"""Wire formats of calls over HTTP: Connect and gRPC-Web, with messages in binary or JSON.
 
-Connect: https://connectrpc.com/docs/protocol; a call of one request and one answer is a plain POST,
-others are frames. gRPC-Web: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md, always
-frames. A frame is a byte of flags, four bytes of length, and a message.
+Connect (https://connectrpc.com/docs/protocol) makes a unary call by a plain POST, and uses frames
+for other calls. gRPC-Web (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md) always uses
+frames. A frame has a byte of flags, four bytes of length, and a message.
 """
 
 import base64
@@ -26,7 +26,7 @@ from geoveil.gp import ParameterError
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 DETAILS_KEY = "grpc-status-details-bin"
-"""Where gRPC's libraries look for google.rpc.Status."""
+"""The key under which gRPC's libraries look for google.rpc.Status."""
 FRAME_HEADER = struct.Struct(">BI")
 """Flags and length."""
 PACKED, _END_OF_CONNECT, _END_OF_GRPC_WEB = 0x01, 0x02, 0x80
@@ -57,7 +57,7 @@ _HTTP_STATUS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """The wire format that a content type names."""
+    """The wire format of a content type."""
 
     content_type: str
     in_json: bool
@@ -69,11 +69,11 @@ class WireFormat:
         return 200 if self.framed else _HTTP_STATUS[code]
 
     def message(self, content: bytes) -> bytes:
-        """Return an answer in wire format."""
+        """Return a response in wire format."""
         return FRAME_HEADER.pack(0, len(content)) + content if self.framed else content
 
     def end(self, code: grpc.StatusCode, text: str, trailing: Metadata) -> bytes:
-        """Return the bytes that end a call: none for a plain POST that succeeded."""
+        """Return the bytes that end a call, none for a successful plain POST."""
         if self.grpc_web:
             fields = [("grpc-status", str(code.value[0]))]
             if text:
@@ -111,20 +111,20 @@ def _by_type(forms: Iterable[WireFormat]) -> Mapping[str, WireFormat]:
 
 
 OF_ONE = _by_type(_CONNECT + _GRPC_WEB)
-"""Content type → form of a call of one request and one answer."""
+"""Content type → wire format of a unary call."""
 OF_STREAMS = _by_type(_CONNECT_FRAMED + _GRPC_WEB)
 
 
 def shown_metadata(trailing: Metadata) -> Iterable[tuple[str, str]]:
-    """Yield trailing metadata without error details, which are sent elsewhere."""
+    """Yield trailing metadata without error details, which are sent separately."""
     return ((key, _as_header(value)) for key, value in trailing if key != DETAILS_KEY)
 
 
 def timeout_s(headers: Mapping[str, str]) -> float | None:
-    """Return the caller's timeout in seconds; None if it states none.
+    """Return the caller's timeout in seconds; None without one.
 
     Raises:
-        ParameterError: if that can't be read.
+        ParameterError: if it is unreadable.
 
     Example:
         >>> timeout_s({"connect-timeout-ms": "1500"}), timeout_s({"grpc-timeout": "2M"})
@@ -146,10 +146,10 @@ def timeout_s(headers: Mapping[str, str]) -> float | None:
 
 
 def of_query(query: bytes) -> tuple[str, bytes]:
-    """Return content type and request of a call by GET: "encoding=json&message={}".
+    """Return content type and request of a GET call: "encoding=json&message={}".
 
     Raises:
-        ParameterError: if it is none.
+        ParameterError: if it is not such a call.
 
     Example:
         >>> of_query(b"connect=v1&encoding=json&message=%7B%7D")
@@ -175,9 +175,9 @@ def of_query(query: bytes) -> tuple[str, bytes]:
 def from_json(content: bytes, kind: type[Message]) -> bytes:
     """Convert a JSON message to serialised Protocol Buffers.
 
-    The library's own reader takes 13 µs for each "{}"; this one leaves what it can to C. It refuses
-    a field that is named in both ways, other things where an object stands, and base64 that is no
-    ASCII, and takes a number where true or false stands.
+    The library's own reader takes 13 µs for each "{}"; this one leaves as much as possible to C. It
+    refuses fields given under both names, other values instead of objects, and base64 outside
+    ASCII, but accepts numbers instead of true and false.
 
     Raises:
         ParameterError: if it is invalid; only the sender sees the text.
@@ -201,7 +201,7 @@ def _fields(kind: Any, read: Any) -> dict[str, Any]:
     """Return the fields of a message, by their proto names, from a JSON object."""
     if type(read) is not dict:
         raise ValueError(f"a {kind.name} must be an object")
-    if not read:  # 20,000 of them fit into a request
+    if not read:  # fast, since 20,000 of them fit in a request
         return read
     fields: dict[str, Any] = {}
     choices, by_name = set(), _fields_by_name(kind)
@@ -219,7 +219,7 @@ def _fields(kind: Any, read: Any) -> dict[str, Any]:
 
 @cache
 def _fields_by_name(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], Any]]]:
-    """Return, for each name of a field, its own name, that of its choice, and a conversion."""
+    """Return each field name → the proto name, its oneof's name, and a conversion."""
     by_name = {}
     for field in kind.fields:
         change = _change(field)
@@ -235,7 +235,7 @@ def _change(field: Any) -> Callable[[Any], Any]:
     message = field.message_type
     if message is None:
         return _SCALARS.get(field.type, lambda value: value)
-    if message.file.package == "google.protobuf":  # such as a duration, which is text in JSON
+    if message.file.package == "google.protobuf":  # such as durations, which are texts in JSON
         return lambda value: json_format.ParseDict(value, GetMessageClass(message)())
     return partial(_fields, message)
 
@@ -266,7 +266,7 @@ _SCALARS: Mapping[int, Callable[[Any], Any]] = MappingProxyType(
         ),
     }
 )
-"""By the type of a field."""
+"""Field type → conversion."""
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def to_json(content: bytes, kind: type[Message]) -> bytes:
 
 
 def _error(code: grpc.StatusCode, text: str, trailing: Metadata) -> dict[str, Any]:
-    """Return an error in the form of Connect."""
+    """Return an error in Connect's form."""
     name = "canceled" if code is grpc.StatusCode.CANCELLED else code.name.lower()
     fields: dict[str, Any] = {"code": name, "message": text}
     details = []

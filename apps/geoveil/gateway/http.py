@@ -1,4 +1,4 @@
-"""Writing HTTP answers and reading request bodies."""
+"""Writing HTTP responses and reading request bodies."""
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
@@ -12,9 +12,9 @@ Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
 MESSAGE_S = 60.0
-"""Until a request must have come in full."""
+"""Seconds within which a request must be complete."""
 _PIECE = 16 << 10
-"""Bytes of an answer that are handed over at once: the next when most of these are sent."""
+"""Bytes of a response handed over at once; the next follow when most of them are sent."""
 
 
 async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:
@@ -31,7 +31,7 @@ async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> N
 
 
 async def write(send: Send, content: bytes, *, more: bool = False) -> None:
-    """Send a part of an answer in pieces, so that unread bytes are held only once."""
+    """Send part of a response in pieces, so that unread bytes are in memory only once."""
     whole = memoryview(content)
     for at in range(0, len(content), _PIECE):
         last = not more and at + _PIECE >= len(content)
@@ -42,19 +42,19 @@ async def write(send: Send, content: bytes, *, more: bool = False) -> None:
 
 
 class GoneError(Exception):
-    """The sender of a request left before all of it arrived."""
+    """The sender disconnected before the whole request arrived."""
 
 
 class TooMuchError(Exception):
-    """A request is too long, or its address holds too many bytes."""
+    """A request is too long, or its address holds too much memory."""
 
 
 class Body:
-    """The body of a request; the ledger counts it while it is held.
+    """The body of a request, which the ledger counts while it is in memory.
 
     Args:
-        receive: of ASGI.
-        connection: that it comes by.
+        receive: ASGI's receiver.
+        connection: the request's connection.
     """
 
     def __init__(self, receive: Receive, ledger: Ledger, connection: HeldConnection) -> None:
@@ -63,14 +63,14 @@ class Body:
         self._connection = connection
         self.content = bytearray()
         self.complete = False
-        """Whether all of it has arrived."""
+        """Whether the whole body has arrived."""
 
     async def more(self) -> None:
         """Wait for more bytes.
 
         Raises:
-            GoneError: if its sender is gone.
-            TooMuchError: if it may not be held.
+            GoneError: if its sender has disconnected.
+            TooMuchError: if the ledger refuses the memory.
         """
         event = await self._receive()
         if event["type"] == "http.disconnect":
@@ -82,17 +82,17 @@ class Body:
         self.complete = not event.get("more_body", False)
 
     def take(self, size: int) -> bytes:
-        """Return a number of bytes from its beginning, which still count for the connection."""
+        """Return leading bytes, which still count for the connection."""
         taken = bytes(memoryview(self.content)[:size])
         del self.content[:size]
         return taken
 
     async def whole(self, most: int) -> bytes:
-        """Return all of it.
+        """Return the whole body.
 
         Raises:
-            TooMuchError: if it is longer than `most`, or may not be held.
-            GoneError: if its sender is gone.
+            TooMuchError: if it is longer than `most`, or the ledger refuses the memory.
+            GoneError: if its sender has disconnected.
         """
         while not self.complete:
             await self.more()

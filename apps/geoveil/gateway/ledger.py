@@ -1,9 +1,9 @@
 """The cost and memory of each address, counted before its bytes are parsed.
 
-Costs are in microseconds of a processor, at prices that are fixed: what a connection, a handshake,
-a piece of data or a request takes here. An address earns a share of a processor; one that has spent
-it is hung up on, or told to come back later. Of what is held, connections and bytes alike, the
-address with most gives way, so that many addresses with little are not locked out by one with much.
+Costs are processor microseconds, at fixed prices for a connection, a handshake, a piece of data or
+a request. An address earns a share of a processor; when it has spent its budget, it is disconnected
+or told to come back later. When connections or memory are scarce, the address that holds most gives
+way, so that it can't lock out many addresses that hold little.
 """
 
 import time
@@ -15,28 +15,28 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 CONNECT, HANDSHAKE, PIECE, REQUEST, CALL = 100.0, 2_000.0, 15.0, 400.0, 600.0
-"""Microseconds for a connection, its TLS, data that comes at once, a request, a call."""
+"""Microseconds for a connection, its TLS handshake, a piece of data, a request, a call."""
 BYTE, BYTE_OF_JSON = 0.02, 1.0
-"""Microseconds for a byte that comes, and for one of a request in JSON."""
+"""Microseconds per received byte, and per byte of a JSON request."""
 _SHARE = 0.25
-"""The part of a processor that an address earns."""
+"""The fraction of a processor that an address earns."""
 _BURST = 2e6
-"""Microseconds that an address has after a pause."""
+"""An address's budget in microseconds after a pause."""
 _MOST_IDLE = 20_000
-"""Addresses that are remembered without a connection."""
+"""The most remembered addresses without a connection."""
 _SITE = 8
-"""Bytes of an IPv6 address that identify its owner, since a customer gets a /64."""
+"""The leading bytes of an IPv6 address that identify its owner, who usually has a /64."""
 
 
 @dataclass(eq=False, slots=True)
 class Account:
-    """The budget of an address, and the bytes it holds."""
+    """An address's budget, and the bytes it holds."""
 
     credit: float = _BURST
     seen: float = 0.0
     held: int = 0
     connections: "dict[HeldConnection, None]" = field(default_factory=dict)
-    """Those that are open, the oldest first."""
+    """The open connections, oldest first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,18 +45,18 @@ class HeldConnection:
 
     account: Account
     abort: Callable[[], object]
-    """Ends it at once."""
+    """Ends the connection at once."""
     held: int = 0
     busy: bool = False
-    """Whether a request of it is being answered."""
+    """Whether a request on it is being answered."""
 
 
 class Ledger:
     """The accounts of all addresses. Not thread-safe.
 
     Args:
-        connections: how many may be open.
-        proxies: addresses of proxies, which speak for others and are charged nothing themselves.
+        connections: the most open connections.
+        proxies: addresses of proxies, which act for others and are not charged themselves.
 
     Example:
         >>> ledger = Ledger(2, 100, clock=lambda: 0.0)
@@ -81,9 +81,9 @@ class Ledger:
         self._accounts: dict[bytes, Account] = {}
         self._idle: OrderedDict[bytes, Account] = OrderedDict()
         self.open = 0
-        """Connections that are open."""
+        """The number of open connections."""
         self.held = 0
-        """Bytes that are held."""
+        """The bytes held by all connections."""
 
     def account(self, host: str) -> Account:
         """Return the account of an address."""
@@ -97,14 +97,14 @@ class Ledger:
         return kept
 
     def trusts(self, host: str) -> bool:
-        """Return whether an address is that of a proxy."""
+        """Return whether an address is a proxy's."""
         return address_of(host) in self._proxies
 
     def connect(self, host: str, abort: Callable[[], object]) -> HeldConnection | None:
         """Admit a connection from an address, or return None.
 
-        If there are too many, one of the address with most is ended: the oldest that has no
-        request, or the oldest.
+        If there are too many, it ends a connection of the address with most: the oldest without a
+        request, or else the oldest.
         """
         account = self.account(host)
         if not self.charge(account, CONNECT):
@@ -145,14 +145,14 @@ class Ledger:
         return True
 
     def wait_s(self, account: Account) -> float:
-        """Return the seconds that an address without budget should wait."""
+        """Return the seconds for which an address without budget should wait."""
         return max(1.0, (0.1 * _BURST - account.credit) / (_SHARE * 1e6))
 
     def hold(self, connection: HeldConnection, more: int) -> bool:
-        """Let a connection hold more bytes; return whether it may.
+        """Count more bytes for a connection; return whether it may hold them.
 
-        Where it is too much for all together, the address that holds most loses the connection that
-        holds most; if that is this one, it gets no more.
+        If the total is too much, the address that holds most loses its largest connection; if that
+        is this one, it gets no more bytes.
         """
         while more > 0 and self.held + more > self._most_held:
             account = max(self._accounts.values(), key=lambda one: one.held)
@@ -166,7 +166,7 @@ class Ledger:
         return True
 
     def _end(self, connection: HeldConnection) -> None:
-        """End a connection and release its bytes."""
+        """End a connection, and release its bytes."""
         self.hold(connection, -connection.held)
         if connection.account.connections.pop(connection, connection) is None:
             self.open -= 1

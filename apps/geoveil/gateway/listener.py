@@ -1,7 +1,7 @@
-"""Takes connections, and passes their bytes to a parser only once they are paid for.
+"""Accept connections, and pass their bytes to a parser only after charging for them.
 
-uvicorn has no hook before TLS, and none for each piece of data. Here a connection costs nothing but
-a socket until its first byte has come; then, if there is TLS, its address pays for the handshake.
+uvicorn has no hook before TLS, nor for each piece of data. Here a connection costs only a socket
+until its first byte; then, with TLS, its address pays for the handshake.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from geoveil.gateway.ledger import BYTE, HANDSHAKE, PIECE, REQUEST, HeldConnecti
 
 _LOG = logging.getLogger(__name__)
 HEAD_S = 10.0
-"""Seconds until a connection, or a request on it, must have sent its head."""
+"""Seconds within which a connection, or a request on it, must send its head."""
 STALLED_S = 20.0
-"""Seconds until a connection is closed whose peer reads none of the sent data."""
+"""Seconds until a connection is closed if its peer reads none of the sent data."""
 HEAD_BYTES = 16 << 10
 _AT_ONCE = 32
-"""Connections that are taken before others are heard."""
+"""The most connections accepted before serving others."""
 _PIPELINED = 8
-"""Requests that may wait on a connection while an earlier one is answered."""
+"""The most requests that may wait on a connection while an earlier one is answered."""
 _READ_BYTES, _WRITE_BYTES = 32 << 10, 32 << 10
 _UNSENT_BYTES = 128 << 10
-"""Bytes of unsent data that the kernel keeps for a connection; its default is megabytes."""
+"""The kernel's buffer of unsent bytes per connection; its default is megabytes."""
 _TLS_BUFFER = 16 << 10
-"""Bytes of asyncio's buffer of each connection with TLS: the longest record. It takes 256 KiB."""
+"""Bytes of the longest TLS record, and of each connection's buffer; asyncio's is 256 KiB."""
 _RESET = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a close drops unsent data."""
 
@@ -41,12 +41,12 @@ _RESET = struct.pack("ii", 1, 0)
 class Contexts:
     """The TLS context of new connections, which follows changes of its files.
 
-    Files that are half replaced or do not match are ignored, and the log says so once.
+    It ignores files that are partly replaced or do not match, and logs that once.
 
     Args:
-        certificate: PEM file, the server's own certificate first.
-        key: PEM file of its private key.
-        client_ca: PEM file of the authorities of clients' certificates; None: clients need none.
+        certificate: PEM file that begins with the server's own certificate.
+        key: PEM file with its private key.
+        client_ca: PEM file with the authorities of client certificates; None: clients need none.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -55,7 +55,7 @@ class Contexts:
         self._context = self._load()
 
     def current(self) -> ssl.SSLContext:
-        """Return the context of the files as they are now."""
+        """Return the context for the current files."""
         with suppress(OSError):
             stamps = self._stamps()
             if stamps != self._seen:
@@ -83,12 +83,12 @@ class Contexts:
 
 
 class Listener:
-    """Takes the connections of a socket.
+    """Accepts the connections of a socket.
 
     Args:
-        config: of uvicorn, with the application.
-        contexts: of TLS; None: no encryption.
-        ledger: who pays.
+        config: uvicorn's configuration with the application.
+        contexts: the TLS contexts; None for no encryption.
+        ledger: the addresses' accounts.
     """
 
     def __init__(
@@ -106,17 +106,17 @@ class Listener:
         self._state = ServerState()
         self._opening: set[asyncio.Task[None]] = set()
         config.load()
-        # How often it works, not what it does, depends on its size.
+        # The size affects only how often the buffer is filled.
         asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER  # type: ignore[attr-defined]  # unknown to the stubs
 
     def start(self) -> None:
-        """Take connections."""
+        """Start accepting connections."""
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT_BYTES)  # inherited
         self._loop.add_reader(self._socket, self._take)
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new connections, let requests under way end, and close."""
+        """Refuse new connections, let requests under way finish, and close."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         for task in self._opening:
@@ -132,7 +132,7 @@ class Listener:
             await asyncio.gather(*late, return_exceptions=True)
         for connection in [*self._state.connections]:
             connection.transport.abort()
-        await asyncio.sleep(0)  # for their ends to be noticed
+        await asyncio.sleep(0)  # so that their ends are noticed
 
     def _take(self) -> None:
         for _ in range(_AT_ONCE):
@@ -140,7 +140,7 @@ class Listener:
                 accepted, (host, *_) = self._socket.accept()
             except BlockingIOError:
                 return
-            except OSError:  # there are no descriptors: others must end first
+            except OSError:  # no descriptors are left: others must close first
                 self._loop.remove_reader(self._socket)
                 self._loop.call_later(0.1, self._loop.add_reader, self._socket, self._take)
                 return
@@ -173,7 +173,7 @@ class Listener:
                 )
                 opened = True
         except (OSError, TimeoutError, ssl.SSLError):
-            pass  # what strangers send is no event
+            pass  # errors from outsiders are not logged
         finally:
             if not opened:
                 ledger.close(connection, host)
@@ -181,7 +181,7 @@ class Listener:
 
 
 class _Http(HttpToolsProtocol):
-    """A connection whose data is charged before it is parsed."""
+    """A connection that charges for data before parsing it."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _Http(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
 
-    # What the parser finds.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

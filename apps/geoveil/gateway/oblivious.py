@@ -1,7 +1,7 @@
-"""Calls that devices send sealed through a relay: Oblivious HTTP (RFC 9458, RFC 9540).
+"""Sealed calls of devices through a relay: Oblivious HTTP (RFC 9458, RFC 9540).
 
-The inner request is answered as any call, with two exceptions: it may call only the collector,
-without a token, and its answer has the size of the request.
+The inner request is answered like any call, with two exceptions: it may call only the collector,
+without a token, and its response has the size of the request.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ from geoveil.relay import (
 _OF_DEVICES = "/geoveil.proto.v1.Collector/"
 _TYPE, _LENGTH = b"content-type", b"content-length"
 _KEY_PROBLEM = b'{"type":"https://iana.org/assignments/http-problem-types#ohttp-key"}'
-"""What tells a device to ask for the key again: RFC 9458, 5.3."""
+"""The problem that tells a device to fetch the key again (RFC 9458, 5.3)."""
 _OPENING = 200.0
-"""Microseconds for the opening of a request and the sealing of its answer."""
+"""Microseconds for opening a request and sealing its response."""
 
 
 class Oblivious:
     """Answers requests that come through a relay.
 
     Args:
-        keys: of this gateway.
-        calls: answer what is inside.
+        keys: this gateway's keys.
+        calls: answers the inner requests.
     """
 
     def __init__(self, keys: GatewayKeys, calls: Calls, ledger: Ledger) -> None:
@@ -59,7 +59,7 @@ class Oblivious:
         self._ledger = ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
-        """Answer a request, or a question for the key."""
+        """Answer a sealed request, or a request for the key."""
         connection = scope["state"]["connection"]
         try:
             if scope["method"] in ("GET", "HEAD"):
@@ -123,10 +123,10 @@ class Oblivious:
     async def _inner(
         self, request: InnerRequest, scope: Scope, receive: Receive, account: Account
     ) -> InnerResponse:
-        """Answer the inner request as if it had come directly."""
+        """Answer an inner request as if it had come directly."""
         path = request.path.decode("latin-1")
         if request.method != b"POST" or not path.startswith(_OF_DEVICES):
-            return _refusal("unimplemented", "calls of devices alone come through a relay")
+            return _refusal("unimplemented", "only calls of devices come through a relay")
         status, pieces, kind = 500, list[bytes](), b""
         came: Event | None = {"type": "http.request", "body": request.content, "more_body": False}
 
@@ -149,7 +149,7 @@ class Oblivious:
 
 
 def _refusal(code: str, text: str) -> InnerResponse:
-    """Return an error in the form of Connect."""
+    """Return an error in Connect's form."""
     content = json.dumps({"code": code, "message": text}).encode()
     return InnerResponse(400, ((_TYPE, b"application/json"),), content)
 

@@ -1,7 +1,7 @@
-"""The pages of the gateway: files of this package, the same for everybody, and nothing else.
+"""The gateway's pages: files of this package, the same for everybody.
 
-They hold nothing of any campaign or caller: what a page shows it asks for by the calls that anyone
-may make. So there is nothing to escape here, and a page may load nothing but its own files.
+They contain no data of campaigns or callers: a page gets its content by calls that are open to
+anyone. So there is nothing to escape here, and a page may load only its own files.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from geoveil.gateway.http import Headers, Scope, Send, answer, write
 
 TAKE_PART = "/take-part/"
-"""Followed by the id of a campaign, or by nothing: then those that are open are listed."""
+"""The path before a campaign's id; without an id the page lists open campaigns."""
 _FILES = "/pages/"
 _TYPES = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _TYPES = MappingProxyType(
 _MAP = _TYPES[".pmtiles"]
 _STREETS, _RESULTS, _ISSUER = "streets.pmtiles", "results", "issuer"
 _LONGEST_PART = 4 << 20
-"""Bytes of the file of streets that are sent at once."""
+"""The most bytes of the streets file per response."""
 _RANGE = re.compile(rb"bytes=(\d{1,12})-(\d{1,12})")
 GUARDS = (
     (
@@ -45,10 +45,10 @@ GUARDS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"service-worker-allowed", b"/take-part/"),
-    # Asked again each time, and answered with 304: after an update no page is mixed with another.
+    # Browsers revalidate each time and get 304, so an update never mixes old and new files.
     (b"cache-control", b"no-cache"),
 )
-"""Headers of whatever a page is made of."""
+"""Headers of pages and their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class _File:
 
 
 class Files:
-    """The files of a folder in a package; they don't change while it runs.
+    """The files in a package's folder, which don't change at run time.
 
     Args:
-        folder: within it.
+        folder: the folder within the package.
     """
 
     def __init__(self, package: str, folder: str) -> None:
         self._files = _files(package, folder)
 
     async def answer(self, scope: Scope, send: Send, name: str, guards: Headers = GUARDS) -> None:
-        """Answer a request for one of them."""
+        """Answer a request for one of the files."""
         file = self._files.get(name)
         if file is None:
             await answer(send, 404, "there is no such page")
@@ -97,11 +97,11 @@ class Files:
 async def answer_page(
     scope: Scope, send: Send, streets: Path | None, *, results: bool, issuer: str | None
 ) -> None:
-    """Answer a GET request; a file of streets is the operator's, and may be large.
+    """Answer a GET request; the operator's streets file may be large.
 
     Args:
-        results: whether results are shown here: pages ask before they look for those of a survey.
-        issuer: URL that pages ask for tokens; all else is their own origin's.
+        results: whether this gateway shows results, which pages ask first.
+        issuer: URL from which pages get tokens, their only other origin.
     """
     path: str = scope["path"]
     named = path.startswith(_FILES) and not path.endswith(".html")
@@ -126,7 +126,7 @@ async def answer_page(
 
 
 async def _answer_streets(scope: Scope, send: Send, path: Path | None) -> None:
-    """Answer with a range of a file, or with nothing if it is absent or no range was requested."""
+    """Answer with a file's range, or 204 if it is absent or no range was requested."""
     part = _RANGE.fullmatch(dict(scope["headers"]).get(b"range", b""))
     headers, content = [*GUARDS], b""
     if path is not None and part is not None:
@@ -150,7 +150,7 @@ def _part(path: Path, first: int, length: int) -> bytes:
 
 @cache
 def _files(package: str, folder: str) -> Mapping[str, _File]:
-    """Return the files by their names."""
+    """Return the files by name."""
     files = {}
     for resource in resources.files(package).joinpath(folder).iterdir():
         kind = _TYPES.get(resource.name[resource.name.rfind(".") :])
@@ -163,5 +163,5 @@ def _files(package: str, folder: str) -> Mapping[str, _File]:
 
 @cache
 def _packed(content: bytes) -> bytes:
-    """Return the bytes to send for a file; maps are already packed."""
+    """Return a file's compressed bytes; maps are already compressed."""
     return gzip.compress(content, mtime=0)

@@ -1,4 +1,4 @@
-"""The gateway: it listens for HTTP and is a client of the aggregator like any other."""
+"""The gateway's server: it listens for HTTP, and calls the aggregator like any other client."""
 
 import asyncio
 import logging
@@ -25,21 +25,21 @@ from geoveil.proto.v1.console_pb2_grpc import ConsoleStub
 
 _LOG = logging.getLogger(__name__)
 _TRUST_S = 30.0
-"""Seconds for which the server's trust in its machine is cached."""
+"""Seconds for which the gateway caches whether the server trusts its machine."""
 _LONGEST_ANSWER = 32 << 20
 _OPTIONS = (("grpc.max_receive_message_length", _LONGEST_ANSWER),)
 _GRACE_S = 5.0
 
 
 class Gateway:
-    """One gateway. Use it as an asynchronous context manager, or `start` and `stop` it once.
+    """One gateway. Use it as an asynchronous context manager, or call `start` and `stop` once.
 
     Args:
         settings: see `GatewaySettings`.
-        taken: listens already; None: it listens where its settings say.
+        taken: a listening socket; None to listen at the settings' address.
 
     Raises:
-        MissingExtraError: if the console is asked for and not installed.
+        MissingExtraError: if the console is enabled but not installed.
     """
 
     def __init__(self, settings: GatewaySettings, taken: socket.socket | None = None) -> None:
@@ -52,9 +52,9 @@ class Gateway:
         )
         """The cost and memory of each address."""
         self.console: Any = None
-        """The console, if it is served."""
+        """The console, if enabled."""
         self.address = ""
-        """Its address as "host:port"; empty before it is started."""
+        """The gateway's address "host:port"; empty before the start."""
         self._trusts: tuple[float, bool] = (-_TRUST_S, True)
         self._listener: Listener | None = None
 
@@ -62,7 +62,7 @@ class Gateway:
         """Listen, and return the address.
 
         Raises:
-            ParameterError: if the address is taken, or a file of TLS can't be used.
+            ParameterError: if the address is taken, or a TLS file is unusable.
         """
         settings = self._settings
         contexts = None
@@ -97,7 +97,7 @@ class Gateway:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="error",  # what outsiders send is no event
+            log_level="error",  # errors from outsiders are not logged
             access_log=False,
             proxy_headers=False,
         )
@@ -115,7 +115,7 @@ class Gateway:
         return self.address
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
-        """Refuse new requests and let those under way end; idempotent."""
+        """Refuse new requests, and let those under way finish; idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
             await self._site.aclose()
@@ -135,7 +135,7 @@ class Gateway:
         if not settings.console and settings.results_token_file is None:
             return mounts
         with needed_for("the console"):
-            from geoveil.console import Console, PublicResults  # the gateway's only way to it
+            from geoveil.console import Console, PublicResults  # the gateway's only import of it
         files = Files("geoveil.console", "files")
         if settings.console:
             self.console = Console(self._blocking, shown=settings.shown)
@@ -156,7 +156,7 @@ class Gateway:
         return {PATH: Oblivious(GatewayKeys(self._settings.relay_keys), calls, self.ledger)}
 
     async def _trusting(self) -> bool:
-        """Return whether the server admits analysts without a token; yes if that is unknown."""
+        """Return whether the server admits analysts without a token; True if unknown."""
         then, trusts = self._trusts
         if time.monotonic() - then < _TRUST_S:
             return trusts

@@ -1,4 +1,4 @@
-"""Settings of a gateway."""
+"""A gateway's settings."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,52 +13,52 @@ _ISSUER = re.compile(r"http(s)?://([A-Za-z0-9.-]+)(?::\d{1,5})?(?:/[\w./~-]*)?",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Validated when made.
+    """A gateway's validated settings.
 
     Raises:
-        ParameterError: naming the setting, its value and what is permitted.
+        ParameterError: if a setting is out of range.
     """
 
     server: str
-    """gRPC address of the aggregator."""
+    """The aggregator's gRPC address."""
     tls: TLS | None = field(default=None, repr=False)
-    """The aggregator's TLS; optional for one on this machine."""
+    """The aggregator's TLS; optional if it is on this machine."""
     web: str = "127.0.0.1:7718"
-    """Address to listen on, "HOST:PORT"; port 0 lets the operating system choose."""
+    """Address "HOST:PORT" to listen on; with port 0 the operating system chooses one."""
     origins: tuple[str, ...] = ()
-    """Origins, such as "https://example.org", of pages elsewhere that may call."""
+    """Origins, such as "https://example.org", of other sites' pages that may call."""
     proxies: tuple[str, ...] = ()
-    """Addresses of proxies whose header X-Forwarded-For says who is behind them."""
+    """Addresses of proxies whose header X-Forwarded-For the gateway trusts."""
     streets: Path | None = None
-    """PMTiles file of streets, with layers as those of Protomaps. None: towns and borders only."""
+    """PMTiles file of streets with Protomaps' layers. None: only towns and borders."""
     issuer: str | None = None
-    """URL of the issuer that pages ask for tokens with people's invitation codes. None: no page."""
+    """URL of the issuer from which pages get tokens for invitation codes. None: they get none."""
     tls_certificate: Path | None = None
-    """PEM file with the chain of certificates. None: no encryption."""
+    """PEM file with the certificate chain. None: no encryption."""
     tls_key: Path | None = None
-    """PEM file with the private key of the certificate."""
+    """PEM file with the certificate's private key."""
     tls_client_ca: Path | None = None
-    """PEM file with the certificates that sign those of clients, who then need one."""
+    """PEM file with the authorities of client certificates; clients then need one."""
     relay_keys: Path | None = None
-    """File of the keys that open what comes through relays: `geoveil.relay.GatewayKeys`. None:
-    nothing comes through relays."""
+    """File of the keys that open relayed requests: `geoveil.relay.GatewayKeys`. None: it answers
+    none."""
     console: bool = False
     """Serve the console for analysts and operators under /console/."""
     results_token_file: Path | None = None
-    """File that holds a token: what its campaigns say is shown to anybody under /results/. None:
-    nothing is."""
+    """File with a token, whose campaigns' results are shown to anybody under /results/. None: it
+    shows none."""
     results_frames: tuple[str, ...] = ()
-    """Origins of pages elsewhere that may hold those results."""
+    """Origins of other sites' pages that may frame those results."""
     shown: str = "COLLECTOR"
-    """Where programs reach the aggregator, as the console's code shows it."""
+    """The aggregator's address in the code that the console shows."""
     longest: int = 4 << 20
-    """Bytes of a request; as the aggregator's max_message_bytes."""
+    """The most bytes of a request, like the aggregator's max_message_bytes."""
     connections: int = 512
-    """Connections that are open. Of more, one of the address with most is closed."""
+    """The most open connections; beyond it one of the address with most is closed."""
     held_bytes: int = 64 << 20
-    """Memory, in bytes, of requests and answers under way, of all connections."""
+    """The most bytes of requests and responses under way on all connections."""
     idle_s: float = 60.0
-    """Seconds that a connection without a request stays open."""
+    """Seconds for which a connection without a request stays open."""
 
     def __post_init__(self) -> None:
         tls_for(self.server, self.tls)
@@ -79,7 +79,7 @@ class GatewaySettings:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port to listen on.
+        """The host and port to listen on.
 
         Example:
             >>> GatewaySettings(server="127.0.0.1:7717", web="[::1]:7718").address
@@ -90,7 +90,7 @@ class GatewaySettings:
 
     @property
     def public(self) -> bool:
-        """Whether other machines reach the gateway."""
+        """Whether other machines can reach the gateway."""
         return not is_loopback(self.address[0])
 
 

@@ -29,9 +29,9 @@ from geoveil.gateway.pages import GUARDS, Files, answer_page
 
 _LOG = logging.getLogger(__name__)
 LONGEST_FORM = 4 << 10
-"""The most bytes of a form of somebody who is not signed in."""
+"""The most bytes of a form from somebody who is not signed in."""
 _PAGE = 5_000.0
-"""Microseconds that a page of a mount costs its address."""
+"""Microseconds that an address pays for a mount's page."""
 _OF_ANALYSTS = "/geoveil.proto.v1.Analyst/"
 _FORWARDED, _FORWARDED_BY = b"x-forwarded-for", b"x-forwarded-proto"
 _ASKED_BY_BROWSERS = b", ".join(
@@ -55,14 +55,14 @@ Answering: TypeAlias = Callable[[Scope, Receive, Send, Account], Awaitable[None]
 
 
 class Mounted(Protocol):
-    """Answers GET, HEAD and POST requests, almost as in ASGI."""
+    """Answers GET, HEAD and POST requests, similar to ASGI."""
 
     async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
-        """Answer a complete request; this is cancelled when its caller leaves."""
+        """Answer a complete request; this is cancelled when its caller disconnects."""
         ...
 
     def longest(self, scope: Scope) -> int:
-        """Return the largest permitted body of a request, by its head."""
+        """Return a request's largest permitted body in bytes."""
         ...
 
     async def aclose(self) -> None:
@@ -75,8 +75,8 @@ class Mount:
     """An application served below a prefix.
 
     Args:
-        files: its files, below "files/".
-        public: whether it answers everybody alike, without a token.
+        files: its static files, below "files/".
+        public: whether it answers everybody equally, without a token.
     """
 
     application: Mounted
@@ -89,14 +89,14 @@ class Site:
 
     Args:
         calls: makes calls.
-        mounts: prefix, such as "/name/" → what is served there.
-        origins: of pages elsewhere that may call, such as "https://example.org".
-        trusting: whether the server trusts everybody on its machine, so that only callers are heard
-            that name this machine as it names itself: no page elsewhere can call in their name.
-        public: whether other machines reach the gateway.
-        streets: file that maps of pages draw.
-        issuer: URL that pages ask for tokens.
-        sealed: path → what answers calls that come through relays.
+        mounts: prefix, such as "/name/" → the application served there.
+        origins: origins of other sites' pages that may call, such as "https://example.org".
+        trusting: whether the server trusts everybody on its machine. Then only requests with this
+            machine's own name as Host are answered, so that no other site's page can make them.
+        public: whether other machines can reach the gateway.
+        streets: the streets file for the pages' maps.
+        issuer: URL from which pages get tokens.
+        sealed: path → the application that answers relayed calls.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Site:
         self._issuer = issuer
 
     async def aclose(self) -> None:
-        """Tell all mounts that the gateway stops."""
+        """Close all mounts when the gateway stops."""
         for mount in self._mounts.values():
             await mount.application.aclose()
 
@@ -203,9 +203,9 @@ class Site:
             await self._sealed.get(path, self._calls)(scope, receive, send, account)
 
     async def _welcome(self, path: str, host: str, send: Send) -> bool:
-        """Return whether a caller with this Host may ask; if not, answer so."""
+        """Return whether a request with this Host is permitted; otherwise answer with an error."""
         if not path.startswith(_OF_ANALYSTS) and not self._takes_tokens(path):
-            return True  # what is open to anybody needs no trust
+            return True  # public content needs no trust
         if not await self._trusting():
             return True
         if self._public:
@@ -219,16 +219,16 @@ class Site:
         return False
 
     def _mount(self, path: str) -> str | None:
-        """Return the prefix of the mount that a path belongs to."""
+        """Return the prefix of a path's mount, or None."""
         return next((mounted for mounted in self._mounts if f"{path}/".startswith(mounted)), None)
 
     def _takes_tokens(self, path: str) -> bool:
-        """Return whether a path belongs to a mount that takes tokens."""
+        """Return whether a path's mount takes tokens."""
         prefix = self._mount(path)
         return prefix is not None and not self._mounts[prefix].public
 
     def _known(self, host: str) -> bool:
-        """Return whether a header Host names this machine as it names itself."""
+        """Return whether a Host header has this machine's own name."""
         try:
             name = urlsplit(f"//{host}").hostname
         except ValueError:
@@ -246,7 +246,7 @@ class Site:
         send: Send,
         account: Account,
     ) -> None:
-        """Let a mount answer a request, which it gets as a whole."""
+        """Let a mount answer a complete request."""
         if scope["method"] not in ("GET", "HEAD", "POST"):
             await answer(send, 405, "pages take GET and POST", [(b"allow", b"GET, HEAD, POST")])
             return
@@ -290,7 +290,7 @@ async def _preflight(send: Send) -> None:
 async def _answered(
     mounted: Mounted, scope: Scope, body: bytes, receive: Receive, send: Send
 ) -> None:
-    """Let a mount answer a request, until its caller leaves."""
+    """Let a mount answer a request, unless its caller disconnects."""
     gone = answered = False
 
     async def send_guarded(event: Event) -> None:
@@ -324,6 +324,6 @@ async def _answered(
 
 
 def _without_values(error: BaseException) -> str:
-    """Return the type of an error and where it arose, without its message."""
+    """Return the type and place of an error, without its message."""
     places = [f"{frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
     return " ".join([*places, type(error).__name__])

@@ -1,4 +1,4 @@
-"""Runs a gateway as a separate process from the counting one, and restarts it when it dies."""
+"""Runs a gateway as a separate process, and restarts it when it dies."""
 
 import asyncio
 import logging
@@ -15,19 +15,19 @@ from geoveil.gp import ParameterError
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
 _NICE = 10
-"""Less right to a processor than what counts."""
+"""A lower priority than the counting process's."""
 _MEMORY = 512 << 20
-"""Resident bytes beyond which it is ended, and started anew."""
+"""Resident bytes beyond which it is killed and restarted."""
 _LOOK_S = 0.5
 _PAUSES_S = (0.2, 1.0, 5.0, 30.0)
-"""Before it is started again, the first time, the second, ..."""
+"""Seconds before the first restart, the second, ..."""
 _LASTED_S = 60.0
-"""A process that lasted so long is started again at once."""
+"""After a process that ran this many seconds, the pauses start again with the first."""
 _GRACE_S = 8.0
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a listening socket, which a process started later may use.
+    """Return a listening socket for a process that is started later.
 
     Raises:
         ParameterError: if the address is taken.
@@ -41,12 +41,12 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Supervisor:
-    """Keeps a process running that serves the connections of a socket.
+    """Keeps a process running that serves a socket's connections.
 
-    The socket stays open while no process runs, so that callers wait and are not refused.
+    The socket stays open while no process runs, so that callers wait instead of being refused.
 
     Args:
-        command: of the process, with "{fd}" where it is told the number of the socket.
+        command: the process's command, with "{fd}" for the socket's number.
     """
 
     def __init__(self, command: Sequence[str], taken: socket.socket) -> None:
@@ -54,7 +54,7 @@ class Supervisor:
         self._taken = taken
         self._running: asyncio.Task[None] | None = None
         self.process: asyncio.subprocess.Process | None = None
-        """The one that runs now."""
+        """The running process."""
 
     async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self._run(), name="supervise the gateway")
@@ -72,7 +72,7 @@ class Supervisor:
             began = loop.time()
             process = self.process = await asyncio.create_subprocess_exec(
                 *self._command,
-                stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one is gone
+                stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one has ended
                 pass_fds=[self._taken.fileno()],
             )
             with suppress(OSError):
@@ -91,7 +91,7 @@ class Supervisor:
             often += 1
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """Kill a process that holds too much memory."""
+        """Kill a process that uses too much memory."""
         while True:
             await asyncio.sleep(_LOOK_S)
             if (held := resident(process.pid)) > _MEMORY:
@@ -101,7 +101,7 @@ class Supervisor:
 
 
 def resident(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if unknown."""
+    """Return a process's resident bytes; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
 """Oblivious HTTP, RFC 9458 with messages of RFC 9292, which separates addresses from requests.
 
-A relay sees addresses and nothing of what travels; the gateway sees what travels, no addresses.
-From the ground up: `binary_http`, `encapsulation`, `keys`, `web`, `transport` and `forwarding`; and
-by which each person has one report: `blind_rsa`, `tokens` and `issuer` (RFC 9474, RFC 9578).
+A relay sees addresses but no contents; the gateway sees contents but no addresses. From the ground
+up: `binary_http`, `encapsulation`, `keys`, `web`, `transport` and `forwarding`; and for one report
+per person `blind_rsa`, `tokens` and `issuer` (RFC 9474, RFC 9578).
 """
 
 from geoveil.gp import __version__ as __version__

@@ -1,8 +1,8 @@
-"""Requests and responses of HTTP as bytes: RFC 9292.
+"""HTTP requests and responses as bytes (RFC 9292).
 
-Written with known lengths, and read in that form and the one of indeterminate length. Lengths are
-integers of QUIC (RFC 9000, 16): the first two bits say how many bytes hold the rest. What follows a
-message is zeros, so that messages of one size look alike.
+This module writes messages of known length, and reads those and messages of indeterminate length.
+Lengths are QUIC integers (RFC 9000, 16): the first two bits say how many bytes they take. Zeros
+follow a message, so that all messages have one of two sizes.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from geoveil.gp import GeoVeilError
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 _REQUEST, _RESPONSE, _INDETERMINATE = 0, 1, 2
-"""Beginnings of messages; the last is for messages of indeterminate length."""
+"""The first byte of messages; the last one stands for indeterminate length."""
 
 
 class MessageInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A message from a relay can't be read. The error repeats nothing of it.
+    """A message from a relay can't be read. The error does not quote it.
 
     Attributes:
-        reason: what is wrong with it.
+        reason: the fault of the message.
     """
 
     def __init__(self, reason: str) -> None:
@@ -32,7 +32,7 @@ class MessageInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the c
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InnerRequest:
-    """A request that travels sealed."""
+    """A request inside a sealed message."""
 
     method: bytes
     scheme: bytes
@@ -44,7 +44,7 @@ class InnerRequest:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InnerResponse:
-    """A response that travels sealed."""
+    """A response inside a sealed message."""
 
     status: int
     fields: Fields = ()
@@ -75,10 +75,10 @@ def write_response(response: InnerResponse) -> bytes:
 
 
 def read_request(data: bytes) -> InnerRequest:
-    """Return the request that some bytes begin with.
+    """Return the request at the beginning of the bytes.
 
     Raises:
-        MessageInvalid: if they hold none, or more than zeros after it.
+        MessageInvalid: if there is none, or anything except zeros follows it.
     """
     reader = _Reader(data)
     reader.begin(_REQUEST)
@@ -87,10 +87,10 @@ def read_request(data: bytes) -> InnerRequest:
 
 
 def read_response(data: bytes) -> InnerResponse:
-    """Return the final response that some bytes begin with.
+    """Return the final response at the beginning of the bytes.
 
     Raises:
-        MessageInvalid: if they hold none, or more than zeros after it.
+        MessageInvalid: if there is none, or anything except zeros follows it.
     """
     reader = _Reader(data)
     reader.begin(_RESPONSE)
@@ -117,7 +117,7 @@ def _integer(value: int) -> bytes:
 
 
 class _Reader:
-    """Reads a message from its beginning; omitted trailing parts count as empty."""
+    """Reads a message from its beginning; missing trailing parts count as empty."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -154,7 +154,7 @@ class _Reader:
         return tuple(lines)
 
     def rest(self) -> tuple[Fields, bytes]:
-        """Read fields, content and trailers, which are dropped, and see that zeros follow."""
+        """Return fields and content; drop trailers, and check that only zeros follow."""
         lines = () if self._ended else self.fields()
         content = b"" if self._ended else self.sized()
         while self._indeterminate and content and not self._ended and (more := self.sized()):

@@ -1,7 +1,8 @@
 """Blind signatures: RSABSSA-SHA384-PSS-Deterministic of RFC 9474, with keys of 2,048 bits.
 
-An issuer signs what it can't see. Whoever asked unblinds the answer and has a signature that any
-library verifies. The name says that messages are signed as they are; the salt is drawn, or made.
+An issuer signs a message that it can't see. The client unblinds the result, a signature that any
+library can verify. "Deterministic" means that messages are signed without a random prefix; the salt
+is random or derived.
 """
 
 import os
@@ -32,7 +33,7 @@ _BLOCK = re.compile(rb"-----BEGIN [^-]+-----[^-]+-----END [^-]+-----")
 
 
 def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
-    """Return a message in PSS padding for a modulus of a number of bits: RFC 8017, 9.1.1."""
+    """Return a message in PSS padding for a modulus of a given number of bits (RFC 8017, 9.1.1)."""
     size = (bits + 6) // 8
     hashed = sha384(bytes(8) + sha384(message).digest() + salt).digest()
     block = b"\x01" + salt
@@ -43,15 +44,15 @@ def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
 
 
 def blind(key: bytes, message: bytes, salt: bytes, factor: int) -> bytes:
-    """Return a message, blinded.
+    """Return a blinded message.
 
     Args:
-        key: modulus of the issuer's key.
-        salt: 48 bytes, random to others.
-        factor: random to others, modulo the key.
+        key: the modulus of the issuer's key.
+        salt: 48 bytes, unpredictable to others.
+        factor: a number modulo the key, unpredictable to others.
 
     Raises:
-        MessageInvalid: if the key is none: the message or the factor has a divisor with it.
+        MessageInvalid: if the key is invalid: it shares a divisor with the message or factor.
     """
     modulus = int.from_bytes(key, "big")
     encoded = int.from_bytes(encode_pss(message, salt, modulus.bit_length()), "big")
@@ -62,7 +63,7 @@ def blind(key: bytes, message: bytes, salt: bytes, factor: int) -> bytes:
 
 
 def unblind(key: bytes, signed: bytes, factor: int) -> bytes:
-    """Return the signature that an issuer's answer holds; whether it is one, a verifier says."""
+    """Return the signature in an issuer's response, without verifying it."""
     modulus = int.from_bytes(key, "big")
     signature = int.from_bytes(signed, "big") * pow(factor, -1, modulus) % modulus
     return signature.to_bytes(len(key), "big")
@@ -70,7 +71,7 @@ def unblind(key: bytes, signed: bytes, factor: int) -> bytes:
 
 @dataclass(frozen=True)
 class IssuerKey:
-    """A private key for blind signatures, for one campaign, or one of its periods.
+    """A private key for blind signatures, for one campaign or one of its periods.
 
     Example:
         >>> IssuerKey.generate()
@@ -86,10 +87,10 @@ class IssuerKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Self:
-        """Return the key of a PEM file as `to_pem` writes it.
+        """Return the key in the PEM of `to_pem`.
 
         Raises:
-            ParameterError: if it holds none. The text is not repeated.
+            ParameterError: if there is no key. The error does not quote the text.
         """
         try:
             key = load_pem_private_key(pem, password=None)
@@ -101,11 +102,11 @@ class IssuerKey:
 
     @classmethod
     def all_from_pem(cls, pem: bytes) -> list[Self]:
-        """Return the keys of a PEM file, one or more; ParameterError as `from_pem`."""
+        """Return the keys in a PEM file, at least one; raises like `from_pem`."""
         return [cls.from_pem(block) for block in _BLOCK.findall(pem) or [pem]]
 
     def to_pem(self) -> bytes:
-        """Return the key as PEM (PKCS #8, not encrypted)."""
+        """Return the key in PEM (PKCS #8, unencrypted)."""
         return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     @cached_property
@@ -115,13 +116,13 @@ class IssuerKey:
         return modulus.to_bytes((modulus.bit_length() + 7) // 8, "big")
 
     def sign(self, blinded: bytes) -> bytes:
-        """Return the answer to a blinded message, always the same.
+        """Return the deterministic signature of a blinded message.
 
-        By the Chinese remainder theorem; blinded once more, so that the time that it takes tells
-        nothing of the key; and verified, as one fault in a computation would tell all of it.
+        It uses the Chinese remainder theorem, a further blinding, so that the time reveals nothing
+        about the key, and verification, since a single computing fault could reveal the key.
 
         Raises:
-            MessageInvalid: if it is no message for this key.
+            MessageInvalid: if it is not a message for this key.
         """
         p, q, modulus, by_p, by_q, inverse = self._numbers
         message = fmpz(int.from_bytes(blinded, "big"))

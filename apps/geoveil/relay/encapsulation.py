@@ -1,8 +1,8 @@
-"""Messages sealed for a gateway, and its answers sealed for the sender: RFC 9458, 4.
+"""Messages sealed for a gateway, and its responses sealed for the sender (RFC 9458, 4).
 
-HPKE (RFC 9180) over X25519 with HKDF-SHA256 and AES-128-GCM, which its registry has as 32, 1 and 1.
-Whatever travels has one of two sizes, and an answer has that of its request: a relay that counts
-bytes learns no more than which of the two it is.
+They use HPKE (RFC 9180) with X25519, HKDF-SHA256 and AES-128-GCM, registered as 32, 1 and 1. Every
+message has one of two sizes, and a response has its request's: a relay that counts bytes learns
+only which of the two it is.
 """
 
 import hmac
@@ -19,10 +19,10 @@ from geoveil.gp import ParameterError
 from geoveil.relay.binary_http import MessageInvalid
 
 SIZES = (1 << 10, 4 << 10)
-"""Bytes of what travels."""
+"""The two sizes of sealed messages in bytes."""
 PUBLIC_BYTES = 32
 HEADER = struct.Struct(">BHHH")
-"""The id of a key, and of KEM, KDF and AEAD."""
+"""The ids of the key, KEM, KDF and AEAD."""
 ALGORITHMS = (0x0020, 0x0001, 0x0001)
 _KEM_SUITE = b"HPKE-v1KEM" + struct.pack(">H", ALGORITHMS[0])
 _SUITE = b"HPKE-v1HPKE" + struct.pack(">HHH", *ALGORITHMS)
@@ -35,12 +35,12 @@ _REQUEST, _RESPONSE = b"message/bhttp request", b"message/bhttp response"
 def seal_request(
     key_id: int, public: bytes, message: bytes, ephemeral: X25519PrivateKey | None = None
 ) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return a message sealed for a gateway, and the opener of its answer.
+    """Return a message sealed for a gateway, and the opener of its response.
 
     Args:
-        key_id: of the gateway's key.
-        public: its 32 bytes.
-        ephemeral: a key for this message alone; None: a new one. For test vectors.
+        key_id: the id of the gateway's key.
+        public: the 32 bytes of the gateway's key.
+        ephemeral: a key for this message only, for test vectors; None for a new one.
     """
     header = HEADER.pack(key_id, *ALGORITHMS)
     own = ephemeral or X25519PrivateKey.generate()
@@ -52,10 +52,10 @@ def seal_request(
 
 
 def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, ResponseSeal]":
-    """Return the message sent to a gateway, and the sealer of its answer.
+    """Return the message sent to a gateway, and the sealer of its response.
 
     Raises:
-        MessageInvalid: if it was not sealed for that key, in that way.
+        MessageInvalid: if it was not sealed for that key with these algorithms.
     """
     header, encapsulated = sealed[: HEADER.size], sealed[HEADER.size :][:PUBLIC_BYTES]
     if len(sealed) < _OVERHEAD_OF_REQUEST or HEADER.unpack(header)[1:] != ALGORITHMS:
@@ -71,17 +71,17 @@ def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, Resp
 
 
 class ResponseSeal:
-    """Seals the answer to one request."""
+    """Seals the response to one request."""
 
     def __init__(self, secret: bytes, encapsulated: bytes) -> None:
         self._secret = secret
         self._encapsulated = encapsulated
 
     def __call__(self, message: bytes, salt: bytes | None = None) -> bytes:
-        """Return an answer, sealed.
+        """Return a sealed response.
 
         Args:
-            salt: 16 random bytes; None: new ones. For test vectors.
+            salt: 16 random bytes, for test vectors; None for new ones.
         """
         drawn = os.urandom(_SALT) if salt is None else salt
         cipher, nonce = _cipher(self._secret, self._encapsulated + drawn)
@@ -89,13 +89,13 @@ class ResponseSeal:
 
 
 def padded_request(message: bytes, least: int = SIZES[0]) -> bytes:
-    """Return a message with the zeros that give it, once sealed, one of the two sizes.
+    """Return a message with zeros that give it one of the two sizes once sealed.
 
     Args:
-        least: bytes that it has at least.
+        least: the least size.
 
     Raises:
-        ParameterError: if it is longer than the larger of them.
+        ParameterError: if it does not fit in the larger size.
     """
     for size in SIZES:
         if size >= least and len(message) <= (room := size - _OVERHEAD_OF_REQUEST):
@@ -105,15 +105,15 @@ def padded_request(message: bytes, least: int = SIZES[0]) -> bytes:
 
 
 def room_in_response(size: int) -> int:
-    """Return the most bytes of an answer with a given sealed size."""
+    """Return the most bytes of a response with a given sealed size."""
     return size - _OVERHEAD_OF_RESPONSE
 
 
 def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
-    """Return a gateway's answer.
+    """Return a gateway's opened response.
 
     Raises:
-        MessageInvalid: if it is no answer to this request.
+        MessageInvalid: if it is not a response to this request.
     """
     cipher, nonce = _cipher(secret, encapsulated + sealed[:_SALT])
     try:
@@ -123,11 +123,11 @@ def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
 
 
 def _schedule(exchanged: bytes, public: bytes, header: bytes) -> tuple[AESGCM, bytes, bytes]:
-    """Return a request's cipher and nonce, and the secret of its answer: RFC 9180, 4.1 and 5.1.
+    """Return a request's cipher and nonce, and its response's secret (RFC 9180, 4.1 and 5.1).
 
     Args:
-        exchanged: of the two keys, by Diffie and Hellman.
-        public: the public halves, of the message's own key and the gateway's.
+        exchanged: the Diffie–Hellman secret of the two keys.
+        public: the public halves of the message's own key and the gateway's.
     """
     extracted = hmac.digest(b"", _KEM_SUITE + b"eae_prk" + exchanged, "sha256")
     shared = _expanded(extracted, _KEM_SUITE + b"shared_secret" + public, _HASH)
@@ -144,12 +144,12 @@ _NO_PSK = hmac.digest(b"", _SUITE + b"psk_id_hash", "sha256")
 
 
 def _expanded(secret: bytes, labeled: bytes, size: int) -> bytes:
-    """Return up to 32 bytes by RFC 9180's LabeledExpand: one block of HKDF."""
+    """Return up to 32 bytes by RFC 9180's LabeledExpand, one block of HKDF."""
     return hmac.digest(secret, size.to_bytes(2, "big") + labeled + b"\1", "sha256")[:size]
 
 
 def _cipher(secret: bytes, salt: bytes) -> tuple[AESGCM, bytes]:
-    """Return the cipher and nonce of an answer: RFC 9458, 4.4."""
+    """Return a response's cipher and nonce (RFC 9458, 4.4)."""
     extracted = hmac.digest(salt, secret, "sha256")
     key, nonce = (hmac.digest(extracted, info + b"\1", "sha256") for info in (b"key", b"nonce"))
     return AESGCM(key[:_KEY]), nonce[:_NONCE]

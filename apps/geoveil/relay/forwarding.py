@@ -1,6 +1,6 @@
-"""A relay for tests and first tries: it drops every header and forwards what is left.
+"""A relay for tests and first tries, which forwards requests without their headers.
 
-nginx does the same for many: docs/operating.md.
+For many users nginx does the same; see docs/operating.md.
 """
 
 import http.client
@@ -21,18 +21,18 @@ CROSS_ORIGIN = {
     "access-control-allow-headers": "content-type",
     "access-control-expose-headers": SIGNED,
 }
-"""Lets pages of any origin ask: none sends what only its own may read."""
+"""Permits requests from pages of any origin, since responses depend on no cookie or origin."""
 
 
 class Relay(ThreadingHTTPServer):
-    """Listens for devices, and asks a gateway in their place. Use `serve_forever` and `shutdown`.
+    """Forwards devices' requests to a gateway. Use `serve_forever` and `shutdown`.
 
     Args:
-        listen: host and port; 0 takes a free one.
-        gateway: its URL, "https://collector.example".
+        listen: host and port; port 0 takes a free one.
+        gateway: the gateway's URL, such as "https://collector.example".
 
     Raises:
-        ParameterError: if the gateway is no such URL.
+        ParameterError: if the gateway is not such a URL.
     """
 
     daemon_threads = True

@@ -1,7 +1,7 @@
 """The issuer of tokens, which knows who got a token of each key, but not for which report.
 
-What is signed for a person is noted before it is signed: who asks again, after a crash or a lost
-answer, is given the same signature if it is the same message, and none if it is another.
+It records a person's blinded message before it signs it: after a crash or a lost response, the same
+message gets the same signature again, and another message gets none.
 """
 
 import hashlib
@@ -24,29 +24,29 @@ from geoveil.relay.web import WebAddress
 
 _TIMEOUT_S = 30.0
 _HEAD = 3
-"""Bytes of a request before the blinded message: the type, and the end of the key's id."""
+"""Bytes before the blinded message in a request: the type, and the end of the key's id."""
 
 
 class Attester(Protocol):
     """Identifies people."""
 
     def account(self, credential: str) -> str | None:
-        """Return a stable name of a person; None for a stranger.
+        """Return a person's stable name; None for a stranger.
 
         Raises:
-            TransportError: if that can't be said now.
+            TransportError: if it can't decide now.
         """
         ...
 
 
 class InvitationCodes:
-    """Takes each invitation code for one person.
+    """Treats each invitation code as one person.
 
     Args:
-        path: a file with the SHA-256 of each code in hexadecimal, one a line.
+        path: a file with the SHA-256 of each code in hexadecimal, one per line.
 
     Raises:
-        ParameterError: if it can't be read.
+        ParameterError: if the file can't be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class InvitationCodes:
 
     @staticmethod
     def invite(path: Path, count: int) -> list[str]:
-        """Add new codes to a file, made if missing, and return them."""
+        """Add new codes to a file, created if missing, and return them."""
         codes = [secrets.token_urlsafe(16) for _ in range(count)]
         with path.open("a", encoding="ascii") as file:
             file.writelines(f"{_hash(code)}\n" for code in codes)
@@ -69,12 +69,12 @@ class InvitationCodes:
 
 
 class WebAttester:
-    """Asks the app's own server, which knows accounts: by OpenID Connect, for example.
+    """Asks the app's own server, which knows accounts, for example through OpenID Connect.
 
     Args:
-        url: is asked by GET with the credential as bearer token, and answers with status 200 and
-            the name of the account, or with 401 or 403.
-        root_certificates: PEM of the authorities to trust; None: those of the system.
+        url: a GET with the credential as bearer token returns status 200 and the account's name,
+            or 401 or 403.
+        root_certificates: the trusted authorities in PEM; None for the system's.
     """
 
     def __init__(self, url: str, root_certificates: bytes | None = None) -> None:
@@ -92,15 +92,15 @@ class WebAttester:
 
 
 class Issuer:
-    """Gives each person one token of each key. Shared by threads, and processes on one file.
+    """Gives each person one token per key. Threads, and processes with one file, may share it.
 
     Args:
-        keys: one for each campaign, and for each period of a campaign that has periods.
-        attester: says who asks.
-        path: SQLite file of who was given what.
+        keys: one key per campaign, or per period of a campaign with periods.
+        attester: identifies people.
+        path: SQLite file with each person's messages.
 
     Raises:
-        ParameterError: if the file can't be used.
+        ParameterError: if the file is unusable.
     """
 
     def __init__(self, keys: list[IssuerKey], attester: Attester, path: Path) -> None:
@@ -118,15 +118,15 @@ class Issuer:
             raise ParameterError("given", str(path), "a file of SQLite, or none") from None
 
     def key(self, name: str) -> bytes:
-        """Return the public half of the key of this name; empty without one."""
+        """Return the public half of the key with this name; empty if there is none."""
         key = self._keys.get(name)
         return b"" if key is None else key.public
 
     def answer(self, name: str, credential: str, request: bytes) -> tuple[int, bytes]:
-        """Return the status and content of the answer to a request: RFC 9578, 6.1.
+        """Return the status and content of the response to a request (RFC 9578, 6.1).
 
         Args:
-            name: of the key: the id in hexadecimal.
+            name: the key's id in hexadecimal.
         """
         key = self._keys.get(name)
         if key is None:
@@ -164,7 +164,7 @@ class IssuerServer(ThreadingHTTPServer):
     """Answers requests for tokens over HTTP, below any path. Use `serve_forever`, `shutdown`.
 
     Args:
-        listen: host and port; 0 takes a free one.
+        listen: host and port; port 0 takes a free one.
     """
 
     daemon_threads = True
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         if content:
             self.send_header("content-type", kind)
-        # Pages of any origin may ask: no browser adds what the issuer knows people by.
+        # Any origin may ask, since browsers never add the credentials by themselves.
         self.send_header("access-control-allow-origin", "*")
         self.send_header("access-control-allow-headers", "authorization, content-type")
         self.send_header("content-length", str(len(content)))

@@ -1,8 +1,8 @@
-"""The keys of a gateway: one is published, signed by its operator; the one before it still opens.
+"""A gateway's keys: one is published, signed by its operator, and the previous one still opens.
 
-The id of a key travels in the clear, so there is one key for all campaigns and for everybody. The
-operator signs each with a serial and an end, and devices know the operator's key: neither a relay
-nor a gateway can give a key of its own to somebody.
+A key's id travels in the clear, so one key serves all campaigns and everybody. The operator signs
+each key with a serial and an end, and devices know the operator's key, so neither a relay nor a
+gateway can give individual people other keys.
 """
 
 import base64
@@ -23,18 +23,18 @@ from geoveil.relay.binary_http import MessageInvalid
 from geoveil.relay.encapsulation import ALGORITHMS, HEADER, PUBLIC_BYTES, ResponseSeal, open_request
 
 PATH = "/.well-known/ohttp-gateway"
-"""The path of a gateway's key configuration, by RFC 9540."""
+"""The path of a gateway's key configuration (RFC 9540)."""
 SIGNED = "geoveil-signed"
 """The header with the operator's signature of the key."""
 MOST_LIVE = 2
 _CONTEXT = b"geoveil relay key v1\n"
 _ENDS = struct.Struct(">QQ")
 _CONFIGURATION = struct.Struct(f">HBH{PUBLIC_BYTES}sHHH")
-"""The length of what follows; id and KEM; the key; the length of what follows; KDF and AEAD."""
+"""The length of the rest; id and KEM; the key; the length of the rest; KDF and AEAD."""
 
 
 class KeyUnknown(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A request was sealed for a key that its gateway has no more, or never had."""
+    """A request was sealed for a key that its gateway no longer has, or never had."""
 
     def __str__(self) -> str:
         return "the request was sealed for another key than the gateway's"
@@ -42,44 +42,44 @@ class KeyUnknown(GeoVeilError):  # noqa: N818 - says what happened, as the clien
 
 @dataclass(frozen=True, slots=True)
 class PublishedKey:
-    """A gateway's key, as devices see it."""
+    """A gateway's key as published to devices."""
 
     serial: int
-    """Each is above the one before it."""
+    """The serial number, above the previous key's."""
     expires: int
-    """Seconds since 1970."""
+    """The end of the key, in seconds since 1970."""
     public: bytes
     signature: bytes
 
     @property
     def key_id(self) -> int:
-        """What names it in a request."""
+        """The id that requests state."""
         return self.serial % 256
 
     @property
     def configuration(self) -> bytes:
-        """It as application/ohttp-keys: RFC 9458, 3.2."""
+        """The key as application/ohttp-keys (RFC 9458, 3.2)."""
         kem, *symmetric = ALGORITHMS
         after = _CONFIGURATION.size - 2
         return _CONFIGURATION.pack(after, self.key_id, kem, self.public, 4, *symmetric)
 
     @property
     def signed(self) -> str:
-        """The header that goes with it."""
+        """The header with its serial, end and signature."""
         return f"{self.serial} {self.expires} {base64.b64encode(self.signature).decode()}"
 
     @classmethod
     def read(cls, content: bytes, signed: str, operator: PublicKey, now: float) -> Self:
-        """Return the key that a gateway publishes.
+        """Return the key in a gateway's publication.
 
         Args:
             content: application/ohttp-keys.
             signed: the header that came with it.
-            operator: whose signature it must have.
+            operator: the key that must have signed it.
             now: seconds since 1970.
 
         Raises:
-            MessageInvalid: if it has not, has ended, or can't be read.
+            MessageInvalid: if it lacks the signature, has ended, or can't be read.
         """
         try:
             serial, expires, signature = signed.split(" ")
@@ -101,7 +101,7 @@ class PublishedKey:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A key with its private half, which this gateway holds."""
+    """One of this gateway's keys with its private half."""
 
     published: PublishedKey
     private: X25519PrivateKey = field(repr=False)
@@ -122,11 +122,11 @@ class GatewayKeys:
     """The keys in a file, which is read again when it changes.
 
     Args:
-        path: a file that `rotate` wrote.
-        clock: seconds since 1970.
+        path: a file written by `rotate`.
+        clock: returns seconds since 1970.
 
     Raises:
-        ParameterError: if it can't be read.
+        ParameterError: if the file can't be read.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -140,7 +140,7 @@ class GatewayKeys:
         """Return the key for new requests.
 
         Raises:
-            KeyUnknown: if all have ended.
+            KeyUnknown: if all keys have ended.
         """
         live = self._now_live()
         if not live:
@@ -148,7 +148,7 @@ class GatewayKeys:
         return live[-1].published
 
     def open(self, sealed: bytes) -> tuple[bytes, ResponseSeal]:
-        """Return the message in a request, and the sealer of its answer.
+        """Return the message in a request, and the sealer of its response.
 
         Raises:
             KeyUnknown: if it is sealed for another key.
@@ -170,11 +170,11 @@ class GatewayKeys:
         lasts: timedelta,
         clock: Callable[[], float] = time.time,
     ) -> PublishedKey:
-        """Add a new key to a file, which is made if missing, and keep the one before it.
+        """Add a new key to a file, created if missing, and keep the previous one.
 
         Args:
-            operator: signs it; not needed where the gateway runs.
-            lasts: until the new key ends.
+            operator: signs the key; the gateway's machine does not need it.
+            lasts: the new key's lifetime.
 
         Raises:
             ParameterError: if the file can't be read or written.
@@ -211,7 +211,7 @@ class GatewayKeys:
                 return
             lines = Path(self._path).read_text(encoding="ascii").splitlines()
             self._live, self._stamp = [_Live.parse(line) for line in lines[-MOST_LIVE:]], stamp
-        except (OSError, ValueError, TypeError):  # what failed may quote the key
-            if not self._live:  # else what was read last stays in use
+        except (OSError, ValueError, TypeError):  # the error may quote the key
+            if not self._live:  # otherwise the last readable keys stay in use
                 expected = "a file that 'geoveil relay rotate' wrote"
                 raise ParameterError("relay_keys", str(self._path), expected) from None

@@ -14,12 +14,12 @@ _HELPS = {
 
 
 def require_room(campaign: Campaign) -> None:
-    """Refuse a campaign that, signed, no device gets through a relay.
+    """Refuse a campaign that is too large, once signed, for a relay's response.
 
-    A report to one that comes through has at most 3 kB, and does so too.
+    A report to a campaign that fits has at most 3 kB, so it fits too.
 
     Raises:
-        ParameterError: naming what takes most of it, and what helps.
+        ParameterError: if it is too large, with its largest part and advice.
     """
     message = campaign_pb2.Campaign.FromString(campaign.encoded)
     signature = campaign_pb2.CampaignSignature(public_key=bytes(32), signature=bytes(64))
@@ -46,7 +46,7 @@ def require_room(campaign: Campaign) -> None:
 
 
 def _part(message: campaign_pb2.Campaign, name: str) -> int:
-    """Return the number of bytes of a campaign's field."""
+    """Return the bytes of a campaign's field."""
     rest = campaign_pb2.Campaign()
     rest.CopyFrom(message)
     rest.ClearField(name)  # type: ignore[arg-type]  # a name of its descriptor

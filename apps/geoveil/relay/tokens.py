@@ -1,9 +1,9 @@
 """A device's tokens, which limit each person to one report.
 
-What blinds a token is made of a secret of the device and the id of the report, which the journal
-has before anything is sent: a device that crashes asks its issuer the very same again, and gets the
-very same answer. A report is kept with its token, in one transaction, before it is first sent: from
-then on it needs no issuer.
+The blinding is derived from a secret of the device and the report's id, which the journal has
+before anything is sent: after a crash, a device sends its issuer the same request again, and gets
+the same response. One transaction stores a report with its token before it is first sent; from then
+on it needs no issuer.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _SCHEMA = (
 )
 _SECRET_BYTES = 32
 _REFUSALS = (401, 403, 404)
-"""Status codes that a retry can't mend, but the person or the issuer can."""
+"""Status codes that a retry can't fix, but the person or the issuer can."""
 _GIVEN = 409
 
 
@@ -49,7 +49,7 @@ _REJECTED = collector_pb2.SubmitReportsResponse(
         )
     ]
 )
-"""Stands for the server's answer, so that the report does not keep later ones waiting."""
+"""Replaces the server's response, so that the report does not block later ones."""
 
 
 class _GivenError(Exception):
@@ -57,7 +57,7 @@ class _GivenError(Exception):
 
 
 class _Tokens(Generic[_Inner]):
-    """Gets tokens and keeps them; `TokenTransport` explains the arguments."""
+    """Gets tokens and stores them; `TokenTransport` explains the arguments."""
 
     gives_tokens = True
 
@@ -79,7 +79,7 @@ class _Tokens(Generic[_Inner]):
         self._path = Path(state_dir) / FILE
         self._rules: dict[bytes, TokenRule | None] = {}
         self._keys: dict[bytes, bytes] = {}
-        """Key id → key of a period."""
+        """Key id → a period's key."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -95,7 +95,7 @@ class _Tokens(Generic[_Inner]):
     def _unknown(
         self, request: collector_pb2.SubmitReportsRequest
     ) -> collector_pb2.GetCampaignRequest | None:
-        """Return how to ask for the campaign that reports are for; None: it is at hand."""
+        """Return the request for the reports' campaign; None if its rule is known."""
         if request.campaign_digest in self._rules or self._kept(request):
             return None
         return collector_pb2.GetCampaignRequest(campaign_id=request.campaign_id)
@@ -105,7 +105,7 @@ class _Tokens(Generic[_Inner]):
         request: collector_pb2.SubmitReportsRequest,
         response: collector_pb2.GetCampaignResponse,
     ) -> None:
-        """Store a campaign's rule of tokens; refuse a campaign with another digest."""
+        """Store a campaign's token rule; refuse a campaign with another digest."""
         campaign = response.envelope.campaign
         if digest(campaign) != request.campaign_digest:
             raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
@@ -114,10 +114,10 @@ class _Tokens(Generic[_Inner]):
     def _complete(
         self, request: collector_pb2.SubmitReportsRequest, end: float
     ) -> collector_pb2.SubmitReportsRequest:
-        """Return a request whose report has a token, if its campaign requires one.
+        """Return the request with a token in its report, if its campaign requires one.
 
         Raises:
-            _GivenError: if the person has that of another report.
+            _GivenError: if the person already has a token for another report.
         """
         kept = self._kept(request)
         rule = None if kept else self._rules[request.campaign_digest]
@@ -134,7 +134,7 @@ class _Tokens(Generic[_Inner]):
         return completed
 
     def _kept(self, request: collector_pb2.SubmitReportsRequest) -> bytes:
-        """Return a request's report with its token, or nothing if it has none yet."""
+        """Return a request's report with its token; empty if it has none yet."""
         if len(request.reports) != 1:
             raise ParameterError("reports", len(request.reports), "one in a request")
         (report,) = request.reports
@@ -143,7 +143,7 @@ class _Tokens(Generic[_Inner]):
 
     def _execute(self, statement: str, *values: bytes) -> list[Any]:
         try:
-            # A connection each time, as threads and forked children go on with this.
+            # A new connection each time, since threads and forked children use this too.
             with closing(sqlite3.connect(self._path)) as database, database:
                 return database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
@@ -157,7 +157,7 @@ class _Tokens(Generic[_Inner]):
             key = before = self._key(key_id, end)
         message = rule.message(report.report_id, report.period)
         salt = self._made(b"salt", message, SALT_BYTES)
-        # So many bits more than the modulus has that what is left is uniform, but for 2^-128.
+        # So many more bits than the modulus that the remainder is uniform up to 2^-128.
         modulus = int.from_bytes(key, "big")
         factor = int.from_bytes(self._made(b"blind", message, len(key) + 16), "big") % modulus
         try:
@@ -173,7 +173,7 @@ class _Tokens(Generic[_Inner]):
         return token
 
     def _key(self, key_id: bytes, end: float) -> bytes:
-        """Return the key of a period."""
+        """Return a period's key."""
         if key_id not in self._keys:
             key = self._ask("GET", b"", {}, end, key_id)
             if token_key_id(key) != key_id:
@@ -184,7 +184,7 @@ class _Tokens(Generic[_Inner]):
     def _ask(
         self, method: str, content: bytes, head: dict[str, str], end: float, key_id: bytes
     ) -> bytes:
-        """Return the issuer's answer about a key."""
+        """Return the issuer's response about a key."""
         answer = self._issuer.ask(method, content, head, end, f"/{key_id.hex()}")
         if answer.status == _GIVEN:
             raise _GivenError
@@ -206,13 +206,13 @@ class TokenTransport(_Tokens[Transport], Transport):
     Args:
         transport: carries reports, and fetches campaigns.
         issuer: URL of the campaign's issuer; https:// unless it is on this machine.
-        credential: what the issuer knows this person by, such as an invitation code.
-        state_dir: the directory of the client, where a secret and the tokens are kept.
-        root_certificates: PEM of the authorities to trust of the issuer; None: the system's.
+        credential: identifies this person to the issuer, such as an invitation code.
+        state_dir: the client's directory, which stores a secret and the tokens.
+        root_certificates: the issuer's trusted authorities in PEM; None for the system's.
 
     Raises:
-        ParameterError: if the issuer is no URL, or the directory can't be used.
-        PlaintextRefused: if it is elsewhere and has no TLS.
+        ParameterError: if the issuer is not a URL, or the directory is unusable.
+        PlaintextRefused: if the issuer is another machine without TLS.
     """
 
     def get_campaign(
@@ -231,7 +231,7 @@ class TokenTransport(_Tokens[Transport], Transport):
         return self._transport.submit_reports(completed, _left(end))
 
     def fetch_tokens(self, request: collector_pb2.SubmitReportsRequest, timeout_s: float) -> None:
-        """Get the token of a report that leaves later, and keep it, unless it needs none."""
+        """Get and store the token of a report that leaves later, if it needs one."""
         with suppress(_GivenError):
             self._completed(request, time.monotonic() + timeout_s)
 
@@ -244,7 +244,7 @@ class TokenTransport(_Tokens[Transport], Transport):
 
 
 class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
-    """`TokenTransport` for asyncio, which calls the issuer on a thread."""
+    """`TokenTransport` for asyncio, which calls the issuer in a thread."""
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
@@ -264,7 +264,7 @@ class AsyncTokenTransport(_Tokens[AsyncTransport], AsyncTransport):
     async def fetch_tokens(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> None:
-        """As that of `TokenTransport`."""
+        """Do the same as `TokenTransport.fetch_tokens`."""
         with suppress(_GivenError):
             await self._completed(request, time.monotonic() + timeout_s)
 

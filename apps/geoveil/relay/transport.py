@@ -1,4 +1,4 @@
-"""The transport of a device through a relay: every request is sealed separately."""
+"""A device's transport through a relay, with every request sealed separately."""
 
 import asyncio
 import base64
@@ -36,25 +36,25 @@ _OF_HTTP: Mapping[int, str] = {
     413: "UNIMPLEMENTED",
     415: "UNIMPLEMENTED",
 }
-"""The meaning of a relay's status; for others a later try may succeed."""
+"""A relay's status → its meaning; after any other a retry may succeed."""
 
 
 @dataclass(slots=True)
 class RelayTransport(Transport):
     """Calls a collector through a relay, which sees addresses but no content.
 
-    The gateway behind it sees what travels and no addresses. Every request has a connection of its
-    own, and one of two sizes.
+    The gateway behind it sees contents but no addresses. Every request has a separate connection
+    and one of two sizes.
 
     Args:
-        relay: its URL; https:// unless it is on this machine.
-        operator: key of whoever runs the gateway: its keys are taken with this signature only.
-        root_certificates: PEM of the authorities to trust; None: those of the system.
-        clock: seconds since 1970.
+        relay: the relay's URL; https:// unless it is on this machine.
+        operator: the gateway operator's key, which must have signed the gateway's keys.
+        root_certificates: the trusted authorities in PEM; None for the system's.
+        clock: returns seconds since 1970.
 
     Raises:
-        ParameterError: if the relay is no URL.
-        PlaintextRefused: if it is elsewhere and has no TLS.
+        ParameterError: if the relay is not a URL.
+        PlaintextRefused: if the relay is another machine without TLS.
 
     Example:
         >>> key = PublicKey(bytes([1, *range(31)]))
@@ -78,7 +78,7 @@ class RelayTransport(Transport):
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         kind = collector_pb2.GetCampaignResponse
-        # Of the larger size, as its answer is longer than it.
+        # The larger size, since its response is longer than the request.
         return self._call("GetCampaign", request, kind, timeout_s, SIZES[-1])
 
     def submit_reports(
@@ -116,7 +116,7 @@ class RelayTransport(Transport):
             raise TransportError("UNAVAILABLE", text) from None
 
     def _exchange(self, message: bytes, end: float) -> bytes:
-        """Send a message, and return the content of the answer to it."""
+        """Send a message, and return the content of its response."""
         key = self._key
         if key is None or key.expires <= self.clock():
             answer = self._ask("GET", b"", end)
@@ -135,7 +135,7 @@ class RelayTransport(Transport):
         return response.content
 
     def _ask(self, method: str, content: bytes, end: float) -> WebAnswer:
-        """Ask the relay for something."""
+        """Send the relay a request, and return its successful response."""
         head = {"Content-Type": REQUEST_TYPE} if content else {"Accept": KEYS_TYPE}
         answer = self._web.ask(method, content, head, end)
         if answer.status == 200:
@@ -150,13 +150,13 @@ class RelayTransport(Transport):
 
 
 class AsyncRelayTransport(AsyncTransport):
-    """`RelayTransport` for asyncio: each request on a thread.
+    """`RelayTransport` for asyncio, with each request in a thread.
 
     Args:
-        relay: a transport for threads.
+        relay: the blocking transport.
 
     Raises:
-        ParameterError: if it is none.
+        ParameterError: if it is not a RelayTransport.
     """
 
     def __init__(self, relay: RelayTransport) -> None:
@@ -177,7 +177,7 @@ class AsyncRelayTransport(AsyncTransport):
 
 
 class _OldKeyError(Exception):
-    """The gateway has no longer the key that a request was sealed for."""
+    """The gateway no longer has the key for which a request was sealed."""
 
 
 def _refused(content: bytes) -> TransportError:

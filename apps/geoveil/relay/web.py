@@ -15,12 +15,12 @@ from geoveil.client import PlaintextRefused, TransportError
 from geoveil.gp import ParameterError
 
 _LONGEST = (4 << 10) + 1
-"""Bytes of an answer that are read: more than there may be."""
+"""The most bytes read of a response, one more than permitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebAnswer:
-    """An HTTP answer."""
+    """An HTTP response."""
 
     status: int
     content: bytes
@@ -28,23 +28,23 @@ class WebAnswer:
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds that the other side asks to wait."""
+        """The delay in seconds that the other side requests."""
         after = self.headers.get("retry-after", "")
         return float(after) if after.isascii() and after.isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Where requests go.
+    """The destination of requests.
 
     Args:
-        name: of the parameter that the URL is, for errors.
+        name: the name of the URL's parameter, for errors.
         url: https:// unless it is on this machine.
-        root_certificates: PEM of the authorities to trust; None: those of the system.
+        root_certificates: the trusted authorities in PEM; None for the system's.
 
     Raises:
-        ParameterError: if it is no URL.
-        PlaintextRefused: if it is elsewhere and has no TLS.
+        ParameterError: if it is not a URL.
+        PlaintextRefused: if it is another machine without TLS.
     """
 
     name: str
@@ -65,14 +65,14 @@ class WebAddress:
     def ask(
         self, method: str, content: bytes, head: Mapping[str, str], end: float, below: str = ""
     ) -> WebAnswer:
-        """Send a request and return the answer.
+        """Send a request and return the response.
 
         Args:
-            end: of `time.monotonic`.
-            below: goes behind the path of the URL.
+            end: the deadline on `time.monotonic`.
+            below: is appended to the URL's path.
 
         Raises:
-            TransportError: if none came in time.
+            TransportError: if no response came in time.
         """
         left_s = end - time.monotonic()
         if left_s <= 0:
@@ -82,12 +82,12 @@ class WebAddress:
         timer.daemon = True
         try:
             connection.connect()
-            timer.start()  # the timeout of a connection is for each piece that comes
+            timer.start()  # a connection's own timeout applies to each piece
             path = (urlsplit(self.url).path or "/") + below
             connection.request(method, path, content or None, dict(head))
             response = connection.getresponse()
             body = response.read(_LONGEST)
-            if time.monotonic() >= end:  # then what came is cut short
+            if time.monotonic() >= end:  # the response was cut short
                 raise TimeoutError
         except (OSError, http.client.HTTPException) as error:
             late = isinstance(error, TimeoutError) or time.monotonic() >= end
