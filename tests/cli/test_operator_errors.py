@@ -25,7 +25,7 @@ def run(monkeypatch, tmp_path, capfd):
     """Run the command in an empty folder; return status, standard output and error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(err, "width", 400)
-    monkeypatch.setattr("geoveil.aggregator.configure", lambda *_: None)
+    monkeypatch.setattr("geoveil.cli.serve.configure", lambda *_: None)
     for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
         monkeypatch.delenv(name)
 

@@ -313,7 +313,7 @@ def test_ctrl_c_ends_the_drawing_at_once(server, monkeypatch):
             drawn.append(number)
             yield number
 
-    monkeypatch.setattr("geoveil.simulation.fleet.prepared", interrupted)
+    monkeypatch.setattr("geoveil.cli.simulate_fleet.prepared", interrupted)
     result = run("--server", server, "--devices", "9", "--batch-size", "9")
     assert result.exit_code == 130
     assert drawn == [0]

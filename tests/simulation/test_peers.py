@@ -153,8 +153,9 @@ def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch):
         proven=0.85,
     )
     monkeypatch.setattr("geoveil.cli.compare.compare_peers", lambda **_: [row])
+    monkeypatch.setattr("geoveil.cli.console.out.width", 160)
     ran = CliRunner().invoke(app, ["compare"])
-    cells = "ours* 0.0123 ± 0.0045 -0.0067 0.0321 123.4 exact 0.85"
+    cells = "ours ε = 1 0.0123 ± 0.0045 -0.0067 0.0321 123.4, array exact 0.85"
     assert cells in " ".join(ran.stdout.split())
     assert "±: its standard error" in " ".join(ran.stdout.split())
 

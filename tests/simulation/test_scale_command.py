@@ -33,7 +33,7 @@ def without_processes(monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("geoveil.simulation.scale.computer", lambda scheduler, workers: Here())
+    monkeypatch.setattr("geoveil.cli.simulate_scale.computer", lambda scheduler, workers: Here())
 
 
 def run(*arguments):

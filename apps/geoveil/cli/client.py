@@ -1,35 +1,120 @@
-"""geoveil client: show this device's reports, spent budget, and waiting reports."""
+"""geoveil client: this device's reports and spent budget; and how devices reach a server."""
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Charge, of_far_values, parse_period
-from geoveil.cli.connection import Connection, connects
+from geoveil.campaign import Charge, PublicKey, of_far_values, parse_period, say
+from geoveil.cli.connection import Connection, connects, device_at
 from geoveil.cli.console import out, print_table
-from geoveil.cli.contribute import TIMEOUT_S, default_state, waits_until
-from geoveil.cli.device_ways import DeviceWay, by_ways
+from geoveil.cli.options import options_of, takes
 from geoveil.client import (
     FILE_NAME,
     Client,
     DeliveryStatus,
     InMemoryCollector,
     InMemoryTransport,
+    PlaintextRefused,
     Policy,
     Receipt,
     ReportCounts,
+    Transport,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, compose
 
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
 StateDir = Annotated[Path | None, typer.Option(help="The directory that was given to contribute.")]
 _MOST_SHOWN = 3
+TIMEOUT_S = 15.0
+"""Seconds that the server may take to give the campaign, and again to take the report."""
+
+
+@dataclass(frozen=True)
+class DeviceWay:
+    """The options of a relay and an issuer."""
+
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            help="Send through the relay at this URL instead of --server: it learns your address"
+            " and nothing else, the server everything but your address. Needs --relay-operator."
+        ),
+    ] = None
+    relay_operator: Annotated[
+        str | None,
+        typer.Option(help="Key ed25519:... of the operator of the server behind the relay."),
+    ] = None
+    issuer: Annotated[
+        str | None,
+        typer.Option(
+            help="Get a token from the issuer at this URL, if the campaign needs one. Needs"
+            " --invitation."
+        ),
+    ] = None
+    invitation: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="File with the invitation code for the issuer."
+        ),
+    ] = None
+
+    @contextmanager
+    def transport(self, connection: Connection, state_dir: Path) -> Iterator[Transport]:
+        """Yield the transport for a device's calls."""
+        _both("relay", self.relay, "relay-operator", self.relay_operator)
+        _both("issuer", self.issuer, "invitation", self.invitation)
+        tls = connection.security()
+        roots = None if tls is None else tls.root_certificates
+        if self.relay is None or self.relay_operator is None:
+            with device_at(connection) as straight:
+                yield self._with_tokens(straight, roots, state_dir)
+            return
+        from geoveil.relay import RelayTransport  # loaded where there is a relay
+
+        key = PublicKey.parse(self.relay_operator)
+        try:
+            through = RelayTransport(self.relay, operator=key, root_certificates=roots)
+        except PlaintextRefused:
+            expected = "a URL with https://, unless it is of this machine"
+            raise ParameterError("relay", self.relay, expected) from None
+        yield self._with_tokens(through, roots, state_dir)
+
+    def _with_tokens(self, transport: Transport, roots: bytes | None, state_dir: Path) -> Transport:
+        if self.issuer is None or self.invitation is None:
+            return transport
+        from geoveil.relay import TokenTransport  # loaded where there is an issuer
+
+        return TokenTransport(
+            transport,
+            issuer=self.issuer,
+            credential=self.invitation.read_text(encoding="utf-8").strip(),
+            state_dir=state_dir,
+            root_certificates=roots,
+        )
+
+
+by_ways = takes("way", options_of(DeviceWay), DeviceWay)
+
+
+def _both(name: str, given: object, other: str, beside: object) -> None:
+    if (given is None) != (beside is None):
+        names = (name, other) if given is None else (other, name)
+        raise ParameterError(names[0], None, f"given together with {names[1]}")
+
+
+def default_state() -> Path:
+    """Return the default state directory of this device."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "geoveil"
 
 
 @app.command()
@@ -177,3 +262,13 @@ def _summary(counts: ReportCounts) -> str:
         f"{counts.acknowledged} acknowledged, {counts.pending} pending"
         f" ({counts.pending_bytes:,} bytes), {counts.rejected} rejected, {counts.expired} given up"
     )
+
+
+def waits_until(receipt: Receipt) -> str:
+    """Return when a report waiting for its time in a window leaves; "" if it does not wait."""
+    departs = receipt.departs
+    if receipt.status is not DeliveryStatus.PENDING or departs is None:
+        return ""
+    if departs <= datetime.now(UTC):
+        return ""
+    return say("tell.leaves", time=f"{departs:%Y-%m-%d %H:%M:%S}")

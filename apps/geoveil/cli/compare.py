@@ -1,20 +1,18 @@
 """geoveil compare: compare geoveil with other packages at one task."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from geoveil.analyst import whole_file
 from geoveil.audit import mechanisms_in
-from geoveil.cli.console import err, out, print_json, print_table
-from geoveil.cli.simulate_experiments import Quick, Seed
+from geoveil.cli.console import err, out, print_json
+from geoveil.cli.simulate_experiments import Quick, Seed, show_table
 from geoveil.gp import __version__
-from geoveil.simulation.peers import PACKAGES, PeerRow, compare_peers, peers_page, version_of
+from geoveil.simulation.peers import PACKAGES, compare_peers, peers_page, peers_table, version_of
 
 _QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}
 
@@ -66,31 +64,10 @@ def compare(
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        _show(rows)
-
-
-def _cells(row: PeerRow) -> tuple[str, ...]:
-    return (
-        row.name + ("*" if row.called == "array" else ""),
-        f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
-        f"{row.bias:+z.4f}",
-        f"{row.rmse_many:.4f}",
-        f"{row.micros:,.1f}",
-        row.drawn,
-        f"{row.proven:.2f}",
-    )
-
-
-def _show(rows: Sequence[PeerRow]) -> None:
-    lines: list[Sequence[Text | str]] = []
-    for promise in dict.fromkeys(row.promise for row in rows):
-        cells = [_cells(row) for row in rows if row.promise == promise]
-        lines += [[Text(promise, style="bold")], *cells, []]
-    headers = ("contestant", "one", "bias", "ten", "µs", "drawn", "proven")
-    print_table(headers, lines, wrapped=[0], right=[1, 2, 3, 4, 6])
-    out.print(
-        "one, ten: root mean squared error of the hard share of participants above one threshold,"
-        " and above each of ten; ±: its standard error. bias: the mean error above the one. µs: of"
-        " a processor for a report; * over an array. proven: the part of the promised ε"
-        " that outputs prove to be used; above 1 the promise is broken."
-    )
+        show_table(peers_table(rows))
+        out.print(
+            "Error: root mean squared error of the hard share of participants above one threshold,"
+            " and above each of ten; ±: its standard error. Bias: the mean error above the one. µs:"
+            " of a processor for a report. Proven: the part of the promised ε that outputs prove to"
+            " be used; above 1 the promise is broken."
+        )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,9 +40,9 @@ from geoveil.campaign import (
     written,
 )
 from geoveil.cli import options
+from geoveil.cli.client import TIMEOUT_S, DeviceWay, by_ways, default_state, waits_until
 from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out
-from geoveil.cli.device_ways import DeviceWay, by_ways
 from geoveil.cli.environment import LANGUAGE
 from geoveil.cli.numbers import parse, spelled
 from geoveil.client import (
@@ -60,8 +58,6 @@ from geoveil.client import (
 from geoveil.gp import Area, GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
-TIMEOUT_S = 15.0
-"""Seconds that the server may take to give the campaign, and again to take the report."""
 _OUTCOMES = {
     DeliveryStatus.PENDING: "kept",
     DeliveryStatus.EXPIRED: "expired",
@@ -352,25 +348,9 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
         raise typer.Exit(1)
 
 
-def waits_until(receipt: Receipt) -> str:
-    """Return when a report waiting for its time in a window leaves; "" if it does not wait."""
-    departs = receipt.departs
-    if receipt.status is not DeliveryStatus.PENDING or departs is None:
-        return ""
-    if departs <= datetime.now(UTC):
-        return ""
-    return say("tell.leaves", time=f"{departs:%Y-%m-%d %H:%M:%S}")
-
-
 def _ask_unseen(prompt: str) -> str:
     answer: str = typer.prompt(prompt, hide_input=True, err=True)
     return answer
-
-
-def default_state() -> Path:
-    """Return the default state directory of this device."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "geoveil"
 
 
 def _area_text(area: Area) -> str:

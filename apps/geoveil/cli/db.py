@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from geoveil.aggregator import back_up_database, check_database, database_of, load
 from geoveil.cli.console import err, out
 from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
@@ -37,8 +38,6 @@ def check(
     config: Config = None,
 ) -> None:
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
-    from geoveil.aggregator import check_database
-
     with for_operators():
         report = check_database(_database(config, database, database_url_file))
     for fault in report.faults:
@@ -62,8 +61,6 @@ def backup(
     Of SQLite it is a database as it is. Of PostgreSQL it is for pg_restore, and takes a pg_dump on
     the PATH that is of the server's major version or later.
     """
-    from geoveil.aggregator import back_up_database
-
     with for_operators():
         back_up_database(_database(config, database, database_url_file), target)
     err.print(f"copied to {target}")
@@ -75,7 +72,5 @@ def _count(number: int, what: str) -> str:
 
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
     """Return the database that `geoveil serve` would use."""
-    from geoveil.aggregator import database_of, load
-
     flags = {"database": database, "database_url_file": url_file}
     return database_of(load(config, os.environ, flags, others=VARIABLES).settings)

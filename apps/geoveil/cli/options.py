@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+
+from geoveil.campaign import parse_period
 
 Heaps = Annotated[
     list[str] | None,
@@ -160,3 +163,8 @@ def _with_help(name: str, kind: Any, *, needed: bool) -> Any:
         return Annotated[plain, typer.Argument(help=more[0])]
     spelled = [f"--{name.replace('_', '-')}"] if plain is bool else []
     return Annotated[plain, typer.Option(*spelled, help=more[0])]
+
+
+def lasting(text: str) -> timedelta:
+    """Return a period of validity, at most ten years."""
+    return parse_period("expires", text, timedelta(days=3650))

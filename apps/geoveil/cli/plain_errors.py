@@ -17,6 +17,7 @@ from geoveil.gp import GeoVeilError, ParameterError
 _ALSO_CALLED = MappingProxyType(
     {
         "target": "server",
+        "campaign_id": "id",
         "levels": "quantile",
         "edges": "histogram",
         "share": "top-share",
@@ -104,48 +105,42 @@ def tell_plainly(command: Any) -> None:
 def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
     """Return the option or argument that set an error's parameter, as typed; None if none did."""
     own = "--" + error.name.replace("_", "-")
-    elsewhere = error.value is None and _given(typed.get("--config"))  # perhaps in that file
-    if own in typed and not elsewhere and _is_said(error.value, typed[own]):
+    missing = error.value is None and not _given(typed.get("--config"))  # else perhaps in there
+    if own in typed and (_given(typed[own]) or missing):
         return own
     also = _ALSO_CALLED.get(error.name, "").split()
     there = [spelling for name in also for spelling in (f"--{name}", name) if spelling in typed]
-    ends = [
-        spelling
-        for spelling in typed
-        if spelling.endswith(own[1:]) and typed[spelling] == error.value
-    ]
-    unsaid = [] if _given(error.value) else there
-    return next(
-        (spelling for spelling in (*there, *ends) if _given(typed[spelling])),
-        next(iter(unsaid), None),
-    )
+    ends = [spelling for spelling in typed if spelling.endswith(own[1:])]
+    same = [spelling for spelling in ends if typed[spelling] == error.value]
+    given = [spelling for spelling in (*there, *same) if _given(typed[spelling])]
+    return next(iter(given or ([] if _given(error.value) else there)), None)
 
 
 def _note(error: Exception, typed: Mapping[str, Any]) -> None:
-    """Add to an error the option that it is about, unless it names one."""
+    """Add to an error the option that it quotes, unless it names one."""
     text = f"{error} {getattr(error, 'filename', '')!r}"
-    best = max((_quoted(text, spelled, typed[spelled]), spelled) for spelled in typed)
-    if best[0] and best[1] not in text:
-        error.add_note(f"({best[1]})")
+    quoted = [
+        (f"'{part}'" in text, len(part), spelled)
+        for spelled, value in typed.items()
+        if spelled.startswith("--") and _given(value)
+        for part in _parts(value)
+        if _quotes(text, spelled, part)
+    ]
+    if quoted and (best := max(quoted)[-1]) not in text:
+        error.add_note(f"({best})")
 
 
-def _quoted(text: str, spelled: str, value: Any) -> int:
-    """Return how surely a text is about an option and its value, from 0 to 3."""
-    if not (_given(value) and spelled.startswith("--")):
-        return 0
-    said = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
-    parts = {part for text in said for part in (text, *re.split("[:,=]", text)) if part}
-    return (
-        3
-        if any(f"'{part}'" in text for part in parts)
-        else 2
-        if any(
-            re.search(rf"(?<!\w){re.escape(spoken)}(?!\w)", text)
-            for spoken in said
-            if len(spoken) > 3
-        )
-        else int(f"{spelled[2:].replace('-', '_')}=" in text)
-    )
+def _quotes(text: str, spelled: str, part: str) -> bool:
+    name = spelled[2:].replace("-", "_")
+    if f"'{part}'" in text or f"{name}={part}" in text:
+        return part != ""
+    return len(part) > 3 and re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """Yield the text of an option's value, and its parts between marks."""
+    for item in value if isinstance(value, list | tuple) else [value]:
+        yield from (str(item), *re.split("[:,=]", str(item)))
 
 
 def _given(value: object) -> bool:
@@ -229,27 +224,6 @@ def _show_what_is_no_number(command: Any) -> None:
             raise
 
     command.make_context = parsed
-
-
-def _is_said(told: object, given: object) -> bool:
-    """Return whether the value in an error is the typed text, or a part of it."""
-    if told is None:
-        return True
-    if isinstance(told, list | tuple):
-        return all(_is_said(number, given) for number in told)
-    if isinstance(given, list | tuple):
-        return any(_is_said(told, number) for number in given)
-    parts = [given]
-    if isinstance(given, str):
-        parts += [*given.split(","), given.rpartition("=")[2]]
-    return any(str(told) == str(part) or told == _number(part) for part in parts)
-
-
-def _number(said: object) -> float | None:
-    try:
-        return float(str(said))
-    except ValueError:
-        return None
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:

@@ -9,7 +9,7 @@ import typer
 from geoveil.campaign import SigningKey, token_key_id
 from geoveil.cli.console import err, write_new
 from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.token import lasting
+from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
 from geoveil.relay import (
     GatewayKeys,

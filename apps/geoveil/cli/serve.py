@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.aggregator import TYPES, Settings, load
+from geoveil.aggregator import (
+    TYPES,
+    Settings,
+    check_files,
+    configure,
+    failed,
+    load,
+    log_what_nobody_catches,
+    native_lines_logged,
+    run,
+)
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
@@ -141,14 +151,6 @@ def serve(
     SIGTERM or Ctrl-C: it reports NOT_SERVING, lets open calls end, and exits with status 0; a
     second one ends it at once.
     """
-    from geoveil.aggregator import (
-        configure,
-        failed,
-        log_what_nobody_catches,
-        native_lines_logged,
-        run,
-    )
-
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
     if settings.web is not None:
@@ -159,8 +161,6 @@ def serve(
         with needed_for("the console"):
             import_module("jinja2")
     if check:
-        from geoveil.aggregator import check_files
-
         check_files(settings)
         _check_relay_keys(settings)
         typer.echo(effective.to_toml(), nl=False)

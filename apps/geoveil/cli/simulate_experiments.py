@@ -16,7 +16,7 @@ from geoveil.simulation.computing import Computer, Processes, computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import ATTRIBUTES
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import Experiment
+from geoveil.simulation.experiment import Experiment, Table
 from geoveil.simulation.experiments import kde as kernels, oneway as one_way, twoway as two_way
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
@@ -141,14 +141,7 @@ class _Run:
         with err.status("drawing"):
             files = experiment.write(rows, self.out)
         for table in experiment.tables(rows):
-            print_table(
-                table.headers,
-                table.rows,
-                wrapped=table.wrapped,
-                right=table.right,
-                title=table.title or None,
-                title_justify="left",
-            )
+            show_table(table)
         if note := experiment.note(rows):
             out.print(note)
         for file in files:
@@ -167,6 +160,18 @@ _runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}
 def processes_of(count: int | None) -> Processes:
     """Return a pool of a number of processes, by default one per processor."""
     return Processes(os.cpu_count() or 1 if count is None else count)
+
+
+def show_table(table: Table) -> None:
+    """Print the table of an experiment."""
+    print_table(
+        table.headers,
+        table.rows,
+        wrapped=table.wrapped,
+        right=table.right,
+        title=table.title or None,
+        title_justify="left",
+    )
 
 
 @_runs

@@ -14,6 +14,15 @@ from geoveil.cli.connection import CommandError, Connection, analyst_at, connect
 from geoveil.cli.console import bars, out, print_json, print_table
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import validation
+from geoveil.simulation.fleet import (
+    SHARES,
+    Load,
+    by_batches,
+    by_devices,
+    load_campaign,
+    people_for,
+    prepared,
+)
 
 _BUSY = 0.85
 """Share of one core from which this process may be what limits the throughput."""
@@ -63,8 +72,6 @@ def fleet(
     geoveil simulate fleet --devices 1000000 --batch-size 4096 --concurrency 8
     """
     validation.between("devices", devices, 1, 100_000_000)
-    from geoveil.simulation.fleet import load_campaign, people_for
-
     rng = np.random.default_rng(seed)
     tls = connection.security() or (TLS(insecure=True) if insecure else None)
     # Refuses, before anything is made there, an address that needs TLS.
@@ -109,9 +116,7 @@ def _send(
     batch_size: int | None,
     concurrency: int,
     timeout_s: float,
-) -> Any:
-    from geoveil.simulation.fleet import by_batches, by_devices, prepared
-
+) -> Load:
     policy = Policy.permitting(campaign)
     name = campaign.campaign_id
     with bars(counted=True) as progress:
@@ -152,7 +157,7 @@ def _send(
         return asyncio.run(_closing(transport, sending))
 
 
-async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any]) -> Any:
+async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Load]) -> Load:
     """Return the outcome of the reports; close the transport."""
     try:
         return await sending
@@ -160,11 +165,9 @@ async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any
         await transport.aclose()
 
 
-def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
-    from geoveil.simulation.fleet import SHARES
-
+def _show(load: Load, counted: int, missing: int, batch_size: int | None) -> None:
     latencies = [load.latency_s(share) for share in SHARES.values()]
-    shown = "–" if None in latencies else " / ".join(f"{1e3 * x:,.1f}" for x in latencies)
+    shown = " / ".join(f"{1e3 * x:,.1f}" for x in latencies if x is not None) or "–"
     rows = {
         "reports per second": out.styled((f"{load.throughput:,.0f}", "bold")),
         "seconds": f"{load.seconds:,.2f}",

@@ -10,7 +10,7 @@ import typer
 
 from geoveil.analyst import whole_file
 from geoveil.cli.console import bars, err, out, print_json, print_table
-from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
+from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of, show_table
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiments.tuned import (
     CAUCHY,
@@ -101,8 +101,7 @@ def _show_all(done: Sequence[Reproduction]) -> None:
         for of in done
     )
     print_table(("row", "shows", *VERDICTS, "seconds"), rows, wrapped=[1])
-    kinds = summary_of(done)
-    print_table(kinds.headers, kinds.rows)
+    show_table(summary_of(done))
     out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
 
 
@@ -154,5 +153,4 @@ def tuned(
         print_json({name: [asdict(s) for s in rows] for name, rows in settings.items()})
         return
     for rows in settings.values():
-        compared = tuned_table(rows, "γ" if _NOISES[peer] == CAUCHY else "ν")
-        print_table(compared.headers, compared.rows, right=range(1, len(compared.headers)))
+        show_table(tuned_table(rows, "γ" if _NOISES[peer] == CAUCHY else "ν"))

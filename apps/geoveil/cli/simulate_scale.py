@@ -14,6 +14,15 @@ from geoveil.cli import options
 from geoveil.cli.console import bars, number, out, print_json, print_table
 from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import Accumulator, estimate
+from geoveil.simulation.scale import (
+    computer,
+    estimate_record,
+    export_reports,
+    exported,
+    simulated,
+    threshold_asked,
+    total,
+)
 
 Workers = Annotated[
     int | None, typer.Option(help="Processes on this machine; one per core by default.")
@@ -58,8 +67,6 @@ def scale(
     Examples: geoveil simulate scale --devices 1000000000 --resume run.jsonl;
     geoveil simulate scale --population people.csv --value income --weight weight --threshold 50000
     """
-    from geoveil.simulation.scale import simulated, threshold_asked
-
     campaign, people = threshold_asked(
         population, threshold, epsilon=epsilon, per=per, values=value or (), weights=weight
     )
@@ -83,8 +90,6 @@ def export(
 
     The aggregator may go on running: what is written is of one moment.
     """
-    from geoveil.simulation.scale import export_reports
-
     with for_operators(), _progress("exporting") as on_progress:
         count = export_reports(
             database, folder, campaign_ids=campaign_id or None, on_progress=on_progress
@@ -105,8 +110,6 @@ def bulk(
 
     Fails if the reports do not add up to the sums that the aggregator kept while it counted.
     """
-    from geoveil.simulation.scale import exported
-
     works = exported(folder)
     for work in works:
         sums = _total(work, workers, scheduler, None, work.campaign.title)
@@ -118,8 +121,6 @@ def bulk(
 def _total(
     work: Any, workers: int | None, scheduler: str | None, resume: Path | None, what: str
 ) -> list[Accumulator]:
-    from geoveil.simulation.scale import computer, total
-
     with computer(scheduler, workers) as compute, _progress(what) as on_progress:
         return total(work, compute, path=resume, on_progress=on_progress)
 
@@ -143,8 +144,6 @@ def _show(
         for (label, truth, sums), limits in zip(rows, cycle(campaign.limits), strict=False)
     ]
     if as_json:
-        from geoveil.simulation.scale import estimate_record
-
         print_json([estimate_record(campaign, *row) for row in estimates])
         return
     simulated = any(truth is not None for _, truth, *_ in estimates)

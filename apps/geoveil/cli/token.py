@@ -1,18 +1,16 @@
 """geoveil token: manage the analysts who may query an aggregator."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from geoveil.campaign import parse_period
+from geoveil.aggregator import Scope, TokenFile
 from geoveil.cli.console import err, print_table
 from geoveil.cli.environment import TOKENS_FILE
+from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
-
-if TYPE_CHECKING:
-    from geoveil.aggregator import Scope
 
 app = typer.Typer(
     help="Make and revoke the tokens of analysts.",
@@ -47,8 +45,6 @@ def create(
     file: File = DEFAULT_FILE,
 ) -> None:
     """Make a token and print it, this once: the file keeps only its SHA-256."""
-    from geoveil.aggregator import TokenFile
-
     text = TokenFile(file).create(
         name, _scopes(scope), _end(expires, datetime.now(UTC)), campaign or None
     )
@@ -59,8 +55,6 @@ def create(
 @app.command("list")
 def list_tokens(file: File = DEFAULT_FILE) -> None:
     """Print name, scopes, campaigns and end of every token, never the token."""
-    from geoveil.aggregator import TokenFile
-
     now = datetime.now(UTC)
     rows = (
         (
@@ -80,15 +74,11 @@ def revoke(
     name: Annotated[str, typer.Argument(help="The name of the token.")], file: File = DEFAULT_FILE
 ) -> None:
     """Remove a token: servers refuse it from the next call on, without a restart."""
-    from geoveil.aggregator import TokenFile
-
     TokenFile(file).revoke(name)
     err.print(f"token {name!r} removed from {file}")
 
 
-def _scopes(text: str) -> "list[Scope]":
-    from geoveil.aggregator import Scope
-
+def _scopes(text: str) -> list[Scope]:
     scopes = {scope.value: scope for scope in Scope}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
@@ -100,8 +90,3 @@ def _scopes(text: str) -> "list[Scope]":
 def _end(text: str, now: datetime) -> datetime | None:
     """Return the expiry of a token made now."""
     return None if text == "never" else (now + lasting(text)).replace(microsecond=0)
-
-
-def lasting(text: str) -> timedelta:
-    """Return a period of validity, at most ten years."""
-    return parse_period("expires", text, timedelta(days=3650))

@@ -434,8 +434,8 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
     return max(bound.epsilon, 0.0) / peer.promise.at(far - near)
 
 
-def peers_page(rows: Sequence[PeerRow], about: str) -> str:
-    """Return docs/peers.md; `about` states the date and size of the run."""
+def peers_table(rows: Sequence[PeerRow]) -> Table:
+    """Return what each package errs, takes and promises, in the order of the rows."""
     lines = [
         (
             row.name,
@@ -453,6 +453,11 @@ def peers_page(rows: Sequence[PeerRow], about: str) -> str:
         *("contestant", "promise", "error, one threshold", "bias", "error, ten", "µs a report"),
         *("drawn", "proven part of ε"),
     )
+    return Table(headers=headers, rows=lines, wrapped=(0, 1, 2, 5), right=(2, 3, 4, 5, 7))
+
+
+def peers_page(rows: Sequence[PeerRow], about: str) -> str:
+    """Return docs/peers.md; `about` states the date and size of the run."""
     versions = sorted({row.version for row in rows if row.version})
     packages = f"Packages: {', '.join(versions)}." if versions else ""
     return page_text(
@@ -460,6 +465,6 @@ def peers_page(rows: Sequence[PeerRow], about: str) -> str:
         at=AT,
         many=MANY,
         last=MANY[-1],
-        table=Table(headers=headers, rows=lines, right=(2, 3, 4, 5, 7)).markdown(),
+        table=peers_table(rows).markdown(),
         about=fill(f"{about} {packages}".strip(), 100),
     )
