@@ -307,7 +307,7 @@ def vector_answers(
         for i, (query, answer) in enumerate(zip(queries, vector.answers, strict=True)):
             search = known.of(i, asked[i], privacy, prior)
             predicted = search.problem.prediction(partial(moments, query))
-            alternatives.append(Alternative(name, query, privacy, {}, answer, predicted))
+            alternatives.append(Alternative(name, query, {}, answer, predicted))
         tried.append(alternatives)
     return min(tried, key=lambda found: math.fsum(error(a.prediction) for a in found))
 

@@ -41,7 +41,6 @@ from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
 from geoveil.gp import (
     PROFILES,
     EnclosedProfile,
-    GeoPrivacy,
     Linear,
     ParameterError,
     PlanarLaplace,
@@ -72,14 +71,10 @@ class Alternative:
     """A name in `KINDS`."""
     query: Query | SmoothedRegion
     """The soft query."""
-    privacy: GeoPrivacy
-    """The guarantee of each report."""
     parameters: Parameters
     reports: ReportLaw
     """The mechanism; for a value campaign with its estimator."""
     prediction: Prediction
-    answers_all: bool = False
-    """Whether one report answers every question."""
 
     def __post_init__(self) -> None:
         # Predictions are often made of other reports with the same moments.
@@ -104,7 +99,7 @@ class Search:
         """(width, profile) → the band with the prior's hard share, if any."""
         self.made = cache(self._made)
         """Coarse candidate → the same, with its moments at every node; None without room."""
-        self.asked_softly = cache(self._asked_softly)
+        self.asked_softly = cache(lambda name: tuple(self._of_query(name, KINDS[name])))
         """Name of a kind → its alternatives for a soft question; none if it refuses."""
         self.signed = cache(self._signed)
         """(query, nodes) → signed distances there, which kinds share."""
@@ -245,29 +240,15 @@ class Search:
                 return on_line.mean(s), on_line.variance(s)
 
             prediction = problem.prediction(moments)
-        return self._alternative(found.kind, query, parameters, reports, prediction)
-
-    def _alternative(
-        self,
-        name: str,
-        query: Query,
-        parameters: Parameters,
-        reports: ReportLaw,
-        prediction: Prediction,
-    ) -> Alternative:
-        kind, privacy = KINDS[name], self.problem.privacy
-        return Alternative(name, query, privacy, parameters, reports, prediction, kind.answers_all)
+        return Alternative(found.kind, query, parameters, reports, prediction)
 
     # A soft question, as it is.
 
-    def _asked_softly(self, name: str) -> tuple[Alternative, ...]:
-        """Return a kind's alternatives for a soft question, for all its parameters.
+    def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
+        """Yield a kind's alternatives for a soft question, one for each of its parameters.
 
         Where the prior has many nodes they are about the signed distance only: see `exact`.
         """
-        return tuple(self._of_query(name, KINDS[name]))
-
-    def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
         problem, nodes = self.problem, self.problem.nodes
         assert isinstance(problem.question, SoftQuestion)
         query = problem.question.query
@@ -284,11 +265,11 @@ class Search:
                     prediction = predicted(mean, variance, truth, weights, problem.prior.size)
             except UnsupportedError:
                 return
-            yield self._alternative(name, query, parameters, reports, prediction)
+            yield Alternative(name, query, parameters, reports, prediction)
 
     def exact(self, found: Alternative) -> Alternative:
         """Return an alternative with its mechanism, and its moments at every node of the prior."""
-        if found.answers_all or not self._joins:
+        if KINDS[found.kind].answers_all or not self._joins:
             return found
         assert isinstance(found.query, Query)
         build = KINDS[found.kind].build
@@ -362,9 +343,7 @@ class Search:
         except (UnsupportedError, ParameterError):
             return None  # no room for the band, no bounds, or too large a raster
         parameters = MappingProxyType({"bandwidth": smooth.bandwidth})
-        return Alternative(
-            POINTS, smooth, problem.privacy, parameters, reports, prediction, answers_all=True
-        )
+        return Alternative(POINTS, smooth, parameters, reports, prediction)
 
     def _signed(self, query: Query, nodes: Nodes) -> Array:
         return np.asarray(query.signed_distance(nodes.points)).ravel()

@@ -29,7 +29,11 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
         _draw_places(left, found)
     left.set_title(f"(a) What is asked: {title}", loc="left")
     curves = [
-        (other.kind, "--" if other.answers_all and index else "-", other.prediction.margin)
+        (
+            other.kind,
+            "--" if other.kind == "PlanarLaplace" and index else "-",
+            other.prediction.margin,
+        )
         for index, other in enumerate(found.alternatives)
     ]
     _draw_errors(right, found.n, curves)
