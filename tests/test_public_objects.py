@@ -392,7 +392,7 @@ EXCUSED = {
         ("PartitionShares", "Changes", "Trends", "Change", "Cohorts", "OverTime"), _TABLES
     ),
     **dict.fromkeys(("Reports",), _PEOPLE),
-    **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
+    **dict.fromkeys(("QueryFamily", "MechanismFamily"), _CODE),
     **dict.fromkeys(("Planned", "Registry"), _CODE),
 }
 """Name of a public class → why it is not made again from its repr."""

@@ -223,9 +223,7 @@ from geoveil.analyst.statistics.words import (
 from geoveil.analyst.translations import texts_of_toml as texts_of_toml
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,
-    QUESTIONS,
     VOCABULARY as VOCABULARY,
-    QuestionFamily,
     numbers_in as numbers_in,
     place_in as place_in,
     questions_in,
@@ -236,7 +234,6 @@ from geoveil.campaign import TLS
 from geoveil.gp import __version__ as __version__, not_private
 
 __all__ = [
-    "QUESTIONS",
     "TLS",
     "Above",
     "Analyst",
@@ -319,7 +316,6 @@ __all__ = [
     "QuantileEstimates",
     "Quantiles",
     "Quantity",
-    "QuestionFamily",
     "Ranking",
     "Regression",
     "RegressionEstimates",

@@ -6,11 +6,9 @@ place      Midtown=-73.98,40.75    the density of people at a place
 circle     -73.98,40.75,2000       the share within a circle, of a radius in metres
 region     district.geojson        the share inside the polygons of a file, by their names
 query      range:low=1,high=5,...  the mean of a query of any family, as it is
-question   NAME:name=value,...     what another package asks; or any of the above
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,24 +23,11 @@ from geoveil.analyst.questions import (
     ShareWithin,
     on_earth,
 )
-from geoveil.campaign import QUERIES, Family, Registry
-from geoveil.gp import ParameterError, UnsupportedError, validation
+from geoveil.campaign import QUERIES
+from geoveil.gp import ParameterError, validation
 
 NAME_PROPERTY = "name-property"
 """The property that names the regions of a file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuestionFamily(Family):
-    """A family of questions that another package adds.
-
-    What it makes is an `AnalystQuestion`. An entry point in the group `geoveil.questions`, of the
-    family's name, leads to it.
-    """
-
-
-QUESTIONS: Registry[QuestionFamily] = Registry("geoveil.questions", QuestionFamily, ())
-"""All families of questions of other packages."""
 
 
 def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]:
@@ -142,19 +127,6 @@ def _query(text: str) -> Iterator[AnalystQuestion]:
     yield MeanOf(QUERIES.parse(text), text)
 
 
-def _question(text: str) -> Iterator[AnalystQuestion]:
-    word, _, rest = text.partition(":")
-    if word in VOCABULARY:
-        yield from VOCABULARY[word](rest)
-        return
-    question = QUESTIONS.parse(text)
-    if not isinstance(question, AnalystQuestion):
-        raise UnsupportedError(
-            f"the family {word!r} of questions makes {question!r}, which is none"
-        )
-    yield question
-
-
 VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(
     {
         "threshold": _threshold,
@@ -163,7 +135,6 @@ VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingPr
         "circle": _circle,
         "region": _region,
         "query": _query,
-        "question": _question,
     }
 )
 """Word → the reader of its argument."""

@@ -10,7 +10,6 @@ import typer
 from geoveil.analyst import (
     LAST_PERIOD,
     NAME_PROPERTY,
-    QUESTIONS,
     RELATIONS,
     STATISTICS,
     StatisticWord,
@@ -24,7 +23,6 @@ from geoveil.gp import ParameterError
 
 _REPEATED = " May be repeated."
 _FAMILIES = ", ".join(family.name for family in QUERIES if not family.of_points)
-_ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
 Levels = Annotated[
     list[str] | None,
     typer.Option("--quantile", help=STATISTICS["quantile"].help),
@@ -65,10 +63,6 @@ _Query = Annotated[
     list[str] | None,
     typer.Option(help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"),
 ]
-_Question = Annotated[
-    list[str] | None,
-    typer.Option(help=f"What another package asks: 'FAMILY:A=1,B=2'{_ADDED}.{_REPEATED}"),
-]
 _QUESTIONS: dict[str, tuple[Any, Any]] = {
     "threshold": (_Threshold, None),
     "range": (_Range, None),
@@ -77,7 +71,6 @@ _QUESTIONS: dict[str, tuple[Any, Any]] = {
     "region": (_Region, None),
     "name_property": (_NameProperty, None),
     "query": (_Query, None),
-    "question": (_Question, None),
 }
 """Name → annotation and default."""
 Words = Mapping[str, Sequence[Any]]

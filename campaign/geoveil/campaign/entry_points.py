@@ -1,7 +1,7 @@
 """Extensions by other packages through entry points, imported on demand.
 
-The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.questions`, `geoveil.stores`,
-`geoveil.priors` and `geoveil.commands`.
+The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.stores`, `geoveil.priors` and
+`geoveil.commands`.
 """
 
 from collections.abc import Collection, Mapping
