@@ -16,7 +16,7 @@ from geoveil.analyst.planner import (
     compare_allocations,
     plan,
 )
-from geoveil.analyst.planner.problem import jumps, mesh, nodes_near
+from geoveil.analyst.planner.problem import Nodes, mesh, nodes_near
 from geoveil.analyst.planner.question import SoftQuestion
 from geoveil.gp import (
     Disc,
@@ -154,6 +154,10 @@ class OwnRange(HardQuestion):
     def dimension(self):
         return 1
 
+    @property
+    def ends(self):
+        return self.first, self.last
+
     def truth(self, points):
         return ((points > self.first) & (points <= self.last)).astype(float)
 
@@ -161,11 +165,18 @@ class OwnRange(HardQuestion):
         return Range(self.first + inwards[0], self.last - inwards[0], width, step)
 
 
-def test_the_jumps_of_a_hard_question_are_found_to_the_last_bit():
-    assert jumps(HardThreshold(100_000.1), EVEN).tolist() == [100_000.1]
-    assert jumps(HardRange(0.1, 0.3), EVEN).tolist() == [0.1, 0.3]
-    assert jumps(OwnRange(777.7, 777.7000001), EVEN).tolist() == [777.7, 777.7000001]
-    assert len(jumps(HardThreshold(5e6), EVEN)) == 0
+def test_a_hard_question_jumps_at_its_ends_within_reach_of_the_prior():
+    points, weights = EVEN.nodes()
+    for question, ends in (
+        (HardThreshold(100_000.1), [100_000.1]),
+        (HardRange(0.1, 0.3), [0.1, 0.3]),
+        (OwnRange(777.7, 777.7000001), [777.7, 777.7000001]),
+        (HardThreshold(5e6), []),
+    ):
+        assert Nodes(question, EVEN, points, weights).jumps.tolist() == ends
+        for end in ends:
+            around = np.array([end, np.nextafter(end, np.inf)])
+            assert np.diff(question.truth(around)) != 0
 
 
 def test_a_hard_question_of_ones_own_is_planned_on_its_jumps():

@@ -3,9 +3,9 @@
 Every stage of a plan is a function of it and changes nothing in it.
 
 A prior that is a density on the line is looked at most densely where the question varies. A
-question says how far a point is, at least, from there (`clearance`). So an interval shorter than
-that, about the point, is done with at once, and what is left is halved. No name of a field is
-looked at, and no place is missed, however narrow.
+question says how far a point is, at least, from there (`clearance`), and where it jumps (`ends`).
+So an interval shorter than that, about the point, is done with at once, and what is left is halved:
+no place is missed, however narrow.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,6 @@ _FINE, _FARTHER = 1 / 8, 1 / 16
 and of farther cells, relative to their distance from where the question varies."""
 _MOST = 20_000
 """The most cells of a mesh."""
-_LEAST = 2.0**-80
-"""Length to which a jump is located, relative to the interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +53,9 @@ class Nodes:
 
     @cached_property
     def jumps(self) -> Array:
-        """The jumps of a hard question's truth within reach of the prior, in one dimension."""
-        assert isinstance(self.question, HardQuestion)
-        return jumps(self.question, self.prior)
+        """The ends of a hard question within reach of the prior, in one dimension."""
+        low, high = _around(self.prior)
+        return np.array([end for end in self.question.ends if low <= end <= high])
 
     @cached_property
     def signed(self) -> Array:
@@ -180,7 +178,7 @@ def nodes_near(
         return np.asarray(np.min([q.clearance(points) for q in questions], axis=0))
 
     breaks = [mesh(clearance, _around(prior), near)]
-    breaks += [jumps(q, prior) for q in questions if isinstance(q, HardQuestion)]
+    breaks += [np.array(q.ends, np.float64) for q in questions]
     return prior.nodes(distinct(np.concatenate(breaks)).tolist())
 
 
@@ -200,24 +198,6 @@ def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], nea
         edges.append(middle[cut])
         low, high = np.append(low[cut], middle[cut]), np.append(middle[cut], high[cut])
     return np.sort(np.concatenate(edges))
-
-
-def jumps(question: HardQuestion, prior: Prior) -> Array:
-    """Return the jumps of a hard question's truth within reach of a prior on the line."""
-    start, end = _around(prior)
-    edges = np.array([[start], [end]])
-    while edges.shape[1] < _MOST:
-        low, high = edges
-        middle, length = (low + high) / 2, high - low
-        # A boundary within the cell is no farther from the middle than half of it.
-        kept = question.clearance(middle) <= length
-        low, high, middle, length = low[kept], high[kept], middle[kept], length[kept]
-        if not ((low < middle) & (middle < high) & (length > _LEAST * (end - start))).any():
-            edges = np.array([low, high])
-            break
-        edges = np.array([np.append(low, middle), np.append(middle, high)])
-    low, high = edges
-    return distinct(low[question.truth(low) != question.truth(high)])
 
 
 def _around(prior: Prior) -> tuple[float, float]:

@@ -57,6 +57,11 @@ class PopulationMean(ABC):
         """Length over which the truth varies; ∞ for a jump, which has only a place."""
         return math.inf
 
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The values at which the truth jumps, increasing, in one dimension; by default none."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class SoftQuestion(PopulationMean):
@@ -151,7 +156,6 @@ class HardThreshold(HardQuestion):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The values at which the truth jumps."""
         return (self.at,)
 
     def truth(self, points: Array) -> Array:
@@ -186,7 +190,6 @@ class HardRange(HardQuestion):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The values at which the truth jumps, increasing."""
         return self.low, self.high
 
     @property
