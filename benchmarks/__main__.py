@@ -90,9 +90,9 @@ QUICK = {
     "wishes": wishes.table,
     "relay": relay.table,
 }
-"""Benchmarks that need fewer dependencies."""
+"""Benchmarks that also have a quick version."""
 AGAIN = 2
-"""How often a table with a slower row than in the last release is measured again."""
+"""How often to repeat a table that has a row slower than in the last release."""
 
 
 def main() -> int:
@@ -100,20 +100,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
     parser.add_argument(
-        "--quick", action="store_true", help=f"less of {', '.join(sorted(QUICK))}: about a tenth"
+        "--quick", action="store_true", help=f"about a tenth of {', '.join(sorted(QUICK))}"
     )
     parser.add_argument(
-        "--hours", type=float, default=soak.HOURS, help="of soak (%(default)s); four are a trial"
+        "--hours", type=float, default=soak.HOURS, help="hours of soak (%(default)s); a trial takes four"
     )
     parser.add_argument(
-        "--minutes", type=float, default=0.25, help="of each of the attacks (%(default)s)"
+        "--minutes", type=float, default=0.25, help="minutes of each attack (%(default)s)"
     )
     parser.add_argument(
-        "--page", type=Path, help="write the coverage of intervals into it, between its marks"
+        "--page", type=Path, help="write the coverage of intervals to this page, between its marks"
     )
-    parser.add_argument("--seed", type=int, help="of the coverage of intervals; a fresh one if not")
-    parser.add_argument("--statistic", action="append", help="whose intervals; all if not")
-    parser.add_argument("--campaigns", type=int, help="of each cell of the coverage of intervals")
+    parser.add_argument("--seed", type=int, help="seed of the coverage of intervals; fresh by default")
+    parser.add_argument("--statistic", action="append", help="a statistic to cover; all by default")
+    parser.add_argument("--campaigns", type=int, help="campaigns per cell of this coverage")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
         "--compare",
@@ -121,7 +121,7 @@ def main() -> int:
         help="compare with the last release, and fail if a row takes more than a tenth longer",
     )
     parser.add_argument(
-        "--history", type=Path, metavar="PICTURE", help="draw the releases, and what was measured"
+        "--history", type=Path, metavar="PICTURE", help="draw the figures of the releases and of this run"
     )
     asked = parser.parse_args()
     for name in asked.names:
@@ -157,7 +157,7 @@ def main() -> int:
 def _compare(
     measured: dict[str, list[Figure]], before: Sequence[Figure], version: str
 ) -> list[history.Change]:
-    """Print and return slower rows; a table with one is measured again."""
+    """Print and return slower rows; a table that has one is measured again."""
     for name, figures in measured.items():
         for _ in range(AGAIN):
             if history.slower(before, measured[name]):

@@ -1,12 +1,11 @@
-"""What a report of a browser or a phone costs the servers, by how its connection begins.
+"""What a report from a browser or a phone costs the servers, by how its connection begins.
 
-Time is that of the processors of the gateway, the aggregator and, where it stands before them,
-nginx, which ends TLS with a key on P-256. `COUNT` reports, one a request, come from `AT_ONCE`
-clients with addresses of their own, which a process of its own plays: with a connection each that
-stays, with one for each report that resumes the session of the one before (a ticket of TLS 1.3),
-or with a full handshake for each. Clients of gRPC come by nginx without the gateway; Python's
-resume no session. SQLite is the database. From each figure follow the cores that 10⁹ reports a day
-take.
+Times are processor times of the gateway, the aggregator and, where it stands before them, nginx,
+which terminates TLS with a P-256 key. `AT_ONCE` clients in a separate process, each with its own
+address, send `COUNT` reports, one per request: over one lasting connection each, over a new one per
+report that resumes the last session (a TLS 1.3 ticket), or with a full handshake each time. gRPC
+clients go through nginx without the gateway; Python's cannot resume sessions. The database is
+SQLite. Each figure is also converted to the number of cores that 10⁹ reports a day take.
 """
 
 import multiprocessing
@@ -37,7 +36,7 @@ COUNT, AT_ONCE, ROUNDS = 1_920, 32, 3
 STAYS, RESUMED, FULL = "stays", "resumed", "full handshake"
 A_DAY, PEAK = 1e9, 5
 _ATTEMPTS = 20
-"""How often a browser sends a report that is refused, for example because the server is busy."""
+"""How often a browser tries to send a report that is refused, such as by a busy server."""
 _NGINX = """
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/errors; user root;
 events {{ worker_connections 1024; }}
@@ -65,7 +64,7 @@ http {{
 
 
 def table() -> list[Figure]:
-    """Print milliseconds per report, and the cores that they amount to."""
+    """Print milliseconds per report, and the number of cores that they amount to."""
     with tempfile.TemporaryDirectory() as folder:
         made = issued()
         files = str(Path(folder) / "server.pem"), str(Path(folder) / "server-key.pem")
@@ -103,7 +102,7 @@ def _costs(
     processes: list[psutil.Process],
     authority: bytes | None = None,
 ) -> Mapping[str, float]:
-    """Return seconds per report of each way; with an authority's certificate, of gRPC."""
+    """Return seconds per report for each kind of connection; of gRPC if an authority is given."""
     ways = (STAYS, FULL) if authority else (STAYS, RESUMED, FULL)
     spent: dict[str, list[float]] = {f"{name}, {way}": [] for way in ways}
     for number in range(1 + ROUNDS):
@@ -116,7 +115,7 @@ def _costs(
 
 
 def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes | None) -> None:
-    """Send reports from addresses of a network, each of which has a share of the gateway."""
+    """Send reports from many addresses of a network, since the gateway limits each address."""
     requests = Requests(campaign, 1)
     drawn = [requests.draw() for _ in range(COUNT)]
 
@@ -135,7 +134,7 @@ def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes
 
 
 class _Device:
-    """As much of a device as a report takes, over gRPC."""
+    """A minimal device that sends reports over gRPC."""
 
     def __init__(self, server: str, way: str, authority: bytes) -> None:
         self._server, self._way = server, way
@@ -143,7 +142,7 @@ class _Device:
         self._channel: grpc.Channel | None = None
 
     def send(self, message: bytes) -> bool:
-        """Send a request, whose report is counted."""
+        """Send a request; its report is always counted."""
         options = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.ssl_target_name_override", "localhost"),
@@ -158,11 +157,11 @@ class _Device:
 
 
 class _Browser:
-    """As much of a browser as a report takes.
+    """A minimal browser that sends reports.
 
     Args:
         web: "host:port".
-        source: address that it calls from.
+        source: the address it calls from.
         way: `STAYS`, `RESUMED` or `FULL`.
     """
 
@@ -176,7 +175,7 @@ class _Browser:
         self._connection: ssl.SSLSocket | None = None
 
     def send(self, message: bytes) -> bool:
-        """Send a request; return whether it was answered, and its report is counted then."""
+        """Send a request; return whether it was answered, in which case its report is counted."""
         connection = self._connection or self._connected()
         connection.sendall(
             b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"

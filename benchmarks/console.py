@@ -1,15 +1,14 @@
-"""The console beside reports: 100 open pages of a survey that 5,000 reports a second come to.
+"""The console under load: 100 open pages of a survey that receives 5,000 reports a second.
 
-One server in a process of its own; reports come in requests of 25 at random times, whatever is
-under way, from another process, all the time. Short turns take each other's place meanwhile, three
-in a block, in random order: one with open pages, and two without, of which one is the control. So
-whatever else the machine does meets all three alike, and what the control says is how much of a
-difference there is without any cause. Quantiles are of all requests of the turns of a kind; the
-interval of a ratio is of blocks drawn again, with replacement.
+The server has its own process. Another process sends requests of 25 reports at random times, never
+waiting for answers. Meanwhile, short turns alternate, three in a block, in random order: one with
+open pages and two without, one of which is the control. Other work on the machine thus affects all
+three alike, and the control shows how large a difference arises by chance. Quantiles are over all
+requests in turns of a kind; the interval of a ratio is a bootstrap over blocks.
 
-The pages are read by bare sockets: browsers are other machines. An event is sent to every page for
-each look at the survey, so that the events of one page are the looks. Beside it: how long the list
-of 500 surveys takes the server.
+Bare sockets read the pages, since browsers run on other machines. Every page gets an event for each
+look at the survey, so the events of one page count the looks. The benchmark also measures how long
+the server takes to list 500 surveys.
 """
 
 import http.client
@@ -40,7 +39,7 @@ _HEADERS = {"sec-fetch-site": "none"}
 
 
 def table() -> None:
-    """Print both."""
+    """Print the effect of open pages, and the time of the list."""
     order = Random(1)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -115,7 +114,7 @@ def _print_turns(
 def _ratio(
     above: list[np.ndarray], below: list[np.ndarray], blocks: np.ndarray, share: float
 ) -> float:
-    """Return the ratio of a quantile of the requests in some blocks."""
+    """Return the ratio of a quantile over the requests of some blocks."""
     one, other = (
         np.quantile(np.concatenate([parts[block] for block in blocks]), share)
         for parts in (above, below)
@@ -125,7 +124,7 @@ def _ratio(
 
 @contextmanager
 def _open_pages(web: str, pages: int) -> Iterator[list[int]]:
-    """Keep pages open that listen to a survey; yield the number of events of each."""
+    """Keep pages open that listen to a survey; yield the number of events that each received."""
     host, _, port = web.partition(":")
     first = http.client.HTTPConnection(host, int(port))
     first.request("GET", "/console/", headers=_HEADERS)

@@ -1,11 +1,11 @@
 """Processor time of one report on a device: to draw and store it, and to send it.
 
-All of it is durable, in a state directory, and counted in processor time, so that neither a disk
-nor other processes that are busy matter. Campaigns recur: in its second period a device has done
-everything once. There is no floor that hides how long a value took (`release_floor_s=0`), which a
-line of its own tells: the wait is no work, but for its end. The reference, in the same run, is a
-row of the same size that is committed to a bare SQLite file, and then flushed to the disk as a
-report is before it leaves.
+Everything is written durably to a state directory, and only processor time counts, so that neither
+the disk nor busy processes matter. Campaigns recur: by its second period, a device has done
+everything once. The floor that hides how long a value took is off (`release_floor_s=0`); a separate
+line shows it, as only the end of that wait takes processor time. The reference, in the same run, is
+a row of the same size that is committed to a bare SQLite file, and then flushed to the disk, as
+a report is before it is sent.
 """
 
 import os
@@ -40,7 +40,7 @@ POLICY = Policy(
 
 
 def table() -> list[Figure]:
-    """Print microseconds of the processor."""
+    """Print microseconds of processor time."""
     with tempfile.TemporaryDirectory() as folder:
         times = dict(_bare(Path(folder)))
         for count in CAMPAIGNS:
@@ -135,7 +135,7 @@ def _median(act: Callable[[_Given], object], given: Iterable[_Given]) -> float:
 
 
 def _times(act: Callable[[_Given], object], given: Iterable[_Given]) -> list[float]:
-    """Return the processor seconds of each call."""
+    """Return the processor time of each call, in seconds."""
     found = []
     for one in given:
         start = time.process_time()

@@ -1,14 +1,14 @@
-"""A density from masked places, beside places that DHS displaces, at equal mean displacement.
+"""Density from masked places, against places displaced as by DHS, at equal mean displacement.
 
-The task is that of surveys which publish displaced positions, as DHS does and the packages for
-disclosure control of the World Bank's guides: an angle drawn uniformly and a distance drawn
-uniformly up to 2 km in towns; in the country up to 5 km, and up to 10 km of one in a hundred. What
-is asked is the density, by a Gaussian bell, at places where people are. Analysts of displaced
-places take them as they are. From masked places the noise is taken off.
+The task is that of surveys that publish displaced positions, like DHS and the disclosure-control
+packages of the World Bank's guides: an angle drawn uniformly, and a distance drawn uniformly up to
+2 km in towns, or up to 5 km in the country, where one in a hundred moves up to 10 km. We estimate
+the density, smoothed by a Gaussian bell, at places where people are. Analysts of displaced places
+use them unchanged. From masked places the noise is removed.
 
-The footing: the mean displacement is the same, and the people, the bell and the places asked about.
-Masked places have ε = 1 per distance below; displaced ones have no ε at any distance, as none
-beyond the largest displacement could have been moved there.
+Both have the same mean displacement, people, bell and query places. Masked places have ε = 1 per
+distance below; displaced ones have no ε at any distance, as nothing beyond the largest displacement
+could have been moved there.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PLANE = AzimuthalEquidistant(-73.98, 40.72, 60_000)
 TOWNS = "towns, up to 2 km"
 COUNTRY = "country, up to 5 km, 1 % up to 10 km"
 SCHEMES = {TOWNS: (2_000.0, 2_000.0), COUNTRY: (5_000.0, 10_000.0)}
-"""Name → the largest displacement of most, and of one in a hundred."""
+"""Name → the largest displacement of most places, and of one in a hundred."""
 
 
 def displaced(places: Array, most: float, rare: float, rng: np.random.Generator) -> Array:
@@ -36,14 +36,14 @@ def displaced(places: Array, most: float, rare: float, rng: np.random.Generator)
 
 
 def mean_displacement(most: float, rare: float) -> float:
-    """Return metres."""
+    """Return the mean displacement, in metres."""
     return 0.99 * most / 2 + 0.01 * rare / 2
 
 
 def errors(most: float, rare: float, bell_m: float) -> tuple[float, float]:
     """Return root mean square errors of densities, relative to the mean of the true ones.
 
-    Those of masked places, and of displaced ones; against the same people in the clear.
+    The first is of masked places, the second of displaced ones; the truth is of the same people.
     """
     rng = np.random.default_rng(SEED)
     everybody, chances = PLANE.project(collisions().values), collisions().weights
@@ -70,7 +70,7 @@ def _means(functions: Sequence[Callable[[Array], Array]], points: Array) -> Arra
 
 
 def main() -> None:
-    """Print a table in Markdown."""
+    """Print the errors as a table in Markdown."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

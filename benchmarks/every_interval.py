@@ -1,10 +1,9 @@
 """Coverage of the intervals of every statistic of perturbed numbers, for people of many kinds.
 
-A cell is a statistic, a kind of people and a number of them: the share of campaigns whose
-interval holds the truth, at 95 %. Campaigns are drawn from a seed that is fresh unless one is
-named, and it is printed. A cell fails if it holds less than 94.5 % by more than chance (1 in 1,000
-for all cells together), if an interval has a width of 0, or if an estimate is outside its
-interval.
+A cell has a statistic, a kind of people and a number of them; it counts the campaigns whose 95 %
+interval covers the truth. Campaigns are drawn from the given seed or a fresh one, which is printed.
+A cell fails if its coverage is below 94.5 % by more than chance (1 in 1,000 for all cells
+together), if an interval has a width of 0, or if an estimate lies outside its interval.
 
     python -m benchmarks intervals --quick --page docs/intervals.md     the stated subset, written
     python -m benchmarks intervals                                      in full: overnight
@@ -39,9 +38,9 @@ class Cell:
     held: int = 0
     campaigns: int = 0
     empty: int = 0
-    """Those of width 0."""
+    """The number of intervals of width 0."""
     outside: int = 0
-    """Estimates outside of their interval."""
+    """The number of estimates outside their interval."""
 
     @property
     def covered(self) -> float:
@@ -49,7 +48,7 @@ class Cell:
         return self.held / self.campaigns
 
     def add(self, row: Row) -> None:
-        """Count an interval, or several simultaneous ones."""
+        """Add an interval, or several simultaneous ones, to the counts."""
         low, value, high, right = (None if x is None else np.asarray(x, np.float64) for x in row)
         assert low is not None
         assert high is not None
@@ -61,7 +60,7 @@ class Cell:
         self.outside += value is not None and bool(np.any((value < low) | (value > high)))
 
     def wrong(self, cells: int) -> str:
-        """Return its fault, judged among a number of cells."""
+        """Return what is wrong with the cell, judged as one of a number of cells."""
         from scipy.stats import binom
 
         least = LEAST_CALM if self.name == "flags" else LEAST_COVERED
@@ -74,12 +73,12 @@ class Cell:
 def measured(
     seed: int, sizes: Sequence[int], campaigns: Mapping[str, int]
 ) -> dict[tuple[str, str, int], Cell]:
-    """Return cells: by statistic, people and n. A cell does not depend on which others there are.
+    """Return cells by statistic, people and n; no cell depends on which others are computed.
 
     Args:
-        seed: of all draws.
+        seed: the seed of all draws.
         sizes: numbers of people.
-        campaigns: of each cell, by statistic.
+        campaigns: how many each cell has, by statistic.
     """
     truths = [Truth(draw) for draw in PEOPLE.values()]
     cells: dict[tuple[str, str, int], Cell] = {}
@@ -105,14 +104,14 @@ def table(
     statistics: Sequence[str] = (),
     campaigns: int | None = None,
 ) -> None:
-    """Print the coverage of cells in per cent, and failures.
+    """Print the coverage of cells in per cent, and the failures.
 
     Args:
-        quick: the stated subset.
-        page: a page between two marks of which the rows are written.
-        seed: of all draws; a fresh one by default.
-        statistics: their names; all by default.
-        campaigns: of each cell; by default fewer of slow statistics.
+        quick: only the stated subset.
+        page: a page to write the rows to, between its two marks.
+        seed: the seed of all draws; a fresh one by default.
+        statistics: names of statistics; all by default.
+        campaigns: how many each cell has; by default fewer for slow statistics.
     """
     warnings.simplefilter("ignore", NotPrivateWarning)
     seed = secrets.randbelow(1_000_000) if seed is None else seed

@@ -1,7 +1,7 @@
 """Every statistic of perturbed numbers, places and forms, with the truth about the people.
 
-`STATISTICS` has a row for each: what asks reports of people for it. What is weighted has weights
-that do not depend on the people, with logarithms of a spread of 1.5.
+`STATISTICS` has a row for each, with the function that computes it from reports. The weights of
+weighted statistics do not depend on the people; their logarithms have a spread of 1.5.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,14 +69,14 @@ EDGES = (60_000.0, T, 160_000.0)
 AT = tuple(40_000.0 + 20_000.0 * i for i in range(7))
 WIDTH, LEAST, MOST = 3 * B, -1e5, 1e7
 WEIGHTS = 1.5
-"""The spread of the logarithms of weights."""
+"""Standard deviation of the logarithms of weights."""
 KNOWN = 1_000_000
-"""People whose statistics are taken for the truth."""
+"""The number of people whose statistics count as the truth."""
 _FEWER = 10
-"""One in so many of them has a place."""
+"""One in this many of them has a place."""
 _TOP = 0.1
 _METRES = 16.0
-"""Dollars that are a metre to the east, where places are asked for."""
+"""The dollars that move a home one metre to the east."""
 _EDGE_M = 15_000.0
 _EPOCH, _WEEKS = 13, 39
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ WEEKLY = StatisticCampaign(
 
 
 def _crowd(spread: float) -> Draw:
-    """Return people of whom half are crowded just above T."""
+    """Return people half of whom are crowded just above T."""
 
     def draw(rng: np.random.Generator, n: int) -> Array:
         near = T + 0.2 * B + spread * B * rng.standard_normal(n)
@@ -167,28 +167,28 @@ PEOPLE: Mapping[str, Draw] = {
 
 
 def in_group_a(values: Array) -> Array:
-    """Return the probability that a person is of group a, which has fewer of the rich."""
+    """Return the probability that a person is in group a, which has fewer rich people."""
     return np.where(values < T, 0.7, 0.3)
 
 
 def homes(values: Array, rng: np.random.Generator) -> Array:
-    """Return where people live, in metres of the plane: the richer, the farther east."""
+    """Return where people live, in metres on the plane: richer people live farther east."""
     east = np.clip((values - T) / _METRES, -_EDGE_M / 2, _EDGE_M / 2)
     return np.stack([east, rng.normal(0.0, 1_000.0, len(values))], axis=1)
 
 
 class Truth:
-    """The truth about people of a kind, from very many of them."""
+    """The truth about people of a kind, computed from very many of them."""
 
     def __init__(self, draw: Draw) -> None:
         rng = np.random.default_rng(5)
         self.values: Array = np.sort(draw(rng, KNOWN))
-        """Increasing."""
+        """In increasing order."""
         self._above: dict[float, float] = {}
         self.homes = homes(self.values[::_FEWER], rng)
 
     def up_to(self, at: Any) -> Any:
-        """Return the share of people up to values."""
+        """Return the shares of people at or below values."""
         return np.searchsorted(self.values, at, "right") / len(self.values)
 
     def above(self, at: float) -> float:
@@ -198,7 +198,7 @@ class Truth:
         return self._above[at]
 
     def soft(self, at: float) -> Array:
-        """Return the soft share of each person above a value."""
+        """Return each person's contribution to the soft share above a value."""
         return Threshold(at, WIDTH, "smoothstep").value(self.values)
 
     @cached_property
@@ -214,7 +214,7 @@ class Truth:
 
     @cached_property
     def of_group_a(self) -> tuple[float, float, float]:
-        """The share above T and the median of group a, and how much more the mean of b is."""
+        """Group a's share above T and median, and how much larger the mean of group b is."""
         weights = in_group_a(self.values)
         shares = np.cumsum(weights) / weights.sum()
         poorer, richer = (np.average(self.values, weights=of) for of in (weights, 1 - weights))
@@ -230,14 +230,14 @@ def _quantity(made: Any, right: float) -> Row:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Reports of people, drawn when they are asked."""
+    """The reports of people, drawn when needed."""
 
     people: Array = field(repr=False)
     """Their values."""
     truth: Truth = field(repr=False)
     rng: np.random.Generator = field(repr=False)
     weights: Array | None = field(default=None, repr=False)
-    """The weight of each person; None: all count the same."""
+    """The weight of each person; None if all count the same."""
 
     @cached_property
     def numbers(self) -> Reports:
@@ -260,7 +260,7 @@ class Campaign:
 
     @cached_property
     def weekly(self) -> OverTime:
-        """The curve of those who tell every week, from a reading once an epoch."""
+        """The curve of people who report every week, with a fresh reading each epoch."""
         of, exponent = WEEKLY.mechanisms[0], WEEKLY.grid_exponent
         cohort = np.arange(len(self.people)) % _EPOCH
         latest = before = np.asarray(of.simulate(self.people, self.rng))
@@ -406,7 +406,7 @@ def _over_time(of: Campaign) -> Row:
 
 
 def _flags(of: Campaign) -> Row:
-    """Return an interval that is right if no week of a calm year is flagged."""
+    """Return an interval that covers the truth if no week of a calm year is flagged."""
     return -1.0, None, 0.5 - float(np.nansum(of.weekly.flags)), 0.0
 
 
@@ -436,15 +436,15 @@ def _map(of: Campaign) -> Row:
 
 @dataclass(frozen=True)
 class AskedStatistic:
-    """A statistic computed in campaigns."""
+    """A statistic to compute in campaigns."""
 
     ask: Callable[[Campaign], Row]
     every: int = 1
-    """One in this many campaigns computes it."""
+    """It is computed in one of this many campaigns."""
     weighted: bool = False
 
     def of(self, campaign: Campaign) -> Row:
-        """Return its result; the whole line if it has no estimate."""
+        """Return the result; the whole line as interval if there is no estimate."""
         try:
             return self.ask(campaign)
         except UnsupportedError:

@@ -1,4 +1,4 @@
-"""The cost of a form: exact, as on a device, and simulated for many devices at once."""
+"""The cost of a form: exact on one device, and simulated for many devices at once."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -55,7 +55,7 @@ ANSWERS = {
 
 
 def table() -> list[Figure]:
-    """Print microseconds of the processor for each field."""
+    """Print microseconds of processor time per field."""
     builder = ReportBuilder(policy=Policy.permitting(FORM))
     accepted = builder.accept("form", seal(encode(FORM)))
     rng = np.random.default_rng(1)

@@ -1,6 +1,6 @@
 """Fresh connections to a bare grpc.aio server: the cost of TLS by kind of key.
 
-The floor is the same without TLS. Time is that of processors, of the server alone.
+The floor is the same without TLS. Only the server's processor time counts.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ _DAY = timedelta(days=1)
 
 
 def table() -> list[Figure]:
-    """Print milliseconds of the server's processors per connection with one call."""
+    """Print milliseconds of the server's processor time per connection with one call."""
     contestants: dict[str, Callable[[], Issued] | None] = {
         "without TLS": None,
         "P-256 (geoveil certificate)": issued,
@@ -34,7 +34,7 @@ def table() -> list[Figure]:
 
 
 def _cost(made: Issued | None) -> float:
-    """Return the least of several rounds, in seconds."""
+    """Return the least cost of several rounds, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "server.pem", Path(folder) / "server-key.pem"
         if made is not None:
@@ -63,14 +63,14 @@ def _connect(address: str, made: Issued | None) -> None:
 
 
 def issued() -> Issued:
-    """Return a certificate for "localhost" from a new authority, as the command makes it."""
+    """Return a certificate for "localhost" from a new authority, made as by the command."""
     authority = Authority(Authority.create("benchmark", 2 * _DAY))
     made = authority.issue("server", _DAY, ["localhost"])
     return Issued(made.certificate + authority.certificate, made.key)
 
 
 def _rsa() -> Issued:
-    """Return the same certificate with another key, signed by itself."""
+    """Return a self-signed certificate for the same name, with an RSA key."""
     like = x509.load_pem_x509_certificate(issued().certificate)
     key = rsa.generate_private_key(65_537, 4_096)
     names = x509.SubjectAlternativeName([x509.DNSName("localhost")])

@@ -1,7 +1,7 @@
-"""The history of benchmarks: figures of a run as a file, comparisons, and a picture of all runs.
+"""The history of benchmarks: files of figures, comparisons, and a picture of all runs.
 
-Runs are compared by ratios to the reference of the same run, so that another machine, or a busy
-one, changes little.
+Runs are compared by their ratios to the reference of the same run, so that a different or busy
+machine matters little.
 """
 
 import json
@@ -20,21 +20,21 @@ from benchmarks.timing import Figure
 from geoveil.gp.version import __version__
 
 RELEASES = Path(__file__).parent / "releases"
-"""One file a release, named by its version."""
+"""One file per release, named after its version."""
 TOLERATED = 1.10
-"""A row is slower if its ratio is more than this times that of the release."""
+"""A row counts as slower if its ratio exceeds this many times that of the release."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A row of two runs."""
+    """A row in two runs."""
 
     before: Figure
     now: Figure
 
     @property
     def factor(self) -> float:
-        """The ratio of now to that of before; above 1 if it takes longer now."""
+        """The ratio now, divided by the ratio before; above 1 if the row takes longer now."""
         return self.now.ratio / self.before.ratio
 
 
@@ -58,18 +58,18 @@ def write(figures: Sequence[Figure], file: Path) -> None:
 
 
 def read(file: Path) -> list[Figure]:
-    """Return the figures of a file."""
+    """Return the figures in a file."""
     return [Figure(**row) for row in json.loads(file.read_text())["figures"]]
 
 
 def releases() -> dict[str, list[Figure]]:
-    """Return the figures of each release, the oldest first."""
+    """Return the figures of each release, oldest first."""
     files = {_version(file.stem): file for file in RELEASES.glob("*.json")}
     return {files[version].stem: read(files[version]) for version in sorted(files)}
 
 
 def changes(before: Sequence[Figure], now: Sequence[Figure]) -> list[Change]:
-    """Return the rows that two runs share, but for references, which are 1 in both."""
+    """Return the rows that two runs share, without references, which are 1 in both."""
     known = {(figure.table, figure.row): figure for figure in before}
     return [
         Change(known[figure.table, figure.row], figure)
@@ -79,7 +79,7 @@ def changes(before: Sequence[Figure], now: Sequence[Figure]) -> list[Change]:
 
 
 def slower(before: Sequence[Figure], now: Sequence[Figure]) -> list[Change]:
-    """Return the rows that take longer than tolerated, the worst first."""
+    """Return the rows that are slower by more than is tolerated, worst first."""
     found = [change for change in changes(before, now) if change.factor > TOLERATED]
     return sorted(found, key=lambda change: -change.factor)
 
@@ -94,10 +94,10 @@ def least(first: Sequence[Figure], again: Sequence[Figure]) -> list[Figure]:
 
 
 def draw(runs: Mapping[str, Sequence[Figure]], file: Path) -> None:
-    """Draw the ratio of each row that several runs have, as a multiple of that in the first.
+    """Draw the ratio of each row found in several runs, as a multiple of the one in the first.
 
     Args:
-        runs: figures by the name of the release, the oldest first.
+        runs: figures by the name of the release, oldest first.
     """
     from matplotlib import pyplot as plt
 
@@ -129,9 +129,9 @@ def draw(runs: Mapping[str, Sequence[Figure]], file: Path) -> None:
 
 _NUMBERS = ("value", "ratio")
 _MOVED = 1.25
-"""Rows that changed by less are drawn in grey, without a name."""
+"""Rows that changed by a smaller factor are drawn in grey, without a name."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, which the colour-blind tell apart."""
+"""Okabe and Ito's colours, which colour-blind people can tell apart."""
 
 
 def _draw_table(
@@ -149,7 +149,7 @@ def _draw_table(
         if has_moved:
             moved += 1
             ends.append((float(multiples[-1]), row, colour))
-    # Names that would lie on each other are moved apart.
+    # Names that would overlap are moved apart.
     lowest = -np.inf
     for multiple, row, colour in sorted(ends):
         level = max(np.log(multiple), lowest)
@@ -168,7 +168,7 @@ def _draw_table(
 
 
 def _short(number: float) -> float:
-    """Return a number to four digits."""
+    """Return a number to four significant digits."""
     return float(f"{number:.4g}")
 
 

@@ -1,10 +1,10 @@
-"""The SDK in an app while its server can't be reached: time of each call, and memory.
+"""The SDK in an app whose server is unreachable: time of each call, and memory.
 
-A process of its own contributes to campaigns that its state directory knows, each once, through
-gRPC to a port where nobody listens: one half of them at once after the start, when the background
-has not yet loaded gRPC, as it waits for a quiet moment; the other half when it has, and tries to
-send all the while. The reference, in the same process, is one durable commit of a row of the same
-size into a bare SQLite file.
+A separate process contributes once to each campaign that its state directory knows, through gRPC to
+a port where nobody listens: to half of them right after the start, while the background thread
+waits for a quiet moment to load gRPC; to the other half after that, while the thread keeps trying
+to send. The reference, in the same process, is one durable commit of a row of the same size to
+a bare SQLite file.
 """
 
 import json
@@ -68,7 +68,7 @@ print(json.dumps([seconds, pending, memory, threads, "scipy" in sys.modules]))
 
 
 def table() -> None:
-    """Print quantiles of each call in milliseconds, and their ratio to a bare commit."""
+    """Print quantiles of the time of a call in milliseconds, and their ratio to a bare commit."""
     names = [f"campaign-{i}" for i in range(CAMPAIGNS)]
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state"

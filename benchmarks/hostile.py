@@ -1,7 +1,7 @@
 """Hostile messages against a live server: none may crash it, change its state or fill its memory.
 
-`python -m benchmarks.hostile MESSAGES SEED` sends so many and ends with 1 if something is wrong;
-`python -m benchmarks hostile` sends 100,000, and then attacks as `benchmarks.hostile_load` does.
+`python -m benchmarks.hostile MESSAGES SEED` sends that many and exits with 1 on any fault; `python
+-m benchmarks hostile` sends 100,000, and then attacks as `benchmarks.hostile_load` does.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from geoveil.proto.v1 import (
 MESSAGES = 100_000
 REFUSALS = frozenset(
     {
-        "OK",  # with reports that are duplicates or rejected, or an estimate
+        "OK",  # reports were duplicates or rejected, or an estimate was returned
         "INVALID_ARGUMENT",
         "NOT_FOUND",
         "ALREADY_EXISTS",
@@ -58,7 +58,7 @@ REFUSALS = frozenset(
 MOST_GROWTH_MB = 48.0
 """The most that resident memory may grow after the first fifth of the messages."""
 _WARMING = 2_000
-"""The least messages before memory is looked at: caches fill, and what is loaded late is loaded."""
+"""Messages to send before memory is first measured, so that caches fill and modules are loaded."""
 _CONCURRENCY = 32
 _STORED = 500
 _DEADLINE_S = 60
@@ -70,16 +70,16 @@ class Found:
 
     statuses: Mapping[str, int]
     resident_mb: tuple[float, float]
-    """Resident memory of the server, after a fifth of the messages and after all."""
+    """Resident memory of the server after a fifth of the messages and after all."""
     seconds: float
     same_state: bool
-    """Whether every row of every table and every estimate is as before."""
+    """Whether every row of every table and every estimate are as before."""
     alive: bool
     """Whether the server still counts a report."""
 
     @property
     def faults(self) -> list[str]:
-        """The faults, in words."""
+        """Descriptions of the faults."""
         told = [f"status {name}" for name in sorted(set(self.statuses) - REFUSALS)]
         told += [] if self.same_state else ["the state was changed"]
         told += [] if self.alive else ["the server does not serve any more"]
@@ -149,13 +149,13 @@ async def _send(address: str, known: Known, rng: Random, messages: int) -> Count
 
 
 async def _call(channel: grpc.aio.Channel, method: str, requests: Sequence[bytes]) -> None:
-    """Send requests and hear the answers, whatever method it is."""
+    """Send the requests of a call of any kind, and read the answers."""
     call: Any
     if len(requests) == 1:
-        # One request and any number of responses are, on the wire, the same for every method.
+        # On the wire, calls of one request and any number of responses look the same.
         call = channel.unary_stream(method)(requests[0], timeout=_DEADLINE_S)
         try:
-            # An estimate that is watched has no end: the first is enough.
+            # Watching an estimate never ends: the first answer is enough.
             while await call.read() is not grpc.aio.EOF and method != WATCH:
                 pass
         finally:
@@ -164,7 +164,7 @@ async def _call(channel: grpc.aio.Channel, method: str, requests: Sequence[bytes
     call = channel.stream_stream(method)(timeout=_DEADLINE_S)
     try:
         for request in requests:
-            # One after the other: the library calls it INTERNAL to write when the end has come.
+            # One at a time: the library reports INTERNAL for a write after the end of the call.
             await call.write(request)
             if await call.read() is grpc.aio.EOF:
                 return
@@ -175,7 +175,7 @@ async def _call(channel: grpc.aio.Channel, method: str, requests: Sequence[bytes
 
 
 def _publish_points(address: str, key: SigningKey) -> Campaign:
-    """Create a value campaign with some points, for queries that come later."""
+    """Create a value campaign with some points, for later queries."""
     now = datetime.now(UTC)
     campaign = ValueCampaign(
         campaign_id="points",
@@ -217,7 +217,7 @@ def _submit(address: str, request: bytes) -> list[report_pb2.ReportResult]:
 def _state(server: Served, database: Path) -> object:
     """Return all stored data, and all disclosed estimates.
 
-    But for what the server notes by its own clock, of the counts that are compared here.
+    Left out are notes that the server takes by its own clock of the counts compared here.
     """
     with closing(sqlite3.connect(database)) as connection:
         find = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"

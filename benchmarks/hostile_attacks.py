@@ -1,8 +1,8 @@
-"""Lasting attacks: clients that send, hold or abandon whatever the protocol permits.
+"""Sustained attacks: clients that send, hold or abandon whatever the protocol permits.
 
-They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against a
-server of this machine that `benchmarks.serving.publish` was called for; those whose names begin
-with "web:" are against its gateway.
+They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against
+a server on this machine to which `benchmarks.serving.publish` has published; attacks whose names
+begin with "web:" target its gateway.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
 
 _HEALTH = "/grpc.health.v1.Health/Watch"
 _WHOLE = 4 << 20
-"""Bytes of the largest request."""
+"""Size of the largest request, in bytes."""
 _OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
 _ELSEWHERE = "127.0.0.2"
-"""An address of this machine that devices don't have."""
+"""An address of this machine that devices don't use."""
 _FLOODED = 1 << 16
 """Bytes sent at a time."""
 
 Attack = Callable[[str, float], None]
-"""Attacks a server, for a number of seconds."""
+"""Attacks a server for a number of seconds."""
 
 
 def _campaign(address: str) -> tuple[Campaign, bytes]:
-    """Return the campaign, and the beginning of a request to it."""
+    """Return the campaign, and the beginning of a request that names it."""
     with grpc.insecure_channel(address) as channel:
         request = collector_pb2.GetCampaignRequest(campaign_id="load")
         content = collector_pb2_grpc.CollectorStub(channel).GetCampaign(request).envelope.campaign
@@ -58,7 +58,7 @@ def _requests(
     at_once: int = 4,
     compressed: bool = False,
 ) -> None:
-    """Send requests without a pause, whatever the answers are."""
+    """Send requests without a pause, whatever the answers."""
     until = time.monotonic() + seconds
     draw = make(address)
     compression = grpc.Compression.Gzip if compressed else None
@@ -87,11 +87,11 @@ def _valid(address: str) -> Callable[[], bytes]:
 
 
 def _padded(content: bytes, *, inside: bytes | None = None) -> Callable[[str], Callable[[], bytes]]:
-    """Return a padding function that repeats a piece up to the largest request.
+    """Return a function that pads a request to the largest size by repeating a piece.
 
     Args:
-        content: what is repeated.
-        inside: the beginning of a report that holds it; None: the request holds it.
+        content: the piece to repeat.
+        inside: the beginning of a report that contains it; None if the request does.
     """
 
     def make(address: str) -> Callable[[], bytes]:
@@ -113,7 +113,7 @@ def _unread(
     count: int,
     call: Callable[..., bytes] = frames.call,
 ) -> None:
-    """Make calls whose answers are never read, on connections that are opened again if closed."""
+    """Make calls and never read the answers, on connections that are reopened when closed."""
     calls = b"".join(call(2 * k + 1, method, [request]) for k in range(100))
     with Connections(address, count, window=0) as connections:
         for connection in connections.rounds(seconds):
@@ -124,7 +124,7 @@ def _unread(
 def _unfinished(
     address: str, seconds: float, *, count: int, call: Callable[..., bytes] = frames.call
 ) -> None:
-    """Begin requests of 4 MiB and send as much of them as is let through, but never the end."""
+    """Begin requests of 4 MiB and send as much as the server accepts, but never the end."""
     begun = b"\x00" + _WHOLE.to_bytes(4, "big")
     calls = b"".join(call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
     pieces = itertools.cycle(
@@ -139,7 +139,7 @@ def _unfinished(
 
 
 def _idle(address: str, seconds: float, *, preface: bool) -> None:
-    """Open connections and say nothing on them, or only that they speak HTTP/2."""
+    """Open connections and send nothing on them, or only the HTTP/2 preface."""
     with Connections(address, 5_000, preface=preface) as connections:
         for _ in connections.rounds(seconds):
             pass
@@ -155,14 +155,14 @@ def _reset(
     source: str = "",
     call: Callable[..., bytes] = frames.call,
 ) -> None:
-    """Make calls and take them back at once.
+    """Make calls and cancel them at once.
 
     Args:
         seconds: how long.
-        most: calls on a connection, which is then opened anew; None: until the server closes it.
+        most: calls per connection before it is reopened; None: until the server closes it.
         each: calls at a time.
-        source: the address that the connections come from; empty: that of devices.
-        call: makes the frames of one.
+        source: the address that the connections come from; empty for the address of devices.
+        call: makes the frames of one call.
     """
     with Connections(address, count, source=source) as connections:
         calls = [0] * count
@@ -186,7 +186,7 @@ def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> 
 
 
 def _pour(address: str, seconds: float) -> None:
-    """Flood what reads and does nothing else."""
+    """Flood a server that only reads."""
     until, content = time.monotonic() + seconds, bytes(_FLOODED)
     host, _, port = address.rpartition(":")
     opened = [socket.create_connection((host, int(port))) for _ in range(8)]
@@ -197,7 +197,7 @@ def _pour(address: str, seconds: float) -> None:
 
 
 def _calls(address: str, seconds: float) -> None:
-    """Ask for a campaign that there is not, as fast as it goes."""
+    """Ask for a campaign that does not exist, as fast as possible."""
 
     def make(address: str) -> Callable[[], bytes]:
         request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
@@ -251,7 +251,7 @@ JUDGED = (
     *(name for name in WEB_ATTACKS if name.startswith("web: judged, ")),
     "rapid reset, 50 a connection",
 )
-"""Those that took a server down which parsed HTTP itself, and two more."""
+"""Attacks that once took down a server that parsed HTTP itself, and two more."""
 
 
 if __name__ == "__main__":

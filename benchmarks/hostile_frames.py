@@ -1,4 +1,4 @@
-"""HTTP/2 frames made by hand, against the rules, for servers of this machine.
+"""HTTP/2 frames made by hand, against the rules, for servers on this machine.
 
 Sources: RFC 9113 (frames), RFC 7541 (headers, here always literal), the gRPC protocol over HTTP/2.
 """
@@ -15,7 +15,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 END_STREAM, END_HEADERS = 0x1, 0x4
 _INITIAL_WINDOW = 0x4
 _WINDOW = 65_535
-"""Bytes that a connection may receive at first, and a stream unless settings say otherwise."""
+"""Bytes that a connection may receive initially, and a stream unless settings say otherwise."""
 _HEAD = 9
 _ACKNOWLEDGED = 0x1
 _PATIENCE_S = 0.5
@@ -43,12 +43,12 @@ def frame(kind: FrameKind, stream: int = 0, payload: bytes = b"", flags: int = 0
 
 
 def settings(window: int) -> bytes:
-    """Return a SETTINGS frame with the bytes of each answer that the other side may send."""
+    """Return a SETTINGS frame that lets the other side send this many bytes of each answer."""
     return frame(FrameKind.SETTINGS, payload=struct.pack(">HI", _INITIAL_WINDOW, window))
 
 
 def fields(*pairs: tuple[str, str]) -> bytes:
-    """Return header fields, none of them indexed."""
+    """Return encoded header fields, none of them indexed."""
     return b"".join(
         b"\x00" + _length(name) + name.encode() + _length(value) + value.encode()
         for name, value in pairs
@@ -63,9 +63,9 @@ def call(
     more: bytes = b"",
     kind: str = "application/grpc",
 ) -> bytes:
-    """Return the frames of a call: headers, whole messages, and then some bytes.
+    """Return the frames of a call: headers, whole messages, and perhaps more bytes.
 
-    The stream is ended unless there are more bytes, which begin a message that never ends.
+    More bytes begin a message that never ends; without them, the stream is closed.
     """
     headers = fields(
         (":method", "POST"),
@@ -88,16 +88,16 @@ def call(
 
 
 def reset(stream: int) -> bytes:
-    """Return a frame that takes a call back."""
+    """Return a frame that cancels a call."""
     return frame(FrameKind.RST_STREAM, stream, _UNSIGNED.pack(8))
 
 
 class Connection:
-    """A connection of a client that reads nothing but what it may send.
+    """A client's connection that reads only how much it may send.
 
     Attributes:
-        sent: bytes.
-        ended: answers of which the end has come, as far as `granted` has looked.
+        sent: bytes sent so far.
+        ended: the number of answers whose end `granted` has seen.
     """
 
     def __init__(self, address: str, window: int, preface: bool, source: str = "") -> None:
@@ -110,18 +110,18 @@ class Connection:
         self.sent = self.ended = 0
         if preface:
             self._socket.sendall(PREFACE + settings(window=window))
-            self._socket.recv(1 << 16)  # the settings of the other side
+            self._socket.recv(1 << 16)  # the other side's settings
             self._socket.sendall(frame(FrameKind.SETTINGS, flags=_ACKNOWLEDGED))
 
     def send(self, data: bytes) -> None:
-        """Send bytes, or a part of them if the other side takes no more."""
+        """Send bytes, or only some of them if the other side takes no more."""
         self.sent += len(data)
         self._granted -= len(data)
         with suppress(OSError):
             self._socket.sendall(data)
 
     def granted(self) -> int:
-        """Return how many bytes of messages may be sent."""
+        """Return how many bytes of messages may now be sent."""
         with suppress(OSError):
             while data := self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
                 self._came += data
@@ -137,7 +137,7 @@ class Connection:
         return self._granted
 
     def pong(self) -> bool:
-        """Return whether the other side answers anything within half a second when asked."""
+        """Return whether the other side answers a ping with anything within half a second."""
         with suppress(OSError):
             while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
                 pass
@@ -147,22 +147,22 @@ class Connection:
         return False
 
     def alive(self) -> bool:
-        """Return whether the other side has not closed it."""
+        """Return whether the other side has kept the connection open."""
         return self._socket.fileno() >= 0 and not self._poll.poll(0)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._socket.close()
 
 
 class Connections:
-    """Some connections, each opened again when the other side has closed it.
+    """Several connections, each reopened when the other side closes it.
 
     Args:
-        count: how many.
-        window: bytes of each answer that the server may send.
-        preface: whether they say that they speak HTTP/2.
-        source: the address that they come from; empty: any one of this machine.
+        count: the number of connections.
+        window: how many bytes of each answer the server may send.
+        preface: whether they send the HTTP/2 preface.
+        source: the address that they come from; empty for any of this machine's.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Connections:
         self._connections: list[Connection | None] = [None] * count
 
     def rounds(self, seconds: float) -> Iterator[Connection]:
-        """Yield the connections in turn, again and again, for so many seconds."""
+        """Yield the connections in turn, repeatedly, for this many seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for n, connection in enumerate(self._connections):

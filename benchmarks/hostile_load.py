@@ -1,15 +1,15 @@
-"""The effect of attacks on a device that reports meanwhile, and on the server's memory.
+"""The effect of attacks on a device that is reporting, and on the server's memory.
 
-The attacker has a core of its own; on the other are the server with its default settings, its
-gateway with the console, and the device. The device is the SDK: for each report it connects anew,
-fetches the campaign, draws, and submits until it is acknowledged. It does the same before, in the
-same run, against the same server without a gateway, while an attacker floods a bare sink, which is
-as patient as the gateway; and after the attack, for a fifth of the time.
+The attacker has its own core; the other runs the server with its default settings, its gateway with
+the console, and the device. The device is the SDK: for each report it reconnects, fetches the
+campaign, draws, and submits until acknowledged. It does the same before the attack, against the
+same server without a gateway, while an attacker floods a bare sink with the gateway's priority; and
+after the attack, for a fifth of the time.
 
 `python -m benchmarks.hostile_load SECONDS [NAME ...]` measures some attacks, `python -m benchmarks
-attacks --minutes M` those that took a server down whose web door was its own. Both end with 1 if a
-report is missing, if 1 % of them take more than a second or more than 1.5 times what they take
-beside the sink, during the attack or after it, or if a process holds more than 512 MB.
+attacks --minutes M` those that took down a server with its own HTTP parser. Both exit with 1 if
+a report is missing; if, during or after the attack, 1 % of reports take more than a second or more
+than 1.5 times as long as beside the sink; or if a process holds more than 512 MB.
 """
 
 import json
@@ -38,14 +38,14 @@ from geoveil.gp import GeoPrivacy, GeoVeilError
 SECONDS = 15.0
 MOST_RATIO, MOST_P99_S, MOST_RESIDENT_MB = 1.5, 1.0, 512.0
 _AFTER = 0.2
-"""The part of the time that is looked at after an attack."""
+"""How long to measure after an attack, as a share of its time."""
 _SINK_S = 120.0
-"""The most time beside a sink: some 2,000 reports, of which 20 are in the slowest 1 %."""
+"""The most time to spend beside a sink: about 2,000 reports, so that 20 form the slowest 1 %."""
 _LARGE_QUESTIONS = 5_000
-"""Questions of a campaign of some 200 kB, so that pages are large."""
+"""Questions of a campaign of about 200 kB, so that pages are large."""
 _WARM_S = 1.0
 _LONGEST_S = 180.0
-"""An attack is ended when the device has, which may start late and wait a minute for a report."""
+"""Spare time for an attack, since the device may start late and wait a minute for a report."""
 _PAUSE_S = 0.02
 _LOOK_S = 0.05
 _AS_NICE_AS_THE_GATEWAY = 10
@@ -57,8 +57,8 @@ class Felt:
     """The effect on a device.
 
     Args:
-        submitted_s: how long each of its reports took to be acknowledged, ascending.
-        taken_part_s: likewise, with connecting and fetching.
+        submitted_s: how long each report took to be acknowledged, in ascending order.
+        taken_part_s: the same, including connecting and fetching.
         failed: reports that were not acknowledged within a minute.
     """
 
@@ -68,7 +68,7 @@ class Felt:
 
     @property
     def p99_s(self) -> float:
-        """What 1 % of the reports take longer than, with connecting and fetching."""
+        """The 99th percentile of the time of a report, including connecting and fetching."""
         return _quantile(self.taken_part_s, 0.99)
 
 
@@ -80,11 +80,11 @@ class Suffered:
     under: Felt
     after: Felt
     resident_mb: tuple[float, float]
-    """The most memory that the server and its gateway held."""
+    """The peak memory of the server and of its gateway."""
 
     @property
     def faults(self) -> list[str]:
-        """The faults, in words."""
+        """Descriptions of the faults."""
         faults = []
         for when, felt in (("during it", self.under), ("after it", self.after)):
             ratio = felt.p99_s / self.beside_sink.p99_s
@@ -101,7 +101,7 @@ class Suffered:
 
 
 def measure(name: str, seconds: float) -> Suffered:
-    """Attack a server of its own."""
+    """Attack a new server, and measure the effect."""
     with tempfile.TemporaryDirectory() as place, _apart() as theirs:
         folder = Path(place)
         files: tuple[str, ...] = ()
@@ -132,12 +132,12 @@ def measure(name: str, seconds: float) -> Suffered:
 
 
 def judged(minutes: float = SECONDS / 60) -> None:
-    """Print what the attacks cost that took servers down, and end with 1 on a miss."""
+    """Print the cost of attacks that once took servers down; exit with 1 on any fault."""
     table(JUDGED, 60 * minutes)
 
 
 def table(names: Sequence[str] = tuple(ATTACKS), seconds: float = SECONDS) -> None:
-    """Print what each attack costs, and end with 1 on a miss."""
+    """Print the cost of each attack; exit with 1 on any fault."""
     columns = ("attack", "reports", "failed", "submit p99 ms", "p99 ms", "beside a sink ms")
     shown = Table(*columns, "after ms", "server MB", "gateway MB", "load average", "misses")
     shown.title = f"a device beside attacks of {seconds:.0f} s, {os.cpu_count()} processors"
@@ -175,7 +175,7 @@ def _apart() -> Iterator[set[int]]:
 
 
 def _prepared(server: Served, authority: bytes | None) -> str:
-    """Publish the campaigns; return how devices name the server."""
+    """Publish the campaigns; return the server's address for devices."""
     address = server.address if authority is None else f"localhost:{server.address.split(':')[1]}"
     publish(address, authority=authority)
     publish(address, campaign_id="large", questions=_LARGE_QUESTIONS, authority=authority)
@@ -190,7 +190,7 @@ def _attacking(name: str, address: str, seconds: float, cores: set[int]) -> Iter
         assert attacker.stdout is not None
         os.sched_setaffinity(attacker.pid, cores)
         try:
-            attacker.stdout.readline()  # it begins now
+            attacker.stdout.readline()  # the attack begins now
             time.sleep(_WARM_S)
             yield
         finally:
@@ -207,7 +207,7 @@ def _felt(address: str, authority: bytes | None, seconds: float) -> Felt:
 
 @contextmanager
 def _sink() -> Iterator[str]:
-    """Run a process that takes connections and reads what comes; yield where."""
+    """Run a process that accepts connections and reads everything; yield its address."""
     command = [sys.executable, "-m", "benchmarks.hostile_load", "sink"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -238,7 +238,7 @@ def _watch(server: Served, peaks: list[float], ended: threading.Event) -> None:
 
 
 def _report(address: str, seconds: float, authority: bytes) -> None:
-    """Report again and again, each time as another device; print how long it took."""
+    """Report repeatedly, each time as a new device; print how long it took."""
     policy = Policy({"income": GeoPrivacy(1.0, 8_000.0, "dollar")})
     tls = TLS(root_certificates=authority) if authority else None
     submitted, taken_part, failed = [], [], 0

@@ -1,4 +1,4 @@
-"""Messages that no device and no analyst sends, and that a server must refuse without a trace."""
+"""Messages that no device or analyst sends, and that a server must refuse without a trace."""
 
 import hashlib
 import math
@@ -25,12 +25,12 @@ _OTHERS = [FETCH, BROWSE, _CLOSE, _LIST, _ESTIMATE, _ASK, _EXPORT, WATCH]
 _NOT_FINITE = (math.nan, math.inf, -math.inf)
 _LARGE = 1 << 20
 _BATCH = 160
-"""Reports of a large request: it is read by NumPy."""
+"""Reports in a request large enough to be read by NumPy."""
 
 Message = tuple[str, bytes]
-"""The method to call, and the request."""
+"""The method to call, with its request."""
 Call = tuple[str, tuple[bytes, ...]]
-"""The method to call, and the requests, of which only a stream has several."""
+"""The method to call, with its requests; only streams have several."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Known:
     """The server's content, as an attacker knows it.
 
     Args:
-        campaign: that is open.
-        points: a value campaign that is open.
-        key: that signs campaigns which the server would take.
-        stored: reports to the first that were counted.
+        campaign: an open campaign.
+        points: an open value campaign.
+        key: a key whose campaigns the server accepts.
+        stored: reports to the first campaign that were counted.
     """
 
     campaign: Campaign
@@ -51,12 +51,12 @@ class Known:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes of the campaign."""
+        """SHA-256 of the campaign's bytes."""
         return digest(encode(self.campaign))
 
 
 def draw(known: Known, rng: Random) -> Call:
-    """Return a call that adds no sound report and no sound campaign."""
+    """Return a call that adds no valid report or campaign."""
     method, message = rng.choice(_KINDS)(known, rng)
     if method == _CLOSE and _names(known, message):
         method = WATCH
@@ -70,7 +70,7 @@ def draw(known: Known, rng: Random) -> Call:
 
 
 def _names(known: Known, message: bytes) -> bool:
-    """Return whether a request is about a campaign of the server."""
+    """Return whether a request names a campaign of the server."""
     try:
         name = analyst_pb2.CloseCampaignRequest.FromString(message).campaign_id
     except DecodeError:
@@ -83,7 +83,7 @@ def _harmless(known: Known, message: bytes) -> bytes:
     if _may_count(known, message):
         message += collector_pb2.SubmitReportsRequest(
             campaign_digest=hashlib.sha256(message).digest()
-        ).SerializeToString()  # the last of a field counts
+        ).SerializeToString()  # the last occurrence of a field counts
     return message
 
 
@@ -107,7 +107,7 @@ def mutated(message: bytes, rng: Random) -> bytes:
 
 
 def _may_count(known: Known, message: bytes) -> bool:
-    """Return whether a request could add a report: one of the right digest with a new id."""
+    """Return whether a request could add a report: with the right digest and a new id."""
     try:
         request = collector_pb2.SubmitReportsRequest.FromString(message)
     except DecodeError:
@@ -162,7 +162,7 @@ def _wrong_digest(known: Known, rng: Random) -> Message:
 
 
 def _unsound_reports(known: Known, rng: Random) -> Message:
-    """Numbers that no mechanism makes, ids of other lengths, answers to nothing."""
+    """Return numbers that no mechanism makes, ids of wrong lengths, or answers to nothing."""
     nan = struct.unpack("<q", struct.pack("<d", rng.choice(_NOT_FINITE)))[0]
     value = rng.choice([nan, 2**63 - 1, -(2**63)])
     wrong = [
@@ -179,7 +179,7 @@ def _unsound_reports(known: Known, rng: Random) -> Message:
 
 
 def _giant(known: Known, rng: Random) -> Message:
-    """Counts beyond every bound, within the size of a message."""
+    """Return counts beyond every bound, within the permitted size of a message."""
     method, head = _submission(known, ())
     return method, head + rng.choice(
         [
@@ -195,15 +195,15 @@ def _too_large(known: Known, rng: Random) -> Message:
 
 
 def _malformed(known: Known, rng: Random) -> Message:
-    """Bytes that the parser has to survive."""
+    """Return bytes that the parser has to survive."""
     depth = rng.choice([10, 101, 10_000])
     nested = b""
     for _ in range(200):
         nested = field(1, nested)
     bad = [
-        b"\x0a" + b"\xff" * rng.choice([9, 10, 11, 1000]),  # a length as long as can be
+        b"\x0a" + b"\xff" * rng.choice([9, 10, 11, 1000]),  # as long a length as possible
         b"\x1a\xff\xff\xff\xff\x07",
-        b"\x0b" * depth,  # groups in groups
+        b"\x0b" * depth,  # nested groups
         b"\x0b" * depth + b"\x0c" * depth,
         nested,
         b"\x08\x01" + b"\x10\x01",  # numbers where there should be bytes
@@ -218,7 +218,7 @@ def _malformed(known: Known, rng: Random) -> Message:
 
 
 def _campaign_of_odd_numbers(known: Known, rng: Random) -> Message:
-    """A campaign signed with the key that is trusted, with numbers that are none."""
+    """Return a campaign with absurd numbers, signed with the trusted key."""
     odd = campaign_pb2.Campaign.FromString(encode(known.campaign))
     odd.campaign_id = f"odd-{rng.randrange(10)}"
     number = rng.choice([*_NOT_FINITE, 1e308, -1e308, 5e-324])
@@ -270,7 +270,7 @@ def _mutated_question(known: Known, rng: Random) -> Message:
 
 
 def _odd_query(known: Known, rng: Random) -> Message:
-    """Queries of points that are none, or that cannot be answered."""
+    """Return invalid queries of points, or queries that cannot be answered."""
     number, size = rng.choice([*_NOT_FINITE, 0.0, -1.0, 1e308]), rng.choice([5e-324, 1e-9, 1e300])
     corners = [rng.choice([number, size, 0.0, 1.0]) for _ in range(rng.choice([0, 5, 8, 400]))]
     part = campaign_pb2.PolygonPart(
@@ -315,7 +315,7 @@ def _report(rng: Random, value: int, query_index: int = 0, period: int = 0) -> r
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return a field of bytes."""
+    """Return an encoded field of bytes."""
     length, varint = len(content), bytearray()
     while length > 0x7F:
         varint.append(length & 0x7F | 0x80)
@@ -323,7 +323,7 @@ def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, *varint, length]) + content
 
 
-# Each as often as it stands here; the large ones are sent seldom, for they take long.
+# Each is drawn as often as it is listed; large ones are rare, since they take long.
 _KINDS: list[Callable[[Known, Random], Message]] = [
     *[_noise, _mutated_submission, _replayed, _conflicting, _wrong_digest, _unsound_reports] * 16,
     *[_malformed, _campaign_of_odd_numbers, _mutated_campaign] * 16,

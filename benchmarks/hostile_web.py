@@ -1,4 +1,4 @@
-"""Lasting attacks on the gateway, by clients of HTTP/1.1."""
+"""Sustained attacks on the gateway by HTTP/1.1 clients."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ from geoveil.campaign import Campaign, decode, digest
 from geoveil.proto.v1 import collector_pb2
 
 _WHOLE = 4 << 20
-"""Bytes of the largest request."""
+"""Size of the largest request, in bytes."""
 _LARGEST_JSON = 64 << 10
 _PIECE = 16_000
 _SIGN_IN = "/console/sign-in"
@@ -26,11 +26,11 @@ _BACKSLASHES = "\\" * 15_000
 _RESET = struct.pack("ii", 1, 0)
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What is done on a connection; it is opened again when that ends."""
+"""What to do on a connection; when that ends, a new one is opened."""
 
 
 def _repeated(script: Script, web: str, seconds: float, *, count: int) -> None:
-    """Do the same on so many connections, again and again."""
+    """Run a script on this many connections, again and again."""
     until = time.monotonic() + seconds
     host, _, port = web.rpartition(":")
 
@@ -68,7 +68,7 @@ def _posted(
     kind: str = "proto",
     more: str = "",
 ) -> None:
-    """Send requests, and wait for each answer, whatever it is."""
+    """Send requests, and wait for each answer, whatever it may be."""
     draw = make(web)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,7 +86,7 @@ def _posted(
 
 
 def _campaign(web: str) -> tuple[Campaign, bytes]:
-    """Return the campaign, and the beginning of a request to it."""
+    """Return the campaign, and the beginning of a request that names it."""
 
     async def fetched() -> bytes:
         connection = await Connection.opened(web)
@@ -105,7 +105,7 @@ def _valid(web: str) -> Callable[[], bytes]:
 
 
 def _padded(content: bytes, *, packed: bool) -> Callable[[str], Callable[[], bytes]]:
-    """Return a padding function that repeats a piece up to the largest request."""
+    """Return a function that pads a request to the largest size by repeating a piece."""
 
     def make(web: str) -> Callable[[], bytes]:
         _, head = _campaign(web)
@@ -133,7 +133,7 @@ def _nobody(web: str) -> Callable[[], bytes]:
 
 
 async def _unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ask for page after page, and read none."""
+    """Request page after page, and read none."""
     reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio would read ahead
     page = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
     while True:
@@ -142,7 +142,7 @@ async def _unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ask for files again and again, and read none."""
+    """Request files again and again, and read none."""
     reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio would read ahead
     while True:
         writer.write(100 * _got("/pages/take-part.js"))
@@ -150,7 +150,7 @@ async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send all of the largest request but its end."""
+    """Send all of the largest request except its end."""
     writer.write(_head(SUBMIT, _WHOLE))
     for _ in range(_WHOLE // _PIECE):
         writer.write(bytes(_PIECE))
@@ -163,7 +163,7 @@ async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Say what is asked for, a byte at a time."""
+    """Send a header slowly, one byte at a time."""
     writer.write(b"POST / HTTP/1.1\r\nx-y: ")
     while not writer.is_closing():
         await asyncio.sleep(2)
@@ -179,7 +179,7 @@ async def _headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _taken_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Make a call and hang up at once, without a farewell."""
+    """Make a call and drop the connection at once."""
     one: socket.socket = writer.get_extra_info("socket")
     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     content = _nobody("")()
@@ -188,7 +188,7 @@ async def _taken_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def _nested_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send a megabyte of parts within parts to where analysts sign in."""
+    """Send a megabyte of nested parts to the page where analysts sign in."""
     kind = "multipart/mixed; boundary=a"
     parts = f"--a\r\ncontent-type: {kind}\r\n\r\n".encode()
     content = parts * ((1 << 20) // len(parts))
@@ -200,7 +200,7 @@ async def _nested_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send a request in chunks of a byte."""
+    """Send a request in chunks of one byte."""
     head = f"POST {SUBMIT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
     writer.write((head + "transfer-encoding: chunked\r\n\r\n").encode())
     while not writer.is_closing():
@@ -211,7 +211,7 @@ async def _chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def _pipelined(
     head: bytes, count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Send requests without waiting, and read whatever comes."""
+    """Send requests without waiting, and read some of the answers."""
     while not writer.is_closing():
         writer.write(head * count)
         await writer.drain()
@@ -220,7 +220,7 @@ async def _pipelined(
 
 
 async def _signing_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Try to sign in with tokens that nobody has, in forms as long as they may be."""
+    """Try to sign in with unknown tokens, in forms of the greatest permitted length."""
     content = b"token=" + b"a=%25&" * 670
     head = f"POST {_SIGN_IN} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n"
     form = "content-type: application/x-www-form-urlencoded\r\n"
@@ -229,7 +229,7 @@ async def _signing_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 def _handshakes(web: str, seconds: float) -> None:
-    """Shake hands, and hang up without a farewell."""
+    """Complete TLS handshakes, and drop each connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host, _, port = web.rpartition(":")
@@ -282,4 +282,4 @@ WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
         "web: judged, signing in": partial(_repeated, _signing_in, count=32),
     }
 )
-"""Name → attack on the gateway at "host:port", for so many seconds."""
+"""Name → attack on the gateway at "host:port", for a number of seconds."""

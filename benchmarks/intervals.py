@@ -1,13 +1,13 @@
 """Coverage and width of intervals, in difficult populations.
 
-What is measured is no time: 2,000 campaigns a row, reports drawn in NumPy by the law of the exact
-release, intervals as estimates have them; and a share of campaigns whose exact releases go through
-a server (`benchmarks.served_intervals`). Widths, at 95 %, are in multiples of Student's, which is
-too short where it covers less. A row that seems to cover less than `LEAST` is measured again with
-20,000 other campaigns, which tell chance from a defect. It fails if it does there, by more than
-chance; or if it is wider than 1.02 times Student's from 10,000 reports on where that one covers and
-one person cannot move the mean far. Where one can, such an interval is not possible (`FARTHEST`),
-or none is known (`FAR_ENOUGH`): that is counted apart.
+It does not measure time: each row has 2,000 campaigns, with reports drawn in NumPy by the law of
+the exact release and intervals as in estimates; some campaigns send exact releases through a server
+(`benchmarks.served_intervals`). Widths, at 95 %, are multiples of Student's, which is too short
+where it covers less. A row that seems to cover less than `LEAST` is repeated with 20,000 other
+campaigns, which tell chance from a defect, and fails if it still does, by more than chance. From
+10,000 reports on, a row also fails if it is wider than 1.02 times Student's, provided Student's
+covers and no person can move the mean far. Where one can, such a narrow interval is impossible
+(`FARTHEST`) or none is known (`FAR_ENOUGH`): these rows are counted separately.
 """
 
 import math
@@ -51,12 +51,12 @@ AGAIN = 20_000
 LEAST = {0.95: 0.94, 0.99: 0.985}
 WIDEST, MANY = 1.02, 10_000
 FARTHEST = 1.12
-"""Standard errors by which one person may move the mean. Farther away, no interval that covers 94 %
-of the time, whoever the people are, is as narrow as `WIDEST` [MATH §8]."""
+"""Standard errors by which one person may move the mean. Beyond that, no interval that covers 94 %
+of the time for all people is as narrow as `WIDEST` [MATH §8]."""
 FAR_ENOUGH = 0.3
-"""Standard errors from which on intervals are wider than is known to be necessary [MATH §8]."""
+"""Standard errors beyond which intervals are wider than is known to be necessary [MATH §8]."""
 _CHANCE = 2.0
-"""Standard errors by which the coverage of `AGAIN` campaigns may be short of `LEAST`."""
+"""Standard errors by which the coverage of `AGAIN` campaigns may fall short of `LEAST`."""
 QUICK_CAMPAIGNS, QUICK_SIZES = 500, (10, 100, 1_000)
 _AT_A_TIME = 2_000_000
 B = 8_000.0
@@ -70,16 +70,16 @@ class Case:
 
     name: str
     draw: Callable[[np.random.Generator, int], Array]
-    """Returns so many reports of people chosen at random."""
+    """Returns this many reports, of people chosen at random."""
     truth: float
-    """The mean that intervals are to hold."""
+    """The mean that intervals should cover."""
     limits: Limits
     sizes: tuple[int, ...] = SIZES
 
     def moments(
         self, sizes: Sequence[int], rng: np.random.Generator, campaigns: int = CAMPAIGNS
     ) -> dict[int, tuple[Array, Array]]:
-        """Return the mean and the variance of the first n reports of every campaign, for all n."""
+        """Return the mean and the variance of each campaign's first n reports, for every n."""
         most = max(sizes)
         found = {n: (np.empty(campaigns), np.empty(campaigns)) for n in sizes}
         step = max(_AT_A_TIME // most, 1)
@@ -103,9 +103,9 @@ class Found:
     """The result of one method."""
 
     coverage: tuple[float, ...]
-    """At each confidence."""
+    """The coverage at each confidence."""
     width: float
-    """The mean, at the first confidence."""
+    """The mean width at the first confidence."""
 
 
 def measured(
@@ -131,7 +131,7 @@ def measured(
 
 
 def too_little(found: Found, campaigns: int, chance: float = 0.0) -> list[str]:
-    """Return cases that cover less than `LEAST`, by more than a number of standard errors."""
+    """Return where coverage is below `LEAST` by more than a number of standard errors."""
     return [
         f"covers {share:.1%} at {confidence:.0%}"
         for share, (confidence, least) in zip(found.coverage, LEAST.items(), strict=True)
@@ -140,15 +140,15 @@ def too_little(found: Found, campaigns: int, chance: float = 0.0) -> list[str]:
 
 
 def is_wide(n: int, found: Found, student: Found) -> bool:
-    """Return whether intervals are wider than `WIDEST`, where Student's covers."""
+    """Return whether intervals are wider than `WIDEST` although Student's covers."""
     covers = not too_little(student, 1)
     return n >= MANY and covers and found.width > WIDEST * student.width
 
 
 def row(case: Case, n: int, means: Array, variances: Array) -> tuple[list[str], bool, bool]:
-    """Return the cells of a row of the table, whether it failed, and whether it might be narrower.
+    """Return the cells of a row, whether it failed, and whether its intervals might be narrower.
 
-    The last where one person may move the mean so far that it is not known what is possible.
+    They might be where one person can move the mean so far that the optimum is unknown.
     """
     student = measured(case, n, means, variances, IntervalMethod.STUDENT)
     found = measured(case, n, means, variances, None)
@@ -182,11 +182,11 @@ def table(
     """Print the coverage of statistics, then of means at 95 and 99 %, with widths and failures.
 
     Args:
-        quick: fewer campaigns of fewer people.
-        page: into which the former is written: see `benchmarks.every_interval`.
-        seed: of the former; a fresh one by default.
-        statistics: to which the former is limited, without the latter.
-        campaigns: of each cell of the former.
+        quick: run fewer campaigns of fewer people.
+        page: a page to write the former to: see `benchmarks.every_interval`.
+        seed: the seed of the former; a fresh one by default.
+        statistics: limit the former to these, and skip the latter.
+        campaigns: how many each cell of the former has.
     """
     from benchmarks import every_interval, served_intervals
 
@@ -228,7 +228,7 @@ def of_people(
     weights: ArrayLike,
     sizes: tuple[int, ...] = SIZES,
 ) -> Case:
-    """Return people at some places, whose answers a mechanism perturbs."""
+    """Return people at the given places whose answers a mechanism perturbs."""
     at, shares = np.asarray(places, np.float64), np.asarray(weights, np.float64)
     return Case(
         name,
@@ -247,7 +247,7 @@ def of_points(
     weights: ArrayLike,
     sizes: tuple[int, ...] = SIZES,
 ) -> Case:
-    """Return people at some places, who report perturbed points, of which a query is asked."""
+    """Return people at the given places who report perturbed points that answer a query."""
     at, shares = np.asarray(places, np.float64), np.asarray(weights, np.float64)
     mechanism = PlanarLaplace(GeoPrivacy(1.0, scale), query.dimension)
     estimator = mechanism.estimator(query, debias=True)
@@ -266,7 +266,7 @@ def _chosen(weights: Array, rng: np.random.Generator, count: int) -> NDArray[np.
 
 
 def cases() -> Iterator[Case]:
-    """Yield real people, then artificial difficult ones."""
+    """Yield cases of real people, then artificial, difficult ones."""
     yield from _real()
     for width in (2, 3, 10, 25):
         mechanism = DebiasedLaplace(Threshold(0.0, width * B, "smoothstep"), PRIVACY)
@@ -280,7 +280,7 @@ PRIVACY = GeoPrivacy(1.0, B, "dollar")
 
 
 def made(width: float) -> Iterator[tuple[str, list[float], list[float]]]:
-    """Yield people made to hurt an interval for a step of some width, by where they are."""
+    """Yield people placed to break intervals for a step of some width."""
     below = -width / 2 - 3 * B
     yield "all beside the edge", [-width / 2 - 2 * B], [1.0]
     yield "all at the edge", [-width / 2], [1.0]

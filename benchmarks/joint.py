@@ -1,13 +1,13 @@
 """Coverage of simultaneous intervals, and errors of differences and ratios, over campaigns.
 
-What is measured is no time: 2,000 campaigns a row, of people drawn from a hidden population, whose
-reports are asked as an analyst asks them (`reports_of(...).ask(...)`). Beside the share of
-campaigns in which everything that is stated holds stands that of two mistakes, which are to be
-found out: intervals that hold one by one, and errors taken for independent. It fails where what is
-stated holds in less than 94 % or more than 98 %, by more than chance, unless the row has a reason
-why nothing sharper is honest; and where neither mistake falls outside.
+It does not measure time: each row has 2,000 campaigns of people drawn from a hidden population,
+whose reports are analysed as by an analyst (`reports_of(...).ask(...)`). The table shows the share
+of campaigns in which everything stated holds, and the same for two deliberate mistakes: intervals
+that hold only one by one, and errors treated as independent. A row fails if its statements hold in
+less than 94 % or more than 98 %, by more than chance, unless it gives a reason why nothing sharper
+is honest; and if neither mistake falls outside that range.
 
-Errors of differences and ratios are stated errors, on average, over the spread of 10,000 campaigns.
+Errors of differences and ratios are mean stated errors over the spread of 10,000 campaigns.
 """
 
 import math
@@ -59,16 +59,16 @@ from geoveil.gp import Polygon, SmoothedRegion, Threshold
 
 CAMPAIGNS, QUICK_CAMPAIGNS = 2_000, 100
 DRAWS = 1 << 14
-"""Draws for a critical value: a quarter of what is usual, which moves coverage by 0.18 points
+"""Draws for a critical value: a quarter of the usual number, which moves coverage by 0.18 points
 (standard error)."""
 DRAWS_OF_RANKINGS = 5_000
 ERRORS = 5
-"""How many times more campaigns there are where errors are compared with a spread."""
+"""Factor by which campaigns are more numerous where errors are compared with a spread."""
 LEAST, MOST = 0.94, 0.98
 SPREAD = 0.03
-"""By what part a stated error may be off."""
+"""The relative error that a stated error may have."""
 _CHANCE = 2.0
-"""Standard errors of a share of campaigns."""
+"""Standard errors by which a share of campaigns may be off."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Row:
     n: int
     held: Callable[[np.random.Generator], Held]
     cautious: str = ""
-    """Why more than `MOST` is right here."""
+    """Why a coverage above `MOST` is right here; empty if it is not."""
     campaigns: float = 1.0
-    """Part of the campaigns, where each takes long."""
+    """The part of the campaigns to run; below 1 if each takes long."""
 
     def shares(self, campaigns: int) -> tuple[dict[str, float], int]:
-        """Return the share of campaigns in which everything held, and their number."""
+        """Return the shares of campaigns in which everything held, and the number of campaigns."""
         rng = np.random.default_rng([self.n, *f"{self.what}, {self.who}".encode()])
         count, total = Counter[str](), max(int(campaigns * self.campaigns), 2)
         held: Held = {}
@@ -95,7 +95,7 @@ class Row:
         return {name: count[name] / total for name in held}, total
 
     def wrong(self, shares: Mapping[str, float], campaigns: int) -> str:
-        """Return the faults of shares."""
+        """Return what is wrong with the shares, or an empty text."""
         found = _CHANCE * math.sqrt(0.05 * 0.95 / campaigns)
         stated = shares[STATED]
         faults = []
@@ -110,10 +110,10 @@ class Row:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print in which share of campaigns all holds, what is wrong, and errors over spreads.
+    """Print the shares of campaigns in which everything holds, the faults, and errors over spreads.
 
     Args:
-        quick: fewer campaigns.
+        quick: run fewer campaigns.
     """
     simultaneous.DRAWS, ranking._DRAWS = DRAWS, DRAWS_OF_RANKINGS
     campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
@@ -154,13 +154,13 @@ def table(*, quick: bool = False) -> None:
 # People
 
 
-# What is to hold
+# Statements that should hold
 
 
 def band(
     of: ValueCampaign, population: Array, n: int, at: Array | None, width: float
 ) -> Callable[[np.random.Generator], Held]:
-    """Return a test of whether the band of a distribution function covers all of it."""
+    """Return a test of whether the band of a distribution function covers the whole function."""
     asked = DistributionFunction(at=None if at is None else at.tolist(), width=width)
     known = None if at is None else 1 - above(at, width, population)
     grid = np.linspace(population.min() - width, population.max() + width, 4_001)
@@ -185,7 +185,7 @@ def histogram(
 ) -> Callable[[np.random.Generator], Held]:
     """Return a test of whether the intervals of a histogram cover all shares.
 
-    As if independent: the variance of a share is that of two thresholds added up.
+    If treated as independent, two thresholds' variances add up to that of a share.
     """
     asked = Histogram(edges=edges.tolist(), width=width)
     truth = -np.diff(np.concatenate([[1.0], above(edges, width, population), [0.0]]))
@@ -206,14 +206,14 @@ def histogram(
 
 
 def around(ends: tuple[Array, Array], truth: Array) -> tuple[Array, Array, Array]:
-    """Return low, truth and high."""
+    """Return the lower ends, the truth and the upper ends."""
     return ends[0], truth, ends[1]
 
 
 def districts(n: int) -> Callable[[np.random.Generator], Held]:
     """Return a test of whether intervals cover the shares of six districts.
 
-    The rasters of the districts are made once, and answers averaged in NumPy.
+    The districts are rasterised once, and answers are averaged in NumPy.
     """
     population, mechanism = homes(), campaign(500.0, 2).point_mechanism
     asked = [SmoothedRegion(Polygon(square(i), width=1.0), BELL) for i in range(6)]
@@ -249,7 +249,7 @@ def districts(n: int) -> Callable[[np.random.Generator], Held]:
 
 
 def rows() -> Iterator[Row]:
-    """Yield what is measured."""
+    """Yield the rows of the table."""
     few, many = np.linspace(10_000.0, 250_000.0, 13), np.linspace(10_000.0, 250_000.0, 57)
     edges = np.array([25_000.0, 50_000.0, 75_000.0, 100_000.0, 150_000.0, 200_000.0])
     few_there = "a part holds four people or fewer: no interval may end at 0"
@@ -283,9 +283,9 @@ def rows() -> Iterator[Row]:
 
 
 def errors() -> Iterator[tuple[str, int, Callable[[np.random.Generator], tuple[float, ...]]]]:
-    """Yield what an error is of, people, and what draws value, error, and error as if independent.
+    """Yield the name of a quantity, the number of people, and a function that runs a campaign.
 
-    All are of campaigns of the same people.
+    It returns the value, its error, and the error as if estimates were independent.
     """
     high, low = (
         PointQuestion(name, Threshold(at, WIDTH, "smoothstep"))

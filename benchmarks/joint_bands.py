@@ -1,4 +1,4 @@
-"""Bands as they are stated, one by one, and as if estimates were independent."""
+"""Bands for estimates treated as independent, and a test of whether bands cover the truth."""
 
 import math
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from geoveil.analyst import JointEstimates
 from geoveil.gp import Threshold
 
 Held = Mapping[str, bool]
-"""Whether all holds: as "stated", and with a mistake, by its name."""
+"""Whether everything holds, as "stated" and with each mistake, by name."""
 STATED, ALONE, INDEPENDENT = "stated", "one by one", "independent"
 
 
 def inside(low: Array, truth: Array, high: Array) -> bool:
-    """Return whether all of the truth is within."""
+    """Return whether the whole truth lies within the ends."""
     tiny = 1e-12
     return bool(((low - tiny <= truth) & (truth <= high + tiny)).all())
 
@@ -30,7 +30,7 @@ def critical_of_independent(m: int) -> float:
 
 
 def band_as_if_independent(found: JointEstimates) -> tuple[Array, Array]:
-    """Return the band of estimates without their covariances."""
+    """Return the band of estimates, ignoring their covariances."""
     critical = critical_of_independent(len(found.labels))
     return found.intervals(math.erf(critical / math.sqrt(2)))
 

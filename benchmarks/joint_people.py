@@ -1,4 +1,4 @@
-"""People and campaigns that joint intervals are tried on."""
+"""People and campaigns for trying joint intervals."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ def incomes() -> Array:
 
 @cache
 def heaped() -> Array:
-    """Return incomes of which a third are round numbers."""
+    """Return incomes, a third of which are round numbers."""
     x, who = incomes().copy(), np.arange(20_000) % 3 == 0
     x[who] = np.rint(x[who] / 25_000) * 25_000
     return x
@@ -35,7 +35,7 @@ def heaped() -> Array:
 
 @cache
 def rare() -> Array:
-    """Return incomes of which two in a thousand are above 50,000."""
+    """Return incomes, two in a thousand of which are above 50,000."""
     x = np.random.default_rng(1).uniform(5_000, 30_000, 20_000)
     x[::500] = 120_000.0
     return np.asarray(x)
@@ -43,7 +43,7 @@ def rare() -> Array:
 
 @cache
 def two_peaks() -> Array:
-    """Return incomes about 30,000 and about 140,000."""
+    """Return incomes around 30,000 and around 140,000."""
     rng = np.random.default_rng(2)
     return np.where(
         np.arange(20_000) % 3, rng.normal(30e3, 4e3, 20_000), rng.normal(14e4, 9e3, 20_000)
@@ -59,7 +59,7 @@ PEOPLE: Mapping[str, Callable[[], Array]] = {
 
 
 def campaign(per: float = B, dimension: int = 1) -> ValueCampaign:
-    """Return a campaign whose people send a perturbed income, or home."""
+    """Return a campaign whose people send a perturbed income or home."""
     unit = "dollar" if dimension == 1 else "metre"
     return ValueCampaign(
         campaign_id="c",
@@ -97,14 +97,14 @@ LABELS = ("north", "east", "south", "west")
 
 @cache
 def labelled() -> tuple[Array, NDArray[np.intp]]:
-    """Return incomes and a label of each: of 40, 30, 25 and 5 in a hundred."""
+    """Return incomes and their labels, which 40, 30, 25 and 5 % of people have."""
     labels = np.searchsorted([0.4, 0.7, 0.95], np.random.default_rng(3).random(20_000))
     return incomes() * np.array([1.0, 1.2, 0.8, 1.5])[labels], labels
 
 
 @cache
 def homes() -> Array:
-    """Return 50,000 homes about the middle of six districts, (people, 2), in metres."""
+    """Return 50,000 homes around the middle of six districts, (people, 2), in metres."""
     rng = np.random.default_rng(8)
     return rng.normal((6_000.0, 4_000.0), (3_000.0, 2_000.0), (50_000, 2))
 
@@ -121,9 +121,9 @@ BELL = 1_500.0
 
 @cache
 def crowds(densities: tuple[float, ...]) -> Array:
-    """Return 50,000 homes about eight places whose bells see densities in these proportions.
+    """Return 50,000 homes around eight places, with densities in these proportions at the places.
 
-    What others add to a place is evened out by their own shares.
+    The shares make up for the density that each place adds to the others.
     """
     spread = BELL**2 + 500.0**2
     apart = ((PLACES[:, None] - PLACES) ** 2).sum(axis=-1)

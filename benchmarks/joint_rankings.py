@@ -1,4 +1,4 @@
-"""Rankings of places, and maps, of which intervals are to hold at once."""
+"""Rankings of places, and maps whose intervals should hold simultaneously."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def top_places(n: int, count: int, densities: tuple[float, ...], which: str) -> 
 
 
 def one_by_one(joint: JointEstimates, stated: Ranking) -> Ranking:
-    """Return a ranking that considers one pair, or one interval, at a time."""
+    """Return a ranking that considers one pair or one interval at a time."""
     count, covariance = stated.count, joint.covariance
     variances = np.diag(covariance)
     errors = np.sqrt(variances[:, None] + variances - 2 * covariance + np.eye(len(variances)))
@@ -75,13 +75,13 @@ def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) 
 
     Args:
         which: "set", "ranks" or "chosen".
-        densities: what the true order is by; ties are equal.
-        truth: what intervals are to hold.
+        densities: densities that define the true order; tied places have equal ones.
+        truth: the values that intervals should cover.
     """
     order = np.asarray(densities)
     if which == "set":
         threshold = np.sort(order)[-found.count]
-        # Of those that tie at the end, every one is in a top k: take the first.
+        # Each of those that tie at the end is in some top k: take the first.
         sure = {int(i) for i in np.flatnonzero(order > threshold)}
         tied = [int(i) for i in np.flatnonzero(order == threshold)]
         top = sure | set(tied[: found.count - len(sure)])
@@ -97,9 +97,9 @@ def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) 
 
 
 def greatest_share(n: int) -> Callable[..., Held]:
-    """Return a test of the greatest of three parts, of which two are equal.
+    """Return a test of the greatest of three parts, two of which are equal.
 
-    Shares of one whole: their errors go against each other.
+    The shares add up to one, so their errors are negatively correlated.
     """
     of, order = campaign(), (0.4, 0.4, 0.2)
     dense = np.linspace(0.0, 300_000.0, 6_001)

@@ -1,9 +1,9 @@
 """The kernel experiment in exact mode, against drawing its reports one array at a time.
 
-The reference is what one writes first: for a centre, the distance, the kernel, its smooth bound and
-the noise of each person, straight from the formulas in NumPy. It runs on a few centres in the same
-run and stands for the whole grid, for one mechanism and one repetition; the exact mode gives the
-mean over all repetitions, for all mechanisms and settings.
+The reference is a straightforward implementation: for a centre, it computes the distance, the
+kernel, its smooth bound and the noise of each person from the formulas, in NumPy. It runs on a few
+centres in the same run and is scaled up to the whole grid, for one mechanism and one repetition;
+the exact mode gives the mean over all repetitions, for all mechanisms and settings.
 """
 
 import math
@@ -17,8 +17,8 @@ from geoveil.simulation.experiments.kde import DEFAULT, SETTINGS, exact
 
 CENTRES = 40
 AUTHORS_S = 0.26e-3
-"""Seconds per person and centre that the paper's public code takes for Student-t noise, its ten
-repetitions together, as they share the smooth bound: measured 0.26 ms, not run here."""
+"""Seconds per person and centre that the paper's public code takes for Student-t noise; all ten
+repetitions share the smooth bound. Measured once as 0.26 ms, not run here."""
 
 
 def table() -> list[Figure]:
@@ -54,7 +54,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _straightforward(people: np.ndarray, centre: np.ndarray, rng: np.random.Generator) -> float:
-    """Return one estimate by Student-t noise, from the formulas [SGP 3.5; MATH §2.2, reach 0]."""
+    """Return one estimate with Student-t noise, from the formulas [SGP 3.5; MATH §2.2, reach 0]."""
     rate, h = DEFAULT.privacy.rate, 1_439.0
     beta, nu = rate / 9, 3.0
     eta = (rate - nu * beta) * 2 * math.sqrt(nu) / (nu + 1)

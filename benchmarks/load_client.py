@@ -1,4 +1,4 @@
-"""A client in a separate process: requests in turn or at a rate, with their latencies."""
+"""A client in a separate process: it sends requests in turn or at a rate, and times them."""
 
 import asyncio
 import gc
@@ -20,13 +20,13 @@ _ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 
 @dataclass(frozen=True)
 class Load:
-    """What a client sends.
+    """The load that a client sends.
 
     Args:
         campaign: see `Requests`.
-        concurrency: requests under way at once.
-        rate: requests per second, at random times, whatever is under way; None: each client
-            sends the next one when it has an answer.
+        concurrency: the number of requests in flight at once.
+        rate: requests per second, at random times, without waiting for answers; None: each
+            client sends its next one after an answer.
     """
 
     address: str
@@ -40,16 +40,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Served:
-    """What became of it."""
+    """How a server handled a load."""
 
     seconds: float
-    """From the first request to the last answer."""
+    """Time from the first request to the last answer."""
     processor_s: float
-    """Seconds of processors that the client used."""
+    """Processor time that the client used."""
     latencies_s: Sequence[float]
-    """In ascending order; at a rate, from the time at which a request was due."""
+    """Latencies in ascending order; at a rate, counted from the time a request was due."""
     due_s: Sequence[float]
-    """When each was due, or sent, in the same order, by `time.perf_counter`."""
+    """When each request was due or sent, in the same order, by `time.perf_counter`."""
 
     def quantile(self, share: float) -> float:
         """Return a quantile of the latencies."""
@@ -63,7 +63,7 @@ def run(load: Load) -> Served:
 
 
 def _run(load: Load) -> Served:
-    # Its own collections, a tenth of a second each, are no latency of the server; it ends soon.
+    # The client's own garbage collections, 0.1 s each, must not count as latency; it ends soon.
     gc.disable()
     return asyncio.run(_send(load))
 

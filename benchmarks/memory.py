@@ -1,7 +1,7 @@
 """Whole servers as a campaign fills to 10 million reports: their speed and their memory.
 
-One server on SQLite; one, then two replicas on PostgreSQL, which has one connection of each to
-insert by.
+It runs one server on SQLite, then one and two replicas on PostgreSQL, each with one connection for
+inserts.
 """
 
 import os
@@ -21,7 +21,7 @@ FILLED = (0, 1_000_000, 2_500_000, 5_000_000, 7_500_000, 10_000_000)
 
 
 def table() -> None:
-    """Print reports per second and resident memory between so many reports."""
+    """Print reports per second and resident memory as the number of reports grows."""
     with tempfile.TemporaryDirectory() as folder:
         _fill("SQLite", str(Path(folder) / "reports.db"))
     for replicas in (1, 2):
@@ -60,7 +60,7 @@ def _fill(
 
 
 def _print(low: int, high: int, each: Sequence[Measured], resident_mb: float) -> None:
-    """Print a line: rates add up, and each replica sees all that the database spends."""
+    """Print a line; rates add up, while each replica sees the database's whole processor time."""
     rate = sum(one.rate for one in each)
     server_us = sum(one.server_us for one in each) / len(each)
     database_us = sum(one.database_us for one in each) / len(each) ** 2

@@ -1,8 +1,8 @@
 """The one-way experiment, exact and drawn, against drawing reports one person at a time.
 
-The reference is what one writes first, and what takes microseconds a report: for each person the
-soft threshold, its smooth bound and the noise, from the formulas in plain Python. It runs on a
-sample in the same run and stands for the same number of reports.
+The reference is a straightforward implementation that takes microseconds per report: for each
+person, it computes the soft threshold, its smooth bound and the noise from the formulas, in plain
+Python. It runs on a sample in the same run and is scaled up to the same number of reports.
 """
 
 import math
@@ -43,7 +43,7 @@ def table() -> list[Figure]:
 
 
 def _plain() -> None:
-    """Draw Student-t reports at the paper's calibration, for a sample of people."""
+    """Draw Student-t reports with the paper's calibration, for a sample of people."""
     incomes = household_incomes().values[:SAMPLE].tolist()
     rng, at, rate = random.Random(1), PANEL.threshold, 1 / PANEL.per
     width = band(at, PANEL.per)

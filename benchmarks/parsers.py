@@ -1,9 +1,9 @@
-"""Time of each parser of the gateway for a kilobyte from strangers, compared with `json.loads`.
+"""Time of each parser of the gateway per kilobyte from strangers, compared with `json.loads`.
 
-Of inputs fuzzed from what is dear there, as long as they may be, and a quarter of that, the dearest
-count; a parser that is not linear takes more for each kilobyte of the longer ones. The reference is
-`json.loads` of reports in JSON. Nothing reads multipart: its forms are refused by their type. Ends
-with 1 if a kilobyte takes 20 times the reference, or twice as much in a long input.
+Inputs are fuzzed from pieces that are costly to parse, at the greatest permitted length and
+a quarter of it; the costliest count. A non-linear parser takes longer per kilobyte of the longer
+ones. The reference is `json.loads` of JSON reports. Nothing parses multipart forms: their type is
+refused. Exits with 1 if a kilobyte takes 20 times the reference, or twice as long in a long input.
 """
 
 import json
@@ -36,13 +36,13 @@ _DEAR = (b"{}, ", b'{"answers": [{}, {}]}, ', b'{"period": "1"}, ')
 
 
 class Parser(NamedTuple):
-    """What is called with content, how long that may be, and pieces of which it is dear."""
+    """A parser, the greatest length of its input, and pieces that are costly to parse."""
 
     parse: Callable[[bytes], object]
     most_bytes: int
     pieces: tuple[bytes, ...]
     around: tuple[bytes, bytes] = (b"", b"")
-    """What stands before and after the pieces."""
+    """Bytes before and after the pieces."""
 
 
 def _head(content: bytes) -> None:
@@ -51,7 +51,7 @@ def _head(content: bytes) -> None:
 
 class _Heard:
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Hear a header, as the gateway does."""
+        """Take a header, as the gateway does."""
 
 
 def _read_json(content: bytes) -> None:
@@ -86,19 +86,19 @@ PARSERS: Mapping[str, Parser] = {
 
 
 class Cost(NamedTuple):
-    """Seconds for a kilobyte of the dearest long input, and of the dearest short one."""
+    """Seconds per kilobyte of the costliest long input, and of the costliest short one."""
 
     long: float
     short: float
 
     @property
     def bend(self) -> float:
-        """How much more a kilobyte takes in a long input."""
+        """How many times as long a kilobyte takes in a long input."""
         return self.long / self.short
 
 
 def cost(parser: Parser) -> Cost:
-    """Return the time of a parser for fuzzed inputs."""
+    """Return the cost of fuzzed inputs to a parser."""
     sizes = (parser.most_bytes, parser.most_bytes // 4)
     inputs = range(_INPUTS if len(parser.pieces) > 1 else 1)
     long, short = (max(_of(parser, size, n) for n in inputs) for size in sizes)
@@ -106,7 +106,7 @@ def cost(parser: Parser) -> Cost:
 
 
 def table() -> list[Figure]:
-    """Print microseconds for a kilobyte, and end with 1 on a miss."""
+    """Print microseconds per kilobyte; exit with 1 on a miss."""
     costs = {name: cost(parser) for name, parser in PARSERS.items()}
     longs = {name: one.long for name, one in costs.items()}
     figures = show("parsers of the gateway", "µs for a kB", 1e6, longs, _REFERENCE)
@@ -118,7 +118,7 @@ def table() -> list[Figure]:
 
 
 def misses(costs: Mapping[str, Cost]) -> list[str]:
-    """Return what is wrong, in words."""
+    """Return descriptions of what is wrong."""
     faults = []
     for name, one in costs.items():
         if name != _REFERENCE:
@@ -129,7 +129,7 @@ def misses(costs: Mapping[str, Cost]) -> list[str]:
 
 
 def _of(parser: Parser, size: int, n: int) -> float:
-    """Return the least seconds for a kilobyte of the nth input."""
+    """Return the least seconds per kilobyte of the nth input."""
     content = _input(parser, size, n)
     least = float("inf")
     for _ in range(_AGAIN):
@@ -141,7 +141,7 @@ def _of(parser: Parser, size: int, n: int) -> float:
 
 
 def _input(parser: Parser, size: int, n: int) -> bytes:
-    """Return the nth piece again and again, or all of them with some bytes changed."""
+    """Return the nth piece repeated, or random pieces with some bytes changed."""
     (before, after), rng = parser.around, Random(n)
     room = size - len(before) - len(after)
     if n < len(parser.pieces):

@@ -1,11 +1,11 @@
-"""The last of 10⁸ ids beside the first, in ten campaigns of a day whose reports are deleted.
+"""The last of 10⁸ ids against the first, in ten one-day campaigns whose reports are deleted.
 
-Each day has a campaign of 10⁷ reports: in PostgreSQL a partition of its own, in SQLite its pages.
-With PostgreSQL statements of SQL fill the partitions, those of the days before the last in order of
-slots, which is quicker. Then two servers take the last million, and the first one of a fresh
-database of the same PostgreSQL, in turn, so that other work on the machine hits both. SQLite is
-filled by the store alone. Time is that of the processors of the server and of PostgreSQL's
-connections. At the end the reports of one day are deleted.
+Each day has a campaign of 10⁷ reports, with its own partition in PostgreSQL and its own pages in
+SQLite. In PostgreSQL, SQL statements fill the partitions, for days before the last in the order of
+slots, which is quicker. Then two servers alternately receive the last million there and the first
+million of a fresh database in the same PostgreSQL, so that other work on the machine affects both.
+SQLite is filled by the store alone. Times are processor times of the server and of PostgreSQL's
+connections. Finally, the reports of one day are deleted.
 """
 
 import tempfile
@@ -35,11 +35,11 @@ _FILL = f"""
 """
 _IN_ORDER = "i::bigint"
 _SCATTERED = f"(i::bigint * 7919999 %% {A_DAY})"
-"""Each once, since 7,919,999 and the number of a day's reports have no common divisor."""
+"""Each value once, since 7,919,999 and the number of a day's reports have no common divisor."""
 
 
 def table() -> list[Figure]:
-    """Print microseconds per report of the first ids and of the last."""
+    """Print microseconds per report for the first ids and for the last."""
     with postgres() as (url, database), served("aggregator", url) as filled:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE fresh")

@@ -1,8 +1,8 @@
-"""Waiting times at a command line, for a plan and a demonstration; and for a plan in a process.
+"""Waiting times for a plan and a demonstration on the command line, and for a plan in a process.
 
-Time is that of processors. The floor of a process is one that imports what no plan can do
-without: NumPy, python-flint and what reads a command. Of a session, which
-answers as sliders move, it is the longest of five changes after the first.
+Times are processor times. The floor is a process that only imports what every plan needs: NumPy,
+python-flint and the parser of commands. For a session, which answers as sliders
+move, the time is the longest of five changes after the first.
 """
 
 import os
@@ -58,7 +58,7 @@ _COMMANDS = {
 
 
 def table() -> list[Figure]:
-    """Print seconds of processors, and their ratio to the floor."""
+    """Print seconds of processor time, and their ratio to the floor."""
     python = [sys.executable, "-c"]
     rows = {f"{_NEEDED}, a process": _seconds([*python, _NEEDED])}
     for name, options in _COMMANDS.items():
@@ -81,7 +81,7 @@ def table() -> list[Figure]:
 
 
 def _seconds(command: Sequence[str], rounds: int = ROUNDS) -> float:
-    """Return the median time of processors of a command, system calls included."""
+    """Return the median processor time of a command, including system calls."""
     costs = []
     for _ in range(rounds):
         before = os.times()

@@ -1,15 +1,15 @@
 """Compare plans with later campaigns: 40 plans for people hidden from the planner.
 
-What is known of them is by turns a survey, a law with a tenth in doubt, the law, or a pilot's
-reports; heaps are stated. Questions share ε in every way, or are asked of points, by their plan and
-with bands that are chosen from the reports. Of each plan 50 campaigns are held, of up to 20,000
-people by drawing every report, of more by the exact moments of their means. Printed are: half the
-interval of the population's share against the plan's, the same of the hard share, and how often the
-latter holds it.
+The planner knows, in turn, a survey, a distribution that may be off by a tenth, the distribution,
+or a pilot's reports; heaps are stated. Questions share ε in every way, or are asked of points, with
+the plan's bands and with bands chosen from the reports. Each plan runs 50 campaigns: up to 20,000
+people by drawing every report, more by the exact moments of their means. It prints half the
+interval of the population's share against the plan's, the same for the hard share, and how often
+the latter's interval covers it.
 
-Three controls must fail: the interval of the soft share for the hard one, where the density is as
-steep as stated; plans for a law whose people are a tenth richer, with nothing in doubt; and a
-smoothstep said to differ from the hard share by a quarter of what it may.
+Three controls must fail: the interval of the soft share used for the hard one, where the density is
+as steep as stated; plans for people who are a tenth richer, with no doubt stated; and a smoothstep
+said to differ from the hard share by only a quarter of what it may.
 """
 
 import math
@@ -74,14 +74,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """A plan, with its people."""
+    """The settings of a plan, with its people."""
 
     known: str
     allocation: str
     hidden: Prior
     """The kind of people."""
     source: PublicPrior
-    """The planner's information."""
+    """The information that the planner has."""
     heaps: tuple[Heap, ...]
     thresholds: tuple[float, ...]
     participants: int
@@ -92,26 +92,26 @@ class Held:
     """The printed results of campaigns for one question of a plan."""
 
     planned: float
-    """Half the interval of the population's share, by the plan."""
+    """Half the width of the interval of the population's share, as planned."""
     printed: float
-    """The same, the mean of what was printed."""
+    """The same as printed, on average."""
     held: float
-    """The share of intervals for the hard share that hold it."""
+    """The share of the hard share's intervals that cover it."""
     soft: float
-    """The share of those of the soft share that hold the hard one."""
+    """The share of the soft share's intervals that cover the hard one."""
     hard_ratio: float
-    """Half the interval of the hard share, the mean of what was printed over what was planned."""
+    """Half the width of the hard share's interval: the printed mean over the planned one."""
     chosen: float | None
-    """The share of intervals that hold the hard share where points have their band chosen."""
+    """The share of intervals that cover the hard share if the band is chosen from points."""
 
     @property
     def ratio(self) -> float:
-        """What was printed over what was planned, of the population's share."""
+        """The printed half-width over the planned one, for the population's share."""
         return self.printed / self.planned
 
 
 def settings() -> Iterator[Setting]:
-    """Yield hidden people, what is known of them, and what is asked, without end."""
+    """Yield hidden people, what is known of them, and the questions, endlessly."""
     for number in count():
         rng = np.random.default_rng([17, number])
         known = KNOWN[number % len(KNOWN)]
@@ -141,13 +141,13 @@ def settings() -> Iterator[Setting]:
 
 
 def people(hidden: Prior, breaks: Sequence[float], size: int, rng: np.random.Generator) -> Array:
-    """Return the values of a number of people."""
+    """Return the values of a number of hidden people."""
     points, weights = hidden.nodes(breaks)
     return np.asarray(rng.choice(points, size, p=weights / weights.sum()))
 
 
 def reported(values: Array, rng: np.random.Generator) -> Reports:
-    """Return these people's reports to a value campaign."""
+    """Return the reports of these people to a value campaign."""
     campaign = ValueCampaign(
         attribute=Attribute(name="income", unit="dollar"),
         privacy=PRIVACY,
@@ -161,7 +161,7 @@ def reported(values: Array, rng: np.random.Generator) -> Reports:
 
 
 def carried_out(setting: Setting, campaigns: int, rng: np.random.Generator) -> list[Held]:
-    """Return what campaigns of a plan print, question after question.
+    """Return the results that campaigns of a plan print, question by question.
 
     Raises:
         ParameterError: if the plan is refused.
@@ -198,7 +198,7 @@ def carried_out(setting: Setting, campaigns: int, rng: np.random.Generator) -> l
 def _means(
     setting: Setting, mechanism: QueryMechanism, campaigns: int, part: int, rng: np.random.Generator
 ) -> tuple[int, Array, Array]:
-    """Return how many answer a question, and the mean and the variance of each campaign."""
+    """Return how many people answer a question, and each campaign's mean and variance."""
     n = setting.participants // part
     if n <= DRAWN:
         held = people(setting.hidden, setting.thresholds, campaigns * n, rng)
@@ -215,7 +215,7 @@ def _means(
 def _of_answers(
     n: int, means: Array, variances: Array, limits: Limits, softness: Difference | None
 ) -> Iterator[tuple[float, ...]]:
-    """Yield the ends of both intervals of each campaign: of the soft share, of the hard one."""
+    """Yield the ends of each campaign's intervals of the soft share and of the hard one."""
     assert softness is not None  # hard questions were asked
     for mean, variance in zip(means.tolist(), variances.tolist(), strict=True):
         soft = interval_of_mean(n, mean, variance, 0.95, limits)
@@ -231,7 +231,7 @@ def _of_points(
     campaigns: int,
     rng: np.random.Generator,
 ) -> Iterator[tuple[float, ...]]:
-    """Yield the same with the planned band; and the hard share with one chosen from the reports."""
+    """Yield the same for the planned band, and the hard share with a band chosen from reports."""
     for _ in range(campaigns):
         held = people(setting.hidden, setting.thresholds, setting.participants, rng)
         reports = reported(held, rng)
@@ -264,9 +264,9 @@ def _held(told: Mapping[str, float], truth: float, rows: Array) -> Held:
 
 
 def too_rich(campaigns: int = CAMPAIGNS) -> tuple[float, float]:
-    """Return the coverage of plans for people a tenth richer, with that in doubt and without.
+    """Return the coverage of plans for people a tenth richer than known, with and without doubt.
 
-    The second is a control: it is far below what it should be.
+    The second is a control: it falls far short of what it should be.
     """
     law = LogNormalPrior(math.log(98_000), 0.83, people=1e6)
     exact = PublicPrior.of_numbers(law, "dollar")
@@ -281,9 +281,9 @@ def too_rich(campaigns: int = CAMPAIGNS) -> tuple[float, float]:
 def steep(campaigns: int = CAMPAIGNS) -> tuple[float, float, float]:
     """Return the coverage of three intervals where the density is as steep as stated.
 
-    It is a triangle, so that its slope is the same on all of the band. The intervals are that with
-    a smoothstep's own bound; that with a quarter of it; and that of the soft share.
-    The latter two are controls: they are far below what they should be.
+    It is a triangle, so that its slope is the same all over the band. The intervals use
+    a smoothstep's own bound, a quarter of it, and none (that of the soft share).
+    The latter two are controls: they fall far short of what they should be.
     """
     width, n, slope = 10 * PER, 200_000, 2 / (20 * PER) ** 2
     band = Threshold(0.0, width, "smoothstep")
@@ -308,7 +308,7 @@ def table(*, quick: bool = False) -> None:
     """Print the plans, and the controls.
 
     Args:
-        quick: an eighth of the plans, with a fifth of the campaigns.
+        quick: run an eighth of the plans, with a fifth of the campaigns.
     """
     campaigns, plans = (CAMPAIGNS // 5, PLANS // 8) if quick else (CAMPAIGNS, PLANS)
     shown = Table(
@@ -320,7 +320,7 @@ def table(*, quick: bool = False) -> None:
     for number, setting in enumerate(settings()):
         try:
             found = carried_out(setting, campaigns, np.random.default_rng([20, number]))
-        except ParameterError:  # as most of an answer would be the prior's
+        except ParameterError:  # the prior would account for most of an answer
             refused += 1
             continue
         first = [setting.known, setting.allocation, f"{setting.participants:,}"]

@@ -1,9 +1,9 @@
 """Estimates of a value campaign from growing numbers of stored points: time and memory.
 
-What is asked is thought of only now: shares above thresholds and densities, some with the
-covariances of all estimates. The reference is the fewest points in the same run; the points are
-those of one seed, in a SQLite file. Every part runs in a process of its own, so that its resident
-memory is that of the work.
+The questions are posed only afterwards: shares above thresholds and densities, some with the
+covariances of all estimates. The reference is the smallest number of points in the same run; all
+points come from one seed, in a SQLite file. Every part runs in its own process, so that its
+resident memory is that of the work.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueC
 from geoveil.gp import GaussianKernel, GeoPrivacy, Threshold
 
 MOST = int(float(os.environ.get("GEOVEIL_POINTS", "1e7")))
-"""Points of the largest campaign."""
+"""The number of points of the largest campaign."""
 SIZES = (MOST // 100, MOST // 10, MOST)
 _BATCH = 4_096
 _AT_ONCE = 16
 
 
 def table() -> list[Figure]:
-    """Print what many questions take, then time and peak memory for each number of points."""
+    """Print the cost of many questions, then time and peak memory for each number of points."""
     found = _many()
     context = multiprocessing.get_context("spawn")
     told = f"{len(_questions())} thresholds of a value campaign, jointly"
@@ -63,7 +63,7 @@ def table() -> list[Figure]:
 
 
 def _many() -> list[Figure]:
-    """Print what many questions of stored points take, without reading them, and what bounds it."""
+    """Print the cost of many questions of points already read, relative to sorting the points."""
     random = np.random.default_rng(1)
     size = MOST // 10
     line, plane = _campaign(1), _campaign(2)
@@ -112,7 +112,7 @@ def _many() -> list[Figure]:
 
 
 def _packed(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
-    """Return points in blocks, as the store returns them."""
+    """Return points in blocks, like those of the store."""
     answers = np.zeros(values.shape, [("query_index", "<u4"), ("value", "<i8")])
     answers["query_index"] = np.arange(values.shape[1])
     answers["value"] = values
@@ -141,7 +141,7 @@ def _sorted(packed: list[bytes]) -> None:
 
 
 def _nanoseconds(run: Callable[[], None], size: int) -> float:
-    """Return the least time of processors, of three, for each point."""
+    """Return the least processor time per point of three runs."""
     times = []
     for _ in range(3):
         before = time.process_time()
@@ -171,7 +171,7 @@ def _questions() -> list[PointQuestion]:
 
 
 def _fill(file: Path, size: int) -> None:
-    """Store so many points, without a server."""
+    """Store this many points, without a server."""
     random = np.random.default_rng(1)
     campaign = _campaign()
     step = campaign.point_mechanism.step
@@ -190,7 +190,7 @@ def _fill(file: Path, size: int) -> None:
 
 
 def _estimate(file: Path) -> tuple[float, float, int]:
-    """Return the seconds of processors, the most resident megabytes, and the points counted."""
+    """Return seconds of processor time, the peak resident megabytes, and the points counted."""
     return asyncio.run(_estimated(file))
 
 

@@ -1,7 +1,7 @@
 """Requests of one campaign from bytes to stored rows, read by NumPy and by protobuf.
 
-The reference makes objects of generated code (C beneath), and judges and packs each report. The
-reader by NumPy stays for sizes at which it is at least 1.3 times as fast.
+The reference creates objects of generated code (in C underneath), then checks and packs each
+report. The NumPy reader is kept for sizes at which it is at least 1.3 times as fast.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from geoveil.campaign import encode, seal
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
 SIZES = (1, 40, 100, 1_000, 4_096)
-"""Reports of one request; of fewer than some eighty, both read by protobuf."""
+"""Reports per request; below about eighty, both read by protobuf."""
 REPORTS = 20_000
 
 

@@ -1,4 +1,4 @@
-"""Regressions on 10⁶ private reports of five fields, against statsmodels on values in the clear."""
+"""Regressions on 10⁶ private reports of five fields, against statsmodels on the true values."""
 
 import warnings
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def table() -> list[Figure]:
 
 
 def _reports(rng: np.random.Generator, answers: list[Any]) -> FormReports:
-    """Return reports of the numbers and the binary answer, and of choices that say nothing."""
+    """Return reports of the numbers, the binary answer, and choices unrelated to them."""
     numbers = (*NUMBERS, "normal", "counts")
     fields: list[Field] = [
         NumberField(

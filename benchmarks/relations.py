@@ -1,10 +1,10 @@
 """Coverage of intervals for relations between several private answers of a person.
 
-Three populations of 400,000 people, of whom each campaign asks n, chosen at random with
-replacement; every answer is perturbed by the law of the exact release. A cell is a figure, a
-population and a number of people: in how many of 2,000 campaigns the 95 % interval holds what is
-true of the population. Where the reports tell nothing, the interval is the whole line. Beside it
-stands a control that takes reports for answers. A cell fails if it holds less than 94 %.
+There are three populations of 400,000 people. Each campaign asks n of them, chosen at random with
+replacement; the law of the exact release perturbs every answer. A cell has a figure, a population
+and a number of people; it counts the 95 % intervals, of 2,000 campaigns, that cover the
+population's true value. Where reports tell nothing, the interval is the whole line. A control
+treats reports as answers. A cell fails if it covers less than 94 %.
 
     python -m benchmarks relations --quick      300 campaigns of 300 people
     python -m benchmarks relations --seed 1     in full: overnight
@@ -56,7 +56,7 @@ LEAST = 0.94
 SIZES, CAMPAIGNS = (300, 2_000, 20_000), 2_000
 QUICK_SIZES, QUICK_CAMPAIGNS = (300,), 300
 CONTROLS = 100
-"""Campaigns of which controls are asked: those that fail do so at once."""
+"""Campaigns in which controls run: those that fail do so soon."""
 _NORMAL = 1.959964
 
 
@@ -109,14 +109,14 @@ def _raw_log_odds(reports: FormReports) -> Ends:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a result, or several whose intervals hold at once."""
+    """One figure of a result, or several whose intervals hold simultaneously."""
 
     statistic: str
     ends: Callable[[Any], Ends]
     """Result → the ends of its intervals."""
     truth: Callable[[Population], Any]
     control: Callable[[FormReports], Ends] | None = None
-    """Reports → the ends as if they were answers."""
+    """Reports → the ends computed as if reports were answers."""
 
 
 TABLE, RENTING = CrossTable("tenure", "mood"), Option("tenure", "rents")
@@ -254,12 +254,12 @@ class Cell:
     n: int
     campaigns: int = 0
     below: int = 0
-    """Campaigns whose intervals lie below the truth, or of several some do."""
+    """Campaigns in which some interval lies below the truth."""
     above: int = 0
     untold: int = 0
     """Campaigns whose reports tell nothing."""
     control: int | None = None
-    """Campaigns in which the control held the truth; None: there is none."""
+    """Campaigns in which the control covered the truth; None if there is no control."""
 
     @property
     def covered(self) -> float:
@@ -276,7 +276,7 @@ class Cell:
         )
 
     def add(self, found: Ends | None, truth: Any) -> None:
-        """Count the intervals of a campaign; None: its reports tell nothing."""
+        """Count a campaign's intervals; None if its reports tell nothing."""
         self.campaigns += 1
         self.untold += found is None
         if found is not None:
@@ -289,13 +289,13 @@ class Cell:
 def measured(
     people: str, n: int, campaigns: int, seed: int, figures: Sequence[str] = tuple(FIGURES)
 ) -> Iterator[Sequence[Cell]]:
-    """Yield the cells of a population and a number of people, after each campaign.
+    """Yield the cells for a population and a number of people, after each campaign.
 
     Args:
         people: a name of `PEOPLE`.
-        n: people of each campaign.
-        campaigns: how many.
-        seed: of all draws.
+        n: the number of people in each campaign.
+        campaigns: the number of campaigns.
+        seed: the seed of all draws.
         figures: names of `FIGURES`.
     """
     population = Population(people)
@@ -332,16 +332,16 @@ def _asked(reports: FormReports, statistic: str) -> Any:
 def _ends(figure: Figure, result: Any) -> Ends | None:
     try:
         return figure.ends(result)
-    except KeyError:  # nothing can be told of the group
+    except KeyError:  # the reports tell nothing about the group
         return None
 
 
 def table(*, quick: bool = False, seed: int | None = None) -> None:
-    """Print the coverage of every cell, and which fail.
+    """Print the coverage of every cell, and the cells that fail.
 
     Args:
-        quick: fewer campaigns of fewer people.
-        seed: of all draws; a fresh one by default.
+        quick: run fewer campaigns of fewer people.
+        seed: the seed of all draws; a fresh one by default.
     """
     warnings.simplefilter("ignore", NotPrivateWarning)
     seed = secrets.randbelow(1_000_000) if seed is None else seed

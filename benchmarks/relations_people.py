@@ -24,7 +24,7 @@ from geoveil.gp import GeoPrivacy, SmoothedRegion, Threshold
 Array = NDArray[np.float64]
 Answers = Mapping[str, NDArray[Any]]
 KNOWN = 400_000
-"""People of each population."""
+"""The number of people in each population."""
 MOST = 500_000.0
 INCOME_NOISE, _AGE, _HOME = 8_000.0, 4.0, 500.0
 """Noise scales."""
@@ -72,7 +72,7 @@ def _town(rng: np.random.Generator, n: int) -> Answers:
 
 
 def _tails(rng: np.random.Generator, n: int) -> Answers:
-    """Return people of whom few are rich beyond measure, few young, and 0.5 % neither."""
+    """Return people, a few of them immensely rich and a few young; 0.5 % neither own nor rent."""
     age = np.where(rng.random(n) < 0.08, rng.normal(24.0, 2.0, n), rng.normal(58.0, 6.0, n))
     tenure = np.where(rng.random(n) < 0.005, NEITHER, rng.random(n) < 0.35 + 0.3 * (age < 30))
     income = 12_000.0 * (1 + rng.pareto(1.8, n)) * np.where(tenure == OWNS, 1.3, 1.0)
@@ -83,7 +83,7 @@ def _tails(rng: np.random.Generator, n: int) -> Answers:
 
 
 def _heaps(rng: np.random.Generator, n: int) -> Answers:
-    """Return people with round numbers: four incomes, three ages, three homes; 3 % neither."""
+    """Return people with four incomes, three ages and three homes; 3 % neither own nor rent."""
     age = rng.choice([22.0, 45.0, 70.0], n, p=[0.05, 0.5, 0.45])
     tenure = np.where(rng.random(n) < 0.03, NEITHER, rng.random(n) < 0.2 + 0.5 * (age == 22))
     income = rng.choice([0.0, 25_000.0, 50_000.0, 400_000.0], n, p=[0.2, 0.45, 0.34, 0.01])
@@ -117,7 +117,7 @@ class Population:
 
     def __init__(self, name: str) -> None:
         self.answers = PEOPLE[name](np.random.default_rng(38), KNOWN)
-        """Those of every person."""
+        """The answers of every person."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.answers[name]
@@ -161,7 +161,7 @@ class Population:
         return np.array([np.corrcoef(of)[0, 1], partial])
 
     def slopes(self) -> Array:
-        """Return the coefficients of income on age and tenure, but for the constant."""
+        """Return the coefficients of income on age and tenure, without the constant."""
         return least_squares(self["income"], self["age"], *options_of(self["tenure"]))[0][1:]
 
     @cached_property

@@ -1,9 +1,9 @@
 """The cost of a relay and tokens: at the gateway and server, at the issuer, and at a relay.
 
-Processor time. A report's part is one run of all that a relay and a token add to it: the request
-is opened and read, the token checked, the answer written and sealed. Its floor is what no
-implementation can leave out, by the same libraries. An issuer is beside a bare signature; a relay
-is a process that forwards 1,024 bytes and the answer, beside one that echoes them.
+All times are processor times. A report's cost is everything that a relay and a token add to it: the
+request is opened and read, the token checked, the answer written and sealed. Its floor is what no
+implementation can omit, with the same libraries. The issuer is compared with a bare signature; the
+relay, which forwards 1,024 bytes and the answer, with a process that echoes them.
 """
 
 import http.client
@@ -50,17 +50,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Anybody:
-    """Each credential is a person."""
+    """Treats each credential as a person."""
 
     def account(self, credential: str) -> str | None:
         return credential
 
 
 def table(*, quick: bool = False) -> list[Figure]:
-    """Print all three, beside their references.
+    """Print all three costs, beside their references.
 
     Args:
-        quick: fewer rounds, of fewer requests.
+        quick: run fewer rounds of fewer requests.
     """
     key, rounds = IssuerKey.generate(), QUICK_ROUNDS if quick else ROUNDS
     relaying = _relaying(QUICK_FORWARDED if quick else FORWARDED)
@@ -96,7 +96,7 @@ def _reports(key: IssuerKey, rounds: int) -> list[Figure]:
 
 
 def _least(contestants: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Return the least seconds of each in several rounds, in turn: others that are busy add."""
+    """Return the least seconds of each in several rounds, in turn: busy processes only add time."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
@@ -107,7 +107,7 @@ def _least(contestants: Mapping[str, Callable[[], None]], rounds: int) -> dict[s
 
 
 def _answer(keys: GatewayKeys, rule: TokenRule, sealed: list[bytes]) -> None:
-    """Do what a gateway and a server do more, where reports come sealed and with tokens."""
+    """Do the extra work of a gateway and a server for reports that are sealed and have tokens."""
     for each in sealed:
         message, seal = keys.open(each)
         content = read_request(message).content
@@ -177,7 +177,7 @@ def _echo() -> ThreadingHTTPServer:
 
 @contextmanager
 def _process(make: Callable[[], ThreadingHTTPServer]) -> Iterator[tuple[int, int]]:
-    """Run a server in a process; yield the id of that and its port."""
+    """Run a server in a new process; yield the process's id and the server's port."""
     server = make()
     process = multiprocessing.get_context("fork").Process(target=server.serve_forever)
     process.start()
@@ -204,7 +204,7 @@ def _relaying(forwarded: int) -> list[Figure]:
 
 
 def _cost(process: int, port: int, requests: int) -> float:
-    """Return seconds of a process's processors a request."""
+    """Return seconds of a process's processor time per request."""
     before = _processor_s(process)
     for _ in range(requests):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

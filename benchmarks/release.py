@@ -67,7 +67,7 @@ def contestants() -> dict[str, tuple[Any, Any]]:
 
 
 def table() -> list[Figure]:
-    """Print microseconds of the processor per release, called one by one as by a device."""
+    """Print microseconds of processor time per release, called one by one as on a device."""
     runs: dict[str, Callable[[], object]] = {"mpmath, 50 digits": _mpmath_laplace}
     scalar_laplace = _opendp_laplace()
     if scalar_laplace is not None:
@@ -82,7 +82,7 @@ def table() -> list[Figure]:
 
 
 def _opendp_laplace() -> Callable[[], object] | None:
-    """Return N draws of OpenDP's Laplace mechanism on a float, if OpenDP is installed."""
+    """Return a function that draws N times from OpenDP's Laplace mechanism, if it is installed."""
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -95,7 +95,7 @@ def _opendp_laplace() -> Callable[[], object] | None:
 
 
 def _mpmath_laplace() -> None:
-    """Evaluate N Lipschitz-Laplace reports in mpmath: the straightforward way to be precise."""
+    """Compute N Lipschitz-Laplace reports in mpmath: the straightforward way to be precise."""
     source = SystemSource()
     with mpmath.workdps(50):
         for _ in range(N):

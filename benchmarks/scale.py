@@ -5,9 +5,9 @@ A run takes
     t(W) = start + max(N·c / W, G·d)
 
 with N devices at c seconds each on W workers, and G groups of blocks that the scheduler hands out
-one after the other, d seconds each. c, d and the start are measured here, on this machine; 100
-workers are not, so their line is an extrapolation. It leaves out the network, which carries the
-population once per worker, and a few hundred bytes per group.
+one by one, d seconds each. The benchmark measures c, d and the start on this machine; the line for
+100 workers is an extrapolation. It omits the network, which carries the population once per worker,
+and a few hundred bytes per group.
 """
 
 import math
@@ -31,7 +31,7 @@ DEVICES = (10**9, 10**11)
 
 
 class _Nothing(BlockedWork):
-    """Blocks that take no time: what is left is the cost of handing them out."""
+    """Blocks that take no time, so that only the cost of handing them out remains."""
 
     @property
     def blocks(self) -> int:
@@ -49,10 +49,10 @@ class _Nothing(BlockedWork):
 
 
 def table() -> list[Figure]:
-    """Print nanoseconds per device, the cost per group, and the times that follow."""
+    """Print nanoseconds per device, the cost per group, and the run times that follow."""
     experiment = experiments(datetime(2026, 1, 1, tzinfo=UTC))[0]
     people = experiment.population
-    people.sample(1, np.random.default_rng(1))  # makes the alias table, which workers get then
+    people.sample(1, np.random.default_rng(1))  # builds the alias table, which workers then get
     work = simulated(experiment.campaign, people, N, seed=1)
     reference = "a loop in this process"
     with computer(None, 1) as one, computer(None, 2) as two:

@@ -1,13 +1,13 @@
 """Applications of private selection, compared with simple implementations in the same run.
 
-A tree is fitted to Adult, and a forest of 32 to 80 % of it; egocentric betweenness is computed for
-37,700 nodes; the smooth bound of [SPS Theorem 5] is found for 1,000 variants of 150 families. The
-references have no privacy, or follow the definition: contingency tables column by column; random
-splits tree by tree; the pairs of neighbours of one node after another; all tables as far as they
-are away. The last two run on a part, and stand for the whole by its pairs and its variants.
+It fits a tree to Adult, and a forest of 32 trees to 80 % of it; computes egocentric betweenness for
+37,700 nodes; and finds the smooth bound of [SPS Theorem 5] for 1,000 variants of 150 families. The
+references have no privacy, or follow the definition: contingency tables column by column, random
+splits tree by tree, pairs of neighbours node by node, and all tables by increasing distance. The
+last two run on a part and are scaled up by the numbers of pairs and of variants.
 
-The graph is drawn, with as many nodes and about as many edges and triangles as that of GitHub's
-developers; GEOVEIL_GRAPH names a file (.npz, arrays u, v and n) of another.
+The graph is random, with as many nodes and about as many edges and triangles as the graph of
+GitHub's developers; GEOVEIL_GRAPH may name a file (.npz, arrays u, v and n) with another.
 """
 
 import os
@@ -46,11 +46,11 @@ Run: TypeAlias = Callable[[], object]
 
 
 class TimedPair(NamedTuple):
-    """What is measured, and what it is compared with."""
+    """A measured function, with its reference."""
 
     name: str
     most: float
-    """Seconds that it may take."""
+    """The most seconds that it may take."""
     run: Run
     reference: str
     straightforward: Run
@@ -59,7 +59,7 @@ class TimedPair(NamedTuple):
 
 
 def table() -> list[Figure]:
-    """Print seconds of the processor, those of the reference, and the ratio."""
+    """Print seconds of processor time, those of the reference, and the ratio."""
     title = "selection"
     result = Table("", "s", "at most", "reference", "s", "ratio", title=title, title_justify="left")
     found = []
@@ -88,7 +88,7 @@ def table() -> list[Figure]:
 
 
 def _median(run: Run) -> float:
-    """Return the median seconds of the process: other processes do not count."""
+    """Return the median seconds of this process's processor time."""
     seconds = []
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -125,7 +125,7 @@ def _trees() -> Iterator[TimedPair]:
 def _id3(
     codes: np.ndarray, labels: np.ndarray, values: list[int], unused: list[int], depth: int
 ) -> object:
-    """Return nested dictionaries: the attribute of most information gain, while there is any."""
+    """Return nested dictionaries that split by the greatest information gain while there is any."""
     if depth == 0 or len(np.unique(labels)) < 2:
         return int(labels.mean() > 0.5) if len(labels) else 0
     best = min(unused, key=lambda a: _entropy(codes[:, a], labels, values[a]))
@@ -148,7 +148,7 @@ def _entropy(column: np.ndarray, labels: np.ndarray, values: int) -> float:
 def _random_tree(
     records: np.ndarray, labels: np.ndarray, highest: np.ndarray, depth: int, rng: Rng
 ) -> object:
-    """Return nested tuples: a random attribute and threshold, whatever the records."""
+    """Return nested tuples of random attributes and thresholds, whatever the records."""
     if depth == 0:
         return int(labels.mean() > 0.5) if len(labels) else 0
     attribute = int(rng.integers(len(highest)))

@@ -1,14 +1,14 @@
 """The whole server under load: single reports beside a bare echo, batches into both databases.
 
-The client is a process of its own. The reference of single reports is a bare grpc.aio server that
-returns its request, in a process of its own with the settings of Python that `geoveil serve` makes;
-client, options of the channel, concurrency and request are the same. The two take turns, after a
-round that is not counted. Latencies are those at half the rate that ours reached, in requests that
-are due at random times (a Poisson process) whatever is under way, from the time they were due;
-the table says how many requests there were, how often, and the range of their p99.
+The client has its own process. The reference for single reports is a bare grpc.aio server that
+echoes its request, in a separate process with the Python settings of `geoveil serve`; client,
+channel options, concurrency and request are the same. The two take turns, after a round that is not
+counted. Latencies are measured at half the rate that ours reached, with requests due at random
+times (a Poisson process) without waiting for answers, from the time they were due; the table gives
+the number of requests and runs, and the range of their p99.
 
-Beside each rate stand the time of processors that the server used and the load average of the
-machine: where others use it too, the time of processors bends less.
+Beside each rate, the table gives the server's processor time and the machine's load average: if
+others use the machine too, processor time is affected less.
 """
 
 import os
@@ -31,23 +31,23 @@ from geoveil.campaign import Campaign
 ROUNDS = 5
 CALLS, CONCURRENCY = 6_000, 128
 ALONE = 1_000
-"""Calls of a client that sends one after the other."""
+"""Calls of a client that sends them one by one."""
 HALVES, HALF_S = 5, 5.0
-"""Runs at half the rate, and the seconds of each."""
+"""The number of runs at half the rate, and the seconds of each."""
 BATCH, BATCHES, BATCHES_AT_ONCE = 4_096, 150, 8
 
 
 class Measured(NamedTuple):
-    """One run."""
+    """The figures of one run."""
 
     rate: float
     """Reports per second."""
     server_us: float
-    """Microseconds of processors that the server used per report."""
+    """The server's processor time per report, in microseconds."""
     client_us: float
-    """Microseconds of processors that the client used per report."""
+    """The client's processor time per report, in microseconds."""
     database_us: float
-    """Microseconds of processors that PostgreSQL used per report."""
+    """PostgreSQL's processor time per report, in microseconds."""
     p99_ms: float
 
 
@@ -77,7 +77,7 @@ def measure(
     before, of_others = server.processor_s(), {one: processor_s(one) for one in others}
     sent = run(Load(server.address, method, campaign, reports, calls, concurrency, rate))
     spent = server.processor_s() - before
-    spent_by_others = sum(  # a worker of the database may have ended
+    spent_by_others = sum(  # a database worker may have ended
         processor_s(one) - first for one, first in of_others.items() if one.is_running()
     )
     count = reports * calls
@@ -91,7 +91,7 @@ def measure(
 
 
 def median(runs: Sequence[Measured]) -> Measured:
-    """Return the median of each number."""
+    """Return the median of each figure."""
     return Measured(*map(statistics.median, zip(*runs, strict=True)))
 
 
@@ -124,7 +124,7 @@ def _print_single(database: str) -> None:
 
 
 def _print_alone(database: str, plain: Path) -> None:
-    """Print what a report costs that is sent alone, one after the other, beside its floor."""
+    """Print the cost of reports sent one by one, beside its floor."""
     with served("echo") as echo, served("aggregator", database) as aggregator:
         campaign = publish(aggregator.address)
         contestants = {"bare echo": (echo, ECHO), "SubmitReports": (aggregator, SUBMIT)}
@@ -135,7 +135,7 @@ def _print_alone(database: str, plain: Path) -> None:
 
 
 def _plain_us(file: Path) -> float:
-    """Return the microseconds of processors of a transaction of one row, as durable as ours."""
+    """Return the processor time of an equally durable transaction of one row, in microseconds."""
     connection = sqlite3.connect(file, isolation_level=None)
     for statement in (
         "PRAGMA journal_mode = WAL",
@@ -160,7 +160,7 @@ def _listed(numbers: Mapping[str, float]) -> str:
 def _take_turns(
     contestants: Mapping[str, tuple[Served, str]], campaign: Campaign, rounds: int, **load: Any
 ) -> dict[str, list[Measured]]:
-    """Return what a load costs each server, in each round."""
+    """Return the cost of a load to each server, in each round."""
     runs: dict[str, list[Measured]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, (server, method) in contestants.items():

@@ -1,8 +1,8 @@
-"""Coverage of the intervals that a server gives, over campaigns of exact releases sent to it.
+"""Coverage of the intervals that a server returns, over campaigns of exact releases sent to it.
 
-For every way to share out ε among two questions, and for questions asked later of perturbed values:
-2,000 campaigns of 200 people, created, answered and read over gRPC. Two in a hundred are far above
-both thresholds, and as many within the band of the first.
+For every way to divide ε among two questions, and for questions asked later of perturbed values, it
+creates, answers and reads 2,000 campaigns of 200 people over gRPC. Two in a hundred people are far
+above both thresholds, and as many lie within the band of the first.
 """
 
 import tempfile
@@ -71,7 +71,7 @@ def rows(*, quick: bool = False) -> Iterator[tuple[list[str], bool]]:
 def answered(
     channel: grpc.Channel, allocation: Allocation | None, campaigns: int
 ) -> Iterator[list[list[tuple[float, ...]]]]:
-    """Yield, for each confidence and query: both ends, estimate, standard error, answers."""
+    """Yield both ends, estimate, standard error and answers, for each confidence and query."""
     rng, source = np.random.default_rng(campaigns), SeededSource(campaigns)
     first = _campaign(allocation, 0)
     people = rng.choice(PLACES, (campaigns, PEOPLE), p=SHARES)
@@ -95,7 +95,7 @@ def _campaign(allocation: Allocation | None, number: int) -> Campaign:
         "attribute": Attribute(name="income", unit="dollar"),
         "privacy": PRIVACY,
         "opens": now - timedelta(hours=1),
-        "closes": now,  # one look; for clocks that differ, reports are taken a minute more
+        "closes": now,  # one look; reports are accepted for another minute, as clocks differ
     }
     if allocation is None:
         return ValueCampaign(mechanism=PlanarLaplaceSpec(1), **more)
@@ -104,7 +104,7 @@ def _campaign(allocation: Allocation | None, number: int) -> Campaign:
 
 
 def _released(campaign: Campaign, values: np.ndarray, source: SeededSource) -> np.ndarray:
-    """Return people's reports for each column, (people, columns)."""
+    """Return people's reports, (people, columns)."""
     if isinstance(campaign, ValueCampaign):
         return np.asarray(campaign.point_mechanism.release_many(values, source))
     columns = [mechanism.release_many(values, source) for mechanism in campaign.mechanisms]
@@ -140,7 +140,7 @@ def _read(channel: grpc.Channel, campaign: Campaign, confidence: float) -> list[
 
 
 def _ends(shown: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the ends of Student's intervals and of those given, (campaigns, confidences, 2)."""
+    """Yield the ends of Student's and of the server's intervals, (campaigns, confidences, 2)."""
     from scipy import special
 
     value, error, n = np.moveaxis(shown[:, :, 2:], 2, 0)

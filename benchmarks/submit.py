@@ -1,7 +1,7 @@
 """Reports per second into SQLite, durable and deduplicated, over gRPC on this machine.
 
-The reference is SQLite itself: the same rows, inserted by executemany into a table of the same key
-with the same durability, without dedupe, sums, gRPC or checks.
+The reference is SQLite itself: the same rows, inserted by executemany into a table with the same
+key and durability, without dedupe, sums, gRPC or checks.
 """
 
 import secrets

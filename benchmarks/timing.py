@@ -20,7 +20,7 @@ class Figure:
     value: float
     reference: str
     ratio: float
-    """To the reference: what can be compared between runs and machines."""
+    """Ratio to the reference, which can be compared between runs and machines."""
 
 
 def medians(
@@ -28,13 +28,13 @@ def medians(
     rounds: int = 7,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
-    """Return the median seconds of each contestant, run in turn so that drift hits all alike.
+    """Return the median seconds of each contestant, run in turn so that drift affects all alike.
 
     Args:
-        contestants: what to run.
-        rounds: how often to run each, after once that is not counted.
-        clock: seconds, of the processor by default, as other processes may be busy;
-            `time.perf_counter` where the work is done by other processes.
+        contestants: functions to run, by name.
+        rounds: how often to run each, after one run that is not counted.
+        clock: returns seconds; of processor time by default, as other processes may be busy;
+            use `time.perf_counter` where other processes do the work.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
@@ -54,10 +54,10 @@ def show(
     """Print numbers and their ratio to the reference, and return them.
 
     Args:
-        unit: of the numbers once they are scaled.
-        scale: what a number is multiplied by.
-        times: numbers by what they are of, such as seconds.
-        reference: which of them the others are divided by.
+        unit: unit of the scaled numbers.
+        scale: factor by which numbers are multiplied.
+        times: numbers by name, such as seconds.
+        reference: name of the one by which the others are divided.
     """
     table = Table("", unit, f"ratio to {reference}", title=title, title_justify="left")
     found = []

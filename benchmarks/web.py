@@ -1,9 +1,9 @@
 """The gateway compared with gRPC: server cost of a report, and gateway cost of idle browsers.
 
-The roads take turns, each with the same requests of one report, so many at once; the first round is
-not counted. The client of the gateway is asyncio and a few lines of HTTP/1.1, that of gRPC is
-grpc.aio. Then connections are opened that fetch a campaign once and stay, while reports come at a
-steady rate.
+The two take turns, each with the same requests of one report and the same concurrency; the first
+round is not counted. The gateway's client is asyncio with a few lines of HTTP/1.1, the other is
+grpc.aio. Then browsers connect, fetch a campaign once and stay connected, while reports arrive at
+a steady rate.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ _GET = "/geoveil.proto.v1.Collector/GetCampaign"
 
 @dataclass(frozen=True)
 class Crowd:
-    """What browsers that are open, and reports beside them, cost.
+    """The cost of open browsers, and of reports beside them.
 
     Args:
-        resident_mb: the most memory that the gateway held.
-        p99_s: within which 99 % of the reports were acknowledged.
-        processor: part of a processor that the gateway used.
-        open: connections that were still there at the end.
+        resident_mb: the gateway's peak memory.
+        p99_s: the time within which 99 % of the reports were acknowledged.
+        processor: the part of a processor that the gateway used.
+        open: the number of connections still open at the end.
     """
 
     resident_mb: float
@@ -57,7 +57,7 @@ class Crowd:
 
 
 def table() -> None:
-    """Print both."""
+    """Print the cost of a report, and that of idle browsers."""
     with (
         tempfile.TemporaryDirectory() as folder,
         served_to_browsers("web", f"{folder}/web.db") as (server, web),
@@ -80,7 +80,7 @@ def table() -> None:
 
 
 def crowd(browsers: int = BROWSERS, rate: float = RATE, seconds: float = SECONDS) -> Crowd:
-    """Open so many browsers, and report beside them."""
+    """Open a number of browsers, and report beside them."""
     allow(browsers)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -170,11 +170,11 @@ def _resident_mb(process: psutil.Process) -> float:
 
 
 class Connection:
-    """As much of a browser as calls take: Connect with binary messages on a connection that stays.
+    """A minimal browser: it makes Connect calls with binary messages on a lasting connection.
 
     Args:
-        reader: what comes.
-        writer: what goes.
+        reader: the stream to read answers from.
+        writer: the stream to write requests to.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -189,7 +189,7 @@ class Connection:
 
     @property
     def gone(self) -> bool:
-        """Whether the server closed it."""
+        """Whether the server closed the connection."""
         return self._reader.at_eof()
 
     async def call(self, path: str, message: bytes) -> bytes:
@@ -207,5 +207,5 @@ class Connection:
         return content
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._writer.close()

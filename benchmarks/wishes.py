@@ -1,10 +1,9 @@
 """Plans for reasonable wishes about numbers and places: check that none crashes and all are right.
 
-Half of the wishes are about numbers and half about places, drawn at random: who the people are,
-what is asked, how private it is, and how many answer. A plan that is made is carried out: people
-are drawn from its prior, and their reports by the campaign that it says. What is printed for the
-population is compared with what was planned. Where a plan is refused, the error of the same
-question asked of perturbed values is printed.
+Half of the wishes are about numbers and half about places. People, questions, privacy and the
+number of participants are random. Each plan is carried out: people are drawn from its prior, and
+their reports by its campaign. The error printed for the population is compared with the planned
+one. If a plan is refused, the error of the same question asked of perturbed values is printed.
 """
 
 import math
@@ -36,15 +35,15 @@ from geoveil.simulation.priors import public_prior
 
 WISHES, QUICK_WISHES, SEED = 200, 40, 2026
 WITHIN, OF_USE = 0.1, 0.1
-"""The share of the planned ± by which the printed one may differ; the ± that is of use."""
+"""The relative difference allowed between planned and printed ±, and the largest useful ±."""
 MOST_REFUSED = 0.05
 FEWEST, MOST, REPORTS = 4, 400, 1_000_000
-"""Campaigns of each plan, at least and at most; and the reports of all of them, if they may be."""
+"""Campaigns per plan, at least and at most; and the reports that they should have in total."""
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def wishes(count: int, seed: int = SEED) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is asked, in words, and the arguments of `PlanRequest.of`."""
+    """Yield a description of each wish, and the arguments of `PlanRequest.of`."""
     incomes, places = public_prior("incomes"), public_prior("collisions")
     accidents = collisions()
     held = np.sort(incomes.make(None).nodes()[0])
@@ -96,12 +95,12 @@ class Outcome:
     """The outcome of a wish."""
 
     planned: float | None = None
-    """Half the interval of the population, of the first question."""
+    """Half the width of the population's interval for the first question."""
     printed: float | None = None
-    """The same, the mean of what campaigns printed."""
+    """The same as printed by campaigns, on average."""
     refused: str = ""
     points: float = math.inf
-    """The 95 % error of points where the plan was refused."""
+    """The 95 % error of points if the plan was refused."""
     crashed: str = ""
 
 
@@ -123,7 +122,7 @@ def outcome(asked: dict[str, Any], rng: np.random.Generator) -> Outcome:
 
 
 def _of_points(asked: dict[str, Any]) -> float:
-    """Return the 95 % error of the first question where it is asked of perturbed values."""
+    """Return the 95 % error of the first question if asked of perturbed values."""
     request = PlanRequest.of(
         **asked | {"questions": asked["questions"][:1], "allocation": "points"}
     )
@@ -134,7 +133,7 @@ def _of_points(asked: dict[str, Any]) -> float:
 
 
 def _printed(planned: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """Return half the interval of the first question, as planned, and the mean of campaigns'."""
+    """Return half the width of the first question's interval, planned and printed on average."""
     request, chosen = planned.request, planned.chosen()
     campaign = planned.campaign(**LATER)
     points, weights = request.prior.nodes()
@@ -160,10 +159,10 @@ def _printed(planned: Any, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print plans that are off or refused, and how many of all there are.
+    """Print the plans that are off or refused, and their numbers.
 
     Args:
-        quick: a fifth of the wishes.
+        quick: run a fifth of the wishes.
     """
     warnings.simplefilter("ignore", NotPrivateWarning)
     count = QUICK_WISHES if quick else WISHES
