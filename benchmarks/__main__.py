@@ -103,7 +103,10 @@ def main() -> int:
         "--quick", action="store_true", help=f"about a tenth of {', '.join(sorted(QUICK))}"
     )
     parser.add_argument(
-        "--hours", type=float, default=soak.HOURS, help="hours of soak (%(default)s); a trial takes four"
+        "--hours",
+        type=float,
+        default=soak.HOURS,
+        help="hours of soak (%(default)s); a trial takes four",
     )
     parser.add_argument(
         "--minutes", type=float, default=0.25, help="minutes of each attack (%(default)s)"
@@ -111,7 +114,9 @@ def main() -> int:
     parser.add_argument(
         "--page", type=Path, help="write the coverage of intervals to this page, between its marks"
     )
-    parser.add_argument("--seed", type=int, help="seed of the coverage of intervals; fresh by default")
+    parser.add_argument(
+        "--seed", type=int, help="seed of the coverage of intervals; fresh by default"
+    )
     parser.add_argument("--statistic", action="append", help="a statistic to cover; all by default")
     parser.add_argument("--campaigns", type=int, help="campaigns per cell of this coverage")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
@@ -121,7 +126,10 @@ def main() -> int:
         help="compare with the last release, and fail if a row takes more than a tenth longer",
     )
     parser.add_argument(
-        "--history", type=Path, metavar="PICTURE", help="draw the figures of the releases and of this run"
+        "--history",
+        type=Path,
+        metavar="PICTURE",
+        help="draw the figures of the releases and of this run",
     )
     asked = parser.parse_args()
     for name in asked.names:

@@ -16,7 +16,7 @@ _FAILED = 1
 
 
 class Claim(NamedTuple):
-    """A row of the page: a claim, and the permitted range of its number."""
+    """A row of the page: a claim, with the permitted range of its number."""
 
     text: str
     command: str
@@ -32,7 +32,7 @@ class Output(NamedTuple):
 
 
 def claims(page: str) -> list[Claim]:
-    """Return the rows of the table of ARTIFACT.md, in their order."""
+    """Return the rows of ARTIFACT.md's table, in order."""
     cells = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in page.splitlines()
@@ -92,14 +92,14 @@ MEASURED: Mapping[str, Callable[[Output], float]] = {
     "Five papers state what is false": lambda output: float(output.status),
     "Whole devices against a real server": _off,
 }
-"""How a claim begins → the number in what its command printed."""
+"""Beginning of a claim → function that finds its number in the command's output."""
 
 
 def measure_of(claim: Claim) -> Callable[[Output], float]:
-    """Return the one that the claim begins with.
+    """Return the function whose text the claim begins with.
 
     Raises:
-        ValueError: if none does, or several.
+        ValueError: if there is no such function, or several.
     """
     (measure,) = (how for start, how in MEASURED.items() if claim.text.startswith(start))
     return measure
@@ -108,7 +108,7 @@ def measure_of(claim: Claim) -> Callable[[Output], float]:
 @cache
 def _run(command: str) -> Output:
     program, *rest = shlex.split(command)
-    # Beside this very Python, wherever it is installed.
+    # The program beside this Python, wherever that is installed.
     words = [str(Path(sys.executable).parent / program), *rest]
     with tempfile.TemporaryDirectory() as folder:
         if program == "geoveil" and rest[0] == "demo":
@@ -120,7 +120,7 @@ def _run(command: str) -> Output:
 
 
 def results() -> Iterator[tuple[Claim, float, float]]:
-    """Yield each claim, its number (NaN if the command failed), and the seconds that it took."""
+    """Yield each claim, its number (NaN if the command failed), and the command's seconds."""
     for claim in claims((ROOT / "ARTIFACT.md").read_text(encoding="utf-8")):
         start, number = time.monotonic(), float("nan")
         try:

@@ -1,6 +1,7 @@
 """List known vulnerabilities of the packages in requirements/, or say that the check failed.
 
-`make audit` runs this with pip-audit. Status 0: none; 1: some; 2: the database was not reached.
+`make audit` runs this with pip-audit. Exit status: 0 for none, 1 for some, 2 if the database cannot
+be reached.
 """
 
 import json
@@ -14,14 +15,14 @@ UNREACHED = "NOTHING WAS AUDITED: the database of known vulnerabilities was not 
 
 
 def main(pip_audit: str) -> int:
-    """Query every version once, and print known vulnerabilities.
+    """Look up every version once, and print known vulnerabilities.
 
     Args:
-        pip_audit: the program.
+        pip_audit: path of the program pip-audit.
     """
     form = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
     asked = []
-    for file in FILES:  # one by one: two files may name two versions of a package
+    for file in FILES:  # one by one: files may name different versions of a package
         done = subprocess.run(  # noqa: S603 - of `make audit`
             [pip_audit, *form, "--requirement", str(file)],
             cwd=ROOT,

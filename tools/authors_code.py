@@ -1,11 +1,11 @@
-"""Run the functions of papers' authors again, from a clone of theirs, and compare with the ledger.
+"""Re-run the code of papers' authors, from a clone, and compare the results with the ledger.
 
     python tools/authors_code.py CLONE
 
-A clone is of one of the three repositories that the ledger of reproductions names, at its commit:
-github.com/PublicRepo2024/SmoothGP, iagocc/smooth-noisy-max, ay0408/Smooth-Private-Selection. Their
-Python is run. What the ledger calls "re-run" is computed again, what it calls "stored" is read from
-their files. Nothing of theirs ships, and nothing of it is kept.
+The clone is one of the three repositories that the ledger of reproductions names, at its commit:
+github.com/PublicRepo2024/SmoothGP, iagocc/smooth-noisy-max, ay0408/Smooth-Private-Selection. This
+runs their Python: numbers marked "re-run" in the ledger are computed again, and numbers marked
+"stored" are read from the authors' files. None of their code is shipped or kept.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _PEOPLE = 1_600_000
 
 
 def smooth_gp(clone: Path) -> Found:
-    """Bounds B, and errors of one threshold on the incomes that ship."""
+    """Yield bounds B, and errors of one threshold on the bundled incomes."""
     utils = importlib.import_module("smooth.utils")
     ramp, rate = 16_000.0, 1 / 72_000
     for name, setting, quantity in _keys("sgp-figure-1"):
@@ -77,7 +77,7 @@ def smooth_gp(clone: Path) -> Found:
 
 
 def noisy_max(clone: Path) -> Found:
-    """Stored accuracies of trees and forests; errors of a percentile, stored and run again."""
+    """Yield stored accuracies of trees and forests; errors of a percentile, stored and re-run."""
     trees = clone / "greedy_decision_tree" / "experiments_log"
     tables = {"adult_clean": "Adult", "nltcs": "NLTCS", "acs": "ACS"}
     methods = {"TStudentRLNM": "SNM-T", "LlnRLNM": "SNM-LLN", "SmoothLaplaceRLNM": "SNM-LAP"}
@@ -95,7 +95,7 @@ def noisy_max(clone: Path) -> Found:
             logged = _rows(clone / number.source.partition(":")[2])
             accuracies = [float(run["accuracy"]) for run in logged]
             yield ("snm-figure-5", *number.key), float(np.mean(accuracies))
-    # The median of HEPTH is 41; the file has what is chosen on average.
+    # The median of HEPTH is 41; the file has the mean of the chosen values.
     stored = _rows(clone / "percentile_selection/results/tstudent_hepth_50.dat", delimiter="\t")
     for line in stored:
         quantity = f"SNM-T as in the authors' code, ε = {line['eps']}"
@@ -104,7 +104,7 @@ def noisy_max(clone: Path) -> Found:
 
 
 def _percentile_again(clone: Path) -> Found:
-    """Run the authors' quadrature for the first, a middle and the last ε: a minute of Python."""
+    """Run the authors' quadrature for the first, a middle and the last ε; it takes a minute."""
     for name in ("numba", "mpmath"):
         try:
             importlib.import_module(name)
@@ -141,7 +141,7 @@ def _product(r: int, u: Any, x: float, n: int, scale: float, cdf: Callable[[Any]
 
 
 def private_selection(clone: Path) -> Found:
-    """Shares that the notebooks stored; case (IV) on the real study, run again."""
+    """Yield shares stored in the notebooks; and case (IV) on the real study, re-run."""
     cases = {
         "sps-figure-1": ("Comparison with existing methods/Accuracy/Accuracy_m={}.ipynb",
                          ("EM", "PF", "SPS (I)", "SPS (II)", "SPS (III)", "SPS (IV)")),
@@ -218,10 +218,10 @@ REPOSITORIES: dict[str, Callable[[Path], Found]] = {
 
 
 def compare(clone: Path, commit: str) -> list[str]:
-    """Return differences from the ledger, a line each.
+    """Return the differences from the ledger, one line each.
 
     Raises:
-        ValueError: if the ledger names no repository at that commit.
+        ValueError: if the ledger names no repository at this commit.
     """
     named = [name for name in REPOSITORIES if commit.startswith(name.rpartition("@")[2])]
     if not named:
@@ -238,7 +238,7 @@ def compare(clone: Path, commit: str) -> list[str]:
     for key, value in REPOSITORIES[named[0]](clone):
         number = ledger[key]
         missing -= {key}
-        # A number is written with few digits; one that is drawn has a standard error.
+        # The ledger rounds numbers to a few digits; random ones have a standard error.
         if abs(value - number.value) > 3 * number.error + 6e-5 * abs(number.value):
             off.append(f"{': '.join(key)}: {value:.6g}, in the ledger {number.value:.6g}")
     print(f"{named[0]}: {len(ledger) - len(missing)} of {len(ledger)} numbers computed")
@@ -246,7 +246,7 @@ def compare(clone: Path, commit: str) -> list[str]:
 
 
 def main() -> None:
-    """Compare one clone; leave 1 if a number differs."""
+    """Compare one clone; exit with 1 if a number differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("clone", type=Path, help="directory of the clone")
     clone = parser.parse_args().clone.resolve()

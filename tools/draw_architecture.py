@@ -1,7 +1,7 @@
-"""Draw docs/architecture.svg: the way of one report, each step with the file that takes it.
+"""Draw docs/architecture.svg: the path of one report, each step with the file that does it.
 
-The files are found from the functions themselves and the sentences about the parts are those of
-their packages, so the picture changes when the code does; a test compares the two.
+Files are located through the functions, and sentences about the parts come from their packages, so
+the picture changes when the code does; a test compares the two.
 """
 
 import importlib
@@ -21,11 +21,11 @@ STEP, TOP, BETWEEN = 62, 84, 14
 
 
 class Step(NamedTuple):
-    """One step of a report."""
+    """One step in the path of a report."""
 
     does: str
     by: str
-    """The function that does it, as `module:name`."""
+    """The function that does the step, as `module:name`."""
 
 
 WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
@@ -80,7 +80,7 @@ PARTS = (
 
 
 def file_of(by: str) -> str:
-    """Return the path of the file that has a function, from the root of the project."""
+    """Return the path of the file that defines a function, from the root of the project."""
     module, _, name = by.partition(":")
     found = importlib.import_module(module)
     for part in filter(None, name.split(".")):
@@ -89,7 +89,7 @@ def file_of(by: str) -> str:
 
 
 def sentence_of(part: str) -> str:
-    """Return the purpose of a part, the first sentence of its package."""
+    """Return the purpose of a part: the first sentence of its package."""
     documentation = importlib.import_module(f"geoveil.{part}").__doc__ or ""
     return documentation.split("\n\n")[0].replace("\n", " ")
 

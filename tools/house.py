@@ -1,8 +1,8 @@
 """Count the size of the project, and compare it with budgets: `python tools/house.py [FOLDER]`.
 
-A statement is what Python's `ast` calls one, docstrings aside. Generated code does not count. With
-another checkout as FOLDER, each top-level folder of Python is a part: so that projects are compared
-by one rule.
+A statement is an `ast.stmt` that is not a docstring. Generated code does not count. With another
+checkout as FOLDER, each top-level folder with Python counts as a part, so that projects are
+compared by one rule.
 """
 
 import ast
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FORMS, FORMS_OF_DEVICE, PAGES = 2_500, 1_200, 600
-"""Statements that budgets allow for forms with relations, for their device, and for pages."""
+"""Statements that budgets allow for forms with relations, their device code, and pages."""
 BUDGETS = {
     "statements of gp, campaign, client, aggregator and analyst": 17_000 + FORMS,
     "statements of the device: gp, campaign and client": 9_500 + FORMS_OF_DEVICE,
@@ -39,14 +39,14 @@ LONGEST = 500
 
 @dataclass
 class Part:
-    """Counts of the files of one part."""
+    """Counts over the files of one part."""
 
     files: int = 0
     lines: int = 0
     statements: int = 0
     docstring_lines: int = 0
     classes: Counter[str] = field(default_factory=Counter)
-    """Public name → number of classes with it."""
+    """Public name → number of classes with that name."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class House:
     parts: dict[str, Part]
     long_files: dict[str, int]
     past_doors: Counter[str]
-    """Importing part → imports of a module of another part, not of the part itself."""
+    """Importing part → imports of modules inside other parts, past their front doors."""
     vague: Counter[str]
 
     def measured(self) -> dict[str, float]:
@@ -93,7 +93,7 @@ class House:
 
 
 def count(root: Path) -> House:
-    """Return counts of a checkout's Python files that git tracks."""
+    """Return counts of the Python files that git tracks in a checkout."""
     parts: defaultdict[str, Part] = defaultdict(Part)
     house = House(parts, {}, Counter(), Counter())
     listed = subprocess.run(
@@ -147,7 +147,7 @@ def part_of(name: str) -> str:
 
 
 def main(root: Path) -> None:
-    """Print a row for each part, then each budget beside what was counted."""
+    """Print a row for each part, then each budget beside its count."""
     house = count(root)
     print(f"{'part':<14}{'files':>7}{'lines':>9}{'statements':>12}")
     for name, part in sorted(house.parts.items(), key=lambda row: -row[1].statements):

@@ -1,8 +1,8 @@
 """Write the image of a server to dist/image, an OCI layout, without a daemon.
 
-`make image` runs this: as root, on Debian or its relatives, with mmdebstrap and libdeflate-gzip,
-which leaves a sixteenth less than gzip. Two builds of a commit have the same bytes as long as
-Debian's archive does not change.
+`make image` runs this as root, on Debian or its relatives, with mmdebstrap and libdeflate-gzip,
+whose output is a sixteenth smaller than gzip's. Two builds of a commit have the same bytes as long
+as Debian's archive does not change.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ NOT_SERVED = (
     f"{LIBRARY}/**/*.[ah]",
     f"{LIBRARY}/**/*.p[xy][dx]",
 )
-"""What no server reads: lists and tools of packages, tests, headers, data of other commands."""
+"""Files that no server reads: package lists and tools, tests, headers, other commands' data."""
 COMPILE = """
 import sys
 from py_compile import PycInvalidationMode, compile
@@ -60,7 +60,7 @@ for path in sorted(getattr(module, "__file__", None) or "" for module in sys.mod
     if path.endswith(".py"):
         compile(path, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
 """
-"""A root that is read only cannot keep what a start compiles."""
+"""Compiled in advance, as a read-only root file system cannot keep bytecode from a start."""
 CONFIG = {
     "User": f"{USER}:{USER}",
     "Env": ["PATH=/usr/local/bin:/usr/bin"],
@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
     """Build the image and print its size and digest.
 
     Args:
-        folder: of the layout, which is replaced.
+        folder: the folder of the layout, which is replaced.
     """
     if sys.version_info[:2] != (3, 11):
         raise SystemExit("The image has Python 3.11: build it with that.")
@@ -98,7 +98,7 @@ def main(folder: Path) -> None:
 def _fill(root: Path, work: Path) -> None:
     """Unpack Debian's packages and install the wheel of this tree.
 
-    Packages are not configured, so that there is no shell, no log and no identity of a machine.
+    Packages are not configured, so that the image has no shell, log or machine identity.
     """
     only = ("path-exclude=/usr/share/*", "path-include=/usr/share/doc/*/copyright")
     options = (f"--include={PACKAGES}", *(f"--dpkgopt={option}" for option in only))
@@ -143,7 +143,7 @@ def _lay_out(folder: Path, layer: Path, created: datetime) -> str:
     _run("libdeflate-gzip", "-12", "-n", layer)
 
     def add(content: bytes, kind: str) -> dict[str, object]:
-        """Store a blob and return what describes it."""
+        """Store a blob and return its descriptor."""
         sha256 = hashlib.sha256(content).hexdigest()
         (blobs / sha256).write_bytes(content)
         return {"mediaType": MEDIA + kind, "digest": f"sha256:{sha256}", "size": len(content)}

@@ -1,8 +1,8 @@
 """Write requirements/*.txt: the versions that `make` installs, with the hashes of their files.
 
-`make lock` runs this with uv. Each file holds what its extra needs beyond the one that it begins
-with, for every Python and platform that the project supports. The ranges in pyproject.toml stay
-what the package itself asks for.
+`make lock` runs this with uv. Each file lists what its extra needs beyond the file that it
+includes, for every supported Python and platform. The ranges in pyproject.toml remain the
+package's own requirements.
 """
 
 import subprocess
@@ -13,17 +13,17 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "requirements"
 BUILD = FOLDER / "build.in"
 APART = ("pip", "proto")
-"""What has a list of its own, apart from the package: NAME.in."""
+"""Tools with requirements of their own, apart from the package: NAME.in."""
 LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test", "site": "all"}
-"""Extra → the one whose file it builds on."""
+"""Extra → the extra whose file it builds on."""
 NOTE = "# Made by 'make lock'.\n"
 
 
 def main(uv: str) -> None:
-    """Resolve every extra, and what stands apart, and write the file of each.
+    """Resolve every extra and every separate list, and write the file of each.
 
     Args:
-        uv: the program.
+        uv: path of the program uv.
     """
     known: dict[str, list[str]] = {}
     for extra, below in LAYERS.items():
@@ -41,7 +41,7 @@ def main(uv: str) -> None:
 
 
 def _resolve(uv: str, *asked: str) -> list[str]:
-    """Return each requirement with the lines of its hashes."""
+    """Return each requirement with its hashes on further lines."""
     form = ("--universal", "--python-version", "3.11", "--generate-hashes", "--upgrade")
     done = subprocess.run(  # noqa: S603 - of `make lock`
         [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *form, *asked],

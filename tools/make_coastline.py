@@ -1,11 +1,11 @@
-"""Write the coastline that maps draw, from Natural Earth's land at 1:50 million.
+"""Write the coastline for maps, from Natural Earth's land at 1:50 million.
 
     npm pack world-atlas@2.0.2 && tar xzf world-atlas-2.0.2.tgz
     .venv/bin/python tools/make_coastline.py package/land-50m.json
 
-Lines are simplified to 0.02 degrees and rounded to 0.01, and written as steps east and north from
-place to place; the cuts along the antimeridian and at the south pole, which are no coasts, are left
-out.
+Lines are simplified to 0.02 degrees, rounded to 0.01, and written as steps east and north from
+point to point; cuts along the antimeridian and at the south pole are omitted, as they are not
+coasts.
 """
 
 import json
@@ -20,7 +20,7 @@ PER_DEGREE = 100
 
 
 def main(source: str) -> None:
-    """Read a file of world-atlas and write what ships."""
+    """Read a file of world-atlas and write the bundled file."""
     import shapely
 
     topology = json.loads(Path(source).read_text())

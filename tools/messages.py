@@ -1,6 +1,6 @@
 """Write the messages of TypeScript: `python -m tools.messages [FOLDER]`.
 
-They are those of Python, which says the same sentences, but for what only its commands say.
+They are the same sentences as Python's, without those that only its commands print.
 """
 
 import json
@@ -17,7 +17,7 @@ _DATA = ROOT / "campaign" / "geoveil" / "campaign" / "data"
 
 
 def messages(language: str) -> dict[str, Any]:
-    """Return what pages say in a language."""
+    """Return the messages of pages in a language."""
     of = json.loads((_DATA / f"{language}.json").read_text("utf-8"))
     return of["told"] | of["page"]
 

@@ -1,7 +1,7 @@
 """Write the description of the gateway's calls in JSON, OpenAPI 3.1: `python tools/openapi.py`.
 
-It is made of proto/ alone, comments among it. OpenAPI has no words for calls of several messages:
-those of one request and one answer are described.
+It is derived from proto/ alone, including comments. OpenAPI cannot express calls with several
+messages, so only calls with one request and one response are described.
 """
 
 import json
@@ -80,7 +80,7 @@ _ERROR_SCHEMA = {
 
 
 def described() -> str:
-    """Return the description, as JSON."""
+    """Return the description as JSON."""
     schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
     paths: dict[str, Any] = {}
     for file in _files():
@@ -143,7 +143,7 @@ def described() -> str:
 
 
 def _files() -> Iterator[FileDescriptorProto]:
-    """Yield the files of proto/ with their comments, which generated code leaves out."""
+    """Yield the files of proto/ with their comments, which generated code omits."""
     with TemporaryDirectory() as folder:
         made = Path(folder) / "set"
         names = [f"geoveil/proto/v1/{part}.proto" for part in _PARTS]
@@ -157,7 +157,7 @@ def _files() -> Iterator[FileDescriptorProto]:
 def _messages(
     outside: str, message: DescriptorProto, path: tuple[int, ...], said: Mapping[Any, str]
 ) -> dict[str, Any]:
-    """Return the schemas of a message and of those inside it."""
+    """Return the schemas of a message and of its nested messages."""
     name = f"{outside}{message.name}"
     schemas = {}
     for i, inner in enumerate(message.nested_type):

@@ -1,8 +1,8 @@
 """Write the bill of materials of the wheel, CycloneDX 1.6: `python tools/sbom.py`.
 
-It lists the packages of npm whose code is bundled into geoveil/gateway/files: those that NOTICE
-names, in the versions that the lock has. Python dependencies are not in the wheel; their names and
-hashes stand in requirements/. The same tree gives the same bytes: there is no time and no serial.
+It lists the npm packages whose code is bundled into geoveil/gateway/files: those that NOTICE names,
+in the locked versions. Python dependencies are not in the wheel; their names and hashes are in
+requirements/. The same tree gives the same bytes, as there is no time or serial number.
 """
 
 import base64
@@ -18,7 +18,7 @@ _SECTION = "Code shipped in geoveil/gateway/files"
 
 
 def bill() -> str:
-    """Return the bill, as JSON."""
+    """Return the bill as JSON."""
     notice = (ROOT / "NOTICE").read_text("utf-8").split(_SECTION, 1)[1]
     named = set(re.findall(r"@?[a-z0-9][a-z0-9./-]*[a-z0-9]", notice))
     lock = json.loads((ROOT / "client" / "typescript" / "package-lock.json").read_text("utf-8"))

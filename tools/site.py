@@ -1,8 +1,8 @@
-"""Make the site of the documents in dist/site, and a PDF: `make site`.
+"""Build the documentation site in dist/site, and a PDF: `make site`.
 
-The pages are laid out in build/site as they are in the repository, so that links between them hold.
-Files and folders that they link to become pages, as do the parts' public names. Sphinx takes every
-warning for an error; then each link of what it made is followed.
+The pages are laid out in build/site as in the repository, so that links between them work. Files
+and folders that they link to become pages, as do the parts' public names. Sphinx treats warnings as
+errors; then every link of its output is checked.
 """
 
 import html
@@ -40,19 +40,19 @@ LANGUAGES = {
 }  # fmt: skip
 MOST_CHARACTERS = 60_000
 DISTANCES = (2_000, 4_000, 8_000, 16_000, 32_000)
-"""What guarantees of the page that moves are stated for, in dollar."""
+"""Distances for which the animated page states guarantees, in dollars."""
 NAMED = {
     'role="heading"': 'role="heading" aria-level="2"',
     '<aside class="sidebar-drawer"': '<aside class="sidebar-drawer" aria-label="All pages"',
     '<aside class="toc-drawer': '<aside aria-label="This page" class="toc-drawer',
 }
-"""What the theme leaves out and screen readers need."""
+"""Attributes that screen readers need and the theme omits."""
 ORPHAN = "---\norphan: true\n---\n\n"
-"""Begins a page that stands in no menu."""
+"""Beginning of a page that is in no menu."""
 
 
 def main() -> None:
-    """Lay out the pages, run Sphinx, and follow every link."""
+    """Lay out the pages, run Sphinx, and check every link."""
     for folder in (SOURCE, SITE):
         shutil.rmtree(folder, ignore_errors=True)
     for pattern in PAGES:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _sphinx(builder: str, folder: Path, *options: str) -> None:
-    """Run Sphinx, which reads again only what has changed."""
+    """Run Sphinx, which rereads only changed pages."""
     subprocess.run(  # noqa: S603 - of `make site`
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "-b", builder,
          "-d", str(ROOT / "build" / "doctrees"), *options, str(SOURCE), str(folder)],
@@ -93,7 +93,7 @@ def _sphinx(builder: str, folder: Path, *options: str) -> None:
 
 
 def _print(file: Path) -> None:
-    """Print the pages of the menu as one PDF, if there is a Chromium to do so."""
+    """Print the pages of the menu as one PDF, if Chromium is available."""
     chromium = shutil.which("chromium")
     if chromium is None:
         print("no Chromium (make browser): geoveil.pdf is left out")
@@ -115,12 +115,12 @@ def _write(name: str, text: str) -> None:
 
 
 def _contents(title: str, names: list[str]) -> str:
-    """A list of pages. They stand in no menu: every page would take twice as long to make."""
+    """Return a list of pages. They are in no menu, which would double the time for every page."""
     return f"# {title}\n\n" + "\n".join(f"* [](<{name}.md>)" for name in names) + "\n"
 
 
 def _lay(page: Path) -> None:
-    """Write a page, and what it links to."""
+    """Write a page, and the files that it links to."""
     parts = FENCED.split(page.read_text())
     parts[::2] = [LINK.sub(lambda link: _linked(page.parent, link), text) for text in parts[::2]]
     listed = page.parent.name in {"how-to", "decisions"}
@@ -146,10 +146,10 @@ def _linked(folder: Path, link: re.Match[str]) -> str:
 
 
 def _folder(path: Path) -> str:
-    """A list of what is in a folder, with the first sentence of each module."""
+    """Return a list of a folder's contents, with the first sentence of each module."""
     name = path.relative_to(ROOT)
     if name in (Path("docs/decisions"), Path("docs/how-to")):
-        return ""  # it is written later
+        return ""  # the page is written later
     lines = [f"{ORPHAN}# {name}/\n"]
     for file in sorted(path.iterdir()):
         if file.name.startswith(("_", ".")) or file.name == "py.typed":
@@ -161,20 +161,20 @@ def _folder(path: Path) -> str:
 
 
 def _file(path: Path) -> str:
-    """A file as a page: a notebook as its cells, other text as it is."""
+    """Return a file as a page: a notebook as its cells, other text unchanged."""
     title = f"{ORPHAN}# {path.relative_to(ROOT)}\n\n"
     text = path.read_text()
     if path.suffix == ".ipynb":
         return _notebook(path, json.loads(text))
     more, language = "", LANGUAGES.get(path.suffix, "text")
-    if len(text) > MOST_CHARACTERS:  # cut within a word: no lexer reads that
+    if len(text) > MOST_CHARACTERS:  # cut within a word, where no lexer would work
         more = f"\n\n{len(text):,} characters, of which these are the first {MOST_CHARACTERS:,}.\n"
         language = "text"
     return f"{title}````{language}\n{text[:MOST_CHARACTERS].rstrip()}\n````\n{more}"
 
 
 def _notebook(path: Path, notebook: dict[str, Any]) -> str:
-    """A notebook with the outputs that it holds."""
+    """Return a notebook with its stored outputs."""
     made: list[str] = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -197,7 +197,7 @@ def _notebook(path: Path, notebook: dict[str, Any]) -> str:
 
 
 def _reference(module: ModuleType, described: dict[int, str]) -> str:
-    """Directives for every public name of a part."""
+    """Return directives for every public name of a part."""
     lines = [f"{ORPHAN}# {module.__name__}\n", (module.__doc__ or "").split("\n\n")[0], ""]
     for name in module.__all__:
         thing = getattr(module, name)
@@ -218,10 +218,10 @@ def _reference(module: ModuleType, described: dict[int, str]) -> str:
 
 
 def moving() -> str:
-    """Return the script of the page that moves: a file, as pages off a disk import none."""
+    """Return the animated page's script as one file, as pages opened from disk cannot import."""
     files = ROOT / "apps" / "geoveil" / "gateway" / "files"
     bundle, exported = (files / "geoveil-client.js").read_text().rsplit("export{", 1)
-    # Only chunks that this page never loads use what the first import is of.
+    # The first import is used only by chunks that this page never loads.
     bundle = bundle.removeprefix('import"./geoveil-chunk.js";')
     names = [pair.split(" as ") for pair in exported.strip().rstrip(";").rstrip("}").split(",")]
     device = ",".join(f"{public}:{own}" for own, public in names)
@@ -250,7 +250,7 @@ def moving() -> str:
 
 
 def broken(folder: Path) -> list[str]:
-    """Return the links within a site to what is no file of it, or no place in one."""
+    """Return the links within a site that lead to no file of it, or to no place in a file."""
     text = {page: page.read_text() for page in sorted(folder.rglob("*.html"))}
     places = {page: set(re.findall(r'\bid="([^"]+)"', written)) for page, written in text.items()}
     wrong = []

@@ -1,9 +1,9 @@
 """Test vectors for devices in other languages: `python -m tools.vectors [FOLDER]`.
 
-It writes proto/vectors, which is the same each time. `python -m tools.vectors --stream N SEED`
-prints N more tuples of a campaign, a point and bits with their answers, a line each, without end of
-new ones as the seed changes; with `--epochs` of readings, with `--categories` or `--forms` of
-these, instead. What the fields are is said by docs/protocol.md.
+It writes proto/vectors, always with the same contents. `python -m tools.vectors --stream N SEED`
+prints N more tuples of a campaign, a point and bits with their answers, one per line, and new ones
+for every seed; with `--epochs`, `--categories` or `--forms`, it prints tuples of readings,
+categories or forms instead. docs/protocol.md explains the fields.
 """
 
 import json
@@ -39,11 +39,11 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "relay": relay_vectors,
     }
 )
-"""Makes the vectors of each file, by its name."""
+"""Name of a file → function that makes its vectors."""
 
 
 def text(name: str) -> str:
-    """Return the file of a name as it is written: an item a line."""
+    """Return the contents of a file by its name, one item per line."""
     items = MAKERS[name]()
     key = "ledgers" if name == "ledger" else name
     lines = ",\n".join(json.dumps(item, separators=(",", ":")) for item in items)

@@ -63,11 +63,11 @@ _REASONS = {
     "date": r"^(opens|closes|period|delete_after) ",
     "number": r"",
 }
-"""Word of a refusal → what Python's error begins with or holds; the first that fits."""
+"""Word for a refusal → pattern of Python's error; the first match counts."""
 
 
 def reason(error: GeoVeilError | ArithmeticError) -> str:
-    """Return the word of docs/protocol.md for an envelope's fault."""
+    """Return the word that docs/protocol.md uses for an envelope's fault."""
     if isinstance(error, SignatureInvalid):
         return "signature"
     told = str(error)
@@ -103,7 +103,7 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
 
 
 def stated(privacy: GeoPrivacy) -> dict[str, Any]:
-    """Return a guarantee as vectors have it: δ and Λ where there is one."""
+    """Return a guarantee as in vectors, with δ and Λ if it has them."""
     told: dict[str, Any] = {"epsilon": privacy.epsilon, "per": privacy.per, "unit": privacy.unit}
     if privacy.delta:
         told["delta"] = privacy.delta
@@ -253,7 +253,7 @@ def _bases() -> dict[str, bytes]:
 
 
 def _signatures(plain: bytes, other: bytes) -> Iterator[dict[str, Any]]:
-    """Yield signed envelopes; some could only be made by the owner of the key, and are odd."""
+    """Yield signed envelopes; some are odd ones that only the owner of the key could make."""
     key = SigningKey.from_pem(SIGNER)
     signed = seal(plain, key)
     yield told_of("signed", signed)
@@ -302,7 +302,7 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
 
 
 def _signed_with(r: bytes, campaign: bytes, public: bytes) -> bytes:
-    """Return the signature by an R of which 8R = 0: S = h·a solves the equation times 8."""
+    """Return the signature for an R with 8R = 0: S = h·a solves the equation times 8."""
     secret = bytearray(hashlib.sha512(_SEED).digest()[:32])
     secret[0] &= 248
     secret[31] = secret[31] & 127 | 64
@@ -317,7 +317,7 @@ def _turned(data: bytes, bit: int) -> bytes:
 
 
 def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
-    """Yield tables at both sides of what is permitted; their slopes are 0 at all ends."""
+    """Yield tables on both sides of each limit; all slopes are 0 at the ends."""
 
     def table(at: list[float], values: list[float]) -> Sequence[tuple[str, list[float]]]:
         return (("at", at), ("values", values), ("slopes", [0.0] * (2 * (len(at) - 1))))
@@ -337,7 +337,7 @@ def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
 
 
 def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield bytes that hold a campaign in a way that no writer has, or none."""
+    """Yield encodings of a campaign that no writer produces, or that are no campaign."""
     plain = bases["plain"]
     yield "unknown field at the end", plain + b"\x98\x06\x01"
     yield "unknown field within a message", _within(plain, (3,), lambda b: b + b"\x98\x06\x01")
@@ -417,7 +417,7 @@ def _joined(fields: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def _within(message: bytes, path: tuple[int, ...], change: Callable[[bytes], bytes]) -> bytes:
-    """Return a message with the content of a field of a field changed, by their numbers."""
+    """Return a message with a change to the content of a nested field, found by field numbers."""
     if not path:
         return change(message)
     return _joined(

@@ -1,4 +1,4 @@
-"""Categories: values and bits, with the report that a device sends."""
+"""Categories: values and bits with the report that a device sends."""
 
 import math
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ _SEED = "later"
 
 
 def category_vectors() -> list[dict[str, Any]]:
-    """Return reports by chance, and those of bits that devices get wrong first."""
+    """Return random reports, and reports for bits that devices are likeliest to get wrong."""
     draw = Random(2026)
     found = [_by_chance(draw, kind, options) for kind, options in _SIZES]
     weight = KaryResponse(3, 0.5).weight
     most = weight + 2 * _ONE
-    # The ends of what says each option; and an integer that is too large, then another.
+    # The ends of each option's range of integers; and a too large integer, then another.
     drawn = (0, weight - 1, weight, weight + _ONE - 1, weight + _ONE, most - 1)
     size = (most - 1).bit_length()
     tapes = [f"{u:0{size}b}" for u in drawn] + [f"{most:0{size}b}{weight:0{size}b}"]
     found += [_item("kary", 3, 0.5, 1, given=tape) for tape in tapes]
-    # Words that leave open whether an event happens, the last of two options first.
+    # Words that leave an event undecided, for the last of two options first.
     for kind, before, part, total in (
         ("subset", "", _ONE, weight + _ONE),
         ("ordinal", f"{7:0{(weight + _ONE - 1).bit_length()}b}", _ONE, weight),
@@ -54,7 +54,7 @@ _SIZES = (("kary", 40), ("unary", 63), ("ordinal", 5), ("ordinal", 100), ("subse
 
 
 def category_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield reports by chance."""
+    """Yield random reports."""
     draw = Random(seed)
     for i in range(count):
         kind = draw.choice([*KINDS])

@@ -1,4 +1,4 @@
-"""Campaigns, points and bits by chance, with what a device answers."""
+"""Random campaigns, points and bits, with the answers of a device."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def _ray(table: TabulatedProfile) -> TabulatedProfile:
 def query_by_chance(
     draw: Random, kind: str, dimension: int, size: float, profile: str, corners: bool
 ) -> Query:
-    """Return a query that varies near 0 over about `size`."""
+    """Return a random query that varies near 0 over about `size`."""
     width = size * draw.choice([1.0, draw.uniform(0.2, 3.0)])
     centre = tuple(round(draw.gauss(0.0, size), draw.randint(-1, 8)) for _ in range(dimension))
     table = _cornered_table if corners else _smooth_table
@@ -109,11 +109,11 @@ CLOSED_KINDS = {
     2: ("two-way-threshold", "disc", "polygon", "gaussian-kernel"),
     3: ("disc", "gaussian-kernel"),
 }
-"""Those with a bound of infinite reach in closed form."""
+"""Kinds of query whose bound of infinite reach has a closed form."""
 
 
 def published_by_chance(draw: Random) -> SmoothSpec:
-    """Return noise as papers have it, most of which browsers serve."""
+    """Return random noise as in papers; browsers support most of it."""
     noise: dict[str, Any] = draw.choice(
         [
             {"noise": "student-t", "nu": float(draw.choice([3, 3, 4, 5, 7, 8, 10, 30]))},
@@ -133,9 +133,9 @@ def published_by_chance(draw: Random) -> SmoothSpec:
 
 
 def any_campaign(draw: Random) -> tuple[Campaign, float]:
-    """Return a campaign of any kind, and the length over which it asks.
+    """Return a random campaign of any kind, and the length over which its query varies.
 
-    Every mechanism, query, profile, allocation and grid has its turn.
+    Every mechanism, query, profile, allocation and grid may occur.
     """
     name = f"c{draw.randrange(10**9)}"
     recurring = timedelta(days=draw.randint(1, 40)) if draw.random() < 0.3 else None
@@ -197,7 +197,7 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
 
 
 def _finer(draw: Random, campaign: Campaign) -> Campaign:
-    """Return the campaign on a grid that is finer, at times by much, if it permits that."""
+    """Return the campaign on a finer, at times much finer, grid if it permits that."""
     by = draw.choice([0, 0, 0, 1, 2, 5, 10])
     while by:
         try:
@@ -211,7 +211,7 @@ _HOSTILE = ("0" * 128, "1" * 128, "1" + "0" * 127, "0" + "1" * 127, "0" * 192, "
 
 
 def tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield campaigns, points and bits with the answers; the campaign with the first of its own."""
+    """Yield campaigns, points and bits with the answers; a campaign comes with its first tuple."""
     draw, made = Random(seed), 0
     while made < count:
         try:
@@ -226,7 +226,7 @@ def tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def one_tuple(draw: Random, campaign: Campaign, size: float, seed: str) -> dict[str, Any]:
-    """Return a point and bits for a campaign, with the answers."""
+    """Return a random point and bits for a campaign, with the answers."""
     spread = size * draw.choice([0.0, 1.0, 1.0, 3.0, 30.0, 1e4])
     exact = draw.random() < 0.2
     point = [draw.gauss(0.0, spread) for _ in range(campaign.dimension)]

@@ -1,4 +1,4 @@
-"""The sentences for people about their reports: for a campaign, and for a value."""
+"""The sentences that tell people about their reports: for a campaign, and for a value."""
 
 import math
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ _VALUES = (20_000.0, 52_000.0, -5.0, 250_000.0, 99_999.5, 1_000_001.0)
 
 
 def consent_vectors() -> list[dict[str, Any]]:
-    """Return campaigns, values, and the sentences that both are told in."""
+    """Return campaigns and values, with the sentences about each."""
     draw = Random(34)
     found = []
     for index, (name, campaign, length) in enumerate(every_campaign()):
         value = _value(draw, campaign, length)
         if campaign.attribute.coordinates == PARIS and index % 2:
-            value.reverse()  # as whoever types the latitude first
+            value.reverse()  # like somebody who types the latitude first
         if index % 18 == 0 or campaign.attribute.coordinates is not None:
             found.append(_told(name, campaign, value))
     for index, (name, campaign) in enumerate(surveys()):
@@ -94,7 +94,7 @@ def translated() -> Iterator[tuple[str, Campaign, Any]]:
 
 
 def surveys() -> Iterator[tuple[str, Campaign]]:
-    """Yield surveys of incomes: each kind of law, and each way in which reports add up."""
+    """Yield surveys of incomes: every kind of noise, and every way in which reports add up."""
     band = Question("above 100k", Threshold(100_000.0, 24_000.0, "smoothstep"))
     ramp = Question("above 100k", Threshold(100_000.0, 24_000.0, "linear"))
     bell = Question("near 100k", GaussianKernel(100_000.0, 24_000.0))

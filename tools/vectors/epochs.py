@@ -1,4 +1,4 @@
-"""Readings and bits with what is made of them; and sequences of contributions over epochs."""
+"""Readings and bits with the resulting reports; and sequences of contributions over epochs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -94,12 +94,12 @@ def _campaigns() -> Iterator[tuple[str, Campaign]]:
 
 
 def epoch_vectors() -> list[dict[str, Any]]:
-    """Return readings, and what a device makes of them for a campaign; and sequences of epochs."""
+    """Return readings with a device's reports from them; and sequences over epochs."""
     draw, found = Random(11), list[dict[str, Any]]()
     for name, campaign in _campaigns():
         told = {"name": name, "campaign": encode(campaign).hex(), "cases": list[Any]()}
         cases = [(1.0, ""), (1.25, ""), (4.0, ""), (1000.0, "")]
-        if isinstance(campaign, ValueCampaign):  # the second U is all ones: no logarithm of it
+        if isinstance(campaign, ValueCampaign):  # the second U is all ones: it has no logarithm
             cases.append((3.0, "01" * 64 + "1" * 128))
         asked = campaign.answer_privacy
         for i, (times, given) in enumerate(cases):
@@ -118,7 +118,7 @@ def epoch_vectors() -> list[dict[str, Any]]:
 
 
 def _beyond_64_bits() -> dict[str, Any]:
-    """Return reports of the finest grid that are moved on beyond both ends of 64 bits."""
+    """Return reports on the finest grid, extrapolated beyond both ends of 64 bits."""
     question = Question("above", Threshold(50_000.0, 8_000.0, "smoothstep"))
     campaign = replace(
         small_campaign("finest", questions=(question,)),
@@ -138,7 +138,7 @@ def _beyond_64_bits() -> dict[str, Any]:
 
 
 def _envelopes() -> Iterator[dict[str, Any]]:
-    """Yield envelopes of campaigns with readings, and what a device makes of them."""
+    """Yield envelopes of campaigns with readings, and a device's verdict on them."""
     nested = {asked.campaign_id: asked for _, asked in _campaigns()}
     for name, campaign in _campaigns():
         yield told_of(name, seal(encode(campaign)))
@@ -183,7 +183,7 @@ def _nested(
         limits=(Limit(campaign=rate, epoch=Epoch(privacy=rate, length=_LENGTH)),),
     )
     points, told = [], dict[str, Any]()
-    offsets = (30, 2) if readings[0][0] % 2 else (1, 2)  # days after which they were read
+    offsets = (30, 2) if readings[0][0] % 2 else (1, 2)  # days since they were read
     for label, point, begins, offset in zip(
         ("before", "latest"), readings, (OPENS, OPENS + _LENGTH), offsets, strict=True
     ):
@@ -233,7 +233,7 @@ def _builder(tape: Tape) -> ReportBuilder:
 
 
 def _sequences() -> Iterator[dict[str, Any]]:
-    """Yield contributions by dates, and which reading answers each, or that it is refused."""
+    """Yield dated contributions, with the reading that answers each, or its refusal."""
     draw = Random(13)
     for number in range(6):
         yield _sequence(draw, f"sequence {number}", operations=13)
@@ -253,7 +253,7 @@ def _limit(draw: Random, own: bool) -> Limit:
 
 
 def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
-    """Return contributions to campaigns of all kinds, under limits that change at times."""
+    """Return contributions to campaigns of all kinds, under limits that sometimes change."""
     limits = [_limit(draw, own=draw.random() < 0.25) for _ in range(draw.choice([1, 1, 2]))]
     every = timedelta(days=draw.choice([30, 91, 365]))
     campaigns = {
@@ -360,9 +360,9 @@ def _told_limit(limit: Limit) -> dict[str, Any]:
 
 
 def nested_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield readings and bits with what is made of them, and a sequence after each hundred.
+    """Yield readings and bits with the resulting reports, and a sequence after each hundred.
 
-    The campaign comes with the first of its own.
+    A campaign comes with its first tuple.
     """
     draw, made = Random(seed), 0
     while made < count:
@@ -393,10 +393,10 @@ def nested_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _nesting_by_chance(draw: Random) -> Campaign:
-    """Return a campaign that is answered from readings.
+    """Return a random campaign that is answered from readings.
 
     Raises:
-        GeoVeilError: if the campaign that chance made is none.
+        GeoVeilError: if the random campaign is invalid.
     """
     campaign, _ = any_campaign(draw)
     every = timedelta(microseconds=draw.randint(60_000_000, 3660 * 86_400_000_000))

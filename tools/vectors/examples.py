@@ -1,4 +1,4 @@
-"""A campaign for every mechanism, query, profile, allocation, and what else is decided."""
+"""A campaign for every mechanism, query, profile, allocation and other choice."""
 
 import math
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ from tools.vectors.chance import KINDS, OPENS, PARIS, PROFILES, WORLD, query_by_
 
 
 def small_campaign(name: str, **changes: Any) -> Campaign:
-    """Return a small campaign with changes."""
+    """Return a small campaign with the given changes."""
     given: dict[str, Any] = {
         "campaign_id": name,
         "title": "A question",
@@ -58,7 +58,7 @@ def small_campaign(name: str, **changes: Any) -> Campaign:
 
 
 ONE_BY_ONE = (Allocation.PARTITION, Allocation.SPLIT, Allocation.REPEAT)
-"""What any mechanism can have."""
+"""Allocations that any mechanism can have."""
 
 
 def _vectors() -> Iterator[tuple[str, SmoothSpec, tuple[Query, ...]]]:
@@ -71,7 +71,7 @@ def _vectors() -> Iterator[tuple[str, SmoothSpec, tuple[Query, ...]]]:
 
 
 def _capped() -> Iterator[tuple[str, MechanismSpec, Query]]:
-    """Yield queries whose distances are clipped, of every shape and noise."""
+    """Yield queries with clipped distances, for every shape and noise."""
     ramp, corners = Threshold(0.0, 16.0), [(-40.0, -30.0), (40.0, -30.0), (0.0, 50.0)]
     yield "capped-range", DebiasedLaplaceSpec(), Range(-30.0, 30.0, 20.0, "smoothstep")
     yield "capped-kernel", DebiasedLaplaceSpec(), GaussianKernel((5.0, 0.0), 12.0)
@@ -81,7 +81,7 @@ def _capped() -> Iterator[tuple[str, MechanismSpec, Query]]:
 
 
 def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
-    """Yield a name, a campaign and its length, for every mechanism, query, profile and so on."""
+    """Yield a name, a campaign and its length for every mechanism, query, profile and so on."""
     draw = Random(21)
     income = {"attribute": Attribute(name="value", unit="unit")}
     privacy = GeoPrivacy(1.0, 8.0, "unit")
@@ -160,10 +160,10 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
 
 
 def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
-    """Yield campaigns on the finest grid there is: an answer has 50 digits of 2 to compare.
+    """Yield campaigns on the finest grid: answers have 50 binary digits to compare.
 
-    What is rounded in doubles, and which way, is seen there: the bounds of slopes, their logarithms
-    and ρ, the ε of a part and of a plane, β.
+    They reveal how a device rounds doubles: the bounds of slopes, their logarithms and ρ, the ε of
+    a part and of a plane, β.
     """
     income = {"attribute": Attribute(name="value", unit="unit")}
     bump = TabulatedProfile((0.0, 7.3, 31.0), (0.1, 1.3, 0.2), (0.31, -0.05, -0.02, 0.07))
@@ -235,7 +235,7 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
 
 
 def published(draw: Random) -> Iterator[tuple[str, Campaign, float]]:
-    """Yield campaigns with the noises of papers, calibrated both ways, of either reach."""
+    """Yield campaigns with noise from papers, calibrated both ways, of either reach."""
     specs = [
         {**noise, "calibration": calibration, "reach": reach}
         for i, noise in enumerate(_PUBLISHED)

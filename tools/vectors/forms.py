@@ -1,4 +1,4 @@
-"""Forms: what devices read, the answers and bits that they draw a report from, and its price."""
+"""Forms: answers and bits with the report that devices draw from them, and its cost."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,15 +28,15 @@ from tools.vectors.tape import Tape
 
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 _REUSED = 10
-"""Tuples of one form after the other, at least."""
+"""The least number of successive tuples of one form."""
 _FORMS = 20_000
-"""Forms of many tuples, at most: to read one takes longer than to answer it."""
+"""The most forms in many tuples, as reading a form takes longer than answering it."""
 _FAR = (0.0, -0.0, 5e-324, 1e-50, 1e50, 1e90, 2.0**53, -1e30)
-"""Numbers at ends of doubles, and of what a release takes."""
+"""Numbers at the limits of doubles and of releases."""
 
 
 def form_vectors() -> list[dict[str, Any]]:
-    """Return forms with reports and charges, and changes of them: refused if they have none."""
+    """Return forms with reports and charges, and changed forms, refused if they have none."""
     draw = Random(2026)
     found: list[dict[str, Any]] = []
     for name, form in _forms().items():
@@ -46,9 +46,9 @@ def form_vectors() -> list[dict[str, Any]]:
 
 
 def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield forms, answers and reports by chance.
+    """Yield random forms, answers and reports.
 
-    Where a form is another than before, it stands there with what people are told of it.
+    When the form changes, the new one is included, with what people are told about it.
     """
     draw = Random(seed)
     form = _by_chance(draw)
@@ -67,7 +67,7 @@ def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def hostile_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield forms by chance with slips in their fields; without charges they are refused."""
+    """Yield random forms with errors in their fields; those without charges are refused."""
     draw = Random(seed)
     sound = b""
     for i in range(count):
@@ -81,7 +81,7 @@ def hostile_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _slip(draw: Random, message: Any) -> None:
-    """Set, add or take away something of a message, at any depth."""
+    """Set, add or remove a random part of a message, at any depth."""
     held = [field for field, _ in message.ListFields()]
     field = draw.choice(held if held and draw.random() < 0.7 else message.DESCRIPTOR.fields)
     value: Any = getattr(message, field.name)
@@ -106,7 +106,7 @@ def _form(fields: Sequence[Field], **more: Any) -> FormCampaign:
 
 
 def _stated(form: FormCampaign) -> dict[str, Any]:
-    """Return what a report costs; no ε between any two where there is none."""
+    """Return the cost of a report, leaving out any infinite ε."""
     charges = [
         {
             "attribute": attribute,
@@ -126,7 +126,7 @@ def _finite(name: str, epsilon: float) -> dict[str, float]:
 
 
 def _tuple(form: FormCampaign, answers: dict[str, Any], seed: str) -> dict[str, Any]:
-    """Return answers, what is released of them, and the report that seeded bits make."""
+    """Return answers, the values released for them, and the report from seeded bits."""
     tape = Tape(seed)
     prepared = form.prepare(answers)
     name = tape.bits(128)
@@ -343,7 +343,7 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
 
 
 def _hostile() -> Iterator[dict[str, Any]]:
-    """Yield changes of forms: what a device makes of it, and which bytes are others."""
+    """Yield changed forms: the bytes that differ, and a device's verdict."""
     forms = {name: form.encoded for name, form in _forms().items()}
     for base, changes in _CHANGES.items():
         for path, value in changes:
@@ -400,7 +400,7 @@ def _changed(name: str, base: str, before: bytes, made: pb.Campaign) -> dict[str
 
 
 def _judged(encoded: bytes) -> dict[str, Any]:
-    """Return what a report costs; nothing of what is refused."""
+    """Return the cost of a report; nothing for a form that is refused."""
     try:
         form = decode(encoded)
     except (GeoVeilError, ArithmeticError):

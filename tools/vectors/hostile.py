@@ -1,7 +1,6 @@
-"""Changes of sound campaigns: hostile ones, and those on both sides of each limit.
+"""Changes to valid campaigns: hostile ones, and values on both sides of each limit.
 
-A change is a path of fields and indices with the value that is set there; several are made
-together.
+A change is a path of fields and indices with the value to set there; several may be made together.
 """
 
 import math
@@ -20,12 +19,12 @@ _TIE = 2.0**-20
 
 
 def one(path: str, *values: Any) -> list[Change]:
-    """Return changes of one field to one value after the other."""
+    """Return changes of one field to each of the values."""
     return [((path, value),) for value in values]
 
 
 def changed(campaign: bytes, change: Change) -> bytes:
-    """Return the bytes of a campaign with a change."""
+    """Return the bytes of a campaign after a change."""
     message = pb.Campaign.FromString(campaign)
     for path, value in change:
         put(message, path, value)
@@ -33,7 +32,7 @@ def changed(campaign: bytes, change: Change) -> bytes:
 
 
 def put(message: Any, path: str, value: Any) -> None:
-    """Set one field of a message; None clears it, and a message that the path lacks is added."""
+    """Set one field of a message; None clears it. Messages missing along the path are added."""
     *way, last = path.split(".")
     for part in way:
         if part.isdigit() and int(part) == len(message):
@@ -56,7 +55,7 @@ def put(message: Any, path: str, value: Any) -> None:
 
 
 def difference(before: bytes, after: bytes) -> dict[str, Any]:
-    """Return what replaces which bytes."""
+    """Return which bytes to replace, and with what."""
     start = _same(before, after)
     end = _same(before[start:][::-1], after[start:][::-1])
     put = after[start : len(after) - end].hex()
@@ -64,7 +63,7 @@ def difference(before: bytes, after: bytes) -> dict[str, Any]:
 
 
 def _same(a: bytes, b: bytes) -> int:
-    """Return with how many bytes both begin."""
+    """Return the length of the common prefix."""
     least = min(len(a), len(b))
     return next((i for i in range(least) if a[i] != b[i]), least)
 
@@ -76,7 +75,7 @@ def _sides(last: float, beyond: float) -> tuple[float, float]:
 
 _LEAST, _MOST = _sides(1e-50, 0.0), _sides(1e50, math.inf)
 _FORGED = ("a\nb", "a\u202eb", "a\u200fb", "a\x07b", "\x1b[1mb", " b", "b\u0301" + 4 * "\u0301")
-"""Texts with an end of line, marks of direction, control characters, a blank, or many accents."""
+"""Texts with a line break, direction marks, control characters, a blank, or many accents."""
 _RING = [(0.0, 0.0), (8.0, 0.0), (8.0, 8.0), (0.0, 8.0)]
 _NOTCHED = [(0.0, 0.0), (8.0, 0.0), (8.0, 8.0), (4.0, 4.0), (0.0, 8.0)]
 _INNER = [(2.0, 2.0), (2.0, 6.0), (6.0, 6.0), (6.0, 2.0)]
@@ -291,7 +290,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     ],
     "lipschitz": one(_GRID, 0, 1),
     "steep": [
-        # The noise is 0.0123: what is asked is compared with 2^61 steps.
+        # The noise is 0.0123: the query is compared with 2^61 steps.
         *one("privacy.per", *_sides(16.0 * 64 / 210 * 1e8, math.inf)),
     ],
     "level": [
@@ -345,4 +344,4 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     ],
     "points-of-places": one("mechanism.planar_laplace.dimension", 1, 3),
 }  # fmt: skip
-"""By the name of the sound campaign that is changed."""
+"""Changes by the name of the valid campaign to change."""

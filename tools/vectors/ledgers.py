@@ -13,7 +13,7 @@ from tools.vectors.chance import OPENS
 
 
 class _Answers:
-    """A history in memory."""
+    """A history of answers in memory."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[datetime, str, GeoPrivacy]] = []
@@ -36,7 +36,7 @@ def ledger_vectors() -> list[dict[str, Any]]:
     """Return sequences of answers to limits, and whether each is permitted."""
     draw, found = Random(7), []
     for index in range(16):
-        slack = 1e-6 if index >= 12 else 0.0  # the last ones have a δ, too
+        slack = 1e-6 if index >= 12 else 0.0  # the last ones also have a δ
         per = draw.choice([8_000.0, 500.0, 0.1])
         each = draw.choice([0.1, 1 / 3, 1.0])
 
@@ -89,6 +89,6 @@ def us(when: datetime) -> int:
 
 
 def pair(privacy: GeoPrivacy) -> dict[str, float]:
-    """Return a guarantee as it is written."""
+    """Return a guarantee as it is written in vectors."""
     told = {"epsilon": privacy.epsilon, "per": privacy.per}
     return told | {"delta": privacy.delta} if privacy.delta else told

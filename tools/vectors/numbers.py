@@ -1,4 +1,4 @@
-"""Typed numbers, with their meanings by locale, written by hand, not by a parser."""
+"""Typed numbers with their meanings by locale, written by hand, not by a parser."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -19,13 +19,13 @@ LOCALES: Mapping[str, Separators] = MappingProxyType(
         "ar-EG": Separators("٫", "٬"),
     }
 )
-"""How numbers are written where; a locale's own are what Intl says."""
+"""How numbers are written in each locale, as Intl has it."""
 
 _POINT, _COMMA = ("en-US", "en-GB", "en-IN", "de-CH"), ("de-DE", "es-ES", "fr-FR", "sv-SE")
 _ENGLISH, _DOTTED = ("en-US", "en-GB", "en-IN"), ("de-DE", "es-ES")
 _INDIA, _ALL, _NOBODY = ("en-IN",), tuple(LOCALES), ()
 _TABLE: tuple[tuple[str, Sequence[float], Sequence[str]], ...] = (
-    # What is typed; what it can mean, the last of which is meant for sure in the locales named.
+    # Typed text; its possible meanings, the last of which is certain in the named locales.
     ("52000", [52_000], _ALL),
     ("52,000", [52, 52_000], _ENGLISH),
     ("52.000", [52, 52_000], _DOTTED),
@@ -92,7 +92,7 @@ _SPELLED: Mapping[float, str] = MappingProxyType(
 
 
 def number_vectors() -> list[dict[str, Any]]:
-    """Return what is typed with its meanings in each locale, and numbers with their words."""
+    """Return typed texts with their meanings in each locale, and numbers with their words."""
     found: list[dict[str, Any]] = [
         {"locale": locale, "decimal": at.decimal, "group": at.group, "indian": at.indian}
         for locale, at in LOCALES.items()

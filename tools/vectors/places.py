@@ -1,4 +1,4 @@
-"""Places, and their points in planes."""
+"""Places, and their points on planes."""
 
 from random import Random
 from typing import Any
@@ -8,7 +8,7 @@ from tools.vectors.chance import PARIS, WORLD
 
 
 def projection_vectors() -> list[dict[str, Any]]:
-    """Return places, and their points in planes, right to 1e-8 m."""
+    """Return places, and their points on planes, accurate to 1e-8 m."""
     draw, found = Random(3), []
     for plane in (
         PARIS,

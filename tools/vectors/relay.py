@@ -1,4 +1,4 @@
-"""Messages through a relay: sealed messages, HTTP in bytes, keys of gateways, and tokens."""
+"""Messages through a relay: sealed messages, binary HTTP, keys of gateways, and tokens."""
 
 import base64
 import json
@@ -34,11 +34,11 @@ from tools.vectors.campaigns import SIGNER
 from tools.vectors.chance import OPENS
 from tools.vectors.examples import small_campaign
 
-# RFC 9458, appendix A: the gateway's key, that of the message, and the salt of the answer.
+# RFC 9458, appendix A: the gateway's key, the message's key, and the answer's salt.
 _PRIVATE = "3c168975674b2fa8e465970b79c8dcf09f1c741626480bd4c6162fc5b6a98e1a"
 _EPHEMERAL = "bc51d5e930bda26589890ac7032f70ad12e4ecb37abb1b65b1256c9c48999c73"
 _SALT = "c789e7151fcba46158ca84b04464910d"
-# RFC 9292, figure 13: with a trailer; and one of indeterminate length after an informational one.
+# RFC 9292, figure 13: with a trailer; and of indeterminate length after an informational one.
 _TRAILED = (
     "0140c8001d5468697320636f6e74656e7420636f6e7461696e732043524c462e0d0a0d07747261696c6572047465"
     "7874"
@@ -66,7 +66,7 @@ def relay_vectors() -> list[dict[str, Any]]:
 
 
 def _tokens() -> Iterator[dict[str, Any]]:
-    """Yield a token of RFC 9578, and what those of a campaign with and without periods say."""
+    """Yield a token of RFC 9578, and what tokens sign for campaigns with and without periods."""
     vector = json.loads(_TOKENS.read_text("ascii"))["rfc9578"][0]
     issuer = IssuerKey.from_pem(bytes.fromhex(vector["skS"]))
     yield {
@@ -87,7 +87,7 @@ def _tokens() -> Iterator[dict[str, Any]]:
 
 
 def _learned() -> Iterator[dict[str, Any]]:
-    """Yield the sentences for people about relays and issuers."""
+    """Yield the sentences that tell people about relays and issuers."""
     operator = SigningKey.from_pem(SIGNER).public
     for relay, token, recurs in ((False, False, False), (True, False, False), (True, True, True)):
         period = timedelta(days=45) if recurs else None
@@ -102,7 +102,7 @@ def _learned() -> Iterator[dict[str, Any]]:
 
 
 def _asked() -> Iterator[dict[str, Any]]:
-    """Yield what people are told of who asks, and how long single answers are kept."""
+    """Yield sentences about who asks, and how long single answers are kept."""
     asker = Asker(organisation="City", purpose="Buses", contact="x@y.z")
     until = OPENS + timedelta(days=200, minutes=61, microseconds=1)
     for changes in (
@@ -145,7 +145,7 @@ def _response(message: bytes) -> dict[str, Any]:
 
 
 def _key(change: int) -> dict[str, Any]:
-    """Return a key that an operator signed, as it is or changed."""
+    """Return a key that an operator signed, unchanged or changed."""
     operator = SigningKey.from_pem(SIGNER)
     key = PublishedKey(300, _NOW + 60, bytes(range(32)), b"")
     key = replace(key, signature=operator.sign(key._statement, b"geoveil relay key v1\n"))

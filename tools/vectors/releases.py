@@ -1,4 +1,4 @@
-"""Campaigns, points and bits with the answers: one of everything, and hard cases."""
+"""Campaigns, points and bits with the answers: one of each kind, and hard cases."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -24,7 +24,7 @@ _ID = "0" * 128
 
 
 def release_vectors() -> list[dict[str, Any]]:
-    """Return campaigns, and what a device answers for points and bits."""
+    """Return campaigns with a device's answers for points and bits."""
     draw = Random(2026)
     found = []
     for name, campaign, size in every_campaign():
@@ -33,7 +33,7 @@ def release_vectors() -> list[dict[str, Any]]:
     for name, campaign, size in fine_campaigns():
         found.append(_item(name, campaign, list(_far_out(draw, name, campaign, size))))
     found += [_item(name, campaign, list(cases)) for name, campaign, cases in _hard()]
-    by_ratio = dict(surveys())["points-by-ratio"]  # logarithms, on a grid of their own
+    by_ratio = dict(surveys())["points-by-ratio"]  # logarithms, on their own grid
     cases = [one_tuple(draw, by_ratio, 3.0, f"points-by-ratio/{i}") for i in range(2)]
     found.append(_item("points-by-ratio", by_ratio, cases))
     return found
@@ -48,7 +48,7 @@ def _given(campaign: Campaign, point: Sequence[float], bits: str) -> dict[str, A
 
 
 def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterator[dict[str, Any]]:
-    """Yield cases whose noise is so large that the last digits of its scale show."""
+    """Yield cases with noise so large that the last digits of its scale show."""
     partition = isinstance(campaign, StatisticCampaign) and not campaign.answers_all
     before = "0" * (campaign.columns - 1).bit_length() * partition + _ID
     for i, zeros in enumerate((3, 30, 66)):
@@ -61,7 +61,7 @@ def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterat
 
 
 def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
-    """Yield likely errors of devices: extreme bits, ends of 64 bits, and ends of draws."""
+    """Yield cases that devices easily get wrong: extreme bits, ends of 64 bits and of draws."""
     plain = small_campaign("hard-bits")
     ends = ("0" * 256, "1" * 256, "1" + "0" * 255, "0" * 200)
     yield "hard-bits", plain, (_given(plain, [100_000.0], _ID + end) for end in ends)
@@ -74,8 +74,8 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
         campaign = small_campaign(name, **income, mechanism=PlanarLaplaceSpec(dimension))
         many = dimension + (1, 1, 2)[dimension - 1]
         of_each = "01" * 64
-        # One number after the other is at an end: of the logarithms the first only, of the others
-        # none asks for more bits.
+        # One number after another is extreme: of the logarithms, only the first needs more bits;
+        # of the other numbers, none does.
         tapes = [of_each * i + end + of_each * (many - 1 - i) for i in range(many) for end in _ENDS]
         yield name, campaign, (_given(campaign, [1.5] * dimension, _ID + tape) for tape in tapes)
     questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0)) for i in range(2))
@@ -87,17 +87,17 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
         allocation=Allocation.REPEAT,
         step_exponent=-40,
     )
-    # The first answer is beyond 64 bits, and undecided where: the second draws from where it ended.
+    # The first answer is undecided, but beyond 64 bits: the second draws from where it ended.
     tapes = ["0" * zeros + "1" + "0" * (127 - zeros) + "10" * 64 for zeros in (100, 120, 127)]
     yield "hard-overflow", heavy, (_given(heavy, [3.0], _ID + tape) for tape in tapes)
     yield from _extremes(income)
 
 
 def _extremes(income: dict[str, Any]) -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
-    """Yield a point so far on so fine a grid that coarse arithmetic would take more bits."""
+    """Yield a point so far away, on so fine a grid, that coarse arithmetic would use more bits."""
     far = small_campaign("hard-far", **income, mechanism=PlanarLaplaceSpec(1), step_exponent=-200)
     yield "hard-far", far, (_given(far, [x], _ID) for x in (4e50, -3e-40))
-    # The knee of the noise is e to the power of -10^13, which no exponent of a double holds.
+    # The knee of the noise is e to the power of -10^13, too small for the exponent of a double.
     slow = small_campaign("hard-slow", **income, mechanism=SmoothSpec(1e-13), questions=(
         Question("q", Threshold(0.0, 16.0)),
     ))  # fmt: skip
