@@ -3,9 +3,9 @@
     GeoVeilError
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
-    ├── ContradictionError reports that no people give through the mechanism that is stated
+    ├── ContradictionError reports that no people can produce through the stated mechanism
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
-    NotPrivateWarning      what is for experiments was done where people's values may be
+    NotPrivateWarning      an operation for experiments ran where people's values may be
     └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.selection)
 
 The first three are also `ValueError`s.

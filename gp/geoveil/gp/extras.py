@@ -58,7 +58,7 @@ def needed_for(purpose: str) -> Iterator[None]:
     `purpose` is the subject of the message's sentence, as "a picture".
 
     Raises:
-        MissingExtraError: if the library is of an extra; others fail as Python has it.
+        MissingExtraError: if the library belongs to an extra; others raise Python's own error.
     """
     try:
         yield

@@ -1,17 +1,17 @@
 """Confidence intervals of a mean that do not collapse if few reports differ [MATH §8].
 
-Where hardly anybody is near a question, nearly all reports are equal: their standard error is next
-to 0, and says nothing of the few who were not met. A report lies between two public ends, so that
-one may imagine one more report at each end: the upper limit is that of the n reports and one at the
-upper end, the lower limit likewise. For reports of 0 and 1 it is Clopper and Pearson's interval; in
-general it is the Dirichlet-weighted mean of Learned-Miller and Thomas (2019), whose quantile is
-here that of a gamma law with the largest third moment that the ends permit.
+Where hardly anybody is near a question, nearly all reports are equal: their standard error is close
+to 0, and says nothing about the few people not sampled. A report lies between two public ends, so
+we can imagine one more report at each end: the upper limit is that of the n reports and one at the
+upper end, and the lower limit likewise. For reports of 0 and 1, it is Clopper and Pearson's
+interval; in general, it is the Dirichlet-weighted mean of Learned-Miller and Thomas (2019), here
+with the quantile of a gamma law with the largest third moment that the ends permit.
 
-The sharper interval is Student's, moved as the skewness of the mean calls for (Hall 1992): no wider
-than Student's, and right from fewer reports on. Given the mean and the variance of reports, the law
-of the mechanism bounds their skewness (`ReportMoments`), so that nobody has to sum up cubes. Only
-where a person whom nobody met would move the mean by a fifth of its standard error or more, a
-report of up to half the weight is imagined there. Another half is in Hall's correction.
+The sharper interval is Student's, moved by the skewness of the mean (Hall 1992): no wider than
+Student's, and valid from fewer reports on. Given the mean and the variance of reports, the law of
+the mechanism bounds their skewness (`ReportMoments`), so no sums of cubes are needed. Only where
+a person outside the sample would move the mean by a fifth of its standard error or more, a report
+of up to half the weight is imagined there. Hall's correction supplies the other half.
 """
 
 import math
@@ -117,10 +117,10 @@ class Limits(ReprByArguments):
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the largest distances of a person outside the sample, below and above the mean.
 
-        By the law of the mechanism (`ReportMoments.jumps`). Where it is not known, halfway between
-        what a mean and what a report can be: a person has a mean, and noise, of which the reports
-        at hand say much. If noise has no bound, at the former, whatever the law: of its third
-        moment most is noise. Infinitely far if neither has one.
+        The law of the mechanism gives them (`ReportMoments.jumps`). If it is unknown, they lie
+        halfway between the ends of means and of reports: a person has a mean and noise, and the
+        reports at hand tell much about the noise. If noise is unbounded, they are the ends of
+        means, since most of the third moment is noise; or infinite if these are.
         """
         moments = self.moments()
         if moments is not None and self.bounded:
@@ -189,7 +189,7 @@ def interval_of_mean(
 ) -> Interval:
     """Return the interval for the expected mean of independent reports.
 
-    What no mean can be is cut off: see `kept_within`.
+    The interval is clipped to possible means: see `kept_within`.
 
     Args:
         n: reports, ≥ 2; a plan expects a number that need not be whole.
@@ -242,13 +242,13 @@ def interval_of_weighted_mean(
 ) -> Interval:
     """Return the interval for the mean of reports with unequal weights.
 
-    The imagined report of a person whom nobody met gets the largest weight where it would move the
-    mean far. Reports without ends have Student's interval, which is the whole line where they are
-    all equal.
+    The imagined report of a person outside the sample gets the largest weight where it would
+    move the mean far. Reports without ends have Student's interval, which is the whole line if
+    they are all equal.
 
     Args:
-        largest: what one report counts for at most, as a part of all, in (0, 1].
-        skewness: of the mean, from the third powers of what each report adds to its error.
+        largest: the largest weight of one report, as a part of all, in (0, 1].
+        skewness: skewness of the mean, from the cubes of each report's contribution to its error.
         freedom: degrees of freedom, Kish's number of reports that all count the same, less 1.
 
     Example:
@@ -348,7 +348,7 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
 
 
 def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
-    """Return the shift of the mean by one more report at a distance, and the new standard error."""
+    """Return how far one more report at a distance moves the mean, and the new standard error."""
     shift = distance / (n + 1)
     spread = max((n * variance + distance**2) / (n + 1) - shift**2, 0.0)
     return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights

@@ -118,7 +118,7 @@ def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
 
 
 def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[int, ...]:
-    """Return the integers of a released point; refuse what is not k integers of 64 bits."""
+    """Return the integers of a released point; refuse anything but k integers of 64 bits."""
     whole = tuple(
         k
         for k in point
@@ -134,7 +134,7 @@ def _on_grid(integer: int, exponent: int) -> Real:
 
 
 def _beyond(u: Real, atom: Real) -> Real:
-    """Return 0 with probability `atom`, else an exponential number, from one U."""
+    """Return 0 with probability `atom`, else an exponential random number, from one U."""
     zero = BALL.constant(0)
     # Where the atom is near 1 the share may reach below 0: it is then 0 without a logarithm.
     return BALL.piecewise(

@@ -108,7 +108,7 @@ class ReportMoments:
 
 
 class MomentsAskedOnce(ReportMoments):
-    """The moments for a single population, with facets of its own and without SciPy."""
+    """The moments for a single population, with facets computed for it alone, without SciPy."""
 
     def _raw_third(self, mean: float, second: float) -> tuple[float, float]:
         x, z, t = (self.points / self._scales).T

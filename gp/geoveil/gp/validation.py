@@ -25,7 +25,7 @@ def _is_no_number(value: object) -> bool:
 def real(name: str, value: object, expected: str = "a finite number") -> float:
     """Return `value` as a float; refuse NaN, infinities, booleans and everything but numbers.
 
-    A fraction or decimal becomes the nearest double. An integer that no double holds is refused.
+    A fraction or decimal becomes the nearest double. An integer beyond all doubles is refused.
     """
     number = _nearest(name, value, expected)
     if isinstance(value, Integral) and int(value) != number:
@@ -81,13 +81,13 @@ def require_count(name: str, value: object, least: int = 1, most: int | None = N
 
 
 def require_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False."""
+    """Refuse anything but True and False."""
     if not isinstance(value, bool):
         raise ParameterError(name, value, "True or False")
 
 
 def require_kind(name: str, value: object, kind: Any) -> None:
-    """Refuse what is not of a class, or of one of `A | B`, as "an A, or a B"."""
+    """Refuse values that are not of a class, or of one of `A | B`, as "an A, or a B"."""
     if not isinstance(value, kind):
         kinds = [each.__name__ for each in getattr(kind, "__args__", (kind,))]
         said = [f"{'an' if each[0] in 'AEIOU' else 'a'} {each}" for each in kinds]

@@ -54,8 +54,8 @@ class Area:
                 the antimeridian it is cut there, or has longitudes beyond ±180.
 
         Raises:
-            ParameterError: if it is no polygon, 180° wide or more, has a vertex that is no
-                longitude and latitude, or no disc of 5,000 km around its centre contains it.
+            ParameterError: if it is not a polygon, is 180° wide or more, has a vertex that is not
+                a longitude and latitude, or is in no disc of 5,000 km around its centre.
 
         Example:
             >>> triangle = [(178.0, -19.0), (182.0, -19.0), (180.0, -16.0), (178.0, -19.0)]
@@ -79,7 +79,7 @@ class Area:
         """Return whether a place, (longitude, latitude) in degrees, is in it.
 
         Raises:
-            PrivateValueError: if it is no longitude and latitude.
+            PrivateValueError: if it is not a longitude and latitude.
         """
         _, distance = self._seen_from_centre(earth.places_array(place))
         return bool(distance <= self.radius_m)

@@ -74,8 +74,8 @@ class AzimuthalEquidistant(Projection):
     refusal would tell that somebody is not inside. Distances in the plane are at most κ = t/sin t
     times true ones, on the whole Earth, t = radius/b with b the polar radius [MATH §11].
 
-    Not covered: the projection is computed in doubles, so it does not resolve distances below about
-    10⁻⁸ m. A longitude in doubles does not either.
+    Not covered: the projection is computed in doubles, so it cannot resolve distances below about
+    10⁻⁸ m. Neither can a longitude in doubles.
 
     Args:
         longitude_deg: of the centre, in [−180, 180].

@@ -212,7 +212,7 @@ class BandTotals(Totals):
         return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
 
     def _pieces(self, cells: Integers) -> tuple[Array, Integers]:
-        """Return the different queries in some cells, and which of them each query is.
+        """Return the distinct queries in some cells, and the index of each query among them.
 
         They are coefficients of v⁰ … v³, (different, 4, cells). Most queries are 0 in all of the
         cells, or 1, and need no products of their own. Cell 0 is before the first cut, and the last

@@ -1,6 +1,6 @@
-"""The way to sum many estimators over points, and its cost.
+"""Ways to sum many estimators over points, and their costs.
 
-Times are for a shared processor of 2023: good enough to choose, and to tell seconds from hours.
+Times are for a shared processor of 2023: accurate enough to choose, and to tell seconds from hours.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ class Way(NamedTuple):
 def ways(
     estimators: Mapping[str, PointEstimator], step: float, points: int = 0, groups: int = 1
 ) -> list[Way]:
-    """Return the cheapest ways to sum estimators of one perturbation, with each label in one way.
+    """Return the cheapest ways to sum estimators of one perturbation; each label is in one way.
 
     Args:
         estimators: by label.

@@ -108,7 +108,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return one exact, private report for each of many points, by `release` in turn.
 
         For holders of many people's data. The time that it takes depends a little on the values:
-        where somebody may measure it, pace each release (docs/guarantees.md).
+        if somebody may measure it, pace each release (docs/guarantees.md).
 
         Args:
             x: n points, as `Query.value` takes them.

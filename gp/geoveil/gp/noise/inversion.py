@@ -45,7 +45,7 @@ class InvertedNoise(Noise):
 
     @abstractmethod
     def ball_density(self, u: arb) -> arb:
-        """Enclose h(u) for u > 0; where it falls, on the whole ball."""
+        """Enclose h(u) for u > 0; on the whole ball where h decreases."""
 
     @abstractmethod
     def _guess(self, tail: float, center: float) -> float:

@@ -14,7 +14,7 @@ class LogScale:
     """Turns values > 0 into their logarithms, where a ratio is a distance.
 
     With `GeoPrivacy.per_factor(epsilon, factor)` on the logarithms, two values a factor r apart are
-    at most ε·ln r/ln factor distinguishable, be they small or large.
+    at most ε·ln r/ln factor distinguishable, whether small or large.
 
     Values below `floor`, also 0 and negative ones, count as `floor`: a refusal would tell that
     somebody has such a value. They are not distinguishable at all.
@@ -26,8 +26,8 @@ class LogScale:
     logarithm of the geometric mean.
 
     Args:
-        floor: the least value that is told from smaller ones, > 0, in the unit of the values. Fix
-            it without looking at private values.
+        floor: the least value that is distinguished from smaller ones, > 0, in the unit of the
+            values. Choose it without looking at private values.
 
     Example:
         >>> import math

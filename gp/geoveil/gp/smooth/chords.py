@@ -111,7 +111,7 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
 
 
 def _outwards(size: float, reach: float) -> Array:
-    """Return growing distances from an end, up to the reach of chords."""
+    """Return increasing distances from an end, up to the reach of chords."""
     near = size * 2.0**-12 * 1.02 ** np.arange(640)
     far = near[-1] * 1.2 ** np.arange(1, 30)
     distances = np.concatenate([near, far, far[-1] * 2.0 ** np.arange(1, 480)])

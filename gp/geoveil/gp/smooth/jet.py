@@ -82,7 +82,7 @@ class Jet:
 
 
 def jet(x: Any) -> Jet:
-    """Return x as a jet, a constant one if it is none."""
+    """Return x as a jet; a number becomes a constant jet."""
     return x if isinstance(x, Jet) else Jet(x, 0, 0)
 
 

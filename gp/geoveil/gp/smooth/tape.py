@@ -290,8 +290,8 @@ def recorded(formula: Formula) -> Tape:
 
     Raises:
         ParameterError: if its pieces do not meet, or its edges do not increase.
-        TypeError, ValueError: if it does something that an `Arithmetic` has not, besides what the
-            formula itself raises.
+        TypeError, ValueError: if it uses an operation that `Arithmetic` lacks; besides errors
+            that the formula itself raises.
     """
     if isinstance(formula, Tape):
         return formula
