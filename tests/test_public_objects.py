@@ -22,7 +22,7 @@ import pytest
 import geoveil.campaign as campaigns
 from geoveil import analyst, audit, client, gp, selection
 from geoveil.aggregator import Code, store
-from geoveil.analyst import planner
+from geoveil.analyst import CentralWish, planner
 from geoveil.audit import attacks
 from geoveil.gp import coordinates, deconvolution, estimation, intervals
 from geoveil.gp.queries import SoftIndicator
@@ -116,6 +116,7 @@ def made() -> list[Any]:
         gp.DebiasedLaplace(STEP, PRIVACY),
         gp.DebiasedLaplace(STEP, PRIVACY, step=2.0**-9),
         analyst.CentralPrivacy(0.25, 1e-6, 100),
+        CentralWish(epsilon=0.4, honest=100_000),
         gp.ForgedShare(0.25),
         gp.LipschitzMechanism(gp.Linear(decay, (1.0, 2.0)), PRIVACY),
         gp.LocalLaplace(RAMP, LOCAL),

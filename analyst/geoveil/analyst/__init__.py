@@ -16,6 +16,7 @@ from geoveil.analyst.campaigns import (
 )
 from geoveil.analyst.card import NOT_STATED as NOT_STATED, card_of as card_of, ways_of as ways_of
 from geoveil.analyst.central import (
+    CentralWish,
     central_record as central_record,
     central_text as central_text,
     of_one_question as of_one_question,
@@ -245,6 +246,7 @@ __all__ = [
     "ByGroup",
     "CampaignEstimates",
     "CentralPrivacy",
+    "CentralWish",
     "Change",
     "Changes",
     "ChosenBands",

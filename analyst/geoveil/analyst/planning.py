@@ -6,12 +6,13 @@ planned.report()                                     # as plain numbers
 planned.campaign(campaign_id="income", title="Income", opens=..., closes=...)
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst.central import central_record, of_one_question
+from geoveil.analyst.central import central_cap, central_record, of_one_question, out_of_reach
 from geoveil.analyst.feasible_alternatives import (
     check_comparison,
     check_people,
@@ -31,12 +32,12 @@ from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import POINTS, in_words
 from geoveil.analyst.planner.caps import CAPPED_WIDTH, ChosenCap, default_cap
-from geoveil.analyst.planner.coarse import WIDEST
+from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, widest_within, width
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import lazy
+from geoveil.gp import ParameterError, lazy
 
 
 class PlanOutcome(ABC):
@@ -74,9 +75,38 @@ class PlanOutcome(ABC):
     def cap(self) -> ChosenCap | None:
         """The cap with the least ε of any two values that adds at most 5 % to a report's variance.
 
-        Under the plan's prior; None where none that cheap promises anything, and of points.
+        Under the plan's prior; None where none that cheap promises anything, and of points. With
+        `PlanRequest.central` the cheapest that keeps it.
+
+        Raises:
+            ParameterError: if none does.
         """
-        return default_cap(as_if_published(self.request, self.chosen()), self.request.prior)
+        campaign, wish = as_if_published(self.request, self.chosen()), self.request.central
+        if wish is None:
+            return default_cap(campaign, self.request.prior)
+        return central_cap(campaign, wish, self.request.prior)
+
+    def price_of_central(self, free: "PlanOutcome") -> Record:
+        """Return the cost of the cap for a wished central ε, compared with a plan without the wish.
+
+        "error_95" is the largest of a question's errors, and "times" the largest quotient of them
+        with and without, both at most: the cap's share counts as if all of an error were variance.
+
+        Raises:
+            ParameterError: if they exceed the `target_error`.
+        """
+        assert self.cap is not None  # or it was refused
+        cap, factor = self.cap.cap, self.cap.factor or 1.0
+        mine = [error * math.sqrt(factor) for error in _errors(self.report())]
+        wanted = self.request.target_error
+        if wanted is not None and max(mine) > wanted:
+            expected = f"at least {max(mine):.3g} with the cap for that central ε"
+            raise ParameterError("target_error", wanted, expected)
+        times = max(a / b for a, b in zip(mine, _errors(free.report()), strict=True))
+        return {
+            "below": cap.below, "above": cap.above, "variance_factor": factor,
+            "error_95": max(mine), "times": times,
+        }  # fmt: skip
 
     def central(self, honest: int | None = None, delta: float | None = None) -> Record | None:
         """Return the central ε of the campaign with the `cap`, in random order.
@@ -157,7 +187,15 @@ def plan_for(
         ParameterError: if the request cannot be met, with the nearest that can.
     """
     if searches is None:
-        searches = Searches(widest=CAPPED_WIDTH if capped else WIDEST)
+        widest = CAPPED_WIDTH if capped else WIDEST
+        if request.central is not None:
+            # A side is in eighths of a noise scale, and has to reach to half of a band.
+            answers = len(request.questions) if request.allocation in ("split", "repeat") else 1
+            most = math.floor(4 * request.central.largest_epsilon / answers) / 4
+            widest = min(widest, widest_within(most))
+            if widest < NARROWEST:
+                raise out_of_reach(request.central, math.ceil(4 * width(NARROWEST)) / 4)
+        searches = Searches(widest=widest)
     check_prior(request, searches)
     check_people(request)
     if len(request.questions) > 1:
@@ -170,6 +208,13 @@ def plan_for(
     plan = planned(search, request.participants, kinds, wanted=request.mechanism)
     check_plan(request, plan)
     return PlannedQuestion(request, plan)
+
+
+def _errors(report: Record) -> list[float]:
+    """Return the 95 % error of each question, hard or soft."""
+    rows = [report] if "targets" in report else report["questions"]
+    targets = [row["targets"] for row in rows]
+    return [float((of["hard_question"] or of["population"])["error_95"]) for of in targets]
 
 
 def kinds_for(request: PlanRequest) -> tuple[str, ...]:

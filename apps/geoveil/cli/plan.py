@@ -1,7 +1,8 @@
 """geoveil plan: the right mechanism for a question, and the error to expect."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from geoveil.analyst import (
     RADIUS_M,
     VOCABULARY,
     AnalystQuestion,
+    CentralWish,
     PlannedQuestion,
     PlannedQuestions,
     PlanRequest,
@@ -185,6 +187,14 @@ def plan(
         ),
     ] = None,
     central_delta: options.CentralDelta = None,
+    central: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the cap, and bands that fit within it, that keep the central ε between any"
+            " two values at or below this, for --honest reports of one question, and print the"
+            " cost. Refused if impossible."
+        ),
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the plan (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
     connection: Connection,
@@ -205,7 +215,7 @@ def plan(
     if of_form(form, prior_sample, wishes, epsilon_sum, participants, out_file, as_json=as_json):
         return
     check_picture("--figure", figure)
-    _check_cap(cap, honest)
+    _check_cap(cap, honest, central)
     if periods is None and drift:
         raise ParameterError("drift", drift, "left out where there is no --periods")
     needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
@@ -251,19 +261,20 @@ def plan(
         reach=math.inf if reach is None else reach,
         scale=scale,
     )
+    wish = _wish(central, honest, central_delta, people // max(len(questions), len(of_levels)))
     with err.status("planning"):
         plan_of = partial(plan_for, capped=cap == "fit")
         try:
-            planned = plan_of(request_of(soft=soft))
+            planned = plan_of(request_of(soft=soft, central=wish))
         except UnmetWishError:
             # Quantiles are read from soft shares, and take nothing from the prior.
             if soft or not only_quantiles or target_error is not None:
                 raise
-            planned = plan_of(request_of(soft=True))
+            planned = plan_of(request_of(soft=True, central=wish))
         report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
         report |= _extras(planned, contamination, periods, drift)
-        if cap != "none" and (out_file is not None or honest is not None):
-            report |= {"central": planned.central(honest, central_delta)}
+        if cap != "none" and (out_file is not None or honest is not None or wish is not None):
+            report |= _central(planned, honest, central_delta, plan_of)
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
         if figure is not None:
@@ -279,13 +290,36 @@ def plan(
         err.tell(str(planned.cap or "no cap: no protection of far values"))
 
 
-def _check_cap(cap: str | None, honest: int | None) -> None:
+def _check_cap(cap: str | None, honest: int | None, central: float | None) -> None:
     if cap not in (None, "none", "fit"):
         raise ParameterError("cap", cap, "'fit' or 'none'")
     if honest is not None:
         validation.require_count("honest", honest)
-        if cap == "none":
-            raise ParameterError("honest", honest, "left out without a cap")
+    for name, given in (("honest", honest), ("central", central)):
+        if given is not None and cap == "none":
+            raise ParameterError(name, given, "left out without a cap")
+
+
+def _wish(
+    central: float | None, honest: int | None, delta: float | None, people: int
+) -> CentralWish | None:
+    if central is None:
+        return None
+    return CentralWish(epsilon=central, honest=honest or max(people, 1), delta=delta)
+
+
+def _central(
+    planned: PlannedQuestion | PlannedQuestions,
+    honest: int | None,
+    delta: float | None,
+    plan_of: Callable[[PlanRequest], PlannedQuestion | PlannedQuestions],
+) -> dict[str, Any]:
+    """Return a plan's central ε, and the cost of a requested one."""
+    wish = planned.request.central
+    if wish is None:
+        return {"central": planned.central(honest, delta)}
+    free = plan_of(replace(planned.request, central=None))
+    return {"central": planned.central(wish.honest, delta), "cap": planned.price_of_central(free)}
 
 
 def _questions(

@@ -34,6 +34,13 @@ def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) 
     (print_plan if "alternatives" in report else _print_comparison)(report)
     if report.get("central") is not None:
         out.tell(central_text(report["central"], privacy))
+    if "cap" in report:
+        cap = report["cap"]
+        out.tell(
+            f"The cap for that is {cap['below']:g} noise scales outside and {cap['above']:g}"
+            f" inside, and bands fit within it: 95 % errors are up to ±{cap['error_95']:.3g}, at"
+            f" most {cap['times']:.3f} times those of a plan without --central."
+        )
     _print_periods(report)
     _print_liars(report)
 
