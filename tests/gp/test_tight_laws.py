@@ -34,8 +34,7 @@ from geoveil.gp import (
 )
 from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.intervals import Limits
-from geoveil.gp.mechanisms import vector_bounds
-from geoveil.gp.mechanisms.vector_bounds import VectorSearch
+from geoveil.gp.mechanisms import additive, vector_bounds
 from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile, law_of_symmetric_noise
 from geoveil.gp.smooth.certified import LinearBound
@@ -133,21 +132,32 @@ CLIPPED = {
         ],
         GeoPrivacy(1.0, per=0.1),
     ),
+    "concentric": (
+        [
+            Cap(3.9, 3.9).on(Disc((0.0, 0.0), 4.0, 0.2, "smoothstep"), Fraction(100, 3)),
+            Cap(5.4, 4.4).on(Disc((0.0, 0.0), 4.1, 0.2, "smoothstep"), Fraction(100, 3)),
+        ],
+        GeoPrivacy(1.0, per=0.03),
+    ),
 }
 
 
-def as_without_caps(search, bounds, far, past, moved=VectorSearch._moved):
-    return moved(search, bounds, far, 0 * past)
+def by_rate(share, low, high):
+    """Bounds of B from the middle of a range, at the rate at which it may change."""
+    low, high = np.nan_to_num([low, high], posinf=1e9, neginf=-1e9)
+    at, rise = share._at((low + high) / 2), np.minimum(share.beta * (high - low) / 2, 700.0)
+    return np.stack([at * np.exp(-rise), np.minimum(at * np.exp(rise), share.steepest)])
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "owner", "broken", "value"),
     [
-        ("calm", boxes, "_APART", math.inf),  # as close as to the greatest noise alone
+        ("calm", boxes, "_APART", 1e9),  # as close as to the greatest noise alone
         ("uneven", vector_bounds, "_AWAY", 0.0),  # nobody far away
         ("bands", vector_bounds, "_AWAY", 0.0),
-        ("level", VectorSearch, "_moved", as_without_caps),  # noise may fall past them
+        ("level", vector_bounds._Share, "enclosed", by_rate),
+        ("concentric", vector_bounds, "_shape", id),  # noise of each circle alone
     ],
 )
 def test_the_law_of_an_answer_with_capped_others_is_attained(
@@ -202,7 +212,7 @@ def test_noise_follows_from_the_mean_and_the_variance_of_debiased_answers(monkey
     """Everybody at one place, at 2 of 12 by chance: their noise is the variance of their answers.
 
     Without that, the law says it within 5 % of the largest. Control: cells that are cut only where
-    they stick out.
+    they stick out, and not next to their ends.
     """
     rng = np.random.default_rng(2)
     at = np.append(0.0, np.cumsum(10 ** rng.uniform(0, 1.5, 60)))
@@ -227,6 +237,7 @@ def test_noise_follows_from_the_mean_and_the_variance_of_debiased_answers(monkey
     assert 0 <= widest() <= 0.05
     for parts in ("_NOISES", "_WIDTHS"):
         monkeypatch.setattr(report_laws, parts, 1e-9)
+    monkeypatch.setattr(report_laws, "beside_ends", lambda edges, _: edges)
     assert widest() > 0.1
     law_of_profile.cache_clear()
 
@@ -277,6 +288,31 @@ def test_some_people_have_all_noise_that_others_may_have(seed, monkeypatch):
         monkeypatch.setattr(report_laws, parts, 1e-9)
     assert widest() > 1.05
     law_of_profile.cache_clear()
+    bounded_noise_variance.cache_clear()
+
+
+def test_the_least_noise_beside_a_corner_is_stated(monkeypatch):
+    """Bands a hundred thousand times as wide as noise falls: people next to the least answer.
+
+    Control: cells that are as long beside a corner as elsewhere.
+    """
+    at, values = (0.0, 1.0, 1.000001, 2.0), (0.6, 0.0, 0.4, 0.5)
+    slopes = np.repeat(np.diff(values) / np.diff(at), 2)
+    query = Linear(TabulatedProfile(at, values, tuple(slopes)), 1.0)
+    limits, width = Limits((-math.inf, math.inf), (0.0, 0.6)), 1e-6
+
+    def stated() -> tuple[float, float]:
+        bounded_noise_variance.cache_clear()
+        mechanism = SmoothMechanism(query, GeoPrivacy(1.0, per=1e-6))
+        _, (most, least) = mechanism.moments(1 - np.array([0.0, width / 0.6]))
+        low = bounded_noise_variance(mechanism, 10**8, (0.0, width), 0.0, limits, 0.95).low
+        return low / most, least / most
+
+    low, least = stated()
+    assert least > 0.5
+    assert least - 0.05 <= low <= least
+    monkeypatch.setattr(additive, "beside_ends", lambda edges, _: edges)
+    assert stated()[0] < least - 0.1
     bounded_noise_variance.cache_clear()
 
 

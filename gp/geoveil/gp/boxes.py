@@ -1,86 +1,145 @@
-"""Bound the least and the greatest number in parts of a box, with refinement of loose bounds."""
+"""Bound the least and the greatest number in parts of many boxes, the loosest boxes first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from geoveil.gp.arrays import Array, NDArray, np
 
 Indices: TypeAlias = "NDArray[np.intp]"
+Seen: TypeAlias = "tuple[Indices, Array, Indices, NDArray[np.bool_], Indices, Array]"
+"""What is known of n boxes: the first and the last part that each may reach, (2, n), reversed if it
+reaches none; bounds of its numbers, (2, n); the axis to cut it across, (n,); whether these parts
+are as near as numbers tell, so that a box in which they hardly differ need not be cut, (n,); and
+the parts of m people, (m,), with a number as little, and one as great, as somebody's there."""
 
-_MOST_BOXES, _MOST_PAIRS, _ROUNDS = 2**15, 2**17, 200
-"""The most boxes, pairs of a box and a part, and halvings of a search."""
+_MOST, _AT_ONCE = 2**16, 2**12
+"""The most boxes of a search, and boxes that are cut at once."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
 _APART = 5
 """The gap that is allowed of the greatest number is allowed of the distance between the least and
 the greatest, times this, if that is less; of at least `_LITTLE` of the greatest."""
+_BOTH = np.array([[-1.0], [1.0]])
+"""Signs that make two greatest numbers of a least and a greatest."""
 
 
 def greatest_in(
-    corners: Array, look: Callable[[Array, float], tuple[Array, Array]], loose: float
+    box: Array, look: Callable[[Array, Array], tuple[Array, Array]], loose: float
 ) -> float:
     """Return a bound of the greatest number in a box; see `enclosed_in_parts`.
 
     Args:
-        corners: as there.
-        look: to the numbers at the centers, and bounds of the greatest of each box.
+        box: the least and the greatest of its coordinates, (2, k).
+        look: from centers of boxes, (n, k), and how far their farthest points are, (n,), to the
+            numbers there, and bounds of the greatest of each box.
         loose: as there.
     """
 
-    def one_part(
-        centers: Array, radius: float, box: Indices, part: Indices
-    ) -> tuple[Indices, Array, Array]:
-        at, most = look(centers, radius)
-        return box, np.stack([at, at]), np.stack([at, most])
+    def one_part(boxes: Array) -> Seen:
+        half = np.diff(boxes, axis=0)[0] / 2
+        at, most = look(boxes.mean(axis=0).T, np.linalg.norm(half, axis=0))
+        only = np.zeros((2, len(at)), np.intp)
+        return (
+            only,
+            np.stack([at, most]),
+            half.argmax(axis=0),
+            only[0] == 0,
+            only[0],
+            np.stack([at] * 2),
+        )
 
-    nothing = np.array([[np.inf], [-np.inf]])
-    return float(enclosed_in_parts(corners, one_part, nothing, loose)[1, 0])
+    whole = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
+    return float(whole[1, 0])
 
 
 def enclosed_in_parts(
-    corners: Array,
-    look: Callable[[Array, float, Indices, Indices], tuple[Indices, Array, Array]],
-    attained: Array,
-    loose: float,
+    boxes: Array, look: Callable[[Array], Seen], shares: Array, loose: float
 ) -> Array:
-    """Return bounds of the least and the greatest number in each part, shape (2, n).
+    """Return bounds of the least and the greatest number in each part, (2, p).
 
     Args:
-        corners: of the box, where all coordinates are least and where they are greatest, (2, k).
-        look: from centers, (m, k), how far the farthest point of their boxes is, and pairs of a box
-            and a part, to: the pairs of which the box may reach into the part; the least and the
-            greatest number that is attained in the part, by these boxes, ∞ and −∞ if none is; and
-            bounds of the numbers of each box there.
-        attained: the least and the greatest number that is known of each part, (2, n); ∞ and −∞.
+        boxes: the least and the greatest coordinates of each, (2, k, n).
+        look: at such boxes.
+        shares: what is yet to be added to the least and the greatest number of each part, (2, p).
         loose: how much wider the bounds may be than what is attained, relative to the greatest
             number of the part, or to `_APART` times how far all numbers are apart.
 
     Returns:
         As wide, but where there are too many boxes; ∞ and −∞ of parts that nothing is in.
     """
-    attained = attained.copy()
-    centers, half = corners.mean(axis=0)[None], np.diff(corners, axis=0)[0] / 2
-    part = np.arange(attained.shape[1])
-    box, rest, bounds = np.zeros_like(part), attained, attained.copy()
-    for _ in range(_ROUNDS):
-        if not (0 < len(box) <= _MOST_PAIRS and len(centers) <= _MOST_BOXES):
+    most = np.full(shares.shape, -np.inf)
+    outer, left = np.full_like(spans(most), -np.inf), _MOST
+    pool: list[Any] = [
+        boxes[..., :0],
+        np.zeros((2, 0), np.intp),
+        most[:, :0],
+        np.zeros(0, np.intp),
+        np.zeros(0, np.bool_),
+    ]
+    while True:
+        parts, bounds, axis, sure, home, people = look(boxes)
+        for row, numbers in zip(most, _BOTH * people, strict=True):
+            np.maximum.at(row, home, numbers)
+        met = parts[0] <= parts[1]
+        pool = [
+            np.concatenate([old, new[..., met]], axis=-1)
+            for old, new in zip(pool, (boxes, parts, _BOTH * bounds, axis, sure), strict=True)
+        ]
+        total = _BOTH * most + shares
+        greatest = max(total[1].max(), 0.0)
+        apart = max(_APART * (greatest - total[0].min()), _LITTLE * greatest)
+        nearly = np.where(np.isfinite(most[1]), total[1], greatest)  # of parts too thin for people
+        slack = loose * np.clip(nearly, _LITTLE * greatest, apart)
+        *goals, enough = least_over(spans(np.stack([*(most + slack), slack])), pool[1])
+        beyond = (pool[2] - goals).max(axis=0)
+        beyond = np.where(pool[4], np.minimum(beyond, pool[2].sum(axis=0) - enough), beyond)
+        order = np.argsort(-beyond)
+        loose_ones = np.count_nonzero(beyond > 0) if left > 0 else 0
+        cut, kept, done = np.split(order, [min(_AT_ONCE, loose_ones), loose_ones])
+        _, parts, bounds, *_ = (each[..., done] for each in pool)
+        level, *ends = _two(parts)
+        for end in ends:
+            for row in (0, 1):
+                np.maximum.at(outer[:, row], (level, end), bounds[row])
+        if not len(cut):
             break
-        met, people, (low, high) = look(centers, float(np.linalg.norm(half)), box, part)
-        box, part = box[met], part[met]
-        np.minimum.at(attained[0], part, people[0])
-        np.maximum.at(attained[1], part, people[1])
-        least, greatest = attained[0].min(), attained[1].max()
-        most = max(_APART * (greatest - least), _LITTLE * greatest)
-        slack = loose * np.clip(attained[1], _LITTLE * greatest, most)
-        cut = (low < (attained[0] - slack)[part]) | (high > (attained[1] + slack)[part])
-        rest = np.repeat([[np.inf], [-np.inf]], attained.shape[1], axis=1)
-        for ends, pairs in ((rest, cut), (bounds, ~cut)):
-            np.minimum.at(ends[0], part[pairs], low[pairs])
-            np.maximum.at(ends[1], part[pairs], high[pairs])
-        kept, box = np.unique(box[cut], return_inverse=True)
-        box, part = np.append(box, box + len(kept)), np.tile(part[cut], 2)
-        step = np.where(np.arange(len(half)) == np.argmax(half), half / 2, 0.0)
-        centers, half = np.concatenate([centers[kept] - step, centers[kept] + step]), half - step
-    return np.stack([np.minimum(bounds[0], rest[0]), np.maximum(bounds[1], rest[1])])
+        left -= 2 * len(cut)
+        boxes = _halves(pool[0][..., cut], pool[3][cut])
+        pool = [each[..., kept] for each in pool]
+    for k in reversed(range(1, len(outer))):
+        step = 1 << (k - 1)
+        np.maximum(outer[k - 1], outer[k], out=outer[k - 1])
+        np.maximum(outer[k - 1, :, step:], outer[k, :, :-step], out=outer[k - 1, :, step:])
+    return np.asarray(_BOTH * outer[0])
+
+
+def spans(numbers: Array) -> Array:
+    """Return the least of each 2^k neighbours, (levels, r, n), of numbers (r, n)."""
+    levels = [numbers]
+    for k in range(numbers.shape[1].bit_length() - 1):
+        before, step = levels[-1], 1 << k
+        pairs = np.minimum(before[:, :-step], before[:, step:])
+        levels.append(np.concatenate([pairs, before[:, -step:]], axis=1))
+    return np.stack(levels)
+
+
+def least_over(levels: Array, parts: Indices) -> Array:
+    """Return the least from the first to the last of some parts, (r, m); see `spans`."""
+    level, first, last = _two(parts)
+    return np.asarray(np.minimum(levels[level, :, first], levels[level, :, last]).T)
+
+
+def _two(parts: Indices) -> tuple[Indices, Indices, Indices]:
+    """Return levels and the beginnings of two spans that together are each of the parts."""
+    level = np.frexp(parts[1] - parts[0] + 1)[1] - 1
+    return level, parts[0], parts[1] + 1 - (1 << level)
+
+
+def _halves(boxes: Array, axis: Indices) -> Array:
+    """Return both halves of boxes, cut across an axis of each."""
+    at = axis, np.arange(len(axis))
+    halves = np.stack([boxes, boxes])
+    halves[0, 1][at] = halves[1, 0][at] = boxes.mean(axis=0)[at]
+    return np.concatenate([halves[0], halves[1]], axis=-1)

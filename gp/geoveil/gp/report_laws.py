@@ -42,6 +42,9 @@ open."""
 _SLACK = 0.002
 """Enlargement of half a box, relative to its distance from moments that are 0 or 1."""
 
+_LONG = 16
+"""Cells that are longer than this, in lengths over which noise changes, get more edges first."""
+
 Indices: TypeAlias = "NDArray[np.intp]"
 _Seen = TypeVar("_Seen")
 
@@ -90,7 +93,7 @@ def law_of_profile(
         inside = kept[:, 0] * np.maximum(unknown, bent)
         return (people, g, h, own, other, kept), np.maximum(out, np.minimum(inside, 4.0))
 
-    nodes = distinct(np.clip(nodes, least, most))
+    nodes = beside_ends(distinct(np.clip(nodes, least, most)), scale)
     nodes, (people, g, h, own, other, kept) = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
     # Beyond the outermost nodes g is level: noise leads back to them, or does not.
     back = np.exp(-np.maximum([nodes[0] - least, most - nodes[-1]], 0.0) / scale)[:, None]
@@ -306,6 +309,21 @@ def cut_while_loose(
             return edges, seen
         edges = cut
     return edges, look(edges)[0]
+
+
+def beside_ends(edges: Array, length: float) -> Array:
+    """Return edges with more of them next to the ends of long cells, unless there are too many.
+
+    Args:
+        edges: increasing, shape (n + 1,).
+        length: over which noise changes, in the unit of the edges.
+    """
+    long = np.flatnonzero(np.diff(edges) > _LONG * length)
+    if len(long) > _MOST_CELLS / 16:
+        return edges
+    steps = length * np.array([0.25, 1.0, 4.0])
+    added = [edges[long][:, None] + steps, edges[long + 1][:, None] - steps]
+    return distinct(np.concatenate([edges, *map(np.ravel, added)]))
 
 
 def _cut(edges: Array, loose: Array, most: int) -> Array:

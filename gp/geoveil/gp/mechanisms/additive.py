@@ -19,7 +19,12 @@ from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_laws import beyond_others, cut_while_loose, law_of_symmetric_noise
+from geoveil.gp.report_laws import (
+    beside_ends,
+    beyond_others,
+    cut_while_loose,
+    law_of_symmetric_noise,
+)
 from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 40
@@ -83,7 +88,7 @@ class AdditiveMechanism(QueryMechanism):
         limits = np.array([float(limit) for limit in self.query.attained_range])
         finite = np.isfinite(limits)
         edges = np.concatenate([profile.cells(0.0), self._turns(), limits[finite]])
-        edges = distinct(np.clip(edges, *limits))
+        edges = beside_ends(distinct(np.clip(edges, *limits)), self._length)
 
         # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.
         ends = np.repeat(np.asarray(profile.value(edges[[0, -1]]))[None, ~finite], 2, axis=0)
@@ -103,6 +108,11 @@ class AdditiveMechanism(QueryMechanism):
             return (value, np.stack([noise[0, 0], noise[-1, 1]])), np.square(loose)
 
         return law_of_symmetric_noise(*cut_while_loose(edges, look)[1])
+
+    @property
+    def _length(self) -> float:
+        """The length over which the scale may change by a factor of e."""
+        return math.inf
 
     def _turns(self) -> Array:
         """Return possible turning points of the scale, in the unit of the distance."""

@@ -118,6 +118,10 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         """The largest noise scale: L/η."""
         return self.query.lipschitz / self.eta
 
+    @property
+    def _length(self) -> float:
+        return 1 / self.beta
+
     def _turns(self) -> Array:
         return turns_of(self.query, self._growing[1])
 

@@ -23,7 +23,7 @@ from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
-from geoveil.gp.mechanisms.smooth import SmoothlyScaled, turns_of
+from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.mechanisms.vector_bounds import VectorSearch
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
@@ -264,6 +264,10 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
             for query, s in zip(queries, distances, strict=True)
         ]
 
+    def _range(self, query: Query, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
+        """Return bounds of a query's B in cells, or beyond them, (2, n): see `_scale_range`."""
+        return self._bound_range(query, edges, beyond, EXPONENTIAL, self.reach)
+
     def _bound(self, distances: list[Real], ops: Arithmetic) -> Real:
         bounds = self._bounds(self.queries, distances, ops)
         return reduce(ops.maximum, (sum(bounds[j] for j in active) for active in self._active))
@@ -320,8 +324,12 @@ class VectorAnswer(AdditiveMechanism):
     def report_moments(self) -> None:
         return None
 
+    @property
+    def _length(self) -> float:
+        return 1 / self.vector.beta
+
     def _turns(self) -> Array:
-        return turns_of(self.query, self.vector.reach)
+        return self.vector._search.turns(self.index)
 
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         return self.vector._search.between(self.index, edges, beyond) / self.vector.eta

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.arrays import Array, NDArray, distinct, np
-from geoveil.gp.boxes import Indices, enclosed_in_parts, greatest_in
+from geoveil.gp.boxes import Indices, Seen, enclosed_in_parts, least_over, spans
 from geoveil.gp.mechanisms.smooth import turns_of
 from geoveil.gp.queries import Linear, Polygon, Query, TwoWayThreshold
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.report_laws import cut_while_loose
 
 if TYPE_CHECKING:
     from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
@@ -19,6 +20,126 @@ _LOOSE = 0.002
 _FAR, _AWAY = 700.0, 1e9
 """The logarithm of a practically infinite ratio, and the distance, in units of 1/β, from which on
 chords are flat."""
+_TINY = 1e-300
+"""Noise that counts as none."""
+_FINE, _STEEP, _LEAST = 0.001, 0.98, 1e-6
+"""How far the logarithm of B may vary in a cell of a table; the share of β, as its slope, from
+which on B at the ends says more; and B, relative to the greatest, below which it need not."""
+_PEOPLE, _STEPS = 8, np.array([0.8191725134, 0.6710436067, 0.5497004779])
+"""Points looked at first, for each part, and their steps along the axes of a box."""
+_NEAR = 0.01
+"""Bounds of distances to a polygon, relative to all that count, that are as near as need be."""
+_ENDS = np.array([[1.0], [-1.0]])
+"""Signs that make two least numbers of a least and a greatest."""
+
+
+class _Share:
+    """What some queries add to B, by the distance of the first, from which those of others follow.
+
+    Args:
+        vector: the mechanism.
+        queries: of it, of one shape, or round and of one center.
+    """
+
+    def __init__(self, vector: VectorSmoothMechanism, queries: Sequence[Query]) -> None:
+        self.vector, self.beta, self.plain = vector, float(vector._beta), queries[0].unclipped
+        self.queries, edges = [], []
+        first = getattr(self.plain, "radius", None)
+        for query in queries:
+            # A distance to a circle is its radius less the distance to its center.
+            radius = getattr(query.unclipped, "radius", None)
+            turn = 1.0 if (radius is None) == (first is None) else -1.0
+            self.queries.append((query, turn, (radius or 0.0) - turn * (first or 0.0)))
+            edges.append(turn * (_edges(query, vector.reach) - self.queries[-1][-1]))
+
+        def look(edges: Array) -> tuple[Array, Array]:
+            bounds = self.range(edges)
+            least, most = bounds
+            change = np.abs(np.diff(np.log(np.maximum(self._at(edges), _TINY))))
+            level = (change < _STEEP * self.beta * np.diff(edges)) & (most > _LEAST * most.max())
+            close = np.maximum(_FINE * np.minimum(most, most.max() - least.min()), _TINY)
+            return bounds, np.where(level, np.square((most - least) / close), 0.0)
+
+        self.turns = distinct(np.concatenate(edges))
+        self.edges, inner = cut_while_loose(self.turns, look)
+        # Beyond the outermost they die away, unless they are capped.
+        ends, span = self.edges[[0, -1]], np.ptp(self.edges)
+        most = self._at(ends)
+        least = sum(
+            shares * (places == farther)
+            for (places, shares), (farther, _) in zip(
+                self._each(ends), self._each(ends + span * np.array([-1.0, 1.0])), strict=True
+            )
+        )
+        bounds = np.column_stack([[least[0], most[0]], inner, [least[1], most[1]]])
+        self.steepest = float(bounds.max())
+        self.cells = spans(_ENDS * bounds)
+
+    def _each(self, s: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield the distance to each query, with its cap, and its share."""
+        for query, turn, shift in self.queries:
+            own = np.clip(turn * s + shift, *query.attained_range)
+            yield own, np.asarray(self.vector._bounds([query], [own], FLOAT)[0])
+
+    def _at(self, s: Array) -> Array:
+        return np.asarray(sum(share for _, share in self._each(s)))
+
+    def range(self, edges: Array) -> Array:
+        """Return bounds of the sum in cells, (2, n), `turns` among their edges."""
+        total = np.zeros((2, len(edges) - 1))
+        for query, turn, shift in self.queries:
+            own = np.clip(turn * edges + shift, *query.attained_range)[:: int(turn)]
+            total += self.vector._range(query, own)[:, :: int(turn)]
+        return total
+
+    def within(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return the least and the greatest distance in boxes, and the one in the middle, (3, n).
+
+        And bounds of the shares in the boxes, and the shares in the middle, the same shape.
+        """
+        middle = (low + high) / 2
+        at = _distance(self.plain, middle)
+        if hasattr(self.plain, "center"):
+            centers = np.broadcast_to(np.atleast_1d(self.plain.center), low.shape)
+            near, far = np.clip(centers, low, high), np.where(centers < middle, high, low)
+            ends = np.sort([_distance(self.plain, near), _distance(self.plain, far)], axis=0)
+        elif isinstance(self.plain, TwoWayThreshold):
+            ends = np.stack([_distance(self.plain, low), _distance(self.plain, high)])
+        else:
+            ends = at + np.array([[-1.0], [1.0]]) * np.linalg.norm(high - low, axis=1) / 2
+        bounds = self.enclosed(*ends)
+        return np.stack([*ends, at]), np.stack([*bounds, self._at(at)])
+
+    def across(self, middle: Array, half: Array, at: Array) -> Array:
+        """Return how much bounds of distances owe to each axis of boxes, (n, k)."""
+        if not hasattr(self.plain, "center") and not isinstance(self.plain, TwoWayThreshold):
+            return half
+        moved = [
+            [_distance(self.plain, middle + k * half * one) - at for k in (-1, 1)]
+            for one in np.eye(half.shape[1])
+        ]
+        return np.asarray(np.abs(moved).max(axis=1).T)
+
+    def enclosed(self, low: Array, high: Array) -> Array:
+        """Return bounds of the sum between distances, (2, n)."""
+        outmost, endless = self.edges[[0, -1]], np.isinf([low, high])
+        low = np.where(endless[0], np.minimum(high, outmost[0]), low)
+        high = np.where(endless[1], np.maximum(low, outmost[1]), high)
+        ends = self._at(np.stack([low, high]))
+        # The logarithm has slopes of at most β.
+        rise = self.beta * (high - low) / 2
+        rise = np.where(rise < _FAR, rise, np.inf)
+        above = np.sqrt(np.maximum(ends, _TINY)).prod(axis=0) * np.exp(rise)
+        below = np.sqrt(ends).prod(axis=0) * np.exp(-rise)
+        cells = [np.searchsorted(self.edges, low, "right"), np.searchsorted(self.edges, high)]
+        least, most = _ENDS * least_over(self.cells, np.sort(cells, axis=0))
+        # Rounding never excludes what is attained.
+        least = np.minimum(np.maximum(least, below), ends.min(axis=0))
+        most = np.maximum(np.minimum(most, above), ends.max(axis=0))
+        for side, (far, near) in zip(endless, self.cells[0].T[[0, -1]] * _ENDS.T, strict=True):
+            least = np.where(side, np.minimum(least, far), least)
+            most = np.where(side, np.maximum(most, near), most)
+        return np.stack([least, most])
 
 
 class VectorSearch:
@@ -30,50 +151,56 @@ class VectorSearch:
 
     def __init__(self, vector: VectorSmoothMechanism) -> None:
         self.vector, self.beta = vector, float(vector._beta)
-        growing = vector._beta, EXPONENTIAL, vector.reach
-        steepest, around = [], []
-        for query in vector.queries:
-            edges = distinct(np.append(query.profile.cells(0.0), turns_of(query, vector.reach)))
-            (at,) = vector._bounds([query], [edges], FLOAT)
-            steepest.append(max(at.max(), query.profile.bounds_within(edges, *growing)[1].max()))
-            limits = np.array(query.attained_range)
-            ends = np.append(edges, limits[np.isfinite(limits)])  # a cap may be farther
-            around.append(_around(query, float(np.abs(ends).max())))
-        self.steepest = np.array(steepest)[:, None]
-        self.limits = np.array([query.attained_range for query in vector.queries]).T[..., None]
+        self._shares: dict[tuple[int, ...], _Share] = {}
+        self.steepest = np.array([[self._share((j,)).steepest] for j in range(vector.size)])
         self.everywhere = float(self._heaviest(self.steepest)[0])
-        self.corners = None
+        around = [_around(query, vector.reach) for query in vector.queries]
+        self.corners = np.empty((0, 0))
         if all(map(len, around)):
             self.corners = np.stack([np.min(around, axis=0)[0], np.max(around, axis=0)[1]])
-            self.boxes = self.corners[None]
             self.far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
-            if any(isinstance(query.unclipped, TwoWayThreshold) for query in vector.queries):
-                # The sides that their bands cross, far outside.
-                self.boxes = np.tile(self.corners, (3, 1, 1))
-                self.boxes[[0, 1], :, [0, 1]] = self.far[1][:, None]
+
+    def _share(self, queries: tuple[int, ...]) -> _Share:
+        if queries not in self._shares:
+            self._shares[queries] = _Share(self.vector, [self.vector.queries[j] for j in queries])
+        return self._shares[queries]
+
+    def _together(self, index: int) -> list[_Share]:
+        """Return all shares, those of one shape as one, first that of the query, which leads it."""
+        if len(self.vector._active) > 1:  # these sets are of single queries, in their order
+            return [self._share((j,)) for j in range(self.vector.size)]
+        alike: dict[object, tuple[int, ...]] = {}
+        for j in sorted(range(self.vector.size), key=lambda j: j != index):
+            shape = _shape(self.vector.queries[j].unclipped)
+            alike[shape] = (*alike.get(shape, ()), j)
+        return [self._share(group) for group in alike.values()]
+
+    def turns(self, index: int) -> Array:
+        """Return distances to a query at which what B depends on by it alone may turn."""
+        return self._together(index)[self._place(index)].turns
+
+    def _place(self, index: int) -> int:
+        return index if len(self.vector._active) > 1 else 0
 
     def largest(self) -> float:
         """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
-        At most 0.2 % above what it attains, where 32,768 boxes at a time tell; as if all queries
-        were steepest at one place where one is linear in the plane, or of a kind of one's own.
+        At most 0.2 % above what it attains, where 65,536 boxes tell; as if all queries were
+        steepest at one place where one is linear in the plane, or of a kind of one's own.
         """
-        if self.corners is None:
+        if not self.corners.size:
             return self.everywhere
 
-        def look(centers: Array, radius: float) -> tuple[Array, Array]:
-            _, past, bounds = self._at(centers)
-            return self._heaviest(bounds), self._heaviest(self._moved(bounds, radius, past))
-
-        return min(self.everywhere, greatest_in(self.corners, look, _LOOSE))
+        ends, own = np.array([[-np.inf, 0.0], [np.inf, self.everywhere]]).T[..., None]
+        return min(self.everywhere, float(self._in_parts(0, ends, own, wide=True)[1, 0]))
 
     def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         """Return bounds of the least and of the greatest B in each of many parts.
 
         The query's own share of B is that of its profile in the part. The shares of the others are
         as close as `largest` is, relative to the greatest B of the part, or to within 1 % of how
-        far apart the least and the greatest B of all are, where 131,072 pairs of a box and a part
-        tell; in the plane next to a linear query, as wide as they can be.
+        far apart the least and the greatest B of all are, where 65,536 boxes tell; in the plane
+        next to a linear query, as wide as they can be.
 
         Args:
             index: of the query.
@@ -83,101 +210,149 @@ class VectorSearch:
         Returns:
             (2, 2, n), in 1/(unit of x).
         """
-        query = self.vector.queries[index]
-        plain = query.unclipped
-        own = self.vector._bound_range(query, edges, beyond, EXPONENTIAL, self.vector.reach)
+        query, own = self.vector.queries[index], self._together(index)[self._place(index)]
         ends = np.stack([edges[:-1], edges[1:]])
         if beyond is not None:
             ends = np.array([[-np.inf, edges[-1]], [edges[0], np.inf]])[:, beyond]
         # Those beyond a cap are where it is.
-        limits = np.reshape([query.attained_range, plain.attained_range], (2, 2, 1))
-        ends = np.where(ends == limits[0], limits[1], ends)
-        endless = np.isinf(ends[0]) | np.isinf(ends[1])
-
-        def together(others: Array, part: Indices, greatest: int) -> Array:
-            bounds = np.broadcast_to(others, (len(others), len(part))).copy()
-            here = np.clip(bounds[index], *own[:, part])
-            bounds[index] = np.where(endless[part], here, own[greatest, part])
-            return self._heaviest(bounds)
-
-        def look(
-            centers: Array, radius: float, box: Indices, part: Indices
-        ) -> tuple[Indices, Array, Array]:
-            distances, past, others = self._at(centers)
-            s = distances[index][box]
-            nearest = np.clip(s, *ends[:, part])
-            away = np.abs(s - nearest)
-            met = np.flatnonzero(away <= radius)
-            s, nearest, away, part = s[met], nearest[met], away[met], part[met]
-            others, past = others[:, box[met]], past[:, box[met]]
-            least = together(self._moved(others, -radius, past), part, 0)
-            most = together(self._moved(others, radius, past), part, 1)
-            if isinstance(plain, Polygon):
-                # The shortest way to its sides passes all distances between; one in or out may end.
-                farther = (np.abs(nearest) > np.abs(s)) | (s * nearest < 0)
-                away = np.where(farther, np.inf, away)
-            somebody = together(self._moved(others, away, past), part, 0)
-            people = np.stack([somebody, together(self._moved(others, -away, past), part, 1)])
-            people[:, np.isinf(away)] = [[np.inf], [-np.inf]]
-            return met, people, np.stack([least, most])
-
-        parts = np.arange(ends.shape[1])
-        if self.corners is None:
-            alone = together(0 * self.steepest, parts, 0)
-            most = together(self.steepest, parts, 1)
+        limits = np.reshape([query.attained_range, query.unclipped.attained_range], (2, 2, 1))
+        farther = np.where(ends == limits[0], limits[1], ends)
+        wide = (farther != ends).any(axis=0) | np.isinf(farther).any(axis=0)
+        wide |= len(self.vector._active) > 1
+        shares = own.enclosed(*farther)
+        shares[:, ~wide] = own.range(edges)[:, ~wide] if beyond is None else 0.0
+        if not self.corners.size:
+            others = np.repeat(self.steepest, farther.shape[1], axis=1)
+            alone, most = (self._heaviest(others * k, index, shares[k]) for k in (0, 1))
             return np.stack([[alone, alone], [most, most]])
-        # Out of the box the others die away, down to where a cap is, but for the bands of two-way
-        # thresholds: the least is far away.
-        met, people, _ = look(self.far, 0.0, np.repeat([0, 1], len(parts)), np.tile(parts, 2))
-        bounds = np.repeat([[np.inf], [-np.inf]], len(parts), axis=1)
-        np.minimum.at(bounds[0], met % len(parts), people[0])
-        np.maximum.at(bounds[1], met % len(parts), people[1])
-        for box in self.boxes:
-            bounds = enclosed_in_parts(box, look, bounds, _LOOSE)
+        bounds = np.empty_like(shares)
+        for group in (wide, ~wide):
+            if group.any():
+                bounds[:, group] = self._in_parts(
+                    index, farther[:, group], shares[:, group], wide=bool(wide[group][0])
+                )
         # Where nobody is, as where people are nearest.
+        parts = np.arange(bounds.shape[1])
         nearest = np.maximum.accumulate(np.where(np.isfinite(bounds[1]), parts, 0))
         bounds = np.clip(bounds[:, nearest], 0.0, self.everywhere)
         # Who has the least or the greatest may be at either end of a part.
-        width = np.where(endless, 0.0, own[1] - own[0])
+        width = np.where(wide, 0.0, shares[1] - shares[0])
         if beyond is None:
             steps = np.pad(np.abs(np.diff(bounds)), ((0, 0), (1, 1)))
             width = np.maximum(np.maximum(steps[:, 1:], steps[:, :-1]), width)
         (low, high), (least, greatest) = np.broadcast_to(width, bounds.shape), bounds
         return np.stack([[least, least + low], [greatest - high, greatest]])
 
-    def _heaviest(self, bounds: Array) -> Array:
-        sets = [bounds[list(active)].sum(axis=0) for active in self.vector._active]
+    def _in_parts(self, index: int, ends: Array, own: Array, *, wide: bool) -> Array:
+        """Return bounds of B in parts, (2, p); where they are wide, boxes say what is one's own."""
+        # Where all queries count together others add the same, whatever one has in the part.
+        added = own * (not wide)
+        # Distances to a polygon in a box are bounded, those to others are known.
+        polygon = isinstance(self.vector.queries[index].unclipped, Polygon)
+        near = _NEAR * np.ptp(self.turns(index)) if polygon else np.inf
+        ranges, shares, place = spans(_ENDS * own), self._together(index), self._place(index)
+
+        def look(boxes: Array) -> Seen:
+            (low, high, at), (*bounds, here), axis = self._seen(
+                boxes, shares, place, level=not wide
+            )
+            first, last = np.searchsorted(ends[1], low), np.searchsorted(ends[0], high, "right") - 1
+            home = np.minimum(np.searchsorted(ends[1], at), ends.shape[1] - 1)
+            somebody = (ends[0, home] <= at) & (at <= ends[1, home])
+            home, here = home[somebody], here[:, somebody]
+            met = np.sort(np.clip([first, last], 0, ends.shape[1] - 1), axis=0)
+            mine = (
+                np.clip([each[place] for each in bounds], *_ENDS * least_over(ranges, met)) * wide
+            )
+            person = np.clip(here[place], *own[:, home]) * wide
+            total = [self._heaviest(bounds[k], place, mine[k]) for k in (0, 1)]
+            people = np.stack([self._heaviest(here, place, person)] * 2)
+            return np.stack([first, last]), np.stack(total), axis, high - low <= near, home, people
+
+        return enclosed_in_parts(self._boxes(index, ends), look, added, _LOOSE) + added
+
+    def _boxes(self, index: int, ends: Array) -> Array:
+        """Return boxes that cover the plane, and points, most of them where parts are."""
+        extent = float(np.ptp(self.corners))
+        plain, count = self.vector.queries[index].unclipped, max(256, _PEOPLE * ends.shape[1])
+        steps = np.arange(1, count + 1)[:, None] * _STEPS[: self.corners.shape[1]] % 1
+        points = self.corners[0] + steps * np.diff(self.corners, axis=0)
+        s, aside = _distance(plain, points), 1e-6 * extent
+        goal = np.resize(np.clip(ends, -extent, extent).mean(axis=0), count)
+        way = np.stack(
+            [_distance(plain, points + aside * one) - s for one in np.eye(points.shape[1])], axis=1
+        )
+        points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
+        boxes = [np.stack([points, points]), self.corners[:, None]]
+        if any(isinstance(query.unclipped, TwoWayThreshold) for query in self.vector.queries):
+            # The sides that their bands cross, far outside.
+            strips = np.stack([self.corners, self.corners], axis=1)
+            strips[:, [0, 1], [0, 1]] = self.far[1]
+            boxes.append(strips)
+        return np.concatenate(boxes, axis=1).swapaxes(1, 2)
+
+    def _heaviest(self, shares: Array, index: int = 0, own: Array | None = None) -> Array:
+        """Return the largest sum of shares, (q, n), in an active set, one of them replaced."""
+        if own is not None:
+            shares = shares.copy()
+            shares[index] = own
+        active = self.vector._active
+        sets = [(shares[list(s)] if len(active) > 1 else shares).sum(axis=0) for s in active]
         return np.asarray(np.max(sets, axis=0))
 
-    def _at(self, points: Array) -> tuple[Array, Array, Array]:
-        """Return distances as without caps, how far past a cap they are, and the bounds of slopes.
+    def _seen(
+        self, boxes: Array, shares: Sequence[_Share], place: int, *, level: bool
+    ) -> tuple[Array, Array, Indices]:
+        """Return what `_Share.within` does: the distances of one share, and all shares, (3, q, n).
 
-        Each has the shape (n, k), for k points.
+        And the axes on which they vary most, but for that one's if it is `level`.
         """
-        queries, points = self.vector.queries, _points(points)
-        s = np.stack([query.unclipped.signed_distance(points) for query in queries])
-        clipped = np.clip(s, *self.limits)
-        bounds = self.vector._bounds(queries, list(clipped), FLOAT)
-        return s, np.abs(s - clipped), np.stack(bounds)
-
-    def _moved(self, bounds: Array, far: Array | float, past: Array) -> Array:
-        """Return the most that bounds are so far away; the least where `far` is negative.
-
-        Their logarithms have slopes of at most β, and of 0 `past` a cap.
-        """
-        away = np.copysign(np.maximum(np.abs(far) - past, 0.0), far)
-        moved = bounds * np.exp(np.clip(self.beta * away, -_FAR, _FAR))
-        return np.asarray(np.minimum(moved, self.steepest))
-
-
-def _points(centers: Array) -> Array:
-    return centers[:, 0] if centers.shape[1] == 1 else centers
+        low, high = boxes.swapaxes(1, 2)
+        spread, parts = (
+            np.stack(each, axis=1)
+            for each in zip(*(share.within(low, high) for share in shares), strict=True)
+        )
+        half = (high - low) / 2
+        along = 1e-9 * parts[1].max() * half / np.maximum(half.max(axis=1, keepdims=True), _TINY)
+        # Next to a polygon a long box may seem to reach any part.
+        if half.shape[1] > 1 and not isinstance(shares[place].plain, Polygon):
+            gaps = parts[1] - parts[0]
+            gaps[place] *= not level
+            weights = gaps / np.maximum(spread[1] - spread[0], _TINY)
+            for share, weight, at in zip(shares, weights, spread[2], strict=True):
+                along += weight[:, None] * share.across((low + high) / 2, half, at)
+        return spread[:, place], parts, along.argmax(axis=1)
 
 
-def _around(query: Query, beyond: float) -> list[Array]:
+def _distance(plain: Query, points: Array) -> Array:
+    """Return distances, as without caps, of points (n, k), (n,)."""
+    points = points[:, 0] if points.shape[1] == 1 else points
+    return np.asarray(plain.signed_distance(points, FLOAT))
+
+
+def _shape(plain: Query) -> object:
+    """Return what two queries share if the distance to one follows from that to the other."""
+    if not _is_ours(plain):
+        return id(plain)
+    shapes = [getattr(plain, name) for name in ("center", "region") if hasattr(plain, name)]
+    return shapes[0] if shapes else (getattr(plain, "at", plain), getattr(plain, "width", 0.0))
+
+
+def _is_ours(plain: Query) -> bool:
+    return type(plain).__module__.split(".")[0] == "geoveil"
+
+
+def _edges(query: Query, reach: float) -> Array:
+    """Return distances between which B varies simply, the caps among them."""
+    limits = np.array(query.attained_range)
+    edges = np.append(query.profile.cells(0.0), turns_of(query, reach))
+    return np.append(np.clip(edges, *limits), limits[np.isfinite(limits)])
+
+
+def _around(query: Query, reach: float) -> list[Array]:
     """Return two corners of a box into which the shortest way never lowers B; [] without one.
 
-    Farther than `beyond` from its place f varies less and less, if at all.
+    Farther from its place than the last of `_edges` f varies less and less, if at all.
     """
     plain = query.unclipped
     names = ("at", "low", "high", "center")
@@ -186,10 +361,14 @@ def _around(query: Query, beyond: float) -> list[Array]:
         places = [corner for part in plain.region for ring in part for corner in ring]
     elif isinstance(plain, Linear) and plain.dimension == 1:
         places = [plain.offset * np.sign(plain.direction)]
-    if not places or type(plain).__module__.split(".")[0] != "geoveil":
+    if not places or not _is_ours(plain):
         return []
     points = np.reshape(places, (-1, plain.dimension)).astype(np.float64)
-    s = plain.signed_distance(_points(points), FLOAT)
+    s = _distance(plain, points)
     # Where a two-way threshold is no longer round its bands go on along the axes.
-    extent = beyond + float(np.abs(s).max()) + 2 * getattr(plain, "width", 0.0)
+    extent = (
+        np.abs(_edges(query, reach)).max()
+        + float(np.abs(s).max())
+        + 2 * getattr(plain, "width", 0.0)
+    )
     return [points.min(axis=0) - extent, points.max(axis=0) + extent]
