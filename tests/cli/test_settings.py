@@ -94,9 +94,9 @@ def settings_of(geoveil, monkeypatch, tmp_path):
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     got = []
-    monkeypatch.setattr("geoveil.aggregator.run", lambda settings, **how: got.append(settings))
-    monkeypatch.setattr("geoveil.aggregator.configure", lambda *_: False)
-    monkeypatch.setattr("geoveil.aggregator.log_what_nobody_catches", lambda: None)
+    monkeypatch.setattr("geoveil.cli.serve.run", lambda settings, **how: got.append(settings))
+    monkeypatch.setattr("geoveil.cli.serve.configure", lambda *_: False)
+    monkeypatch.setattr("geoveil.cli.serve.log_what_nobody_catches", lambda: None)
 
     def run(**by_source):
         config = tmp_path / "geoveil.toml"

@@ -138,7 +138,7 @@ def folder(server, tmp_path_factory):
 def said(server, folder, monkeypatch, capfd):
     """Run a command in the folder; return its status and what it says on standard error."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("geoveil.aggregator.configure", lambda *_: None)
+    monkeypatch.setattr("geoveil.cli.serve.configure", lambda *_: None)
     for console in (out, err):
         monkeypatch.setattr(console, "width", 400)
     for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
