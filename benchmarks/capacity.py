@@ -5,7 +5,9 @@ which terminates TLS with a P-256 key. `AT_ONCE` clients in a separate process, 
 address, send `COUNT` reports, one per request: over one lasting connection each, over a new one per
 report that resumes the last session (a TLS 1.3 ticket), or with a full handshake each time. gRPC
 clients go through nginx without the gateway; Python's cannot resume sessions. The database is
-SQLite. Each figure is also converted to the number of cores that 10⁹ reports a day take.
+SQLite. The time of clients is not counted. The floors are bare servers that answer nothing, in the
+same run: uvicorn, which terminates TLS as the gateway does; nginx; and grpc.aio behind nginx. Each
+figure is also converted to the number of cores that 10⁹ reports a day take.
 """
 
 import multiprocessing
@@ -26,7 +28,15 @@ import grpc
 import psutil
 
 from benchmarks.handshake import issued
-from benchmarks.serving import SUBMIT, Requests, processor_s, publish, served_to_browsers
+from benchmarks.serving import (
+    ECHO,
+    SUBMIT,
+    Requests,
+    processor_s,
+    publish,
+    served,
+    served_to_browsers,
+)
 from benchmarks.timing import Figure, show
 from geoveil.campaign import Campaign
 from geoveil.proto.v1.collector_pb2 import SubmitReportsResponse
@@ -35,6 +45,7 @@ from geoveil.proto.v1.report_pb2 import REPORT_STATUS_ACCEPTED, REPORT_STATUS_DU
 COUNT, AT_ONCE, ROUNDS = 1_920, 32, 3
 STAYS, RESUMED, FULL = "stays", "resumed", "full handshake"
 A_DAY, PEAK = 1e9, 5
+BARE = "/bare"
 _ATTEMPTS = 20
 """How often a browser tries to send a report that is refused, such as by a busy server."""
 _NGINX = """
@@ -45,10 +56,13 @@ http {{
     fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
     upstream gateway {{ server {web}; keepalive 64; }}
     upstream aggregator {{ server {aggregator}; keepalive 64; }}
+    upstream echo {{ server {echo}; keepalive 64; }}
     server {{
         listen {listen} ssl http2;
         ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server-key.pem;
         keepalive_requests 100000;
+        location = {bare} {{ return 200; }}
+        location = {of_echo} {{ grpc_pass echo; }}
         location / {{
             if ($content_type = application/grpc) {{ grpc_pass aggregator; }}
             proxy_pass http://gateway;
@@ -76,15 +90,23 @@ def table() -> list[Figure]:
             campaign = publish(address, authority=made.certificate)
             processes = [server.process, server.gateway]
             costs |= _costs("gateway", web, campaign, processes)
+            with served("http", *files) as bare:
+                costs |= _costs("bare uvicorn", bare.address, campaign, [bare.process], path=BARE)
         if shutil.which("nginx"):
             with (
                 served_to_browsers("proxied", f"{folder}/proxied.db") as (server, web),
-                _nginx(Path(folder), web, server.address) as (address, nginx),
+                served("echo") as echo,
+                _nginx(Path(folder), web, server.address, echo.address) as (address, nginx),
             ):
                 campaign = publish(server.address)
                 processes = [server.process, server.gateway, *nginx]
                 costs |= _costs("nginx, gateway", address, campaign, processes)
+                costs |= _costs("bare nginx", address, campaign, nginx, path=BARE)
                 costs |= _costs("nginx, gRPC", address, campaign, processes, made.certificate)
+                processes = [echo.process, *nginx]
+                costs |= _costs(
+                    "nginx, bare gRPC", address, campaign, processes, made.certificate, ECHO
+                )
     figures = show("reports over TLS, one a request", "ms per report", 1e3, costs, "gateway, stays")
     average = A_DAY / 86_400
     for name, cost in costs.items():
@@ -101,6 +123,7 @@ def _costs(
     campaign: Campaign,
     processes: list[psutil.Process],
     authority: bytes | None = None,
+    path: str = SUBMIT,
 ) -> Mapping[str, float]:
     """Return seconds per report for each kind of connection; of gRPC if an authority is given."""
     ways = (STAYS, FULL) if authority else (STAYS, RESUMED, FULL)
@@ -109,21 +132,23 @@ def _costs(
         for at, way in enumerate(ways, 1):
             before = sum(map(processor_s, processes))
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                pool.apply(_load, (web, campaign, way, f"127.{number}.{at}", authority))
+                pool.apply(_load, (web, campaign, way, f"127.{number}.{at}", authority, path))
             spent[f"{name}, {way}"].append((sum(map(processor_s, processes)) - before) / COUNT)
     return {of_one: statistics.median(costs[1:]) for of_one, costs in spent.items()}
 
 
-def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes | None) -> None:
+def _load(
+    web: str, campaign: Campaign, way: str, network: str, authority: bytes | None, path: str
+) -> None:
     """Send reports from many addresses of a network, since the gateway limits each address."""
     requests = Requests(campaign, 1)
     drawn = [requests.draw() for _ in range(COUNT)]
 
     def send(number: int) -> None:
         client = (
-            _Browser(web, f"{network}.{1 + number}", way)
+            _Browser(web, f"{network}.{1 + number}", way, path)
             if authority is None
-            else _Device(web, way, authority)
+            else _Device(web, way, authority, path)
         )
         for request in drawn[number::AT_ONCE]:
             if not any(client.send(request) for _ in range(_ATTEMPTS)):
@@ -136,8 +161,8 @@ def _load(web: str, campaign: Campaign, way: str, network: str, authority: bytes
 class _Device:
     """A minimal device that sends reports over gRPC."""
 
-    def __init__(self, server: str, way: str, authority: bytes) -> None:
-        self._server, self._way = server, way
+    def __init__(self, server: str, way: str, authority: bytes, path: str) -> None:
+        self._server, self._way, self._path = server, way, path
         self._credentials = grpc.ssl_channel_credentials(authority)
         self._channel: grpc.Channel | None = None
 
@@ -148,7 +173,9 @@ class _Device:
             ("grpc.ssl_target_name_override", "localhost"),
         ]
         channel = self._channel or grpc.secure_channel(self._server, self._credentials, options)
-        _require_accepted(channel.unary_unary(SUBMIT)(message, timeout=60))
+        answer = channel.unary_unary(self._path)(message, timeout=60)
+        if self._path == SUBMIT:
+            _require_accepted(answer)
         if self._way == STAYS:
             self._channel = channel
         else:
@@ -163,10 +190,12 @@ class _Browser:
         web: "host:port".
         source: the address it calls from.
         way: `STAYS`, `RESUMED` or `FULL`.
+        path: of its requests.
     """
 
-    def __init__(self, web: str, source: str, way: str) -> None:
+    def __init__(self, web: str, source: str, way: str, path: str) -> None:
         host, _, port = web.rpartition(":")
+        self._path = path
         self._server, self._source, self._way = (host, int(port)), source, way
         self._context = ssl.create_default_context()
         self._context.check_hostname = False
@@ -179,7 +208,7 @@ class _Browser:
         connection = self._connection or self._connected()
         connection.sendall(
             b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
-            b"content-length: %d\r\n\r\n%b" % (SUBMIT.encode(), len(message), message)
+            b"content-length: %d\r\n\r\n%b" % (self._path.encode(), len(message), message)
         )
         answer = b""
         while b"\r\n\r\n" not in answer:
@@ -191,7 +220,7 @@ class _Browser:
         while len(content) < length:
             content += self._read(connection)
         refused = b" 200 " not in head.splitlines()[0]
-        if not refused:
+        if not refused and self._path == SUBMIT:
             _require_accepted(content)
         if self._way == STAYS and not refused:
             self._connection = connection
@@ -223,12 +252,19 @@ def _require_accepted(answer: bytes) -> None:
 
 
 @contextmanager
-def _nginx(folder: Path, web: str, aggregator: str) -> Iterator[tuple[str, list[psutil.Process]]]:
+def _nginx(
+    folder: Path, web: str, aggregator: str, echo: str
+) -> Iterator[tuple[str, list[psutil.Process]]]:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{one.getsockname()[1]}"
     file = folder / "nginx.conf"
-    file.write_text(_NGINX.format(folder=folder, web=web, listen=listen, aggregator=aggregator))
+    file.write_text(
+        _NGINX.format(
+            folder=folder, web=web, listen=listen, aggregator=aggregator,
+            echo=echo, bare=BARE, of_echo=ECHO,
+        )
+    )  # fmt: skip
     with subprocess.Popen(["nginx", "-p", folder, "-c", file]) as process:
         try:
             started = psutil.Process(process.pid)

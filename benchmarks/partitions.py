@@ -4,8 +4,10 @@ Each day has a campaign of 10⁷ reports, with its own partition in PostgreSQL a
 SQLite. In PostgreSQL, SQL statements fill the partitions, for days before the last in the order of
 slots, which is quicker. Then two servers alternately receive the last million there and the first
 million of a fresh database in the same PostgreSQL, so that other work on the machine affects both.
-SQLite is filled by the store alone. Times are processor times of the server and of PostgreSQL's
-connections. Finally, the reports of one day are deleted.
+Neither run has a checkpoint, after which each page is logged in full once, or the vacuum that each
+report gets once; the end measures what they cost. SQLite is filled by the store alone. Times are
+processor times of the server and of PostgreSQL's processes. Finally, the reports of one day are
+deleted.
 """
 
 import tempfile
@@ -13,12 +15,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import psycopg
 
 from benchmarks.serve_load import measure
-from benchmarks.serving import SUBMIT, Served, postgres, publish, served
+from benchmarks.serving import SUBMIT, Served, postgres, processor_s, publish, served
 from benchmarks.store import BATCH, commit_new
 from benchmarks.timing import Figure, show
 from geoveil.aggregator.store import CampaignRecord, open_store
@@ -30,7 +33,7 @@ FIRST = "the first"
 _FILL = f"""
     INSERT INTO report_{{day}} SELECT
         %s + {(1 << SLOT_BITS) // A_DAY} * {{order}} + (random() * 1000)::int,
-        gen_random_uuid(), '\\x000000000000000000000001'
+        '{UUID(int=1)}', '\\x000000000000000000000001'
     FROM generate_series(1, %s) AS i
 """
 _IN_ORDER = "i::bigint"
@@ -43,6 +46,8 @@ def table() -> list[Figure]:
     with postgres() as (url, database), served("aggregator", url) as filled:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE fresh")
+            connection.execute("ALTER SYSTEM SET autovacuum = off")
+            connection.execute("SELECT pg_reload_conf()")
         with served("aggregator", url.replace("/postgres?", "/fresh?")) as fresh:
             figures = _postgres(url, filled, fresh, database)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,8 +64,8 @@ def _postgres(url: str, filled: Served, fresh: Served, database: psutil.Process)
     with psycopg.connect(url, autocommit=True) as connection:
         for day in range(1, DAYS):
             _fill(connection, day, A_DAY, _IN_ORDER)
-        _fill(connection, DAYS, A_DAY - MEASURED, _SCATTERED)
         connection.execute("CHECKPOINT")
+        _fill(connection, DAYS, A_DAY - MEASURED, _SCATTERED)
         shapes = {
             f"batches of {BATCH:,}": {
                 "reports": BATCH, "calls": MEASURED // ROUNDS // BATCH, "concurrency": 8,
@@ -80,6 +85,14 @@ def _postgres(url: str, filled: Served, fresh: Served, database: psutil.Process)
             "SELECT (SELECT count(*) FROM report), pg_database_size(current_database())"
         ).fetchone() or (0, 0)
         print(f"{count:,} reports, {size / count:.0f} bytes each")
+        connection.execute("CHECKPOINT")
+        batches, *_ = shapes.values()
+        run = measure(filled, SUBMIT, last, database=database, **batches)
+        print(f"after a checkpoint {run.server_us + run.database_us:.2f} µs per report, in batches")
+        worker = psutil.Process(connection.info.backend_pid)
+        before = processor_s(worker)
+        connection.execute(f"VACUUM report_{DAYS}")
+        print(f"vacuum: {1e6 * (processor_s(worker) - before) / A_DAY:.2f} µs per report")
     with open_store(url) as store:
         started = time.perf_counter()
         assert not store.delete_reports("day-2")

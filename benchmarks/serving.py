@@ -1,7 +1,8 @@
 """Servers in separate processes, and requests to load them with.
 
 `python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that echoes
-requests, with TLS if PEM files are named;
+requests, with TLS if PEM files are named; `http CERTIFICATE KEY` is a bare uvicorn that answers
+nothing;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which accepts
 campaigns from anybody, or those signed with one key, at any rate; `default` instead of
 `aggregator` has the default rate limits and may have a gateway (`HOST:PORT` instead of KEY);
@@ -282,6 +283,30 @@ async def _echo(*files: bytes) -> None:
     await server.stop(0)
 
 
+async def _http(certificate: str, key: str) -> None:
+    import uvicorn
+
+    async def answer(_scope: object, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        empty = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 200, "headers": empty})
+        await send({"type": "http.response.body"})
+
+    config = uvicorn.Config(
+        answer, http="httptools", ws="none", lifespan="off", log_level="error", access_log=False,
+        ssl_certfile=certificate, ssl_keyfile=key,
+    )  # fmt: skip
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve([listening]))
+    with for_serving():
+        print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+
+
 async def _aggregator(kind: str, database: str, *more: str) -> None:
     # One client sends more than an address may.
     rates: dict[str, Any] = (
@@ -314,6 +339,8 @@ if __name__ == "__main__":
     os.setpgrp()  # Ctrl-C reaches the parent, and through the pipe, this process
     if sys.argv[1] == "echo":
         asyncio.run(_echo(*(Path(file).read_bytes() for file in sys.argv[2:])))
+    elif sys.argv[1] == "http":
+        asyncio.run(_http(*sys.argv[2:]))
     else:  # as `geoveil serve` does
         with asyncio.Runner(loop_factory=serving_loop) as runner:
             runner.run(_aggregator(*sys.argv[1:]))
