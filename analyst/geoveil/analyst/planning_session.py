@@ -10,11 +10,10 @@ wish that can be met, are left to the plan. It says whether the plan could choos
 both choose the same, they have the same numbers.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from geoveil.analyst.feasible_alternatives import (
     check_people,
@@ -37,8 +36,6 @@ from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.request import PlanRequest
 from geoveil.gp import ParameterError
 
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
 _PLANES = 4
 _QUESTIONS, _GUARANTEES = 4, 6
 """Lists of questions in the cache, and guarantees of each."""
@@ -74,10 +71,8 @@ class PlanningSession:
 
     def __init__(self, source: PublicPrior) -> None:
         self._source = replace(source, make=lru_cache(_PLANES)(source.make))
-        self._searches: OrderedDict[Hashable, Searches] = OrderedDict()
-        self._plans: OrderedDict[
-            PlanRequest, PlannedQuestion | PlannedQuestions | ParameterError
-        ] = OrderedDict()
+        self._searches = lru_cache(_QUESTIONS)(lambda questions, prior: Searches(_GUARANTEES))
+        self._plans = lru_cache(_PLANS)(self._made)
 
     def request(self, questions: Sequence[AnalystQuestion], **wishes: Any) -> PlanRequest:
         """Return a request for a plan.
@@ -135,31 +130,16 @@ class PlanningSession:
         Raises:
             ParameterError: if the request cannot be met, with the nearest that can.
         """
+        made = self._plans(request)
+        if isinstance(made, ParameterError):
+            raise made.with_traceback(None)
+        return made
 
-        def made() -> PlannedQuestion | PlannedQuestions | ParameterError:
-            searches = self._known(request)
-            try:
-                return plan_for(request, searches=searches)
-            except ParameterError as error:
-                return error
-
-        kept = _kept(self._plans, request, made, _PLANS)
-        if isinstance(kept, ParameterError):
-            raise kept.with_traceback(None)
-        return kept
+    def _made(self, request: PlanRequest) -> PlannedQuestion | PlannedQuestions | ParameterError:
+        try:
+            return plan_for(request, searches=self._known(request))
+        except ParameterError as error:
+            return error
 
     def _known(self, request: PlanRequest) -> Searches:
-        key = request.questions, request.prior
-        return _kept(self._searches, key, lambda: Searches(_GUARANTEES), _QUESTIONS)
-
-
-def _kept(
-    known: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value], most: int
-) -> _Value:
-    """Return a cached or new item, and drop the least recently used one."""
-    if key not in known:
-        known[key] = make()
-    known.move_to_end(key)
-    while len(known) > most:
-        known.popitem(last=False)
-    return known[key]
+        return self._searches(request.questions, request.prior)

@@ -15,10 +15,9 @@ the noise of a single question with a fraction of its β.
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 
 from geoveil.analyst.planner.candidates import KINDS, in_words
@@ -51,11 +50,11 @@ _SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
 class AllocationRule:
     """A rule that divides the privacy among the questions."""
 
-    per_report: Callable[[GeoPrivacy, int], GeoPrivacy]
+    per_report: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, _: privacy
     """The guarantee of one answer, given a person's total guarantee and m questions."""
-    in_all: Callable[[GeoPrivacy, int], GeoPrivacy]
+    in_all: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, _: privacy
     """The total guarantee of a person."""
-    error: Callable[[Prediction, int, int], float]
+    error: Callable[[Prediction, int, int], float] = lambda found, n, _: found.expected_error(n)
     """The expected squared error of one estimate, for n people and m questions."""
     one_for_all: bool = False
     """Whether one report must answer every question."""
@@ -77,24 +76,11 @@ class AllocationRule:
 
 ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
     {
-        "partition": AllocationRule(
-            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.partitioned(n, m)
-        ),
-        "split": AllocationRule(
-            lambda p, m: p.split(m), lambda p, m: p, lambda found, n, m: found.expected_error(n)
-        ),
-        "repeat": AllocationRule(
-            lambda p, m: p, lambda p, m: p.repeated(m), lambda found, n, m: found.expected_error(n)
-        ),
-        "vector": AllocationRule(
-            lambda p, m: p,
-            lambda p, m: p,
-            lambda found, n, m: found.expected_error(n),
-            together=True,
-        ),
-        "points": AllocationRule(
-            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), True
-        ),
+        "partition": AllocationRule(error=lambda found, n, m: found.partitioned(n, m)),
+        "split": AllocationRule(per_report=lambda privacy, m: privacy.split(m)),
+        "repeat": AllocationRule(in_all=lambda privacy, m: privacy.repeated(m)),
+        "vector": AllocationRule(together=True),
+        "points": AllocationRule(one_for_all=True),
     }
 )
 """Name → allocation; all except "repeat" spend ε in total."""
@@ -154,6 +140,11 @@ class Comparison:
         raise ParameterError("allocation", allocation, f"one of {names}")
 
 
+def _none_yet(privacy: GeoPrivacy) -> dict[int, Search]:
+    """Return room for the searches under a guarantee, by the number of a question."""
+    return {}
+
+
 class Searches:
     """A cache of searches, for the same questions and their prior.
 
@@ -162,12 +153,12 @@ class Searches:
     """
 
     def __init__(self, most: int | None = None, widest: int = WIDEST) -> None:
-        self._most, self._widest = most, widest
-        self._under: OrderedDict[GeoPrivacy, dict[int, Search]] = OrderedDict()
+        self._widest = widest
+        self._under = lru_cache(most)(_none_yet)
         self._first: dict[int, PlanningProblem] = {}
 
     def __len__(self) -> int:
-        return len(self._under)
+        return self._under.cache_info().currsize
 
     def of(
         self, number: int, question: PopulationMean, privacy: GeoPrivacy, prior: Prior
@@ -180,10 +171,7 @@ class Searches:
             privacy: what each report is to promise.
             prior: public.
         """
-        by_number = self._under.setdefault(privacy, {})
-        self._under.move_to_end(privacy)
-        while self._most is not None and len(self._under) > self._most:
-            self._under.popitem(last=False)
+        by_number = self._under(privacy)
         if number not in by_number:
             beside = self._first.get(number)
             by_number[number] = Search(
