@@ -28,7 +28,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.consent import likelihood
 from geoveil.campaign.saying import percent, right_at_most, times
-from geoveil.gp import Disc, GeoPrivacy, Polygon, Range, Threshold, TwoWayThreshold
+from geoveil.gp import Cap, Disc, GeoPrivacy, Polygon, Range, Threshold, TwoWayThreshold
 from tools.vectors.consent import surveys
 from tools.vectors.examples import every_campaign, small_campaign
 
@@ -270,7 +270,8 @@ def test_the_sentences_of_the_documents_are_those_that_people_are_told():
     survey = small_campaign(
         "income", privacy=INCOME, questions=(band,), mechanism=DebiasedLaplaceSpec()
     )
-    told = {*what_it_tells(survey), *what_it_tells_of(survey, 52_000)}
+    capped = replace(survey, cap=Cap(4.0, 4.0))
+    told = {*what_it_tells(survey), *what_it_tells_of(survey, 52_000), *what_it_tells(capped)}
     whatever = likelihood(INCOME, "any", "one income", "another")
     told.add(whatever.replace("A report", "Whatever leaves the device"))
     told |= {sentence.removesuffix(".") for sentence in told}
