@@ -33,11 +33,11 @@ from geoveil.campaign import (
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError, validation
 
 _MOST_EPSILON = 10.0
-"""Over PER, within which values are to look alike: e^10 is 22,026."""
+"""The largest ε over PER, within which values should look alike: e^10 is 22,026."""
 _MOST_TOLD_APART = 10_000.0
-"""Distances PER/ε from one end of the values to the other."""
+"""The most distances PER/ε from one end of the values to the other."""
 _INHABITED = (-60.0, 84.0)
-"""Degrees of latitude."""
+"""The inhabited latitudes, in degrees."""
 
 
 def campaign_asking(
@@ -57,20 +57,20 @@ def campaign_asking(
 
     Args:
         questions: at least one, all about numbers or all about places.
-        attribute: what participants hold, for example "household income".
-        privacy: what an answer promises, over true distances.
+        attribute: the value that participants hold, for example "household income".
+        privacy: the promise of an answer, over true distances.
         width: of the soft band around a threshold or an edge; three noise scales by default, or
             what a range or a circle has room for.
         bandwidth: of the bells of densities; three noise scales by default.
-        plane: that places are projected to: see `area_of`.
+        plane: the plane that places are projected to: see `area_of`.
         scale: of numbers that are compared by ratio: privacy is then a `GeoPrivacy.per_factor`, and
             width the factor from one end of a band to the other.
-        mechanism: the name of a family of mechanisms, and its parameters where it has some:
+        mechanism: the name of a family of mechanisms, with its parameters if it has any:
             "debiased", "smooth:beta_fraction=0.2". With "calibration=paper" bands are the straight
             ramps of the paper, and smoothsteps otherwise.
         allocation: how several questions share the privacy.
-        later: campaign_id, title, opens, closes, and what else a `Campaign` has: its cap is of 4
-            noise scales a side, where that promises something, unless another is given, or None.
+        later: campaign_id, title, opens, closes, and other fields of a `Campaign`; the default cap
+            is 4 noise scales on either side if that promises anything; None for no cap.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -129,12 +129,12 @@ def campaign_for_points(
     """Return a campaign whose devices send perturbed points, which answer any later question.
 
     Args:
-        attribute: what participants hold, for example "location".
-        privacy: what a point promises, over true distances.
-        plane: that places are projected to; None for numbers.
-        dimension: numbers of a point that is no place; 1 by default.
+        attribute: the value that participants hold, for example "location".
+        privacy: the promise of a point, over true distances.
+        plane: the plane that places are projected to; None for numbers.
+        dimension: coordinates of a point that is not a place; 1 by default.
         scale: of one number that is compared by ratio: privacy is then a `GeoPrivacy.per_factor`.
-        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+        later: campaign_id, title, opens, closes, and other fields of a `Campaign`.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -174,7 +174,7 @@ def asked_of_points(
     """Return questions to the points of a value campaign, in its coordinates.
 
     Raises:
-        ParameterError: if one is of no sound shape, or about something else than people hold.
+        ParameterError: if one has an invalid shape, or is not about the value that people hold.
     """
     plane, held = campaign.attribute.coordinates, campaign.dimension
     for question in questions:
@@ -332,13 +332,13 @@ def refuse_unlikely(
 ) -> None:
     """Refuse settings that are probably mistakes.
 
-    Such are useless estimates, privacy in name only, misplaced places, and periods of which there
-    is only one.
+    These are useless estimates, privacy in name only, misplaced places, and a period so long
+    that there is only one.
 
     Args:
-        campaign: to be published.
-        participants: that are expected.
-        asked: the questions that it was made of, for the places that they name.
+        campaign: the campaign to publish.
+        participants: the expected number of participants.
+        asked: the questions that it was made from, for the places that they name.
 
     Raises:
         ParameterError: naming what to change.
@@ -438,7 +438,7 @@ def _check_places(campaign: AttributeCampaign, asked: Sequence[AnalystQuestion])
 
 
 def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
-    """Return whether a place is outside of an area, and inside if its latitude comes second."""
+    """Return whether a place is outside an area, but inside with its coordinates swapped."""
     x, y = place
     return abs(x) <= 90 and not is_inside(plane, place) and is_inside(plane, (y, x))
 

@@ -67,7 +67,7 @@ def card_of(envelope: CampaignEnvelope) -> dict[str, Any]:
     """Return the card of a campaign as JSON data.
 
     Raises:
-        GeoVeilError: if it is no sound campaign, or its signature is not valid.
+        GeoVeilError: if the campaign or its signature is not valid.
     """
     template = json.loads(files("geoveil.analyst").joinpath("card.json").read_text("utf-8"))
     written: dict[str, Any] = _filled(template, _facts(envelope))
@@ -174,9 +174,9 @@ def _spent(
 
     Args:
         campaign: public.
-        totals: of all reports, for each attribute that is protected.
+        totals: costs of all reports, for each protected attribute.
         read: how often a value is read, as a sentence.
-        open_fields: the names of those that are sent as they are.
+        open_fields: the names of fields that are sent unperturbed.
     """
     schedule, all_cost = "A participant answers once.", "; ".join(map(_cost_text, totals))
     if campaign.period is not None:

@@ -56,16 +56,16 @@ class CentralWish:
 def central_record(
     campaign: AttributeCampaign, honest: int, delta: float | None = None
 ) -> dict[str, Any] | None:
-    """Return the central ε of one report each of honest people, in uniformly random order.
+    """Return the central ε of honest people's reports, one each, in uniformly random order.
 
     Args:
         campaign: public.
-        honest: how many people are that answer the same question.
+        honest: how many honest people answer the same question.
         delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
     Returns:
-        None where none is proven: without a cap that protects far values, with a δ, or for answers
-        from readings; and if nobody is honest.
+        None if no central ε is proven: without a cap that protects far values, with a δ, or for
+        answers from readings; and if nobody is honest.
 
     Raises:
         ParameterError: if the number is not from 0 to 10⁸, or δ out of range.
@@ -101,7 +101,7 @@ def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
 
     Args:
         record: not None.
-        privacy: of a report.
+        privacy: the guarantee of a report.
     """
     apart = f"{digits(privacy.per)} {privacy.unit}"
     if privacy.value_unit is not None:

@@ -1,4 +1,4 @@
-"""Hard questions to the points of a value campaign, with bands chosen after the reports came.
+"""Hard questions to the points of a value campaign, with bands chosen from the reports.
 
 Points answer a question with a band of any width, at no further cost in privacy. A wide band has
 less noise, but may be farther from the hard share, depending on the people near its threshold. This
@@ -49,7 +49,7 @@ class ChosenBands:
         campaign: a value campaign in one dimension.
         shares: at most 40 shares above a threshold or in a range: `ShareAbove`, `ShareBetween`.
         slope_bound: the density of people outside the heaps changes by at most this, in shares per
-            (unit of the values)²; None: what the reports suggest, see the module.
+            (unit of the values)²; None to estimate it from the reports: see the module.
         heaps: people who hold exactly one value.
 
     Raises:
@@ -169,7 +169,7 @@ class ChosenBands:
             centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
             yield from (GaussianKernel(center, h) for center in centers)
         sharp = min(_SHARP * scale, room / 2)
-        for away in (sharp / 2, -sharp / 2):  # nobody counts who is not in; everybody does who is
+        for away in (sharp / 2, -sharp / 2):  # first counts nobody outside, then everybody inside
             if isinstance(share, ShareAbove):
                 yield Threshold(share.threshold + away, sharp, "smoothstep")
             else:

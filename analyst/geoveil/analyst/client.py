@@ -99,8 +99,8 @@ class Analyst(_Connection):
 
     Args:
         target: a gRPC address, for example "collector.example:443".
-        tls: how to know the server, and it the caller; may be left out for targets on this machine.
-        token: that the server asks analysts for, if it does.
+        tls: how the two sides authenticate; may be left out for targets on this machine.
+        token: the token that the server requires of analysts, if it does.
         timeout_s: for a call, in seconds.
 
     Raises:
@@ -218,10 +218,10 @@ class Analyst(_Connection):
             asked: a statistic, whose result is returned; or questions in the campaign's
                 coordinates: see `asked_of_points`.
             confidence: of the intervals, in (0, 1).
-            period: of a recurring campaign, from 0; all that have begun by default, but a statistic
-                is of one that is named.
-            cohorts: of questions to a campaign whose devices tell when they read: whether each
-                cohort is asked by itself, too, for `over_time`. Reads every report once for each.
+            period: of a recurring campaign, from 0; by default all that have begun, but a statistic
+                needs one.
+            cohorts: whether to query each cohort separately as well, for `over_time`, if the
+                campaign's devices reveal theirs. Reads every report once per cohort.
             timeout_s: seconds for each time that every report is read.
         """
         steps = calls.of_people(
@@ -260,7 +260,7 @@ class Analyst(_Connection):
         except grpc.RpcError as error:
             raise failed(error, ServerError) from error
         finally:
-            started.cancel()  # nothing to a call that has ended
+            started.cancel()  # does nothing if the call has ended
 
 
 class AsyncAnalyst(_Connection):
@@ -382,7 +382,7 @@ class AsyncAnalyst(_Connection):
         try:
             await ended.wait()
         finally:
-            started.cancel()  # nothing to a call that has ended
+            started.cancel()  # does nothing if the call has ended
         if started.code() is not grpc.StatusCode.OK:
             raise failed(started, ServerError)
         return call.read(started.result())

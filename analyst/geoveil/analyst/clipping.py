@@ -15,7 +15,7 @@ _SIDES = 256
 _FARTHEST_M = 5_000_000.0
 """Largest distance of a plane's places from its centre."""
 _METRES = 720.0
-"""Beyond every longitude, in degrees."""
+"""A number of degrees beyond every longitude; a larger one is probably in metres."""
 Corners: TypeAlias = Sequence[tuple[float, float]]
 
 
@@ -32,13 +32,13 @@ class Clipped:
 def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Corners]]) -> Clipped:
     """Return the part of a region in the area of a plane.
 
-    Its corners are joined by straight lines of the plane. What lies beyond the area is cut off.
+    Corners are joined by straight lines in the plane. Anything beyond the area is cut off.
 
     Args:
         parts: rings of each part, as longitudes and latitudes.
 
     Raises:
-        ParameterError: if it lies outside of the area, or its numbers are no such degrees.
+        ParameterError: if it lies outside the area, or its numbers are not valid degrees.
         UnsupportedError: if it lies across the edge, and shapely is not installed.
 
     Example:

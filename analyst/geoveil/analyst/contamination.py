@@ -1,9 +1,9 @@
 """The effect of false reports on an estimate and on the promise of a plan [MATH §8].
 
-A mean of n reports of which a fraction η says anything within its range [lo, hi] differs from the
-mean of honest ones in their place by at most η·(hi − lo), whatever the liars know. Those who hand
-a false value to an honest app send what another person might have sent: on average they move it by
-at most η·(the greatest less the least mean), which is η for a share.
+If a fraction η of n reports says anything within the range [lo, hi], their mean differs from that
+of honest reports in their place by at most η·(hi − lo), whatever the liars know. People who give
+a false value to an honest app send a report that another person might have sent: on average, they
+move the mean by at most η·(the greatest minus the least mean), which is η for a share.
 """
 
 import math
@@ -30,12 +30,12 @@ class Contamination:
     """How far a fraction of false reports can move an estimate.
 
     Args:
-        fraction: η, of the reports that an estimate is from, in [0, 1).
-        width: hi − lo of what a report counts for.
+        fraction: η, the false part of an estimate's reports, in [0, 1).
+        width: hi − lo, the range of a report's contribution.
         means: the least and the greatest mean over any people.
 
     Raises:
-        ParameterError: if the fraction is out of range, or nothing bounds what a report counts for.
+        ParameterError: if the fraction is out of range, or a report's contribution is unbounded.
 
     Example:
         >>> liars = Contamination(0.01, width=2.3, means=(0.0, 1.0))
@@ -93,10 +93,10 @@ class Contamination:
 def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[str, Any]]:
     """Return the effect of a fraction of the participants on each estimate of a plan.
 
-    Where each answers one question of several, all liars may answer the same one.
+    If each participant answers one of several questions, all liars may answer the same one.
 
     Args:
-        planned: a plan of which a campaign can be made.
+        planned: a plan from which a campaign can be made.
         fraction: of the participants, in [0, 1).
 
     Raises:

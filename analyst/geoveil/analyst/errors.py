@@ -16,7 +16,7 @@ class ServerError(AnalystError, CallError):
 
 
 class TokenInClearError(AnalystError, ValueError):
-    """A token for another machine needs TLS: without it, anybody on the way could steal it."""
+    """A token for another machine needs TLS: without it, eavesdroppers could steal the token."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
@@ -27,4 +27,4 @@ class TokenInClearError(AnalystError, ValueError):
 
 
 class TLSMissingError(AnalystError, TLSRequiredError):
-    """Without TLS, anybody on the way could read estimates and replace campaigns."""
+    """Without TLS, anybody in between could read estimates and replace campaigns."""

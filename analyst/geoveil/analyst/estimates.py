@@ -54,7 +54,7 @@ class CampaignEstimates(Result):
     unbiased_for: str
     """The quantity that every value estimates without bias, in words."""
     privacy: GeoPrivacy
-    """The privacy that a participant spent, in all or in each period in which they answered."""
+    """The privacy that a participant spent, in total or in each period with an answer."""
     privacy_at_most: GeoPrivacy
     """The privacy of a participant who answered in every period that has begun."""
     contamination: float | None = None
@@ -75,8 +75,8 @@ class CampaignEstimates(Result):
 
         Args:
             question: its label; the only one by default.
-            confidence: that all intervals hold at once, in (0, 1).
-            false_alarms: the probability of any flag in the curve while the mean drifts as it did.
+            confidence: with which all intervals hold simultaneously, in (0, 1).
+            false_alarms: the probability of any flag in the curve while the mean drifts as before.
 
         Raises:
             ParameterError: if the campaign does not recur, there is no such question, or no period
@@ -191,7 +191,7 @@ class CampaignEstimates(Result):
         """Return the estimates with hard shares as well as soft ones.
 
         Args:
-            known: label → how far a soft answer is expected from the hard one, as a plan says it.
+            known: label → a plan's expected difference of soft and hard answers.
         """
         rows = (replace(row, softness=known.get(row.label)) for row in self.estimates)
         return replace(self, estimates=tuple(rows))
@@ -200,8 +200,8 @@ class CampaignEstimates(Result):
         """Return the estimates with the effect of a fraction of false answers on each.
 
         Raises:
-            ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
-                counts for.
+            ParameterError: if the fraction is not in [0, 1), or the contribution of an answer is
+                unbounded.
         """
         for row in self.estimates:
             row.contaminated(fraction)
@@ -211,7 +211,7 @@ class CampaignEstimates(Result):
         """Return the estimates with worst-case intervals for the means over everybody invited.
 
         Args:
-            invited: the number of people who were asked to take part, in each period.
+            invited: the number of people who were invited in each period.
 
         Raises:
             ParameterError: if fewer were invited than answered, or a mean has no ends.
@@ -247,9 +247,9 @@ class CampaignEstimates(Result):
     ) -> JointEstimates:
         """Return the estimates of one period for differences and trends.
 
-        Of a campaign whose questions are answered by different people each, errors do not go
-        together. Where one person answers several, how they do is not known from reports that
-        nobody can link: then one label is to be named.
+        If different people answer each question, errors are uncorrelated. If one person answers
+        several questions, the correlations cannot be known, as nobody can link reports: then name
+        one label.
 
         Args:
             labels: of the questions wanted; None: all.
@@ -335,12 +335,12 @@ class CampaignEstimates(Result):
 
     @property
     def _central(self) -> dict[str, Any] | None:
-        """The central ε of the reports of one period, without those that liars may have sent."""
+        """The central ε of one period's reports, excluding those that liars may have sent."""
         honest = (1 - (self.contamination or 0.0)) * min(row.n for row in self.estimates)
         return central_record(self.campaign, math.floor(honest))
 
     def _bounded(self, row: LabelledEstimate) -> dict[str, object]:
-        """Return what liars and those who did not answer could change."""
+        """Return how far liars and people who did not answer could move an estimate."""
         bounds: dict[str, object] = {}
         if self.contamination is not None:
             bounds["contamination"] = row.contaminated(self.contamination).to_dict()

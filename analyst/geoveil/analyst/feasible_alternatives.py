@@ -27,7 +27,7 @@ from geoveil.analyst.root_finding import first_enough, rounded
 from geoveil.gp import ParameterError
 
 USELESS = 0.5
-"""The 95 % error of a share at which the prior already answers."""
+"""The 95 % error of a share that is known without asking anybody."""
 _NOBODY = 1e-3
 """A share of the people behind a prior below which it counts as nobody."""
 _MOST_PEOPLE = 1e10
@@ -42,7 +42,7 @@ class UnmetWishError(ParameterError):
     """A wish that cannot be met, and the nearest that can.
 
     Args:
-        request: that is refused.
+        request: the refused request.
         name: what is too much of it: "target_error" or "epsilon".
         expected: what is permitted of that.
         others: each would do by itself: name → the least number of participants or ε, or the
@@ -246,7 +246,7 @@ def _unmet(
     """Return the error of a request that cannot be met.
 
     Args:
-        request: that is refused.
+        request: the refused request.
         nearest: see `UnmetWishError`.
         part: how much of an answer would be the prior's, in words.
         of: what the least error is of, in words.

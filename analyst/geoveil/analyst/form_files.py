@@ -77,7 +77,7 @@ def fields_of_toml(text: str) -> tuple[Field, ...]:
 
 
 def read_toml(name: str, text: object, most: int) -> dict[str, Any]:
-    """Return what a text of at most `most` characters says; errors have the name."""
+    """Return the contents of a TOML text of at most `most` characters; errors state the name."""
     if not isinstance(text, str) or len(text) > most:
         raise ParameterError(name, type(text).__name__, f"a text of at most {most:,}")
     try:

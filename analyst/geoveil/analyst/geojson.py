@@ -14,7 +14,7 @@ from geoveil.gp import ParameterError
 NAME = "name"
 """The property that names features unless another is given."""
 _DEEPEST = 8
-"""Collections within collections."""
+"""The greatest depth of nested collections."""
 _WGS_84 = ("CRS84", "CRS84H", "4326", "4979", "WGS84", "WGS 84")
 """The ends of names of longitude and latitude on WGS 84, in capitals."""
 _CORNERS = {"Point": 0, "LineString": 1, "Polygon": 2}
@@ -45,7 +45,7 @@ def read_file(name: str, path: Path, kind: str = "Polygon") -> Any:
     """Return the JSON of a file.
 
     Raises:
-        ParameterError: naming `name`, if it can't be read, or is no JSON.
+        ParameterError: naming `name`, if it can't be read or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -240,7 +240,7 @@ def _is_collection(top: Mapping[str, Any]) -> bool:
 
 
 def _declared(top: Mapping[str, Any]) -> object:
-    """Return the name of the reference system that GeoJSON before RFC 7946 may declare."""
+    """Return the name of the reference system that old GeoJSON, before RFC 7946, may declare."""
     declared = top.get("crs")
     if not isinstance(declared, Mapping):
         return declared

@@ -1,9 +1,9 @@
 """Hard questions behind soft ones: their difference, and intervals of hard shares [MATH §8].
 
-A soft share is unbiased for itself, and off the hard share by what the band makes of the people in
-it. What is known of them says how far: point masses, such as round incomes, to the number; a
-density by a bound on its slope. An interval for the hard share then has the length that covers
-whatever is left unknown [AK20].
+A soft share is unbiased for itself, but differs from the hard share because of people within the
+band. Knowledge about them tells how far: exactly for point masses, such as round incomes; and for
+a density, within limits given by a bound on its slope. An interval for the hard share is then long
+enough to cover whatever remains unknown [AK20].
 """
 
 import math
@@ -48,7 +48,7 @@ class Heap:
 
     @classmethod
     def parse(cls, text: str) -> "Heap":
-        """Return the people of a text VALUE=SHARE.
+        """Return the heap that a text VALUE=SHARE describes.
 
         Example:
             >>> Heap.parse("100000=0.0105")
@@ -69,9 +69,9 @@ class NearbyPeople:
         slope: the density of those outside the heaps changes by at most this, in shares per
             (unit of the values)²: from a prior, a pilot, or a conservative guess.
         density: least and greatest density at the threshold, in shares per unit of the values;
-            counts where the band was moved away from the threshold.
-        heaps: point masses. One that is not stated is not counted, and next to the threshold it
-            outweighs any slope.
+            it matters only if the band was moved away from the threshold.
+        heaps: point masses. An unstated one is not counted, but outweighs any slope if it is next
+            to the threshold.
     """
 
     slope: float
@@ -157,7 +157,7 @@ def hard_share(
     quantile = critical_value(0.0, confidence)
     ends = []
     for side, end in ((-1.0, ci_low), (1.0, ci_high)):
-        # An end may be cut to what a share can be.
+        # An end may have been clipped to the range of a share.
         error = max(side * (end - value), 0.0) / quantile
         further = reach(error, softness.bound, confidence) - quantile * error
         ends.append(end + side * further - softness.expected)

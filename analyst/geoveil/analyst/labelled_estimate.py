@@ -31,12 +31,12 @@ class RobustInterval:
     ci_low: float
     ci_high: float
     blocks: int
-    """How many blocks hold answers."""
+    """The number of blocks with answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenBand:
-    """A band chosen after the reports came, and its assumptions about people there."""
+    """A band chosen from the reports, and its assumptions about people there."""
 
     profile: str
     width: float
@@ -84,7 +84,7 @@ class LabelledEstimate:
     label: str
     """The name of the query."""
     value: float | None
-    """Unbiased, so that it may be beyond the interval: see `possible`."""
+    """The unbiased estimate, which may lie outside the interval: see `possible`."""
     standard_error: float | None
     """Noise and sampling together."""
     ci_low: float | None
@@ -94,7 +94,7 @@ class LabelledEstimate:
     confidence: float
     """The confidence of the interval, in (0, 1)."""
     n: int
-    """Answers counted."""
+    """The number of answers."""
     one_report: float | None
     """How far a single report can move the estimate; None without reports, for questions to points,
     and without a bound."""
@@ -113,7 +113,7 @@ class LabelledEstimate:
     softness: Difference | None
     """The difference from the hard share that the campaign's plan expects, if it has one."""
     band: ChosenBand | None = None
-    """The band, if it was chosen after the reports came."""
+    """The band, if it was chosen from the reports."""
     around: tuple["LabelledEstimate", "LabelledEstimate"] | None = None
     """For points: shares that bound the hard share from below and above, however people crowd."""
     noise: NoiseVariance | None = None
@@ -169,10 +169,10 @@ class LabelledEstimate:
     def noise_variance(self) -> NoiseVariance | None:
         """The part of an answer's variance that is noise; None for fewer than two answers.
 
-        Bounds are those of the mechanism, and of answers in the clear: with the mean m and the
-        ends a, b these have a variance of at most (m − a)(b − m), for the m in the interval where
-        that is greatest. What answers vary more than that is noise, and noise is no more than they
-        vary: as much as a few equal answers leave open.
+        The mechanism bounds it, and so do answers without noise: with the mean m and the ends a, b
+        their variance is at most (m − a)(b − m), for the m in the interval that makes it greatest.
+        Any variance of answers beyond that is noise, and noise has at most the answers' variance:
+        at most as much as a few equal answers allow.
         """
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
             return None
@@ -212,7 +212,7 @@ class LabelledEstimate:
         if self.value is None or not math.isfinite(high - low):
             return variance, variance
         ends = 0.0, max(high - self.value, self.value - low) ** 2
-        spread = variance * max(ends[1] - variance, 0.0)  # they vary at most so much [BD00]
+        spread = variance * max(ends[1] - variance, 0.0)  # their largest variance [BD00]
         interval = interval_of_mean(self.n, variance, spread, self.confidence, Limits(ends, ends))
         return interval.low, interval.high
 
@@ -328,7 +328,7 @@ class LabelledEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ContaminatedEstimate:
-    """An estimate of which some answers may be false."""
+    """An estimate from answers of which some may be false."""
 
     contamination: Contamination
     """How far false answers can move the estimate."""

@@ -241,7 +241,7 @@ class GeoPackageTable(ColumnTable):
                 )
                 opened.execute("UPDATE gpkg_geometry_columns SET z = 0, m = 0")
                 opened.commit()
-                # Into a new file: pages that are free still hold what was there.
+                # Into a new file: free pages still contain the old values.
                 opened.execute("VACUUM INTO ?", (str(file),))
         finally:
             held.unlink(missing_ok=True)
@@ -289,7 +289,7 @@ def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
     """Return the rows of a file.
 
     Args:
-        file: of a kind that its ending says.
+        file: a file whose extension states its kind.
         columns: name of a place → the columns of its longitude and latitude, in CSV.
 
     Raises:

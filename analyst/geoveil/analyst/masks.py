@@ -1,7 +1,7 @@
 """Masks: files of places and numbers whose holder adds the noise of a form's fields.
 
-Beside a masked file lies what says which noise is on it: a JSON file with the form. With it
-`reports_of` and `form_reports_of` read the file as they read an export.
+A JSON file beside a masked file holds the form, which describes the noise. With it, `reports_of`
+and `form_reports_of` read the masked file like an export.
 """
 
 import base64
@@ -38,7 +38,7 @@ _FORM, _COLUMNS = "form", "columns"
 _WIDEST_M = 5e6
 """Radius of the largest area."""
 _SCALES = 64
-"""How far beyond its area noise can move a place: one in 10²⁵ lies farther."""
+"""How far beyond its area noise can move a place, in noise scales: one in 10²⁵ lies farther."""
 
 
 def sidecar_of(file: Path) -> Path:
@@ -57,8 +57,8 @@ def mask_file(
     """Write a file with exact noise on a form's columns, and a file that describes the noise.
 
     Args:
-        file: CSV, GeoJSON or GeoPackage, with a person a row; see `mask_tables`.
-        out: of the same kind; is replaced whole.
+        file: CSV, GeoJSON or GeoPackage, with one row per person; see `mask_tables`.
+        out: a file of the same kind, which is replaced as a whole.
         form: its fields are the columns: numbers and places.
         columns: name of a place → the columns of its longitude and latitude, in CSV, if it is no
             column of ODK or KoboToolbox.
@@ -68,8 +68,8 @@ def mask_file(
         How many rows were written.
 
     Raises:
-        ParameterError: if a field is of another kind, or a file or column is not there.
-        PrivateValueError: if a cell is no value of its field; it says the row, and no value.
+        ParameterError: if a field has another kind, or a file or column does not exist.
+        PrivateValueError: if a cell is not a value of its field; it states the row, but no value.
     """
     fields = [field for field in form.fields if isinstance(field, PointField)]
     if len(fields) < len(form.fields):

@@ -52,14 +52,14 @@ class PublishedCampaign:
     state: str
     """pending, open or closed."""
     reports: int
-    """Counted so far, over all queries and periods."""
+    """The number of reports counted so far, over all queries and periods."""
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign of the bytes, of any kind.
+        """The campaign, of any kind.
 
         Raises:
-            GeoVeilError: if they are no sound campaign.
+            GeoVeilError: if the bytes are not a valid campaign.
         """
         return decode(self.envelope.campaign)
 
@@ -97,7 +97,7 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
     """Return the answers of a message about the points of one period, with covariances.
 
     Raises:
-        UnsupportedError: if there are none: a server that does not know them.
+        UnsupportedError: if there are none, since the server is too old.
     """
     estimates = estimates_in(message, of_points=True)
     if not message.covariances:

@@ -1,4 +1,4 @@
-"""What people who did not answer could change: worst-case bounds and response rates [MATH §8].
+"""Effects of people who did not answer: worst-case bounds and response rates [MATH §8].
 
 Of N people who were invited, n answered. If every value is in [lo, hi], the mean over all N is
 between (n·m + (N − n)·lo)/N and (n·m + (N − n)·hi)/N, with m the mean of those who answered
@@ -27,7 +27,7 @@ UNSTATED = (
 def worst_case(
     low: float, high: float, answered: int, invited: int, ends: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return an interval for the mean over everybody invited, whatever those silent hold.
+    """Return an interval for the mean over everybody invited, whatever the silent ones hold.
 
     Args:
         low: lower end of the interval for the mean of those who answered.
@@ -84,7 +84,7 @@ class ResponseRates(Result):
     answered: Mapping[str, tuple[float, float, float]]
     """Group → estimated number of people who answered, and both ends of its interval."""
     confidence: float
-    """That all intervals hold at once, in (0, 1)."""
+    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
 
     @property
     def title(self) -> str:

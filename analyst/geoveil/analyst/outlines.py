@@ -23,7 +23,7 @@ _LEAST_DEG, _MOST_DEG = 0.5, 1.5
 def outlines_of(bounds: Bounds) -> tuple[dict[str, Any] | None, str]:
     """Return the default outlines within bounds, and their source.
 
-    Without any in view, None and nothing.
+    If none is in view, return None and an empty text.
     """
     height = bounds[3] - bounds[1]
     if height < _MOST_DEG and _meet(bounds, _NEW_YORK):
@@ -76,7 +76,7 @@ def new_york_boroughs() -> dict[str, Any]:
 
 
 def _data(name: str) -> dict[str, Any]:
-    # They lie with the campaign, as the page on which people take part draws them, too.
+    # They are in the campaign's package, as the participants' page also draws them.
     text = files("geoveil.campaign").joinpath("data", name).read_text("utf-8")
     data: dict[str, Any] = json.loads(text)
     return data

@@ -1,6 +1,6 @@
 """Pictures of results: dots with their intervals, curves with their bands, histograms.
 
-Each draws into axes and returns them; what is drawn is what `rows` says, no more.
+Each function draws into axes and returns them; it draws exactly the numbers in `rows`.
 """
 
 import math
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 COLOR = "#0b6e4f"
 _LINE_CM = 0.6
 _LETTERS = 40
-"""Letters of labels that fit beside each other."""
+"""The number of letters of labels that fit side by side."""
 
 
 def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
@@ -62,12 +62,12 @@ def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
 def draw_intervals(
     ax: "Axes | None", title: str, rows: Sequence[Mapping[str, Any]], drawn: str
 ) -> "Axes":
-    """Draw one line a row: a dot at its estimate, and its interval.
+    """Draw one line per row: a dot at its estimate, and its interval.
 
     Args:
-        rows: with "estimate", "ci_low" and "ci_high"; what stands before the estimate is its
-            label. What has no interval, or one without an end, is a dot with these words.
-        drawn: what the dots and lines are, below the axis.
+        rows: with "estimate", "ci_low" and "ci_high"; the columns before the estimate are its
+            label. A row without a finite interval is a dot with a note that says so.
+        drawn: an explanation of dots and lines, below the axis.
     """
     ax = axes_of(ax, title, 3 + _LINE_CM * len(rows))
     for place, row in enumerate(rows):
@@ -119,11 +119,11 @@ def draw_curve(
 
     Args:
         names: of the two axes.
-        at: where it is known, increasing.
+        at: the places of its points, increasing.
         values: of the curve there.
-        band: its lower and its upper end there.
-        color: of both.
-        label: of the curve, where there are several; the band is named where there is one.
+        band: its lower and upper ends there.
+        color: the color of both.
+        label: a label of the curve, if there are several; otherwise, the band is labelled.
     """
     ax = axes_of(ax, title)
     held = None if label else "band of the whole curve"

@@ -3,9 +3,9 @@
     source = pilot_prior(reports_of("pilot.parquet"))
     plan_for(PlanRequest.of([ShareAbove(100_000)], source=source, ...))
 
-People's numbers are found from perturbed ones by expectation-maximisation with smoothing, so that
-what is narrower than the noise is not seen: a heap is spread out. How many people that prior is
-worth is found by drawing the reports anew.
+The distribution of people's numbers is estimated from perturbed ones by smoothed expectation-
+maximisation, which shows nothing narrower than the noise: a heap is spread out. Redrawing the
+reports shows how many people the prior is worth.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ def pilot_prior(
 
     Args:
         reports: of a value campaign about numbers, 100 or more: see `reports_of`.
-        heaps: people who hold exactly one value, who are too close together to be seen: what they
-            reported is not counted as that of others.
+        heaps: people who hold exactly one value, whom the pilot cannot show: their reports are not
+            attributed to others.
 
     Raises:
         ParameterError: if there are fewer reports, or they are of places.
@@ -64,7 +64,7 @@ class PilotCounts:
     """Counts of a pilot's reports in each cell of the line, added block by block.
 
     Raises:
-        ParameterError: if it is no value campaign about numbers.
+        ParameterError: if it is not a value campaign about numbers.
     """
 
     campaign: AttributeCampaign
@@ -79,7 +79,7 @@ class PilotCounts:
 
     @property
     def n(self) -> int:
-        """People."""
+        """The number of people."""
         return int(self.counts.sum())
 
     def add(self, points: Integers) -> None:
@@ -107,7 +107,7 @@ def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPri
     """Return the prior for counts of reports in cells: see `pilot_prior`.
 
     Args:
-        found: what was counted.
+        found: the counts.
         heaps: people who hold exactly one value.
 
     Raises:
@@ -150,7 +150,7 @@ class PilotPrior(HistogramPrior):
     ) -> None:
         middle = np.asarray(shares, np.float64)
         super().__init__(edges, middle * reports)
-        # Reports that are drawn anew vary as they do, and not by what smoothing does to all alike.
+        # Redraws vary as reports do, but not in what smoothing does to all alike.
         apart = [middle + _OF_SMOOTHING * (np.asarray(other) - middle) for other in drawn]
         again = tuple(HistogramPrior(edges, np.maximum(other, 0.0)) for other in apart)
         object.__setattr__(self, "drawn", again)
@@ -165,7 +165,7 @@ class PilotPrior(HistogramPrior):
             edges: of the cells, evenly spaced, (m + 1,).
             law: see `transition`, (m, m).
             counts: reports in each cell, (m,).
-            known: reports in each cell that are of other people, (m,).
+            known: reports in each cell from other people, (m,).
         """
         seen = np.asarray(counts, np.float64)
         n = round(float(seen.sum()))

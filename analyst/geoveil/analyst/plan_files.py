@@ -103,11 +103,11 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
 def chosen_together(request: PlanRequest, found: Comparison, searches: Searches) -> Chosen:
     """Return the campaign for several questions, with the allocation that was chosen.
 
-    A campaign has one mechanism, without parameters, that serves every question. Points are asked
-    when they are there: what to ask is told to people.
+    A campaign has one mechanism, without parameters, that serves every question. Points are queried
+    later: the plan lists their questions for people to read.
 
     Args:
-        searches: that it was made with.
+        searches: the searches for the comparison.
 
     Raises:
         UnsupportedError: if no mechanism serves all questions.
@@ -195,7 +195,7 @@ def _shape(found: Alternative) -> dict[str, Any]:
 def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | None]:
     """Return the profile of a soft question, its place, and the width of its band or bell.
 
-    Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
+    The place is a threshold, both ends of a range, or the radius of a disc; else empty.
     """
     return _SHAPES.get(type(query), _other_shape)(query)
 
@@ -288,13 +288,13 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> At
     """Return the campaign that a plan describes.
 
     Args:
-        file: that `write_plan` wrote.
+        file: a file that `write_plan` wrote.
         attribute: what participants hold; that of the plan by default.
         later: campaign_id, title, opens, closes, and other fields of `Campaign` to replace; with
             `readings` the plan's cap is left out.
 
     Raises:
-        ParameterError: if the file is no plan, or a field is out of range.
+        ParameterError: if the file is not a plan, or a field is out of range.
     """
     planned = _planned(_read(file), file)
     if attribute is not None:
@@ -345,7 +345,7 @@ def planned_points(file: Path) -> PlannedPoints:
     """Return the planned questions to points.
 
     Raises:
-        ParameterError: if the file is no plan, or one for a campaign that asks its questions
+        ParameterError: if the file is not a plan, or one for a campaign that asks its questions
             itself.
     """
     table = _read(file, "plan")

@@ -58,8 +58,8 @@ class Wish(NamedTuple):
 def sample_of(fields: Sequence[Field], file: Path) -> list[dict[str, Any]]:
     """Return people's answers from a CSV file that has a column for each field.
 
-    A place is "latitude longitude" and several options stand with spaces between them, as in data
-    of XLSForm; an empty cell is no answer.
+    A place is "latitude longitude" and options are separated by spaces, as in XLSForm data; an
+    empty cell is no answer.
 
     Raises:
         ParameterError: naming the row, if it holds no answers to the form.
@@ -116,11 +116,11 @@ class PlannedForm:
         """Return the estimate and the 95 % error of each row of each statistic.
 
         Args:
-            people: who will answer.
-            at_most: people that are simulated; errors of more fall with the root of their number.
+            people: the number of people who will answer.
+            at_most: the most people to simulate; errors of more fall with the root of their number.
 
         Raises:
-            AnalystError: if such reports do not tell a statistic.
+            AnalystError: if such reports do not determine a statistic.
         """
         n = min(people, at_most)
         rng = np.random.default_rng(self.seed)
@@ -171,11 +171,11 @@ class PlannedForm:
     def shared_out(self, epsilon: float) -> "PlannedForm":
         """Return the form whose fields divide this ε so that its statistics have the least errors.
 
-        The fields' ε are changed by factors, one field at a time, as long as errors fall: the
-        largest in multiples of what is wanted; without wishes, their geometric mean.
+        The fields' ε change by factors, one field at a time, as long as the largest error falls,
+        as a multiple of the wanted one; without wanted errors, their geometric mean.
 
         Raises:
-            ParameterError: if nothing is to be shared out, or it is too much.
+            ParameterError: if there is nothing to divide, or too much.
         """
         private = [i for i, field in enumerate(self.fields) if field.privacy is not None]
         if not private:
@@ -272,9 +272,9 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
     """Return a plan as JSON values.
 
     Args:
-        plan: of the form as it stands, or as its fields share out ε best.
-        participants: who will answer; None: only what wishes take is said.
-        epsilon: the sum over fields that was shared out; None: it was not.
+        plan: the plan of the form as it stands, or with the best division of ε.
+        participants: how many will answer; None to state only how many wishes need.
+        epsilon: the sum of ε that was divided among fields; None if it was not.
     """
     errors = plan.errors(participants) if participants is not None else [{}] * len(plan.wishes)
     needed: Callable[[Wish], int | None] = partial(_needed, plan)

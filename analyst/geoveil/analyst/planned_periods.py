@@ -14,22 +14,22 @@ def planned_periods(
 ) -> dict[str, Any]:
     """Return the cost and the error of answers in many periods, for each way to ask.
 
-    The ways: fresh noise in every period, at ε each; noise at ε/k in each of k periods; and one
-    reading, perturbed once at ε, from which all periods are answered: carried, or going on as the
-    last two readings did. Errors are those for the participants themselves: of noise, averaged over
-    the prior, and, of what is carried, of the drift since it was read, at a time that each device
-    draws. ε of a reading is for any k periods on end: a campaign of k meets two readings of most
-    devices, as each lays its epochs for itself.
+    The ways are: fresh noise in every period, at ε each; noise at ε/k in each of k periods; and one
+    reading, perturbed once at ε, from which all periods are answered: carried forward, or
+    extrapolated from the last two readings. Errors are for the participants: from noise, averaged
+    over the prior, and, for carried readings, from the drift since a reading, whose time each
+    device draws. The ε of a reading covers any k consecutive periods: a campaign of k meets two
+    readings of most devices, as each sets its own epochs.
 
     Args:
         planned: a plan for one question about numbers, which one perturbed number answers.
         periods: how many there are, k ≥ 2.
-        drift: by how much the answer, a share, moves in a period.
+        drift: how far the answer, a share, moves in a period.
 
     Returns:
-        `ways`: name, ε in all and root mean squared error of an answer in a period, the best for ε
-        in all first; `drift_carried` and `drift_split`: up to which drift what is carried errs less
-        than what goes on, and than noise at ε/k.
+        `ways`: name, total ε and root mean squared error of an answer in a period, the best for its
+        total ε first; `drift_carried` and `drift_split`: the drift up to which carried readings
+        have smaller errors than extrapolated ones, and than noise at ε/k.
 
     Raises:
         ParameterError: if there are several questions, no reading answers the one, or a number is

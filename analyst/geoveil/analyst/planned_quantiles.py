@@ -30,20 +30,20 @@ def planned_quantiles(
 ) -> list[dict[str, Any]]:
     """Return the quantiles of a prior, and their expected errors in a value campaign.
 
-    A quantile errs by the error of the share above it over the density of the people there.
+    The error of a quantile is that of the share above it, divided by the density of people there.
 
     Args:
-        source: what is publicly known of people who hold numbers.
-        participants: people who will report, at least 2.
+        source: public knowledge about people who hold numbers.
+        participants: the number of people who will report, at least 2.
         levels: increasing, in (0, 1).
         width: of the soft thresholds, in the unit of the numbers; three noise scales by default.
         contamination: the fraction of the participants who may be liars, in [0, 1).
         scale: of numbers that are compared by ratio; the width is then a factor.
 
     Returns:
-        For each level the quantile of blurred values by the prior, half the width of its 95 %
-        interval by itself, and how far liars move it at most (`moved`; None if anywhere), all in
-        the unit of the numbers. With a scale all but the quantile are factors, up or down.
+        For each level, the prior's quantile of blurred values, half the width of its separate 95 %
+        interval, and how far liars can move it (`moved`; None if anywhere), all in the unit of
+        the numbers. With a scale, all but the quantile are factors, up or down.
 
     Raises:
         ParameterError: if an argument is out of range, or the prior is of places or has nobody near

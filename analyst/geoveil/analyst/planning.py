@@ -61,8 +61,8 @@ class PlanOutcome(ABC):
         """Return the campaign.
 
         Args:
-            later: campaign_id, title, opens, closes, and what else a `Campaign` has: its cap is
-                `cap` unless another is given, or None.
+            later: campaign_id, title, opens, closes, and other fields of a `Campaign`; its cap is
+                `cap` by default; None for no cap.
 
         Raises:
             UnsupportedError: if no mechanism serves all questions.
@@ -75,11 +75,11 @@ class PlanOutcome(ABC):
     def cap(self) -> ChosenCap | None:
         """The cap with the least ε of any two values that adds at most 5 % to a report's variance.
 
-        Under the plan's prior; None where none that cheap promises anything, and of points. With
-        `PlanRequest.central` the cheapest that keeps it.
+        It holds under the plan's prior; None if no cap so cheap promises anything, and for points.
+        With `PlanRequest.central`, it is the cheapest cap that keeps it.
 
         Raises:
-            ParameterError: if none does.
+            ParameterError: if no cap keeps it.
         """
         campaign, wish = as_if_published(self.request, self.chosen()), self.request.central
         if wish is None:
@@ -112,11 +112,11 @@ class PlanOutcome(ABC):
         """Return the central ε of the campaign with the `cap`, in random order.
 
         Args:
-            honest: how many honest people answer the same question; by default all planned.
+            honest: how many honest people answer the same question; by default everybody planned.
             delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
         Returns:
-            None where none is proven, as without a cap.
+            None if no central ε is proven, such as without a cap.
 
         Raises:
             ParameterError: if the number is not from 1 to 10⁸, or δ out of range.
@@ -180,8 +180,8 @@ def plan_for(
 
     Args:
         capped: whether bands have to fit within a cap of 4 noise scales a side.
-        searches: takes up what was found out, to be given again with the same questions and prior:
-            see `PlanningSession`, which keeps them.
+        searches: a cache of results, to be passed again with the same questions and prior: see
+            `PlanningSession`, which keeps one.
 
     Raises:
         ParameterError: if the request cannot be met, with the nearest that can.

@@ -5,9 +5,9 @@
     session.forecast(session.request([ShareAbove(100_000)], **wish))    # as a slider moves
     session.plan(session.request([ShareAbove(100_000)], **wish))        # where it came to rest
 
-A forecast is a plan without what takes long: places that are perturbed themselves, and the nearest
-wish that can be met, are left to the plan. It says whether the plan could choose otherwise; where
-both choose the same, they have the same numbers.
+A forecast is a plan without its slow parts: perturbed places, and the search for the nearest wish
+that can be met, are left to the plan. It states whether the plan could choose differently; if both
+choose the same, they have the same numbers.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class PlanningSession:
     """Makes repeated plans for one prior, with a cache; for one thread.
 
     Args:
-        source: what is publicly known of people.
+        source: public knowledge about people.
 
     Example:
         >>> from geoveil.analyst import LogNormalPrior, ShareAbove
@@ -79,7 +79,7 @@ class PlanningSession:
 
         Args:
             questions: see `PlanRequest.of`.
-            wishes: its other arguments, but for the source.
+            wishes: its other arguments, except the source.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
@@ -90,8 +90,8 @@ class PlanningSession:
         """Return a preview of the plan, in a fraction of a second.
 
         Raises:
-            ParameterError: if it cannot be planned at all: for nobody, or where the prior knows the
-                answer.
+            ParameterError: if it cannot be planned at all: for nobody, or if the prior determines
+                the answer.
         """
         searches = self._known(request)
         check_prior(request, searches)
@@ -103,7 +103,7 @@ class PlanningSession:
         question = request.questions[0]
         search = searches.of(0, question, request.plane_privacy, request.prior)
         kinds = kinds_for(request)
-        # Places that are perturbed and read take longer to predict than all else, and seldom win.
+        # Perturbed places take longer to predict than everything else, and seldom win.
         slow = question.dimension > 1 and len(kinds) > 1
         if slow:
             kinds = tuple(kind for kind in kinds if kind != POINTS)

@@ -1,4 +1,4 @@
-"""The price of privacy, and what the law of a mechanism says of the noise in answers [MATH §8]."""
+"""The price of privacy, and bounds of the noise in answers by a mechanism's law [MATH §8]."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _CONSTANT = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The variance of answers as a multiple of that of the same people's answers without noise."""
+    """The variance of answers as a multiple of the variance without noise, for the same people."""
 
     value: float | None
     """None if there are only bounds; infinite if all of the variance may be noise."""
@@ -47,20 +47,20 @@ def bounded_noise_variance(
 ) -> NoiseVariance:
     """Return bounds of the noise variance that hold for any people.
 
-    At the distance s a mechanism has a public mean m(s) and variance V(s). Answers tell E m(s) and,
-    where they have ends, E[V(s) + m(s)² − m(s)], within sampling errors. The bounds are the least
+    At the distance s, a mechanism has a public mean m(s) and variance V(s). Answers reveal E m(s)
+    and, if they have ends, E[V(s) + m(s)² − m(s)], up to sampling errors. The bounds are the least
     and greatest E V(s) over all laws of s that agree: two linear programmes, whose dual solutions
-    prove them. The result is exact where the noise is the same everywhere.
+    prove them. The result is exact if the noise is the same everywhere.
 
     Args:
-        mechanism: of one query; if it is biased, answers tell nothing of s.
+        mechanism: the mechanism of one query; if it is biased, answers reveal nothing about s.
         n: answers, ≥ 2.
         mean: the ends of a confidence interval for the mean of answers.
         excess: the mean of y² − y over the answers.
-        confidence: of what is allowed for sampling, in (0, 1).
+        confidence: confidence of the allowance for sampling errors, in (0, 1).
 
     Raises:
-        ContradictionError: if nobody gives such answers, so that some are forged, say.
+        ContradictionError: if no people give such answers, for example as some are forged.
 
     Example:
         >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -90,7 +90,7 @@ def bounded_noise_variance(
         rows += [square, -square]
         ends += [excess + slack, slack - excess]
         middle = min(max(mean[0], 0.5), mean[1])
-        total = excess + slack + middle - middle**2  # no noise varies more than the reports
+        total = excess + slack + middle - middle**2  # noise has at most the variance of reports
     if rows:
         low = max(_least(noise[0], np.array(rows), np.array(ends)), least)
         high = min(-_least(-noise[1], np.array(rows), np.array(ends)), greatest)

@@ -44,9 +44,9 @@ class PublicPrior:
         Args:
             prior: in one dimension.
             unit: of the numbers.
-            attribute: what such people hold.
+            attribute: the quantity that such people hold.
             name: where the prior comes from, for people to read.
-            caution: what it does not know, in a sentence.
+            caution: its limits, in a sentence.
 
         Example:
             >>> from geoveil.analyst import LogNormalPrior
@@ -79,11 +79,11 @@ class PublicPrior:
 
         Args:
             others: name → another region, an older year: of the same values, in the same unit.
-            scale: numbers may be lower or higher than this prior says by such a part, in [0, 1);
-                0 for no such scenario.
+            scale: the fraction by which numbers may be lower or higher than in this prior, in
+                [0, 1); 0 for no such scenario.
 
         Raises:
-            ParameterError: if the others are of something else, or places are to be scaled.
+            ParameterError: if the others are about another quantity, or places would be scaled.
 
         Example:
             >>> from geoveil.analyst import LogNormalPrior
@@ -127,7 +127,7 @@ def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
 
     Args:
         prior: of numbers.
-        scale: the part, in [0, 1); nothing for 0.
+        scale: the fraction, in [0, 1); no laws for 0.
     """
     if scale == 0:
         return {}

@@ -1,7 +1,7 @@
 """The questions of analysts: shares and densities, and their softness.
 
-A plan asks for them sharply, and finds the soft question that stands in for each; a campaign asks
-them softly; and points that were perturbed before may be asked for them later.
+A plan takes sharp questions, and finds the soft question that stands in for each; a campaign asks
+soft ones; and points that were perturbed earlier can answer them later.
 """
 
 import math
@@ -41,7 +41,7 @@ _SOFT = 3.0
 RADIUS_M = 60_000.0
 """The default radius of the area of places."""
 Place = tuple[float, float]
-"""Longitude and latitude, in degrees; or two numbers of people who hold pairs."""
+"""Longitude and latitude, in degrees; or two numbers, if people hold pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Softness:
     def caution(self) -> str | None:
         """The warning about a band or bell narrower than the noise, if there is one.
 
-        Noise on points is undone by numbers that are large where the question varies. If hardly a
-        point lies there, those at hand say little of how far the estimate may be off.
+        Removing the noise takes numbers that are large where the question varies. If hardly any
+        points lie there, the reports at hand reveal little about the error of the estimate.
         """
 
         def said(distance: float) -> str:
@@ -102,16 +102,16 @@ class AnalystQuestion(ABC):
 
     @property
     def place(self) -> Place | None:
-        """A place in the middle of it; None if it is about numbers.
+        """A place in the middle of the question; None if it is about numbers.
 
         Raises:
-            ParameterError: if that is no longitude and latitude.
+            ParameterError: if that is not a longitude and latitude.
         """
         return None
 
     @property
     def dimension(self) -> int:
-        """The number of coordinates that it is about: 2 for places."""
+        """The number of coordinates of the values: 2 for places."""
         return 1 if self.place is None else 2
 
     def on_scale(self, scale: LogScale) -> "AnalystQuestion":
@@ -129,7 +129,7 @@ class AnalystQuestion(ABC):
 
         Args:
             plane: that places are projected to; None for numbers, which stay as they are.
-            bandwidth: of the bell of a density, which is asked for as it is.
+            bandwidth: the bandwidth of a density's bell, which is used unchanged.
         """
 
     @abstractmethod
@@ -295,11 +295,11 @@ class ShareWithin(_AtPlace):
 class ShareInside(AnalystQuestion):
     """The share of people inside polygons, given as longitudes and latitudes of their corners.
 
-    Corners are joined by straight lines of the plane that places are projected to. What lies beyond
-    the area of a survey is cut off.
+    Corners are joined by straight lines on the plane of projected places. Anything beyond the area
+    of a survey is cut off.
 
     Raises:
-        ParameterError: where it is asked of a survey, if it lies outside of its area, or in it only
+        ParameterError: when asked of a survey, if it lies outside the survey's area, or in it only
             with the latitudes first.
 
     Example:
@@ -405,10 +405,10 @@ def _pair(corner: Sequence[float]) -> Place:
 
 
 def on_earth(name: str, place: Place) -> Place:
-    """Return a place as it is.
+    """Return a place unchanged.
 
     Raises:
-        ParameterError: naming `name`, if its longitude or its latitude is none.
+        ParameterError: naming `name`, if its longitude or its latitude is invalid.
     """
     longitude, latitude = place
     if abs(longitude) > 180 or abs(latitude) > 90:

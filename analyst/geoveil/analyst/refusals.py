@@ -9,8 +9,8 @@ def all_given(needed: Mapping[str, object], unless: str = "") -> None:
     """Raise an error that names all missing options.
 
     Args:
-        needed: name of an option → what was given, or None.
-        unless: when they are not needed, as a part of a sentence.
+        needed: name of an option → its value, or None.
+        unless: when they are not needed, as part of a sentence.
 
     Example:
         >>> all_given({"per": None, "epsilon": 1.0, "prior": None})
@@ -28,8 +28,8 @@ def left_out(given: Mapping[str, object], expected: str) -> None:
     """Refuse the first of some options that was given.
 
     Args:
-        given: name of an option → what was given; None, or False of a flag, where it was not.
-        expected: what is said of it.
+        given: name of an option → its value; None, or False for a flag, if it was not given.
+        expected: the end of the error's message.
 
     Example:
         >>> left_out({"by": None, "top": 0}, "left out beside --plan")

@@ -58,11 +58,11 @@ def aimed(
 
 
 def moved(signed: Array, truth: Array, weights: Array, width: float, profile: str) -> float:
-    """Return how far inwards to move a boundary, if the move lowers distances as much.
+    """Return how far inwards to move a boundary if the move lowers all distances equally.
 
     Args:
         signed: distances to the boundary, > 0 inside.
-        truth: what each contributes to the hard share.
+        truth: the contribution of each to the hard share.
         weights: of the distances.
         width: of the band, in their unit.
         profile: "linear" or "smoothstep".

@@ -1,7 +1,7 @@
-"""The kinds of mechanisms that a plan chooses from: a registry.
+"""A registry of the kinds of mechanisms from which a plan chooses.
 
-A kind builds the reports for a query under a guarantee. It serves what it does not refuse: an
-`UnsupportedError` from a constructor says that there is no mathematics behind a combination.
+A kind builds the reports for a query under a guarantee. It serves every combination for which its
+constructor does not raise `UnsupportedError`, for lack of mathematics behind it.
 """
 
 import math
@@ -65,7 +65,7 @@ class PointReports(ReportLaw):
 
     Args:
         mechanism: perturbs the points.
-        estimator: what is averaged over them.
+        estimator: the function that is averaged over them.
     """
 
     mechanism: PlanarLaplace
@@ -139,8 +139,8 @@ def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
     """Return the kinds that a plan compares in addition to the usual ones.
 
     Args:
-        privacy: what is promised.
-        mechanism: one that is wished for, in the words of `MECHANISMS.parse`.
+        privacy: the promised guarantee.
+        mechanism: a wanted one, in the words of `MECHANISMS.parse`.
 
     Example:
         >>> in_words(GeoPrivacy(1.0, per=8_000.0), "smooth:noise=student-t,nu=3")
@@ -154,7 +154,7 @@ def profile_of(mechanism: str | None) -> str:
     """Return the default profile of a band for a mechanism.
 
     Args:
-        mechanism: in the words in which campaigns are made of it; None if any will do.
+        mechanism: in the words that campaigns use; None if any will do.
     """
     said = None if mechanism is None else MECHANISMS.parse(mechanism)
     return said.profile if isinstance(said, MechanismSpec) else "smoothstep"
@@ -194,7 +194,7 @@ DEBIASED = "DebiasedLaplace"
 class _Kinds(Mapping[str, Kind]):
     """All kinds by name, and each mechanism by its name for campaigns.
 
-    Packages that add one are loaded when the first is looked at.
+    Packages that add kinds are loaded at the first look-up.
     """
 
     @cached_property

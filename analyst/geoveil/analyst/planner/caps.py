@@ -1,6 +1,6 @@
 """Find caps on the odds of any two values that add little variance [MATH §14].
 
-They are chosen by a public prior, never by reports: where people are would show in the campaign.
+They are chosen by a public prior, never by reports, as campaigns would then show where people are.
 """
 
 import math
@@ -57,7 +57,7 @@ def default_cap(campaign: AttributeCampaign, prior: Prior | None = None) -> Chos
             side, or as far as a query varies.
 
     Returns:
-        The cap; None where none promises anything of far values, where `least_cap` has none, and of
+        The cap; None if no cap promises anything for far values or `least_cap` finds none, and for
         the paper's calibration, points and answers from a reading.
     """
     if not isinstance(campaign, StatisticCampaign) or campaign.readings is not None:
@@ -82,11 +82,11 @@ def least_cap(
 ) -> ChosenCap | None:
     """Return the cap with the least below + above that adds at most a share of the variance.
 
-    The total variance of a report is that of its noise, averaged over people, and that of f among
-    them. People beyond a side have the noise of those at it: what the sides cost adds up.
+    The total variance of a report is that of its noise, averaged over people, plus that of f among
+    them. People beyond a side have the noise of those at it, so the costs of both sides add up.
 
     Args:
-        mechanisms: at least one, without a cap, each of whose reports may cost so much.
+        mechanisms: at least one, without a cap; the limit applies to the reports of each.
         prior: a public law of points, in the coordinates of the queries.
         cost: a share > 0 of the total variance.
 
@@ -94,7 +94,7 @@ def least_cap(
         The cap and its cost; None if 24 noise scales a side still cost more.
 
     Raises:
-        UnsupportedError: if a report's variance is no function of its signed distance.
+        UnsupportedError: if a report's variance is not a function of its signed distance.
     """
     validation.positive("cost", cost)
     sums, worst = _prices(mechanisms, prior)
@@ -107,7 +107,7 @@ def cheapest_cap(
     """Return the cap that adds the least variance, and the least possible below + above.
 
     Args:
-        most: of below + above, in noise scales; the cap is None where all exceed it.
+        most: the most below + above, in noise scales; the cap is None if all exceed it.
 
     The other arguments and errors are those of `least_cap`.
     """
@@ -120,7 +120,7 @@ def cheapest_cap(
 def _prices(mechanisms: Sequence[QueryMechanism], prior: Prior) -> tuple[Array, Array]:
     """Return below + above of all caps, and the largest share of a variance that each adds.
 
-    The sums exceed those by less than 1/32 where sides differ, so that equal sides come first.
+    If sides differ, less than 1/32 is added to their sum, so that equal sides come first.
     """
     worst = np.zeros((len(_SIDES), len(_SIDES)))
     for mechanism in mechanisms:

@@ -1,11 +1,11 @@
 """Judge bands for a hard question coarsely, by tables of moments that all questions share.
 
-What a mechanism makes of a soft step depends on the signed distance alone, and with distances in
-units of 1/ε not even on ε. So for a kind, its parameters, a profile and a width in noise scales the
-moments are computed once per process, at nodes between which they are interpolated: for all
-thresholds and regions, all rates and all priors. The prior is joined into a few thousand atoms of
-the signed distance, so that a band costs a sum over the atoms [MATH §8]. What is shown is computed
-at every point of the prior.
+A mechanism's reports about a soft step depend on the signed distance alone, and with distances in
+units of 1/ε, not even on ε. So moments for a kind, its parameters, a profile and a width in noise
+scales are computed once per process, at nodes between which they are interpolated: for all
+thresholds and regions, all rates and all priors. The prior is merged into a few thousand atoms of
+the signed distance, so that a band costs one sum over the atoms [MATH §8]. Final results are
+computed at every point of the prior.
 """
 
 import math
@@ -52,14 +52,14 @@ _PER_NEAR = 40
 
 @dataclass(frozen=True, slots=True)
 class CoarseCandidate:
-    """A band and a kind that asks about it, with the error that the tables predict."""
+    """A band, and a kind that queries it, with the error predicted by the tables."""
 
     kind: str
     option: int
     """The index of the kind's parameters."""
     profile: str
     index: int
-    """Its width: see `width`."""
+    """The index of its width: see `width`."""
     prediction: Prediction
 
 
@@ -69,7 +69,7 @@ class Band:
 
     profile: Profile
     query: SoftIndicator | None
-    """In one dimension."""
+    """The soft query, in one dimension."""
     points: Array
     """Values in one dimension, otherwise signed distances to the moved boundary."""
     signed: Array
@@ -157,7 +157,7 @@ def table(
 def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
     """Return mean − f and variance at signed distances u, in noise scales.
 
-    A variance that is infinite somewhere is taken to be so everywhere.
+    A variance that is infinite somewhere is treated as infinite everywhere.
     """
     x, (bias, variance) = nodes(index), found
     if not np.isfinite(variance).all():
@@ -168,8 +168,8 @@ def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
 def joined(problem: PlanningProblem, nodes: Nodes) -> Atoms:
     """Return atoms for nodes.
 
-    Joined at their mean are those that lie within a fraction of the narrowest band of each other,
-    next to the same end of the question and on the same side.
+    Nodes within a fraction of the narrowest band of each other are merged at their mean if they
+    are on the same side of the same end of the question.
 
     Args:
         problem: of a hard question.
@@ -177,7 +177,7 @@ def joined(problem: PlanningProblem, nodes: Nodes) -> Atoms:
     """
     points, weights, truth = nodes.points, nodes.weights, nodes.truth
     if problem.question.dimension == 1:
-        # Without an end within reach of the prior, nobody is near it.
+        # Without an end within reach of the prior, nobody is near one.
         ends = nodes.jumps if len(nodes.jumps) else np.zeros(1)
         end = np.abs(points[:, None] - ends).argmin(axis=1)
         origin = ends[end]

@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def reason(self) -> str:
-        """Why it was chosen, in a sentence or two."""
+        """The reason for the choice, in a sentence or two."""
         best, n = self.choice, self.n
         prediction = best.prediction
         error = prediction.expected_error(n)
@@ -88,18 +88,18 @@ def plan(
 ) -> Plan:
     """Return the way to ask a question that has the least expected error.
 
-    For a hard question the soft stand-in is chosen, too: profile, width of the band, and where it
-    lies. The error is `Prediction.expected_error`: with the noise of n reports, the bias against
-    the hard truth of the prior, and what the prior, being a sample, does not know of that bias.
-    The same arguments give the same plan.
+    For a hard question, the soft stand-in is chosen, too: the profile, width and place of its band.
+    The error is `Prediction.expected_error`: it includes the noise of n reports, the bias against
+    the prior's hard truth, and the uncertainty of that bias, as the prior is a sample. The same
+    arguments give the same plan.
 
     Args:
-        question: what is wanted; a query stands for its own mean.
-        privacy: what each report is to promise, in the unit of the points.
+        question: a question; a query stands for its own mean.
+        privacy: the guarantee of each report, in the unit of the points.
         prior: public.
         n: number of people who will report, ≥ 1.
-        kinds: what to consider: names in `KINDS`, or mechanisms in the words in which campaigns are
-            made of them; all of the former by default.
+        kinds: kinds to consider: names in `KINDS`, or mechanisms in the words that campaigns use;
+            all of the former by default.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -137,7 +137,7 @@ def planned(
         n: number of people who will report, ≥ 1.
         kinds: what to consider.
         within: see `screened`.
-        wanted: which of the kinds is to be chosen; None for the best.
+        wanted: the kind to choose; None for the best.
 
     Raises:
         ParameterError: if n is out of range.
@@ -160,12 +160,12 @@ def screened(
     error: Callable[[Prediction], float],
     within: float = math.inf,
 ) -> list[Alternative]:
-    """Return the best alternative of each kind, the one with the least error first.
+    """Return the best alternative of each kind, in the order of increasing errors.
 
     Args:
         search: for the question, the guarantee and the prior.
         kinds: what to consider.
-        error: what is to be least.
+        error: the error to minimise.
         within: leave out kinds that seem to have more than this many times the least error.
     """
     best: dict[str, Alternative] = {}
@@ -191,7 +191,7 @@ def screened(
     if POINTS in kinds:
         least = min((error(a.prediction) for a in best.values()), default=math.inf)
         consider(search.regions(error, hopeless=_HOPELESS * least))
-    # Sorting is stable, so that of two equal kinds the first in the registry comes first.
+    # Sorting is stable, so of two equal kinds, the first in the registry comes first.
     return sorted(best.values(), key=lambda a: error(a.prediction))
 
 

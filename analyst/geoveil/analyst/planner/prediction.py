@@ -3,29 +3,28 @@
 **Three targets.** With m and v the mean and the variance of one report at x, expectations over the
 prior, bias = E[m − truth] and noise = E[v], the mean of n reports misses
 
-* the mean m of the **participants** by noise/n: who takes part is no source of error;
+* the mean m of the **participants** by noise/n: the choice of participants adds no error;
 * the mean m of the **population** of which they are a random sample by (noise + Var[m])/n: that is
   the standard error which an estimate prints, and its interval is longer where few are near;
 * the **hard question** in the population, which m only stands for, by bias² besides.
 
-Ways to ask are chosen by bias² + noise/n, what they can do about it. Where each person is asked
-only one question of several, who answers which is random, and that counts: see `partitioned`.
+Ways to ask are chosen by bias² + noise/n, the part that they affect. If each person answers only
+one of several questions, chosen at random, that adds to the error: see `partitioned`.
 
-**The prior is a sample.** The bias of a band that was placed where the prior says it is unbiased is
+**The prior is a sample.** A band that was placed where it is unbiased under the prior has a bias of
 0 for that prior and no other. If the prior is worth N people, its estimate of the bias has the
-variance Var[m − truth]/N; with nothing else known of the bias, its expected square is
+variance Var[m − truth]/N; if nothing else is known about the bias, its expected square is
 
     bias² + Var[m − truth]/N,
 
-and that is what choices are made by.
+and choices are made by that.
 
-**The prior may be wrong.** Where scenarios say what people may be like instead, the same reports
-have a prediction for each of them, and what counts is the largest error.
+**The prior may be wrong.** If scenarios describe other possible people, the same reports have
+a prediction for each of them, and the largest error counts.
 
-**The interval for the hard question** is that of `analyst.hard_question`: the bias that is
-expected is taken off, with scenarios the middle of what they permit, and the interval is wide
-enough for whatever the bias may be besides, 1.96 standard deviations of what the prior does not
-know of it, in each scenario.
+**The interval for the hard question** is that of `analyst.hard_question`: it subtracts the expected
+bias or, with scenarios, the middle of the biases that they permit, and is wide enough for the
+remaining bias: 1.96 standard deviations of the prior's uncertainty about it, in each scenario.
 """
 
 import math
@@ -49,7 +48,7 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 
 NORMAL_95 = 1.959963984540054
-"""Standard deviations that a normal number exceeds, on either side, once in twenty times."""
+"""Standard deviations that a normal number exceeds, on either side, once in twenty."""
 CONFIDENCE = 0.95
 """The confidence of the intervals of plans."""
 _FEWEST = 2.0
@@ -81,7 +80,7 @@ class Prediction:
     ends."""
 
     def within(self, limits: Limits) -> "Prediction":
-        """Return the same of reports with limits, in each scenario."""
+        """Return the same prediction for reports with limits, in each scenario."""
         scenarios = tuple(replace(scenario, limits=limits) for scenario in self.scenarios)
         return replace(self, limits=limits, scenarios=scenarios)
 
@@ -93,7 +92,7 @@ class Prediction:
     def worst(self, n: float) -> "Prediction":
         """Return the prediction with the largest expected error, of this and its scenarios.
 
-        Its bias is what is left of it after the middle of the scenarios was taken off.
+        Its bias is what remains after subtracting the middle of the scenarios.
         """
         off = self._taken_off
         corrected = [replace(p, bias=p.bias - off, scenarios=()) for p in self._all]
@@ -133,8 +132,8 @@ class Prediction:
     def softness(self) -> tuple[float, float]:
         """Soft minus hard: the correction of an estimate, and its largest error.
 
-        What a prior does not know, being a sample, is taken at 1.96 standard deviations. With
-        scenarios it is the middle of all that they permit: then the bound is least.
+        The uncertainty of a prior, as a sample, counts with 1.96 standard deviations. With
+        scenarios, the correction is the middle of what they permit, which minimises the bound.
         """
         unknown = [(p.bias, NORMAL_95 * math.sqrt(p.bias_uncertainty)) for p in self._all]
         low = min(bias - more for bias, more in unknown)
@@ -152,7 +151,7 @@ class Prediction:
 
     @property
     def _taken_off(self) -> float:
-        """The correction of an estimate; no interval relies on it if only a prior gives it."""
+        """The correction of an estimate; no interval relies on it if it comes only from a prior."""
         return self.softness[0] if self.scenarios else 0.0
 
     def margin(self, n: float) -> float:
@@ -162,7 +161,7 @@ class Prediction:
     def targets(self, n: float, error: Callable[["Prediction"], float] | None = None) -> "Targets":
         """Return the expected half-widths of an estimate from n people, for the three targets.
 
-        People are as the prior says; that they may be otherwise makes the interval for the hard
+        People are assumed to be as in the prior; doubt about that makes the interval for the hard
         question longer.
 
         Args:
@@ -184,11 +183,11 @@ class Prediction:
     def _reach(self, squared_error: float) -> float:
         """Return the half-width of the population interval that an estimate prints.
 
-        It is the mean of two intervals, of reports as a campaign may have them whose mean has the
-        expected mean, variance and skewness: where that is skew, reports vary the more the farther
-        it is off, as if all of it came from a few people [MATH §8]. So it is within 5 % of the mean
-        length of intervals, however few people are near the question. The squared error tells of
-        how many reports it is, whatever the allocation.
+        It is the mean over two plausible sets of reports, whose mean has the expected mean,
+        variance and skewness: if it is skewed, reports vary more the farther it is off, as if all
+        of that came from a few people [MATH §8]. So it is within 5 % of the mean length of
+        intervals, however few people are near the question. The squared error determines the
+        number of reports, whatever the allocation.
         """
         normal = NORMAL_95 * math.sqrt(squared_error)
         variance = self.noise + self.varied
@@ -226,14 +225,14 @@ class Prediction:
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.
 
-        N of them answer this one, N ~ Binomial(n, 1/m): their mean has, besides the noise, the
+        N of them answer this one, N ~ Binomial(n, 1/m): besides the noise, their mean has the
         variance Var[m(x)]·(1/N − 1/n) of a sample drawn without replacement [MATH §7, §8].
 
         Args:
             n: people, ≥ 1.
             questions: m ≥ 1.
-            expected: whether to count what the prior does not know, as `expected_error` does, and
-                the worst scenario.
+            expected: whether to include the prior's uncertainty and the worst scenario, as
+                `expected_error` does.
         """
         share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
 
@@ -305,8 +304,8 @@ def predicted(
         truth: (m,).
         weights: of the nodes, with sum 1, (m,).
         prior_size: see `Prior.size`.
-        again: weights of the nodes for data that are drawn anew, (draws, m): see `Prior.again`.
-            Then the prior is worth as many people as know this bias as well.
+        again: weights of the nodes for redrawn data, (draws, m): see `Prior.again`. The prior is
+            then worth as many people as would determine this bias equally well.
     """
     error = mean - truth
     bias = float(np.sum(weights * error))

@@ -38,9 +38,9 @@ class Prior(ABC):
     @property
     @abstractmethod
     def size(self) -> float:
-        """The effective number of independent people; ∞ for a law that is taken as exact.
+        """The effective number of independent people; ∞ for a law that is treated as exact.
 
-        What a prior says of a share is itself uncertain, like the share of a sample of this size.
+        A prior's share is itself uncertain, like the share of a sample of this size.
         """
 
     @property
@@ -57,7 +57,7 @@ class Prior(ABC):
     def again(self) -> tuple["Prior", ...]:
         """Weights of the same nodes for redrawn data.
 
-        They say how sure it is of a share; where there are none, `size` does.
+        They show how certain the prior is of a share; without them, `size` does.
         """
         return ()
 
@@ -101,8 +101,8 @@ class SamplePrior(Prior):
     Args:
         values: numbers (n,), or points (n, k).
         weights: (n,), ≥ 0 and not all 0: how many people a row stands for; equal by default.
-        size: see `Prior.size`. By default (Σw)²/Σw², as if each row were one person who was asked;
-            where weights count people who were all asked, it is their sum.
+        size: see `Prior.size`. By default (Σw)²/Σw², as if each row were one interviewed person;
+            if weights count interviewed people, use their sum.
 
     Raises:
         ParameterError: if a number is not finite, a weight negative, or the shapes do not fit.
@@ -213,8 +213,8 @@ class HistogramPrior(Prior):
 class LogNormalPrior(Prior):
     """Positive values whose logarithm is normal.
 
-    Nobody's incomes are quite that. If the law were taken as exact, a very wide band would seem to
-    be free of bias; so by default it is trusted no more than a sample of 10,000 people.
+    No real incomes are exactly log-normal. If the law were treated as exact, a very wide band would
+    seem unbiased; so by default it is trusted no more than a sample of 10,000 people.
 
     Args:
         mu: mean of the logarithm.
@@ -282,8 +282,8 @@ class HeapedPrior(_DerivedPrior):
     """A law of numbers, plus people who hold exactly one value.
 
     Args:
-        prior: of the others, in one dimension.
-        heaps: point masses; what they leave of all people is as the prior says.
+        prior: the law of all others, in one dimension.
+        heaps: point masses; all other people follow the prior.
 
     Raises:
         ParameterError: if the prior is of points, or the heaps are all people or more.
@@ -311,7 +311,7 @@ class HeapedPrior(_DerivedPrior):
     def scaled(self, factor: float) -> "Prior":
         """Return the law of a multiple of the values, with unmoved heaps.
 
-        Numbers are rounded alike by people who have more.
+        People with larger numbers are assumed to round to the same values.
         """
         return HeapedPrior(self.prior.scaled(factor), self.heaps)
 
@@ -329,11 +329,11 @@ class HeapedPrior(_DerivedPrior):
 class DoubtedPrior(_DerivedPrior):
     """A prior, and alternative laws of people.
 
-    Ways to ask are chosen by the largest of the errors, and a planned campaign signs a bound that
-    holds for all of them.
+    Ways to ask are chosen by the largest error over all laws, and a planned campaign signs a bound
+    that holds for all of them.
 
     Args:
-        prior: what is expected.
+        prior: the expected law.
         others: name → another prior, of the same dimension.
 
     Raises:

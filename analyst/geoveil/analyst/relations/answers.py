@@ -19,8 +19,8 @@ _BITS = 62
 def write_answers(reports: FormReports, file: Path) -> None:
     """Write reports to a CSV file in the format of XLSForm, with a column for each field.
 
-    A place is "latitude longitude 0 0", and several options have spaces between them. Answers are
-    those that devices sent: noise is on them, and counts of options are not those of people.
+    A place is "latitude longitude 0 0", and several options are separated by spaces. Answers are as
+    devices sent them: they contain noise, and counts of options are not those of people.
 
     Args:
         reports: of the form.

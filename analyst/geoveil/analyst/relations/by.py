@@ -1,8 +1,8 @@
 """Statistics of a private number by private group: means, quantiles and curves [MATH §17].
 
-The mean of y in a group is E[y·a]/E[a], a being 1 for its people and 0 for others. Its interval
-holds all m for which that of E[(y − m)·a] holds 0, as Fieller's does. A share above a threshold in
-a group is a mean of that kind, and quantiles and curves are those of these shares.
+The mean of y in a group is E[y·a]/E[a], where a is 1 for its people and 0 for others. Its interval
+contains all m for which the interval of E[(y − m)·a] contains 0, like Fieller's. A share above
+a threshold in a group is such a mean, and quantiles and curves are computed from these shares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ class ByGroup(Result):
 
 _PEOPLE = "people of "
 _MANY = 50_000
-"""Reports from which on equal ones are counted together."""
+"""The number of reports from which equal ones are counted together."""
 _FIELLER = (
     "The intervals are Fieller's: they hold every mean that the reports do not contradict, and are"
     " the whole line where a group may be empty. Standard errors are by the delta method."
