@@ -25,7 +25,7 @@ from geoveil.analyst.request import PlanRequest
 from geoveil.gp import GeoPrivacy, Query, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
-"""The name of the prior without a scenario."""
+"""The name of the case in which the prior is right."""
 UNSTATED_SCALE = 0.1
 """Fraction by which values are lower or higher in the default scenarios."""
 DISTANCES = (1, 2, 5)
@@ -98,10 +98,10 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
 
 
 def odds(privacy: GeoPrivacy) -> list[Record]:
-    """Return the certainty that a report can give to somebody who finds two values equally likely.
+    """Return how certain a report can make somebody who finds two values equally likely.
 
-    By Bayes' rule even odds become at most e^{εk} : 1 for two values k distances apart, which is a
-    probability of 1/(1 + e^{−εk}).
+    By Bayes' rule, even odds become at most e^{εk} : 1 for two values k distances apart, that is,
+    a probability of 1/(1 + e^{−εk}).
 
     Example:
         >>> [round(row["probability"], 3) for row in odds(GeoPrivacy(1.0, per=8_000.0))]
@@ -146,8 +146,7 @@ def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
 def _price(targets: Targets, n: int) -> Record | None:
     """Return the price of privacy, and how many people would do without noise; None if none would.
 
-    Nobody differs from anybody in a question that has the same answer for all: then nobody has to
-    be asked in the clear.
+    If a question has the same answer for everybody, nobody needs to be asked without noise.
     """
     price = targets.price_of_privacy
     if not math.isfinite(price):
@@ -206,8 +205,8 @@ def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Recor
 def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:
     """Return the errors of the choice in the scenarios of the prior.
 
-    Of a hard question about numbers without any, it is looked at what becomes of it if they are a
-    tenth lower or higher: this is said, and the campaign signs nothing of it.
+    For a hard question about numbers without scenarios, the report shows the errors if numbers are
+    a tenth lower or higher; the campaign signs nothing about that.
     """
     prediction, names = found.choice.prediction, list(request.prior.scenarios)
     stated = bool(names)
@@ -234,7 +233,7 @@ def _scenarios(
     Args:
         prediction: with as many scenarios, or none.
         error: see `Prediction.targets`.
-        stated: whether the plan is for all of them; else the worst is one that it is not for.
+        stated: whether the plan allows for all of them; else, not for the worst.
     """
     if not prediction.scenarios:
         return None

@@ -46,7 +46,7 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 0.1
-"""95 % error over the expected answer that a bandwidth must reach at every place."""
+"""The ratio of 95 % error and expected answer that a bandwidth must reach at every place."""
 _ALL = 1e300
 _HELD: Mapping[int, str] = MappingProxyType(
     {1: "numbers, for example incomes", 2: "places, for example collisions"}
@@ -116,18 +116,18 @@ class PlanRequest:
             per: a distance, in the unit; with a scale a factor > 1.
             source: the public prior, of people's numbers or places themselves.
             unit: of the values; that of the prior by default.
-            soft: whether what is wanted is the soft share, as it is.
-            width: of its band, with `soft`; three noise scales by default. With a scale the factor
-                from one end to the other.
-            bandwidth: of the bells of densities, in metres; by default the narrowest that is
-                answered to a tenth of what is expected.
-            center: longitude and latitude of the area; the first place else.
+            soft: whether the soft share itself is wanted.
+            width: the width of its band, with `soft`; three noise scales by default. With a scale,
+                the factor from one end to the other.
+            bandwidth: the bandwidth of densities' bells, in metres; by default, the narrowest whose
+                error is a tenth of the expected answer.
+            center: longitude and latitude of the area's centre; by default, the first place.
             radius: of the area, in metres.
-            target_error: the 95 % error that is wanted.
-            allocation: how several questions share the privacy; the best by default. Of one
-                question "points" has it asked of a value campaign.
-            attribute: what participants hold; what the prior says by default.
-            mechanism: to choose, as "smooth:noise=student-t,nu=3"; the best by default.
+            target_error: the wanted 95 % error.
+            allocation: how several questions share the privacy; the best by default. For one
+                question, "points" plans a value campaign.
+            attribute: the value that participants hold; by default, the prior's.
+            mechanism: a mechanism, as "smooth:noise=student-t,nu=3"; the best by default.
             delta: δ of the promise, in [0, 1).
             reach: with a δ, the largest distance at which it is stated, in the unit.
             scale: of numbers that are compared by ratio.
@@ -220,7 +220,7 @@ class PlanRequest:
         """Return the requested allocation, or the best.
 
         Raises:
-            ParameterError: if it serves not all questions.
+            ParameterError: if it does not serve all questions.
         """
         if self.allocation is not None:
             return found[self.allocation]
@@ -279,7 +279,7 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
         n: number of reports on each place.
 
     Raises:
-        ParameterError: if no bell up to 64 noise scales is answered so well.
+        ParameterError: if no bell up to 64 noise scales gives such small errors.
     """
     scale = 1 / privacy.rate
     if n < 1:
@@ -307,7 +307,7 @@ def _check_area(
     questions: Sequence[AnalystQuestion],
     center: Place | None,
 ) -> None:
-    """Refuse a question outside of the area, and an area with most people outside of it."""
+    """Refuse a question outside the area, and an area that most people are outside."""
     edge = plane.radius_m * (1 - _ROUNDING)
     points, weights = prior.nodes()
     outside = float(weights[np.hypot(points[:, 0], points[:, 1]) > edge].sum())
@@ -330,7 +330,7 @@ def _relative_error(
 ) -> float:
     """Return the predicted 95 % error as a fraction of the expected answer."""
     problem = PlanningProblem.of(SoftQuestion(GaussianKernel(center, bandwidth)), privacy, prior)
-    # Of many nodes, the joined ones will do here.
+    # If there are many nodes, merged ones suffice here.
     (alternative,) = Search(problem).asked_softly("DebiasedLaplace")
     expected = float((problem.nodes.weights * problem.nodes.truth).sum())
     return alternative.prediction.margin(n) / expected if expected > 0 else _ALL

@@ -1,6 +1,6 @@
 """The common interface of results: rows, pandas, JSON and notebooks.
 
-A result says its numbers once, in `rows`, and what must be known to read them once, in `notes`.
+A result states its numbers once, in `rows`, and the facts needed to read them once, in `notes`.
 """
 
 import math
@@ -31,7 +31,7 @@ _INTERVALS = {
 }
 """Beginning of columns "…_low" and "…_high" → the name of the cell with both ends."""
 SMOOTH = "smooth at b"
-"""The target of an interval that sees people blurred by a few noise scales."""
+"""The target of an interval for people blurred by a few noise scales."""
 ANY_CROWD = "any_crowd_low", "any_crowd_high"
 """Columns of an interval for the values themselves, valid however people crowd."""
 _LEAST = 1e-12
@@ -69,7 +69,7 @@ class Result(ABC):
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dictionary a row, all with the same keys, of text, numbers, bools and None."""
+        """Return a dictionary per row, all with the same keys, of text, numbers, bools and None."""
 
     @property
     def sentences(self) -> Sequence[Answer]:
@@ -121,7 +121,7 @@ class Result(ABC):
         lines = []
         for row in (heads, *table) if table else ():
             padded = [
-                # The first column is what a row is of, and the others are numbers.
+                # The first column names the row, and the others are numbers.
                 text.rjust(width) if k else text.ljust(width)
                 for k, (text, width) in enumerate(
                     (row[key], max(len(row_of_table[key]) for row_of_table in (heads, *table)))
@@ -175,7 +175,7 @@ class GeoResult(Result):
 
 
 def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Return a dictionary for each row of equally long columns, with Python's numbers.
+    """Return a dictionary for each row of equally long columns, with Python numbers.
 
     Example:
         >>> rows_of({"name": ("a", "b"), "n": [1, 2]})
@@ -186,10 +186,10 @@ def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
 
 
 def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
-    """Return columns: possible estimates, nearest in their intervals, and the original ones.
+    """Return columns: the nearest estimates within their intervals, and the original ones.
 
     Args:
-        values: of one number, or an array; None or NaN where there is none.
+        values: estimates, one or an array; None or NaN where there is none.
         low: lower ends of their intervals.
         high: upper ends.
     """
@@ -212,7 +212,7 @@ def _finite(value: Any) -> Any:
 def cells(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the cells of a row, with the two ends of an interval in one.
 
-    Decimals are those of the standard error to two digits, where there is one.
+    If there is a standard error, its first two digits determine the decimals.
     """
     error = row.get("standard_error") or 0.0
     decimals = max(1 - math.floor(math.log10(error)), 0) if 0 < error < math.inf else None

@@ -9,13 +9,13 @@ _DIGITS = 3
 def first_enough(
     excess: Callable[[float], float], start: float, factor: float, end: float
 ) -> float | None:
-    """Return the first number of three digits without an excess, going from start towards end.
+    """Return the first number of three digits without an excess, from start towards end.
 
     Args:
-        excess: positive for what will not do; falls in the direction of `end`.
-        start: > 0; returned if it will do.
-        factor: > 0, not 1: of the steps by which a number that will do is looked for.
-        end: > 0; if there is none before it, None is returned.
+        excess: positive for insufficient numbers; decreases in the direction of `end`.
+        start: > 0; returned if it is sufficient.
+        factor: > 0, not 1: the factor between the numbers tried.
+        end: > 0; the function returns None if no number before it is sufficient.
 
     Example:
         >>> first_enough(lambda x: 700.5 - x, start=10, factor=4, end=1e9)

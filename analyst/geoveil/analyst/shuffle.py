@@ -1,7 +1,7 @@
 """ε of many reports together, if they arrive in random order without senders [MATH §18].
 
-Users of such an ε promise the order (see the window of a campaign) and the number of honest
-reports.
+Whoever states such an ε promises the random order (see the window of a campaign) and the number of
+honest reports.
 """
 
 import math
@@ -52,7 +52,7 @@ def central_privacy(
 
     Args:
         largest_epsilon: ε of one report between any two values, in (0, 500]: only a cap bounds it.
-        honest: from 1 to 10⁸, with the person's own; late reports do not count.
+        honest: from 1 to 10⁸, including the person's own; late reports do not count.
         pair_epsilon: ε of one report between two given values, in (0, 500]; None: any two.
         delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
@@ -85,7 +85,7 @@ def central_privacy(
 
 def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tuple[Array, Array]:
     """Return numbers of others that answer like either value, and their probabilities."""
-    # 2p/((p + 1)q), p = e^near, q = e^far; fewer clones tell more.
+    # 2p/((p + 1)q), p = e^near, q = e^far; fewer clones reveal more.
     chance = (1 - _ROUNDING) * 2 * math.exp(-far) / (1 + math.exp(-near))
     others, mean = honest - 1, (honest - 1) * chance
     # Bernstein's inequality: beyond `away` lies a share _CUT/2 of δ at most.

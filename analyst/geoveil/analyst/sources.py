@@ -1,4 +1,4 @@
-"""Sets of reports, of a campaign on a server or of a file, and the differences between two."""
+"""Sets of reports, from a campaign on a server or from a file, and differences between two."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import ParameterError, UnsupportedError
 
 EXPORTED = ".parquet"
-"""The ending of a file of reports."""
+"""The extension of a file of reports."""
 
 
 def is_file_of_reports(name: str) -> bool:
@@ -35,13 +35,13 @@ class Source:
     name: str
     """The id of the campaign, or the name of the file without its ending."""
     period: int | None
-    """From 0; None: all that have begun."""
+    """The period, from 0; None for all that have begun."""
     campaign: Callable[[], AttributeCampaign]
     """Returns the campaign of the reports."""
     ask: Callable[..., Any]
     """Asks a statistic, or questions of points."""
     estimate: Callable[[], CampaignEstimates] | None
-    """Returns the estimates of the fixed questions; None of a file."""
+    """Returns the estimates of the fixed questions; None for a file."""
 
     @classmethod
     def of(
@@ -52,13 +52,13 @@ class Source:
         period: int | None,
         timeout_s: float,
     ) -> "Source":
-        """Return the reports of a campaign on a server, or of a file.
+        """Return the reports of a campaign on a server, or from a file.
 
         Args:
             name: the id of the campaign, or the name of the file.
             connect: returns an analyst's client; not called for a file.
             confidence: of the intervals, in (0, 1).
-            period: of a campaign that recurs, from 0.
+            period: the period of a recurring campaign, from 0.
             timeout_s: seconds for each time that a server reads every report.
 
         Raises:
@@ -74,7 +74,7 @@ class Source:
                 return of_reports(wanted, **how)
 
             return cls(path.stem, period, lambda: reports.campaign, ask, None)
-        if path.suffix and path.is_file():  # an id has no ending
+        if path.suffix and path.is_file():  # an id has no extension
             expected = f"the id of a campaign, a file ending in {EXPORTED}, or one that was masked"
             raise ParameterError("campaign", name, expected)
         analyst = connect()
@@ -98,7 +98,7 @@ class Source:
         return campaign
 
     def dated(self, change: tuple[int, int]) -> "Source":
-        """Return the reports, named by the first day of their period, of two that are compared."""
+        """Return the reports, named after the first day of their period, for a comparison."""
         campaign = self.campaign()
         if campaign.period is None or self.period is None:
             expected = "left out: the campaign does not recur; --against compares it with another"
@@ -108,14 +108,14 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceComparison:
-    """Two sets of reports, and how they are asked."""
+    """Two sets of reports, and how to compare them."""
 
     sets: Sequence[Source]
-    """The later one last."""
+    """The sets, the later one last."""
     people: People
-    """Whether those behind the reports are different."""
+    """Whether the people behind the reports are different."""
     contamination: float | None
-    """The fraction of false reports with which intervals hold."""
+    """The fraction of false reports for which intervals hold."""
     width: float | None = None
     bandwidth: float | None = None
 
@@ -130,7 +130,7 @@ class SourceComparison:
         """Yield the differences of results, of the campaigns' own questions if none are given.
 
         Args:
-            questions: to points, which are asked as softly as the noisier campaign needs.
+            questions: questions to points, as soft as the noisier campaign needs.
             statistics: of points.
         """
         if questions:
@@ -178,7 +178,7 @@ class SourceComparison:
 
         try:
             together = compared(None)
-        except UnsupportedError:  # how the errors of one person's answers go together is not known
+        except UnsupportedError:  # the correlations of one person's answers are unknown
             for label in self.sets[0].campaign().labels:
                 yield compared([label])
         else:

@@ -54,8 +54,8 @@ def contributions(
 def _all(campaign: FormCampaign) -> Iterator[tuple[str, Sequence[Term]]]:
     """Yield the column of a function of every field, or of several.
 
-    A number counts as 0 of those who are not asked for it: the quotient of its mean and that of the
-    answers that decide it is the mean of those who are.
+    A number counts as 0 for people who are not asked for it: dividing its mean by that of the
+    answers that decide who is asked gives the mean of those who are.
     """
     for of in campaign.fields:
         terms: list[Term] = []

@@ -87,8 +87,8 @@ class OwnScore:
     def check(self, region: Array) -> None:
         """Refuse a score that is not finite near reports, or too large far away, in a region.
 
-        Growth is taken on rays from three reports, and poles are looked for along each number, by
-        balls of arithmetic: at the region's centre and its corners.
+        It estimates growth on rays from three reports, and looks for poles along each number with
+        ball arithmetic, at the region's centre and its corners.
 
         Args:
             region: ends of each parameter, (parameters, 2).
@@ -134,7 +134,7 @@ class OwnScore:
             numbers[j] = arb(float(start[j]) + (2 * k + 1 - _CELLS) * half, half)
             try:
                 values = self._corrected(codes, numbers, list(map(float, theta)))
-            except (TypeError, AttributeError):  # a function that balls do not have
+            except (TypeError, AttributeError):  # a function that balls lack
                 return
             if not all(v.is_finite() for v in values if isinstance(v, arb)):
                 raise UnsupportedError(
@@ -165,7 +165,7 @@ class OwnScore:
         values = self.score(dict(zip(self.names, [*codes.tolist(), *jets], strict=True)), theta)
         if len(values) != self.parameters:
             raise ParameterError("score", len(values), f"{self.parameters} values, one a parameter")
-        # The derivative by a parameter is of the highest level, and stays.
+        # The derivative by a parameter has the highest level, and stays.
         return [self._below(value) for value in values]
 
     def _below(self, value: Value) -> Value:

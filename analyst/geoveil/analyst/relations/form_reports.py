@@ -61,13 +61,13 @@ class FormReports:
         """Return what the reports say.
 
         Args:
-            statistic: of one or several fields.
+            statistic: a statistic of one or several fields.
             confidence: of intervals, in (0, 1).
             weights: how many people of the population each person stands for, > 0, (n,); None: the
                 people are a simple random sample.
 
         Raises:
-            GeoVeilError: if the statistic can't be had of such a form.
+            GeoVeilError: if the statistic can't be estimated from such a form.
         """
         return statistic.of(self, confidence, weights)
 
@@ -81,8 +81,8 @@ class FormReports:
     def gathered(self, number: str, fields: Iterable[str]) -> tuple["FormReports", Array]:
         """Return distinct reports in some fields, and the count of each.
 
-        Numbers are rounded to 1/256 of their noise scale first, which moves means of what varies
-        over the noise scale by about a millionth.
+        Numbers are first rounded to 1/256 of their noise scale, which moves means of functions
+        that vary over the noise scale by about a millionth.
 
         Args:
             number: the name of a number field.
@@ -129,7 +129,7 @@ class FormReports:
             products: name → functions of fields.
             confidence: of intervals, in (0, 1).
             weights: as of `ask`.
-            alike: how many people each report stands for who sent the same; None: one.
+            alike: how many people sent each report; None if one.
         """
         w = weights_of(self, weights)
         many = np.ones(self.n) if alike is None else alike
@@ -256,7 +256,7 @@ class _Sums:
         Args:
             weights: (n,).
             values: (n, m).
-            many: how many people each stands for, (n,).
+            many: how many people each row stands for, (n,).
         """
         center = values.mean(axis=0) if self._center is None else self._center
         self._center = center

@@ -1,6 +1,6 @@
 """The mean of a number by place, both possibly private, with simultaneous intervals.
 
-At every node it is the mean of those around it, weighted by a bell: E[y·K]/E[K] [MATH §15].
+At every node it is the mean over people around it, weighted by a bell: E[y·K]/E[K] [MATH §15].
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Covariances and correlations of private fields, corrected for the noise [MATH §17].
 
-Products of operators are unbiased for products of values, so that every second moment is the mean
-of pseudo-values; of the same field the noise is taken off, as in z² − 2b². A correlation ρ is the
-root of E[A − ρB] = 0, A the product of two standardised values and B half the sum of their squares:
-its interval holds all ρ for which Student's of that mean holds 0, as Fieller's does.
+Products of operators are unbiased for products of values, so every second moment is a mean of
+pseudo-values; for the same field, the noise is subtracted, as in z² − 2b². A correlation ρ is the
+root of E[A − ρB] = 0, with A the product of two standardised values and B half the sum of their
+squares: its interval contains all ρ for which Student's interval of that mean contains 0.
 """
 
 import math
@@ -42,7 +42,7 @@ def variable(campaign: FormCampaign, of: Variable) -> Term:
     """Return the function of a field with a name: the number, or the score.
 
     Raises:
-        ParameterError: if a field of this name has neither.
+        ParameterError: if the field of this name has neither.
     """
     if isinstance(of, Term):
         return of
@@ -58,7 +58,7 @@ def variable(campaign: FormCampaign, of: Variable) -> Term:
 class Mean(FormStatistic[Quantity]):
     """The mean of a number, or of the scores of options: 1 for the first, and so on.
 
-    Of a field that not everybody is asked it is the mean of those who are.
+    For a field that not everybody is asked for, it is the mean of those who are.
     """
 
     variable: Variable
@@ -92,7 +92,7 @@ class _Moments:
         self._products = products
         joint = reports.joint(products, weights=weights)
         self._means = joint.values[:q]
-        # The product of two means is larger than that of what they estimate, by their covariance.
+        # The product of two means exceeds the product of their expectations by their covariance.
         central = joint.covariance[:q, :q] - np.outer(self._means, self._means)
         for (i, j), second in zip(self._pairs, joint.values[q:].tolist(), strict=True):
             central[i, j] += second
@@ -132,7 +132,7 @@ class _Moments:
 def _student(scores: Array, weights: Array, confidence: float) -> tuple[float, float]:
     """Return the standard error of a weighted mean, and half the width of its interval.
 
-    Degrees of freedom are Satterthwaite's: what the spread of squares says of a sum of squares.
+    Degrees of freedom are Satterthwaite's, from the spread of squares in a sum of squares.
     """
     from scipy.special import stdtrit
 
@@ -186,7 +186,7 @@ class PartialCorrelation(FormStatistic[Quantity]):
                 ci_high=1.0,
                 about=(POPULATION, _UNTOLD),
             )
-        # What the rest does not say of either, as a sum of all variables.
+        # The residuals of both given the rest, as sums of all variables.
         sums = np.zeros((2, len(of)))
         sums[:, :2] = np.eye(2)
         sums[:, 2:] = -np.linalg.solve(of[2:, 2:], of[2:, :2]).T

@@ -1,8 +1,8 @@
 """Squares and interactions as covariates of regressions, corrected by jets [MATH §16].
 
-A covariate is a product of functions of fields, so that the index of a model is no longer linear in
-each number, and no closed form corrects the score. Jets do: they carry all derivatives that a
-correction takes, of any polynomial of numbers.
+A covariate is a product of functions of fields, so the index of a model is no longer linear in each
+number, and no closed form corrects the score. Jets do: they carry all derivatives that a correction
+needs, for any polynomial of numbers.
 """
 
 import math

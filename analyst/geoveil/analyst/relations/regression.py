@@ -1,7 +1,7 @@
 """Regressions on private answers, by scores corrected exactly for the noise [MATH §16].
 
-The results are those of the same regression on values in the clear, with wider intervals: without
-the correction, noise of a covariate draws its coefficient towards 0.
+The results estimate the same regression on true values, with wider intervals: without the
+correction, noise in a covariate draws its coefficient towards 0.
 """
 
 import math
@@ -160,11 +160,11 @@ class RegressionEstimates(ParameterEstimates):
 class Regression(FormStatistic[RegressionEstimates]):
     """A regression of one answer on others.
 
-    By its name, a number enters as it is (as its logarithm where numbers are compared by ratio), a
-    choice by an indicator of each option but the first, an ordinal field by its score 1, 2, …, and
-    a place, in a linear model, by its coordinates in metres. Soft sets of places and bands of
-    numbers enter by membership: where its soft indicator is φ, a person counts as a member by φ and
-    as none by 1 − φ; sets of one field must not overlap.
+    By its name, a number enters unchanged (as its logarithm if numbers are compared by ratio), a
+    choice as indicators of all options except the first, an ordinal field as its score 1, 2, …, and
+    a place, in a linear model, as its coordinates in metres. Soft sets of places and bands of
+    numbers enter as memberships: where the soft indicator is φ, a person counts as a member by φ
+    and as a non-member by 1 − φ; sets of one field must not overlap.
     """
 
     y: str | Term
@@ -285,7 +285,7 @@ errors are unreliable [MATH §16]."""
 _FARTHEST = 50.0
 """The largest coefficients of numbers, in standard deviations, at which a root is sought."""
 _PILOT = 50_000
-"""Reports from which a large regression computes its starting point."""
+"""The number of reports from which a large regression computes its starting point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +309,7 @@ def fit(
         design: covariates and response.
         weights: of reports.
         model: "linear", "logistic", "poisson" or "median".
-        width: of the logistic step that medians are smoothed by, in the response's unit.
+        width: the width of the logistic step that smooths medians, in the response's unit.
         plain: whether errors are those of HC0.
 
     Raises:
@@ -332,7 +332,7 @@ def fit(
         variances=design.variances / scale**2,
     )
     root = _root(scaled, weights, model, width / unit)
-    # Coefficients of numbers in their own units, and the constant where they are 0.
+    # Coefficients of numbers in their own units, and the constant for numbers of 0.
     turn = np.eye(len(root.theta))
     turn[len(turn) - m :, len(turn) - m :] = np.diag(1 / scale)
     turn[0, len(turn) - m :] = -center / scale
@@ -360,7 +360,7 @@ def fit_products(
 
     Args:
         design: covariates and response.
-        products: of each coefficient but the constant's, places of covariates from 0.
+        products: for each coefficient except the constant's, indices of covariates from 0.
         weights: of reports.
         model: see `fit`.
         width: see `fit`.

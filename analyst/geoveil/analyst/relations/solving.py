@@ -9,7 +9,7 @@ from geoveil.gp import Array, UnsupportedError
 
 _MOST_STEPS, _MOST_HALVED = 100, 30
 LARGE = 200_000
-"""Reports from which on a root within a hundredth of its error is close enough."""
+"""The number of reports from which a root within a hundredth of its error is close enough."""
 _CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
 """Newton's last step; its square is approximately the remaining error of the root."""
 _MOST_LEVERAGE = 0.9
@@ -59,10 +59,10 @@ def solve(
 
     Args:
         score: the equation.
-        start: inside the region.
-        inside: whether parameters are in the region where the equation may be used.
+        start: parameters inside the region.
+        inside: returns whether parameters are in the region where the equation may be used.
         weights: of reports.
-        ask: what an analyst can do where there is no root.
+        ask: what an analyst can do if there is no root.
 
     Raises:
         UnsupportedError: if there is no root inside, or the scores' derivative is not negative
@@ -102,7 +102,7 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
     Args:
         influence: of reports, (n, parameters).
         weights: of reports.
-        design: covariates of reports, whose leverages make errors those of HC3; None: HC0.
+        design: covariates of reports, whose leverages give HC3 errors; None for HC0.
     """
     p = influence.shape[1]
     covariance, powers = np.zeros((p, p)), np.zeros((3, p))

@@ -1,8 +1,8 @@
 """Functions of one field of a form, each with an unbiased operator [MATH §17].
 
 An operator h of a function f of a field has E[h(report) | x] = f(x). Fields are perturbed
-independently, so that the product of operators of different fields is unbiased for the product of
-their functions. Functions of the same field are multiplied first: of y·φ(y) the operator is
+independently, so the product of operators of different fields is unbiased for the product of their
+functions. Functions of the same field are multiplied first: the operator of y·φ(y) is
 (1 − b²∂²)(yφ), and never the product of the two.
 """
 
@@ -61,7 +61,7 @@ class Term(ABC):
     """The name of the field."""
 
     takes: ClassVar[Sequence[type[Field]]]
-    """The kinds of field that it is a function of."""
+    """The kinds of fields that it accepts."""
 
     @property
     @abstractmethod
@@ -87,7 +87,7 @@ def operators(campaign: FormCampaign, terms: Sequence[Term]) -> list[tuple[slice
     """Return the columns and the operator of each field in a product of functions.
 
     Raises:
-        ParameterError: if there is no such field, or it is of another kind.
+        ParameterError: if there is no such field, or it has another kind.
         UnsupportedError: if the product of functions of one field has no operator.
     """
     by_field: dict[str, list[Term]] = {}
@@ -275,7 +275,7 @@ class NumberOf(_Numeric):
         return x, np.ones_like(x), np.zeros_like(x)
 
     def sizes(self, field: NumberField) -> tuple[Ends, float, float]:
-        # A report has no ends, but the people have, where values are clamped.
+        # A report has no ends, but people's values have if they are clamped.
         return public_range(field), 1.0, math.inf
 
 

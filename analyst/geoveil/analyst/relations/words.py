@@ -26,7 +26,7 @@ class RelationWord:
     make: Callable[[str], FormStatistic[Any]]
     """Makes the statistic from the text after the word."""
     takes: str
-    """What that text is."""
+    """The form of that text, as help shows it."""
     help: str
 
 
@@ -128,10 +128,10 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
 
 
 def wish_in(word: str, said: str) -> Wish:
-    """Return the statistic of a word of `RELATIONS`, with the error that is wished for.
+    """Return the statistic for a word of `RELATIONS`, with the wanted error.
 
     Args:
-        word: of the statistic.
+        word: the word of the statistic.
         said: its text; after "@" the error at 95 %, or ROW=ERROR.
 
     Raises:
@@ -145,7 +145,7 @@ def wish_in(word: str, said: str) -> Wish:
     row, _, error = wanted.rpartition("=")
     try:
         least = validation.positive(f"error of {word}", float(error)) if at else None
-    except ValueError:  # ParameterErrors are, too
+    except ValueError:  # which includes ParameterError
         raise ParameterError(word, said, "after '@' an error > 0, or ROW=ERROR") from None
     make = RELATIONS[word].make
     return Wish(f"{word} {text.strip()}", make(text), least, row.strip() or None)

@@ -1,4 +1,4 @@
-"""Compute a statistic alike for several sets of reports, so that the results are comparable."""
+"""Compute a statistic in the same way for several sets of reports, so that results compare."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,14 +29,14 @@ def ask_changes(
     people: People | str,
     names: Sequence[str] = (),
 ) -> Changes | CurveChange:
-    """Return the differences of a statistic between sets of reports, computed alike.
+    """Return the differences of a statistic between sets of reports, computed in the same way.
 
-    Thresholds are as soft for all as for the one with the most noise, unless the statistic says how
-    soft; a distribution function is asked where any of them has people.
+    All thresholds are as soft as for the set with the most noise, unless the statistic states
+    a softness; a distribution function covers the range in which any of them has people.
 
     Args:
-        asking: two or more, each of which asks a statistic of one set of reports: two, for a
-            distribution function.
+        asking: two or more functions, each of which computes a statistic of one set of reports;
+            two for a distribution function.
         statistic: `Means`, `MeanValue`, `Quantiles`, `Gini`, `TopShare`, `DistributionFunction`, or
             one of them as `Contaminated`.
         campaigns: of each set.
@@ -72,7 +72,7 @@ def asked_alike(
     """Return a version of a statistic that is comparable between sets: see `ask_changes`.
 
     Args:
-        asking: as of `ask_changes`; asked only where a distribution function lies.
+        asking: as of `ask_changes`; called only to find the range of a distribution function.
         statistic: as of `ask_changes`.
         campaigns: of each.
 

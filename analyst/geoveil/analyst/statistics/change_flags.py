@@ -28,23 +28,23 @@ def flagged(
 ) -> Array:
     """Return whether the newest cohorts changed differently from those of the epoch before.
 
-    Each cohort tells how much its mean changed since its last epoch: what people differ by drops
-    out. The mean change of the last cohorts is compared with that of an epoch before them, for
-    several numbers of cohorts, with limits recovered from those of both [ZD08], at Bonferroni's
-    level for all that is compared. The epoch before has earlier changes of the same people, who
-    begin the later one where they ended the earlier: the two are correlated by −1/2 at most, so
-    that its square counts twice.
+    Each cohort reveals how much its mean changed since its last epoch, in which differences between
+    people cancel. The mean change of the last cohorts is compared with that of the epoch before
+    them, for several numbers of cohorts, with limits recovered from those of both [ZD08], at
+    Bonferroni's level for all comparisons. The epoch before has earlier changes of the same people,
+    whose later changes begin where the earlier ones end: the two have a correlation of −1/2 at
+    worst, so its square counts twice.
 
     Args:
-        changes: mean change of one cohort after the other, in order of time.
+        changes: mean changes of successive cohorts, in order of time.
         margins: (confidence, first, end) → how far the limits of the mean change of the cohorts
             from the first to before the end are below and above it.
         epoch: how many cohorts there are in an epoch, 2 or more.
-        false_alarms: the probability of any flag while the mean drifts as it did, in (0, 1).
-        looks: how many cohorts that probability is for.
+        false_alarms: the probability of any flag while the mean drifts as before, in (0, 1).
+        looks: the number of cohorts that this probability covers.
 
     Returns:
-        An array like `changes`: NaN where too few came before, else 0 or 1.
+        An array like `changes`: NaN after too few cohorts, else 0 or 1.
 
     Raises:
         ParameterError: if a number is out of range.

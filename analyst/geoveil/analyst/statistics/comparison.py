@@ -1,8 +1,8 @@
 """Differences between periods and campaigns, in one test.
 
-Different people have independent errors: variances add up. The same people do not, and reports that
-nobody can link do not tell how their errors go together: the standard error of a difference is then
-at most the sum of both, which is what is stated.
+Different people have independent errors: variances add up. The same people do not, and the
+correlation of their errors cannot be known, as nobody can link reports: the standard error of
+a difference is then at most the sum of both, which is the one stated.
 """
 
 import math
@@ -59,7 +59,7 @@ class Changes(Result):
     people: People
     """The people behind the estimates."""
     confidence: float
-    """The confidence that all intervals hold at once, in (0, 1)."""
+    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
     n: tuple[int, ...]
     """People in each of the compared sets."""
     privacy: GeoPrivacy | None
@@ -145,20 +145,20 @@ def compare(
 ) -> Changes | CurveChange:
     """Return the differences of estimates of the same questions, each from the one before.
 
-    Intervals of quantiles, and of means of values, are widened to hold at once as those of a normal
-    error would be.
+    Intervals of quantiles, and of means of values, are widened to hold simultaneously, like those
+    of a normal error.
 
     Args:
         estimates: two or more of a kind, of the same labels and confidence: periods, campaigns or
             groups. Two, where they are distribution functions: of the same thresholds.
-        people: whether those behind them are different, or may be the same.
-        names: of what is compared; "1", "2", … by default.
-        to_first: whether all are compared to the first, not to the one before.
+        people: whether the people behind them are different, or may be the same.
+        names: names of the compared sets; "1", "2", … by default.
+        to_first: whether to compare all to the first, not to the one before.
 
     Raises:
-        ParameterError: if they are of different kinds, questions, softness or confidences, or an
-            argument is none.
-        UnsupportedError: if the reports show no value so far out as one of the quantiles.
+        ParameterError: if they have different kinds, questions, softness or confidences, or an
+            argument is invalid.
+        UnsupportedError: if the reports do not reach as far out as one of the quantiles.
 
     Example:
         >>> mean = {"confidence": 0.95, "n": 1_000}
@@ -200,7 +200,7 @@ def compare(
         return np.concatenate(joined, axis=1)
 
     below, above = margins(math.erf(critical / math.sqrt(2)))
-    # What liars can't have done.
+    # The part that liars can't have caused.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
     p_values = two_sided(left, margins)
     return Changes(
@@ -237,7 +237,7 @@ class _Sample:
     margins: Callable[[float], Array]
     """Returns lower and upper margins at a confidence if no report is false, (2, m)."""
     moved: tuple[Array, Array]
-    """How far false reports can move each, down and up."""
+    """How far false reports can move each mean, down and up."""
     about: Sequence[str]
 
 
@@ -268,7 +268,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
         values, errors = np.array([estimates.value]), np.array([estimates.standard_error])
         margins = np.array([[estimates.value - estimates.ci_low],
                             [estimates.ci_high - estimates.value]])  # fmt: skip
-        # What is beyond the errors of honest reports is of liars.
+        # The part beyond the errors of honest reports is due to liars.
         moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
     else:
         labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
@@ -308,7 +308,7 @@ def _curve_change(
         given = f"{len(before.at)} and {len(after.at)} thresholds"
         raise ParameterError("at", given, "the same of both: ask with the same `at`")
     _check_softness(before.width, after.width)
-    # The share up to a threshold is 1 less that above it.
+    # The share up to a threshold is 1 minus that above it.
     changes = compare(after.above, before.above, people=people, names=names)
     return CurveChange(
         name=f"Change of the distribution function, {names[1]} − {names[0]}",
@@ -378,7 +378,7 @@ def _check_softness(first: float, other: float) -> None:
 
 
 def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
-    """Return notes on false reports, for the estimate that may have most of them."""
+    """Return notes on false reports, for the estimate that may contain the most."""
     worst = max(estimates, key=lambda one: one.contamination)
     return tuple(notes_of_liars(worst.contamination))
 
@@ -406,7 +406,7 @@ def _correlations(
     m = len(samples[0].labels)
     correlations = np.zeros((len(pairs) * m,) * 2)
     for column, sample in zip(signs.T, samples, strict=True):
-        # An error that nothing bounds goes together with no other.
+        # An unbounded error is correlated with no other.
         errors = np.where(np.isfinite(sample.errors), sample.errors, 0.0)
         covariance = sample.correlations * np.outer(errors, errors)
         correlations += np.kron(np.outer(column, column), covariance)

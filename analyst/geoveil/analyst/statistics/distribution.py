@@ -1,8 +1,8 @@
 """The distribution function of perturbed numbers with a simultaneous band, and their density.
 
-A value campaign answers every threshold with the error of a campaign that asked only it. The band
-holds the whole curve at once; it is monotone and within [0, 1], which costs no coverage: the true
-curve is so too.
+A value campaign answers every threshold with the error of a campaign that asks for it alone. The
+band covers the whole curve simultaneously; it is monotone and within [0, 1], which costs no
+coverage, since the true curve is, too.
 """
 
 import math
@@ -148,14 +148,14 @@ class DistributionCurve(Curve):
             levels: increasing, in (0, 1).
 
         Returns:
-            A curve over the levels; its ends are infinite where the grid ends before they do.
+            A curve over the levels; its ends are infinite where the grid does not reach them.
 
         Raises:
             ParameterError: if a level is out of range.
         """
         p = checked_levels(levels)
         values = inverse(self.at, self.values, p)
-        # What is known only to be beyond an end of the grid is at that end or further out.
+        # Quantiles known only to be beyond an end of the grid are at that end or farther out.
         blur = f"{self.width / 2:g}"
         if self.scale is not None:
             blur = f"a factor of {math.exp(self.width / 2):.6g}"
@@ -179,7 +179,7 @@ class DistributionCurve(Curve):
     def density(self) -> Curve:
         """Return the density between neighbouring thresholds, with a simultaneous band.
 
-        It is that of values blurred by the soft threshold and the distance of two thresholds.
+        The values are blurred by the soft threshold and the distance between two thresholds.
 
         Raises:
             UnsupportedError: if values are compared by ratio.
@@ -280,7 +280,7 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
     from scipy.optimize import isotonic_regression
 
     least, most = above.band()
-    # What holds at one threshold holds, for a curve that rises, at all beyond it.
+    # As the curve rises, a bound at one threshold holds at all beyond it.
     low = np.clip(np.maximum.accumulate(1 - most), 0.0, 1.0)
     high = np.clip(np.minimum.accumulate((1 - least)[::-1])[::-1], 0.0, 1.0)
     values = np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
@@ -347,7 +347,7 @@ def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Ar
         at: (m,), increasing.
         curve: (m,), rising, linear in between.
         levels: in (0, 1).
-        last: whether the last place is wanted where it is at a level, else the first.
+        last: whether to return the last place at a level instead of the first.
     """
     values = np.empty(len(levels))
     reached = np.searchsorted(curve, levels, "right" if last else "left").tolist()

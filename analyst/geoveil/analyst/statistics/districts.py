@@ -1,8 +1,8 @@
 """Shares of the people by district, or by nearest place.
 
-Both are partitions of the plane: a district, and what lies beyond all of them; the cells of those
-who are nearer to one place than to any other. Edges are smoothed by a Gaussian, so that whoever
-lives next to one counts for both sides in part; together everybody counts for 1.
+Both partition the plane: into districts and everything beyond them, or into cells of points that
+are nearer to one place than to any other. A Gaussian smooths edges, so a person who lives next to
+one counts partly for both sides; everybody counts for 1 in total.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,12 +107,12 @@ class Districts(Statistic[DistrictShares]):
 
     Args:
         districts: GeoJSON of polygons that do not overlap, or a GeoDataFrame of them, in longitudes
-            and latitudes; or the same as `ShareInside` questions. Each has a name of its own.
-        bandwidth: by which edges are smoothed, in metres; three noise scales by default.
+            and latitudes; or the same as `ShareInside` questions. All have distinct names.
+        bandwidth: the bandwidth that smooths edges, in metres; three noise scales by default.
         name_property: of features, or the column, that names them; `name` by default.
 
     Raises:
-        ParameterError: if it is no such GeoJSON, or two districts have one name.
+        ParameterError: if it is not such GeoJSON, or two districts have the same name.
     """
 
     districts: Any
@@ -166,7 +166,7 @@ class Districts(Statistic[DistrictShares]):
 class Nearest(Statistic[PartitionShares]):
     """The share of the people to whom each of several places is nearest.
 
-    Of people beyond the campaign's area the place on its edge that stands for them counts.
+    People beyond the campaign's area count at the place on its edge that stands for them.
 
     Args:
         places: longitude and latitude of each, by name, at least two; or GeoJSON of points, or a
@@ -176,7 +176,7 @@ class Nearest(Statistic[PartitionShares]):
         name_property: of features, or the column, that names them; `name` by default.
 
     Raises:
-        ParameterError: if there are too few places, one is none, or two have one name.
+        ParameterError: if there are too few places, one is invalid, or two have the same name.
     """
 
     places: Any
@@ -290,7 +290,7 @@ def _check_apart(polygons: Mapping[str, Any]) -> None:
     """Refuse overlapping districts, whose shares would add up to more than everybody.
 
     Raises:
-        ParameterError: naming two that do, or one that is no valid polygon.
+        ParameterError: naming two that overlap, or one that is not a valid polygon.
     """
     import shapely
 

@@ -1,7 +1,7 @@
 """Compare groups of people: means, differences, and weighted totals.
 
-Within a group the mean is that of its reports. Differences have intervals that hold one by one or
-all at once; weighted to known sizes the groups make one estimate of the whole population [MATH §8].
+The mean of a group is that of its reports. Intervals of differences hold simultaneously; weighted
+to known sizes, the groups give an estimate for the whole population [MATH §8].
 """
 
 import math
@@ -115,14 +115,14 @@ class GroupEstimates(Result):
     def margins_at(self, confidence: float) -> Array:
         """Return lower and upper margins of the means, normal ones here, (2, groups).
 
-        That a mean is a share cuts off nothing: differences and sums are off by this much.
+        They are not clipped to shares: these are the errors in differences and sums.
         """
         return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
 
     def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
         """Return the mean of a population whose groups have known sizes.
 
-        Its error is that of the groups' means at the sizes, which are taken for exact.
+        Its error is that of the groups' means, weighted by the sizes, which count as exact.
 
         Args:
             sizes: group → its people, or its share; every group, and no other.
@@ -149,7 +149,7 @@ class GroupEstimates(Result):
         )
 
     def differences(self, against: str | None = None) -> "Differences":
-        """Return the differences between groups, whose intervals hold all at once.
+        """Return the differences between groups, with simultaneous intervals.
 
         Args:
             against: the group that the others are compared with; None: every pair.
@@ -260,7 +260,7 @@ def _together(groups: GroupEstimates, contrasts: Array, scores: Array) -> tuple[
     largest = np.sort(largest_errors(correlations))
     critical = float(np.quantile(largest, groups.confidence, method="hazen"))
     beyond = len(largest) - np.searchsorted(largest, scores)
-    # Where none was drawn so large, the sum of the risks says more.
+    # Where no draw is so large, the sum of the risks is more precise.
     counted = (beyond + 1) / (len(largest) + 1)
     bounded = np.where(beyond > 0, counted, np.minimum(len(scores) * single, counted))
     return float(2 * ndtr(critical) - 1), np.maximum(bounded, single)
@@ -272,7 +272,7 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> A
     The method of variance estimates recovery [ZD08]: each group's margin stands for
     its error, so that no interval collapses where a group's doesn't.
     """
-    # An end that is infinitely far is taken for very far: products with 0 are then 0.
+    # An infinite end counts as very far, so that products with 0 are 0.
     down, up = np.minimum(groups.margins_at(confidence), _FAR)
     correlations = correlations_of(groups.covariance)
 

@@ -30,7 +30,7 @@ At a distance d of two people h(d) = E|d + V| − |d| is added to |d|, V of dens
 step's with itself; h″ = 2k but for d = 0, and h/k falls from d = 0 to w."""
 _INSTEAD = "A public range of values (--range-of-values) takes the place of this"
 _ENOUGH = 100
-"""Answers from which on intervals by the delta method were missed about as often as they may be.
+"""The number of answers from which intervals by the delta method miss about as often as stated.
 
 Of incomes at 95 %, 60 surveys each: held by 77 to 80 % from 3 answers, by 85 to 87 % from 10, by 83
 to 90 % from 30, by 93 % from 100."""
@@ -101,7 +101,7 @@ class MeanValue(_OfValues):
 class GeometricMean(Statistic[Quantity]):
     """The geometric mean of values compared by ratio: the exponential of a mean of logarithms.
 
-    It is not unbiased, as the exponential of the estimate, but its interval holds as that does.
+    As the exponential of an estimate, it is not unbiased, but its interval has the same coverage.
 
     Example:
         >>> GeometricMean().width is None
@@ -129,7 +129,7 @@ class Gini(_OfValues):
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         curve = yield from self.asked(campaign, confidence)
         share, variance = curve.above.values, curve.above.standard_errors**2
-        # The square of an estimate is larger in the mean than the square, by the variance.
+        # The mean square of an estimate exceeds the true square by the variance.
         difference = float(curve.weights @ (share * (1 - share) + variance))
         return curve.ratio(
             "Gini coefficient",
@@ -201,8 +201,8 @@ class _Found:
         """Return the range of one person's sum of answers, if values have a public range.
 
         Args:
-            row: the weight of each share above a threshold in it.
-            beyond: how it rises with a value below all thresholds, and above all.
+            row: the weight of each share above a threshold in the sum.
+            beyond: how the sum rises with a value below all thresholds, and above all.
         """
         if self.ends is None:
             return UNLIMITED
@@ -251,12 +251,12 @@ class _Found:
 
         Args:
             label: of it.
-            value: that is compared with the mean.
+            value: the value to compare with the mean.
             gradient: of the value, by the shares above thresholds.
-            blurred: what soft thresholds add to it, in multiples of the squared width and of a
-                density, where people are spread and where all are in one place; and that density.
+            blurred: the amount that soft thresholds add, in multiples of the squared width and of
+                a density, if people are spread and if all are in one place; and that density.
             beyond: how the value rises with one person's, below all thresholds and above all.
-            least: what it is at least, of any people whose mean is above 0.
+            least: its least value for any people whose mean is above 0.
         """
         rows = np.stack([gradient, self.weights])
         like = self.mean_value(label)
@@ -281,7 +281,7 @@ class _Found:
                 " the interval is missed more often than its confidence says, and the estimate may"
                 f" be below {least:g}, the least that there is."
             )
-        if self.mean > 0 and math.isfinite(quantity.ci_low):  # a mean above 0, at this confidence
+        if self.mean > 0 and math.isfinite(quantity.ci_low):  # the mean is surely above 0
             low = quantity.ci_low - (crowded - spread) / self.mean
             quantity = replace(
                 quantity,
@@ -300,7 +300,7 @@ class _Found:
 def _integral(at: Array, start: float) -> Array:
     """Return the weights of a function's values in its integral from a start to the last place.
 
-    It is taken as linear between its places.
+    The function is treated as linear between its places.
     """
     length = at[1:] - np.clip(start, at[:-1], at[1:])
     first = length**2 / (2 * np.diff(at))

@@ -1,8 +1,8 @@
 """Estimates of several questions from the same reports, with all their covariances [MATH §8].
 
-Questions that the same perturbed points answer have errors that go together: a difference of two is
-known better, or worse, than if they were independent. All that is said here rests on the covariance
-matrix C of the estimates: a contrast c has the variance cᵀCc.
+Questions answered by the same perturbed points have correlated errors: a difference of two is known
+better, or worse, than if they were independent. Everything here rests on the covariance matrix C of
+the estimates: a contrast c has the variance cᵀCc.
 """
 
 import math
@@ -36,7 +36,7 @@ from geoveil.gp import (
 )
 
 LIARS = "Intervals hold also if"
-"""How a note on false reports begins."""
+"""The beginning of a note on false reports."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class QuestionMeans(ABC):
     """A sentence that names the population."""
 
     def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
-        """Return the interval of a mean of n answers of some variance, with liars among them."""
+        """Return the interval for a mean of n answers of some variance, some of them lies."""
         limits = self.limits[place]
         honest = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
         return with_liars(honest, self.contamination, limits)
@@ -143,7 +143,7 @@ class JointEstimates(QuestionMeans, Result):
         """Return the index of a question, given its label or index.
 
         Raises:
-            ParameterError: if it is none of them.
+            ParameterError: if there is no such question.
         """
         if isinstance(question, str) and question in self.labels:
             return self.labels.index(question)
@@ -177,7 +177,7 @@ class JointEstimates(QuestionMeans, Result):
     def margins_at(self, confidence: float) -> Array:
         """Return the lower and upper margins of each if all reports are true, (2, m).
 
-        That a mean is a share cuts off nothing: differences are off by this much.
+        They are not clipped to shares: these are the errors in differences.
         """
         answers = self.answers or (self.n,) * len(self.labels)
         spreads = np.maximum(np.diag(self.covariance), 0.0)
@@ -188,8 +188,8 @@ class JointEstimates(QuestionMeans, Result):
     def band(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
 
-        Where hardly any report differs from the others they do not collapse: each is the interval
-        of one question at the confidence that the critical value stands for.
+        They do not collapse where hardly any report differs from the others: each is the interval
+        of one question at the confidence that corresponds to the critical value.
         """
         critical = self.critical_value(confidence)
         return self.intervals(math.erf(critical / math.sqrt(2)))
@@ -209,7 +209,7 @@ class JointEstimates(QuestionMeans, Result):
         """How far the false reports can move each estimate, (m,).
 
         Raises:
-            ParameterError: if there are some, and nothing bounds what one counts for.
+            ParameterError: if there are some, and the contribution of one is unbounded.
         """
         if not self.contamination:
             return np.zeros(len(self.labels))
@@ -225,8 +225,8 @@ class JointEstimates(QuestionMeans, Result):
         Args:
             weights: (r, m).
             labels: of the sums, distinct.
-            limits: of each: what the sum of one person's answers, and of their means, can be; by
-                default as far apart as the limits of the questions let them be.
+            limits: the range of each sum for one person's answers, and for their means; by default,
+                the widest that the limits of the questions permit.
         """
         w = np.asarray(weights, np.float64)
         if w.shape != (len(labels), len(self.values)) or not np.isfinite(w).all():
@@ -252,8 +252,8 @@ class JointEstimates(QuestionMeans, Result):
         Args:
             weights: (m,).
             label: of the sum.
-            limits: what the sum of one person's answers, and of their means, can be; by default
-                as far apart as the limits of the questions let them be.
+            limits: the range of the sum for one person's answers, and for their means; by default,
+                the widest that the limits of the questions permit.
         """
         row = np.asarray(weights, np.float64)[None]
         made = self.combined(row, [label], None if limits is None else [limits])
@@ -272,9 +272,9 @@ class JointEstimates(QuestionMeans, Result):
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question divided by that of another.
 
-        Its interval holds all r for which that of a − r·b holds 0, as Fieller's does, and so is as
-        right as an interval of one mean where few reports differ: the whole line where the reports
-        do not tell the denominator from 0.
+        Its interval contains all r for which that of a − r·b contains 0, like Fieller's, so it is
+        as valid as an interval of one mean if few reports differ: the whole line if the reports
+        cannot distinguish the denominator from 0.
         """
         i, j = self.index(a), self.index(b)
         made = self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0)
@@ -322,12 +322,12 @@ def with_liars(found: Interval, contamination: float, limits: Limits) -> Interva
     """Return an interval of the mean over honest people, given a fraction of false reports.
 
     Args:
-        found: what holds what is estimated.
+        found: an interval of the estimated mean.
         contamination: the fraction.
-        limits: what answers and means can be.
+        limits: the ranges of answers and means.
 
     Raises:
-        ParameterError: if there are false reports, and nothing bounds what one counts for.
+        ParameterError: if there are false reports, and the contribution of one is unbounded.
     """
     if not contamination:
         return found
@@ -369,8 +369,8 @@ def limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
 class SeparateEstimates(QuestionMeans):
     """Estimates of the means of many soft questions, with separate errors.
 
-    How errors go together is not known, so that there is no error of a difference or a sum; but
-    intervals that hold all means at once need none.
+    The correlations of errors are unknown, so differences and sums have no errors; but
+    simultaneous intervals of all means do not need them.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy
@@ -390,8 +390,8 @@ class SeparateEstimates(QuestionMeans):
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
 
         Args:
-            critical: how many standard errors hold all at once; by default what does whatever
-                their correlations: see `critical_value_of_many`.
+            critical: how many standard errors cover all simultaneously; the default is valid for
+                any correlations: see `critical_value_of_many`.
         """
         critical = critical or critical_value_of_many(len(self.labels), self.confidence)
         each = math.erf(critical / math.sqrt(2))

@@ -1,7 +1,8 @@
 """Map the density of people on a grid, and where it is surely above or below a level.
 
-At every node of the grid the density is that of a bell around it: the mean of a Gaussian kernel of
-bandwidth h, over 2πh². All kernels are translates of one, which a server sums together [MATH §8].
+The density at every node of the grid is that under a bell around it: the mean of a Gaussian kernel
+of bandwidth h, over 2πh². All kernels are translates of one, so a server sums them together
+[MATH §8].
 """
 
 import math
@@ -40,7 +41,7 @@ Bounds = tuple[float, float, float, float]
 _MOST_NODES = 4_096
 """The most nodes that a server answers in one call."""
 _KM2 = 1e6
-"""Square metres."""
+"""Square metres in a square kilometre."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ class Map(Statistic["DensityMap"]):
         bounds: west, south, east and north, in degrees, within the campaign's area; by default
             nearly all of it.
         size: nodes from west to east, and from south to north; 4,096 in all at most.
-        bandwidth: h of the bells, in metres; by default three noise scales, or the distance of the
-            nodes if that is more.
+        bandwidth: h of the bells, in metres; by default three noise scales, or the distance
+            between nodes if that is more.
         level: the density that each place is compared with, in shares of the people per square
-            kilometre; by default that of people who are spread evenly within the bounds.
+            kilometre; by default that of people spread evenly within the bounds.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -143,8 +144,8 @@ class Map(Statistic["DensityMap"]):
 class DensityMap(GeoResult):
     """The density of people on a grid, in shares of all of them per square kilometre.
 
-    Intervals hold all densities at once, so that with their confidence no place is said to have
-    surely more, or less, that has not.
+    Intervals cover all densities simultaneously, so with their confidence, every statement that
+    a place surely has more, or less, is true.
     """
 
     longitudes: Array
@@ -162,7 +163,7 @@ class DensityMap(GeoResult):
     level: Array
     """(rows, columns), the level that each is compared with, in the same unit."""
     compared_with: str
-    """The level in words, or its density."""
+    """The level, in words or as a density."""
     bandwidth: float
     """h of the bells, in metres."""
     confidence: float
@@ -233,7 +234,7 @@ class DensityMap(GeoResult):
         """Return lines of equal density, a FeatureCollection with one feature for each level.
 
         Args:
-            levels: in shares of the people per square kilometre.
+            levels: levels in shares of the people per square kilometre.
 
         Raises:
             UnsupportedError: if contourpy, which comes with matplotlib, is not installed.
@@ -255,8 +256,8 @@ class DensityMap(GeoResult):
         Args:
             ax: axes of matplotlib; new ones by default.
             outlines: a GeoJSON FeatureCollection of polygons or lines; by default the boroughs of
-                New York where the map is of that city, and elsewhere coasts, on maps of more than
-                about 50 km.
+                New York on maps of that city, and elsewhere coasts, on maps of more than about
+                50 km.
 
         Raises:
             UnsupportedError: if matplotlib is not installed.
@@ -334,7 +335,7 @@ def bending(bandwidth: float, noise: float) -> float:
         bandwidth: h of the bells, in metres.
         noise: its scale b, in metres.
     """
-    # Terms of (1 + b²t²)³, the square of what undoes the noise.
+    # Terms of (1 + b²t²)³, the square of the factor that undoes the noise.
     terms = [math.comb(3, k) * math.factorial(k) * (noise / bandwidth) ** (2 * k) for k in range(4)]
     more = sum(k * term for k, term in enumerate(terms)) / sum(terms)
     return (1 + more) / (2 * bandwidth**2)

@@ -67,17 +67,17 @@ def estimate(
 
     Args:
         reports: the integers that `release` or `release_many` returned: (n,), or points (n, k).
-        mechanism: that returned them.
-        asked: of points: a query, or a statistic, whose result is returned; None where the
+        mechanism: the mechanism that returned them.
+        asked: for points, a query, or a statistic, whose result is returned; None if the
             mechanism answers a query itself.
         confidence: of the interval, in (0, 1).
         label: of the estimate of a query.
         coordinates: the plane that points lie in, for statistics of places on the Earth.
 
     Raises:
-        ParameterError: if reports are no integers, fewer than two or of another shape, or what is
-            asked is missing or too much.
-        UnsupportedError: if the noise on points can't be undone for what is asked.
+        ParameterError: if reports are not integers, are fewer than two or have another shape, or
+            `asked` is missing or superfluous.
+        UnsupportedError: if the noise on points can't be undone for the query.
 
     Example:
         >>> from geoveil.analyst import Quantiles

@@ -1,10 +1,10 @@
 """A curve over time, from a recurring campaign that reads values once an epoch [MATH §13].
 
-Every period has its own estimate, and the same people are behind all of them. Where devices tell in
-which part of an epoch they read (`Readings.cohorts`), people are in cohorts that have nobody
-in common: each cohort's own curve is independent of the others', however its periods hang together.
-So the cohorts say how certain a change is; and those who have just read, beside those who have not,
-whether the value jumps.
+Every period has its own estimate, with the same people behind all of them. If devices reveal in
+which part of an epoch they read (`Readings.cohorts`), people are in disjoint cohorts: each cohort's
+curve is independent of the others, however its periods are correlated. So the cohorts show how
+certain a change is; and comparing those who have just read with the others shows whether the value
+has jumped.
 """
 
 import math
@@ -128,7 +128,7 @@ class OverTime(Result):
     n: tuple[int, ...]
     """Reports in each."""
     confidence: float
-    """That all intervals hold at once, in (0, 1)."""
+    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
     privacy: GeoPrivacy
     """The cost of one reading."""
     extrapolated: bool
@@ -257,7 +257,7 @@ class OverTime(Result):
     def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, Array]:
         """Return the number of cohorts, the standard error, and the margins of a change.
 
-        Of two extrapolated answers the later may take from it what the earlier adds: (1 + r)y − ry'
+        A later extrapolated answer may subtract a reading that the earlier one adds: (1 + r)y − ry'
         and (1 + s)z − sy have noise with a correlation of −1/√5 or more, for r and s in [0, 1].
         """
         if self.cohorts is not None:
@@ -337,11 +337,11 @@ def over_time(
     """Return the curve of one question.
 
     Args:
-        campaign: that recurs.
+        campaign: a recurring campaign.
         estimates: of its periods.
-        of_cohorts: the same of each cohort by itself, where devices tell it.
+        of_cohorts: the same for each cohort separately, if devices reveal theirs.
         question: its label; the only one by default.
-        confidence: that all intervals hold at once, in (0, 1).
+        confidence: with which all intervals hold simultaneously, in (0, 1).
         false_alarms: the probability of any flag in the curve, in (0, 1).
 
     Raises:
@@ -441,7 +441,7 @@ def _flags(
     Args:
         curve: without flags.
         cohorts: its cohorts.
-        limits: what a report, and a mean of them, can be.
+        limits: the ranges of a report and of a mean of reports.
         over: (periods,), how many cells have passed since the campaign opened.
         origin: the number of the first of them.
     """
@@ -459,7 +459,7 @@ def _flags(
 
     def margins(confidence: float, begin: int, end: int) -> tuple[float, float]:
         def of(rows: NDArray[np.intp]) -> tuple[float, float]:
-            """Return the margins of the mean of several cohorts, as large as the smallest."""
+            """Return the margins of several cohorts' mean, as if all had the smallest size."""
             at = rows[begin:end], who[begin:end]
             n = float(len(at[0]) * cohorts.n[at].min())
             square = float((cohorts.standard_errors[at] ** 2).mean()) / len(at[0])

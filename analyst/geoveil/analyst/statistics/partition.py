@@ -1,7 +1,7 @@
 """Shares of a partition of the people, with simultaneous intervals.
 
-The intervals are simultaneous, so that what holds for shares holds for them together: none is below
-0, and each is at most what the lower ends of the others leave. Neither costs coverage.
+The intervals are simultaneous, so facts about shares apply to them jointly: none reaches below 0,
+and each is at most what the lower ends of the others leave. Neither costs coverage.
 """
 
 import math
@@ -44,7 +44,7 @@ class PartitionShares(Result):
     high: Array
     """(m,), upper ends."""
     confidence: float
-    """The confidence that all intervals hold at once, in (0, 1)."""
+    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
     n: int
     """People."""
     privacy: GeoPrivacy | None
@@ -152,8 +152,8 @@ class Histogram(Statistic[PartitionShares]):
 def of_any_crowd(above: JointEstimates) -> tuple[Array, Array]:
     """Return intervals of hard shares, by soft thresholds before and after each edge.
 
-    A part is at most what is from before its first edge to after its last, and at least what is
-    from after the first to before the last.
+    A part has at most the share from before its first edge to after its last, and at least the
+    share from after the first to before the last.
 
     Args:
         above: the shares above thresholds that do not overlap, two for each edge.
@@ -176,7 +176,7 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
         apart: whether no two of the soft thresholds overlap.
     """
     m = len(above.labels)
-    # The first part is 1 less the share above the first threshold: the 1 is added below.
+    # The first part is 1 minus the share above the first threshold: the 1 is added below.
     weights = np.zeros((m + 1, m))
     weights[np.arange(m), np.arange(m)] = -1.0
     weights[np.arange(1, m + 1), np.arange(m)] += 1.0
@@ -223,7 +223,7 @@ def on_simplex(values: Array, variances: Array) -> Array:
 
     Args:
         values: (m,).
-        variances: of each, (m,); those of variance 0 stay, if others can give way.
+        variances: of each, (m,); values of variance 0 stay if others can change.
 
     Example:
         >>> on_simplex(np.array([0.7, 0.4, -0.1]), np.ones(3)).round(3).tolist()

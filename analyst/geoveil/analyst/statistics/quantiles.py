@@ -1,7 +1,7 @@
 """Quantiles of perturbed numbers, by inverting the intervals of their distribution function.
 
-The interval of a quantile is all thresholds at which the interval of the share holds its level
-(Woodruff 1952). It needs no density, and none of its ends is further than the reports tell.
+The interval of a quantile has all thresholds at which the interval of the share contains its level
+(Woodruff 1952). It needs no density, and no end is farther out than the reports show.
 """
 
 import math
@@ -140,7 +140,7 @@ class QuantileEstimates(Result):
         """Return the difference of two quantiles, with the normal interval.
 
         Args:
-            low: level of the one.
+            low: level of the first.
             high: level of the other.
 
         Raises:
@@ -201,7 +201,7 @@ class Quantiles(Statistic[QuantileEstimates]):
         at, above = yield from octaves(campaign, width)
         for _ in range(_ROUNDS):
             low, high = _intervals(at, replace(above, confidence=confidence), levels)
-            # Where the reports set no end, nobody is beyond these.
+            # Where the reports set no end, use the thresholds beyond which there is nobody.
             low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in (low, high))
             if _closely(at, low, high, width):
                 break

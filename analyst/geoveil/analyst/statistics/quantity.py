@@ -37,7 +37,7 @@ class Quantity(Result):
     about: tuple[str, ...] = (POPULATION,)
     """Sentences on the population and on the method of the interval."""
     assumed: str = ""
-    """Under which condition the interval covers, the end of a sentence."""
+    """The condition under which the interval covers, as the end of a sentence."""
 
     @property
     def title(self) -> str:
@@ -110,7 +110,7 @@ def ratio_of(
         a: the numerator.
         b: the denominator.
         covariance: of both, (2, 2).
-        like: what label, confidence, n and privacy are taken from.
+        like: the quantity whose label, confidence, n and privacy are copied.
     """
     quantile = critical_value_of_one(like.confidence)
     (aa, ab), (_, bb) = covariance.tolist()
@@ -144,9 +144,9 @@ def ratios_within(
 
     Args:
         contrast: r → the ends of the interval of a − r·b.
-        ratio: the estimate of a/b, and about how far off it is.
-        falls: whether a − r·b falls where r rises.
-        least: what no ratio is below; left aside if no r from there on is held.
+        ratio: the estimate of a/b, with its approximate error.
+        falls: whether a − r·b decreases in r.
+        least: a lower bound of all ratios; ignored if the interval contains no r above it.
     """
     from scipy.optimize import brentq
 
@@ -184,7 +184,7 @@ def _fieller(
 ) -> tuple[float, float]:
     """Return the ends of all r with |a − r·b| ≤ z·√Var(a − r·b).
 
-    Where b may be 0, that set is no interval, and the whole line is returned.
+    If b may be 0, that set is not an interval, and the whole line is returned.
     """
     aa, ab, bb = covariance
     square = quantile**2

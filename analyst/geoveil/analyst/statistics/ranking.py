@@ -1,9 +1,9 @@
 """Find the greatest of several estimates, with a confidence set [MATH §8].
 
-Choosing from estimates costs no privacy, but what was chosen for being great is on average
-estimated too high, and may not be the greatest at all. So a ranking states a *set* that holds all
-of the true top k, ranks as intervals, and intervals that stay valid after choosing. All are
-computed from the normal law of the estimates' errors with its covariances: n people answered.
+Choosing from estimates costs no privacy, but an estimate chosen for being great is too high on
+average, and may not be of the greatest value at all. So a ranking states a *set* that contains all
+of the true top k, intervals of ranks, and intervals that stay valid after the choice. All are
+computed from the normal law of the estimates' errors with its covariances, as n people answered.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from geoveil.gp import Array, GeoPrivacy, Interval, LogScale, ParameterError, va
 Flags = NDArray[np.bool_]
 
 _DRAWS = 20_000
-"""Draws of the errors of all estimates; their 95 % quantile is one of 94.7 to 95.3 %."""
+"""Draws of the errors of all estimates; their 95 % quantile is a true 94.7 to 95.3 % one."""
 _MOST_NUMBERS = 1 << 28
-"""Draws times pairs, beyond which fewer are drawn."""
+"""The most draws times pairs; with more pairs, there are fewer draws."""
 _FEWEST_DRAWS = 2_000
 _HALVINGS = 40
 _ON_LOCATING = 0.1
@@ -138,7 +138,7 @@ class Top(Statistic[Ranking]):
         _check(len(validation.items("questions", self.questions, AnalystQuestion)), self.count)
 
     def on_scale(self, scale: LogScale) -> "Top":
-        return self  # its questions are told on what scale they are asked
+        return self  # its questions take the scale when they are asked
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Ranking]:
         if not isinstance(campaign, ValueCampaign):
@@ -174,7 +174,7 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
     rest = (1 - _ON_LOCATING) * error
     within, without = _of_the_top(comparisons, count, rest)
     ranks = _ranks(comparisons, rest)
-    # With fewer than k truly larger by c errors go fewer than k found larger by 2c.
+    # If fewer than k are truly larger by c errors, fewer than k are found larger by 2c.
     contenders = comparisons.far.sum(axis=0) < count
     chosen = comparisons.intervals(contenders, rest)
     order = [int(i) for i in np.argsort(-estimates.values, kind="stable")]
@@ -205,14 +205,14 @@ def _check(m: int, count: int) -> None:
 class _Comparisons:
     """Estimates, the errors of their differences, and draws of these errors.
 
-    But for the probability `error`, all differences are within c of their errors of the truth. Then
-    j, found larger than i by d errors, is truly larger by d − c or more, and so much more must
-    happen before i is found larger than j: these are the `heads` that j has. If d is above 2c it
-    does not happen, and only pairs that are `near` each other are looked at.
+    Except with probability `error`, all differences are within c errors of the truth. Then a j that
+    is found larger than i by d errors is truly larger by at least d − c, its head start (`heads`),
+    which errors must exceed before i is found larger than j. For d above 2c, that cannot happen, so
+    only pairs that are `near` each other are compared.
 
     Args:
         estimates: with their covariances.
-        error: probability of a difference that is farther from the truth.
+        error: the probability of a difference farther from the truth.
     """
 
     def __init__(self, estimates: JointEstimates, error: float) -> None:
@@ -245,8 +245,8 @@ class _Comparisons:
         """Return the value that the largest of several scaled differences rarely exceeds.
 
         Args:
-            family: which i − j are looked at, (m, m).
-            probability: of a larger one, where no i is truly larger.
+            family: the compared pairs i − j, (m, m).
+            probability: of a larger one, if no i is truly larger.
         """
         largest = np.full(self._deviations.shape[1], -np.inf)
         for j in np.flatnonzero(family.any(axis=0)):
@@ -259,10 +259,10 @@ class _Comparisons:
         """Return the value that differences from sure members and from others rarely exceed.
 
         Args:
-            family: which i − j are looked at, (m, m).
-            sure: those j of which all count, (m,).
-            possible: others of which some count, (m,).
-            more: how many of these, nobody knows which.
+            family: the compared pairs i − j, (m, m).
+            sure: those j all of which count, (m,).
+            possible: others, some of which count, (m,).
+            more: how many of these count; which ones is unknown.
             probability: of a larger difference, from any that counts.
         """
         largest = np.stack([self._largest(family[:, j], j) for j in range(self.number)])
@@ -279,11 +279,11 @@ class _Comparisons:
     def surely_larger(self, critical: float) -> Flags:
         """Return which i are larger than which j by a number of errors of their difference.
 
-        Where few reports differ, that is too little to go by: so the lower limit of the difference
-        that the intervals of the two set is to be above 0, too [ZD08].
+        If few reports differ, that is not enough: the lower limit of the difference recovered from
+        the intervals of both must be above 0, too [ZD08].
 
         Args:
-            critical: so many.
+            critical: the number of errors.
         """
         values = self._estimates.values
         differences = values[:, None] - values
@@ -332,9 +332,9 @@ class _Comparisons:
 def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, Flags]:
     """Return the estimates that may be among the true top k, and those that may be outside.
 
-    Nobody outside the top k is larger than a j within, so that but for the error probability nobody
-    outside is *found* larger than it. Those j that are surely within share the error with so many
-    others as are within besides: of those not surely outside, the likeliest to be mistaken.
+    Nothing outside the top k is larger than a j within, so except with the error probability,
+    nothing outside is *found* larger than it. Those j that are surely within share the error with
+    as many others as complete the top k: of those not surely outside, the likeliest to be mistaken.
     """
     m = found.number
     within = without = np.ones(m, np.bool_)
@@ -374,7 +374,7 @@ def _and_through_others(larger: Flags) -> Flags:
 
 
 def _quantile(largest: Array, probability: float) -> float:
-    """Return the value that numbers exceed with a probability, at least 0."""
+    """Return the value, at least 0, that numbers exceed with a given probability."""
     return max(float(np.quantile(largest, 1 - probability, method="higher")), 0.0)
 
 

@@ -40,7 +40,7 @@ class ReportRows:
     columns: tuple[NDArray[np.int64], ...]
     """One column for a statistic campaign, one for each coordinate of a value campaign."""
     cohorts: NDArray[np.uint32] | None = None
-    """The cohort of each, from 0; None without."""
+    """The cohort of each report, from 0; None without cohorts."""
 
 
 @runtime_checkable
@@ -113,7 +113,7 @@ def rows_in(file: Path, columns: Sequence[str] = AXES) -> Iterator[ReportRows]:
 
     Args:
         file: Parquet, or a masked file, of which all columns are read.
-        columns: the names of what is read, where there are such.
+        columns: the names of the columns to read, as far as they exist.
     """
     if masked_form(file) is not None:
         values = masked_columns(file)

@@ -2,7 +2,7 @@
 
     reports_of("reports.parquet").ask([PointQuestion("adults", Threshold(18, 6, "smoothstep"))])
 
-Points are read some at a time: files may be larger than memory.
+Points are read in blocks, so files may be larger than memory.
 """
 
 import os
@@ -96,7 +96,7 @@ class Reports:
         confidence: float = 0.95,
         period: int | None = None,
     ) -> Any:
-        """Return the result of the reports, as a server with these reports would.
+        """Return the result for these reports, as a server with them would.
 
         Args:
             asked: a statistic, or questions in the campaign's coordinates.
@@ -247,12 +247,12 @@ def reports_of(
         source: a Parquet file that `geoveil campaign export` wrote, a folder that `geoveil simulate
             export` wrote, what `Analyst.export` yields, rows in memory, or a data frame of pandas
             or Dask with the columns of an export file.
-        campaign: that they are of; a file and a server say it themselves, and a folder if it is of
-            one campaign.
+        campaign: the campaign of the reports; a file and a server state it themselves, as does
+            a folder of one campaign.
 
     Raises:
-        ParameterError: if it is no value campaign, or is not said, or a file can't be read.
-        UnsupportedError: if a file is to be read, and pyarrow is not installed.
+        ParameterError: if it is not a value campaign or not stated, or a file can't be read.
+        UnsupportedError: if pyarrow is not installed, which is needed for files.
 
     Example:
         >>> from datetime import UTC, datetime

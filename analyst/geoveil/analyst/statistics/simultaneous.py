@@ -21,7 +21,7 @@ _NEGLIGIBLE = 1e-9
 def critical_value(correlations: Array, confidence: float = 0.95) -> float:
     """Return the quantile of max |N(0, R)|, the joint critical value of all estimates.
 
-    It is found from 65,536 draws of one seed, so that the same estimates always have the same band.
+    It comes from 65,536 draws of one seed, so the same estimates always have the same band.
 
     Args:
         correlations: R, (m, m).
@@ -47,7 +47,7 @@ def largest_errors(correlations: Array) -> Array:
         correlations: R, (m, m).
 
     Raises:
-        ParameterError: if it is no matrix of finite numbers.
+        ParameterError: if it is not a matrix of finite numbers.
     """
     r = np.asarray(correlations, np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or not len(r) or not np.isfinite(r).all():
@@ -75,10 +75,10 @@ def critical_value_of_one(confidence: float) -> float:
 
 
 def two_sided(values: Array, margins: Callable[[float], Array]) -> Array:
-    """Return the p value of each number being 0: 1 less the confidence at which its interval is.
+    """Return the p value of each number being 0: 1 minus the confidence of an interval ending at 0.
 
     Args:
-        values: (m,), with what false reports may have done taken off.
+        values: (m,), after subtracting the possible effect of false reports.
         margins: confidence → how far ends are below and above each, (2, m).
     """
     from scipy.special import ndtr
@@ -101,7 +101,7 @@ def scores_of(values: Array, margins: Callable[[float], Array]) -> Array:
 def critical_value_of_many(count: int, confidence: float) -> float:
     """Return the joint critical value of a number of estimates, whatever their correlations.
 
-    Each normal error is within with probability γ^{1/m}, and all with γ or more [Sid67].
+    Each normal error is within it with probability γ^{1/m}, and all with γ or more [Sid67].
 
     Args:
         count: m, of the estimates.
@@ -117,9 +117,9 @@ def critical_value_of_field(
 ) -> float:
     """Return the joint critical value of all places of a smooth map.
 
-    The largest error of a normal field exceeds u, high, about as often as the expected Euler
-    characteristic of where it does says, which is a little more [AT07]; |errors| do so at
-    most twice as often.
+    For a high u, the largest error of a normal field exceeds u with about the probability given by
+    the expected Euler characteristic of the places where it does, which is slightly larger
+    [AT07]; the largest |error| exceeds it at most twice as often.
 
     Args:
         lengths: of the two sides of the map.

@@ -1,8 +1,8 @@
 """Statistics as generators of questions, which any holder of reports can answer.
 
-A statistic yields the questions that it needs answered, receives their joint estimates, and in the
-end returns a result. It does no input or output: a client of a server and reports at hand drive it
-alike. Some ask twice: first where a quantile is, about, and then closely there.
+A statistic yields the questions that it needs, receives their joint estimates, and finally returns
+a result. It does no input or output: a server's client and local reports drive it in the same way.
+Some ask twice: first for the rough place of a quantile, and then closely around it.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True, eq=False)
 class Separately:
-    """Questions without covariances, of which a server answers more at a time."""
+    """Questions without covariances; a server answers more of them at a time."""
 
     questions: Sequence[PointQuestion]
 
@@ -59,14 +59,14 @@ class Statistic(ABC, Generic[Found]):
             confidence: of the result, in (0, 1).
 
         Raises:
-            GeoVeilError: if the statistic can't be had of such a campaign.
+            GeoVeilError: if the statistic can't be estimated from such a campaign.
         """
 
     def on_scale(self, scale: LogScale) -> "Statistic[Found]":
         """Return the statistic of logarithms, for values compared by ratio.
 
         Raises:
-            ParameterError: if nothing is, as it has no meaning for ratios.
+            ParameterError: if there is none, as the statistic has no meaning for ratios.
         """
         raise ParameterError("statistic", type(self).__name__, self._by_ratio)
 
@@ -99,7 +99,7 @@ class Contaminated(Statistic[Found]):
     """A statistic whose intervals are valid even if a fraction of the reports is false.
 
     Raises:
-        ParameterError: when it is asked, if nothing bounds what false reports do to the statistic.
+        ParameterError: when it is asked, if the effect of false reports on it is unbounded.
 
     Example:
         >>> from geoveil.analyst import Quantiles
@@ -127,7 +127,7 @@ class Contaminated(Statistic[Found]):
                 queries = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
                 result: Any = end.value
-                if isinstance(result, JointEstimates):  # they say so themselves
+                if isinstance(result, JointEstimates):  # these have such notes already
                     return cast(Found, result)
                 return cast(Found, noted(result, notes_of_liars(self.fraction)))
 
@@ -168,7 +168,7 @@ def steps_of(
         confidence: of the result, in (0, 1).
 
     Raises:
-        GeoVeilError: if the statistic can't be had of such a campaign.
+        GeoVeilError: if the statistic can't be estimated from such a campaign.
     """
     scale = campaign.attribute.scale
     made = yield from (asked if scale is None else asked.on_scale(scale)).steps(
@@ -207,7 +207,7 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
 
     Args:
         campaign: any.
-        dimension: that its points are to have.
+        dimension: the number of coordinates that its points must have.
 
     Raises:
         ParameterError: if it is another kind of campaign.
@@ -235,9 +235,9 @@ def too_few(campaign: AttributeCampaign, n: int, period: int) -> UnsupportedErro
     """Return the error for fewer than two reports.
 
     Args:
-        campaign: that they are of.
+        campaign: the campaign of the reports.
         n: how many there are.
-        period: that was asked for.
+        period: the requested period.
     """
     when = "" if campaign.period is None else f" in period {period}"
     reports = "1 report" if n == 1 else f"{n} reports"

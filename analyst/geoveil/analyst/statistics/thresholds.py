@@ -1,8 +1,8 @@
 """Estimate shares above many thresholds, and locate the values of people.
 
-A soft threshold of width w at T asks for the share above T of values that are blurred: an
-independent amount with the density of the step's slope, which is at most w/2, is taken off each. So
-the share above T + w/2 is at most what is found at T, and the share above T − w/2 at least that.
+A soft threshold of width w at T gives the share above T of blurred values: an independent amount of
+at most w/2, whose density is the step's slope, is subtracted from each. So the share above T + w/2
+is at most the share found at T, and the share above T − w/2 is at least that.
 """
 
 from collections.abc import Generator, Sequence
@@ -20,7 +20,7 @@ Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEs
 above."""
 
 _OCTAVES = 48
-"""Powers of 2 of the noise scale at which the search for values begins."""
+"""Powers of 2 times the noise scale at which the search for values begins."""
 _STEPS = 64
 _SPARSE = 0.005
 """The share of people on either side for which thresholds are farther apart."""
@@ -34,7 +34,7 @@ def band_width(campaign: AttributeCampaign, width: float | None) -> float:
     """Return the width of soft thresholds, by default three noise scales.
 
     Raises:
-        ParameterError: if the campaign is none of perturbed numbers, or the width not positive.
+        ParameterError: if the campaign has no perturbed numbers, or the width is not positive.
     """
     scale = noise_scale(campaign)
     if width is not None:
@@ -59,7 +59,7 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
     """Return checked thresholds, or none if they are still to be located.
 
     Raises:
-        ParameterError: if they do not increase, or are too many.
+        ParameterError: if they do not increase, or there are too many.
     """
     if at is not None:
         thresholds = np.asarray(at, np.float64)
@@ -101,12 +101,12 @@ def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
     """Locate most values, except a share on either side.
 
     Args:
-        campaign: whose points are asked.
+        campaign: the campaign whose points are queried.
         width: of thresholds.
         tail: the share on each side that may be left out, in [0, 1/2).
 
     Returns:
-        The two ends, and what was found when they were looked for last.
+        The two ends, and the results of the last search.
     """
     at, above = yield from octaves(campaign, width)
     low, high = ends(at, above, tail)
@@ -117,7 +117,7 @@ def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
 def everywhere(campaign: AttributeCampaign, width: float) -> Asking:
     """Query the shares above thresholds from below everybody's value to above everybody's.
 
-    They are near each other where all but one in a hundred are, and further apart beyond.
+    They are close together where 99 % of the people are, and farther apart beyond.
     """
     at, shares = yield from octaves(campaign, width)
     (least, most), (low, high) = ends(at, shares, 0.0), ends(at, shares, _SPARSE)

@@ -36,7 +36,7 @@ class Trends(Result):
 
     labels: tuple[str, ...]
     slopes: Array
-    """(m,), in a unit of time."""
+    """(m,), per unit of time."""
     standard_errors: Array
     """(m,); for the same people, the largest possible errors."""
     low: Array
@@ -56,7 +56,7 @@ class Trends(Result):
     people: People
     """The people behind the estimates."""
     confidence: float
-    """The confidence that all intervals hold at once, in (0, 1)."""
+    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
     n: tuple[int, ...]
     """People at each time."""
     privacy: GeoPrivacy | None
@@ -126,12 +126,12 @@ def trend(
     """Return slopes of means over time, with simultaneous intervals.
 
     Args:
-        estimates: two or more, of the same labels and confidence, one a time.
-        people: whether those behind them are different, or may be the same.
+        estimates: two or more, with the same labels and confidence, one for each time.
+        people: whether the people behind them are different, or may be the same.
         times: increasing, one of each; 0, 1, … by default.
 
     Raises:
-        ParameterError: if they are of different questions or confidences, or an argument is none.
+        ParameterError: if they have different questions or confidences, or an argument is invalid.
     """
     from scipy.special import chdtrc
 

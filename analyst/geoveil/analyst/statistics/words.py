@@ -34,7 +34,7 @@ def two_numbers(word: str, said: str) -> tuple[float, float]:
     """Return the ends 'LOW,HIGH' of a range.
 
     Raises:
-        ParameterError: if they are no two numbers in order.
+        ParameterError: if they are not two numbers in order.
     """
     numbers = any_numbers_in(word, said)
     if len(numbers) != 2 or not -math.inf < numbers[0] < numbers[1] < math.inf:
