@@ -1,4 +1,4 @@
-"""Masks: files of places and numbers whose holder adds the noise of a form's fields.
+"""Masks: files of places and numbers to which their holder adds the noise of a form's fields.
 
 A JSON file beside a masked file holds the form, which describes the noise. With it, `reports_of`
 and `form_reports_of` read the masked file like an export.

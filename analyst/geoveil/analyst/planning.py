@@ -87,7 +87,7 @@ class PlanOutcome(ABC):
         return central_cap(campaign, wish, self.request.prior)
 
     def price_of_central(self, free: "PlanOutcome") -> Record:
-        """Return the cost of the cap for a wished central ε, compared with a plan without the wish.
+        """Return the cost of the cap for a wanted central ε, compared with a plan without it.
 
         "error_95" is the largest of a question's errors, and "times" the largest quotient of them
         with and without, both at most: the cap's share counts as if all of an error were variance.

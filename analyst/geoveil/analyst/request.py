@@ -131,7 +131,7 @@ class PlanRequest:
             delta: δ of the promise, in [0, 1).
             reach: with a δ, the largest distance at which it is stated, in the unit.
             scale: of numbers that are compared by ratio.
-            central: what the campaign's cap is to keep, whatever it costs.
+            central: the central ε that the campaign's cap must keep, at any cost.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.

@@ -1,9 +1,9 @@
 """Planning: which mechanism suits a question, and how good any could be [MATH §8].
 
-From the top: `question`, `priors` and `problem` say what is wanted and known; `candidates` are
-kinds of mechanisms, each with a `prediction` of its error; `coarse` and `search` try bands for
-them, by tables and then exactly; `plan` chooses, `allocation` for several questions; `caps` bound
-the odds of any two values.
+From the top: `question`, `priors` and `problem` state the question and public knowledge;
+`candidates` are kinds of mechanisms, each with a `prediction` of its error; `coarse` and `search`
+try bands for them, by tables and then exactly; `plan` chooses, `allocation` for several questions;
+`caps` bound the odds of any two values.
 """
 
 from geoveil.analyst.planner.allocation import (

@@ -65,8 +65,8 @@ class AllocationRule:
         """Return the kinds of mechanisms that the rule permits, or the wanted one.
 
         Args:
-            privacy: what is promised.
-            mechanism: in the words in which campaigns are made of it; None for the best.
+            privacy: the promised guarantee.
+            mechanism: in the words that campaigns use; None for the best.
         """
         if mechanism is not None and not self.one_for_all:
             return (mechanism,)
@@ -167,8 +167,8 @@ class Searches:
 
         Args:
             number: of the question.
-            question: what is wanted.
-            privacy: what each report is to promise.
+            question: the question.
+            privacy: the guarantee of each report.
             prior: public.
         """
         by_number = self._under(privacy)
@@ -195,17 +195,17 @@ def compare_allocations(
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
-    For each question the best mechanism is chosen, as `plan` does it.
+    The best mechanism is chosen for each question, as by `plan`.
 
     Args:
         questions: 1 to 64.
-        privacy: what a person is promised in all.
+        privacy: a person's total guarantee.
         prior: public.
         n: number of people, ≥ 1.
-        searches: takes up what was found out, to be given again with the same questions and prior
-            and another n or guarantee.
-        mechanism: what perturbs answers, in the words in which campaigns are made of it; for each
-            question the best by default.
+        searches: a cache of results, to be passed again with the same questions and prior and
+            another n or guarantee.
+        mechanism: the mechanism of answers, in the words that campaigns use; by default, the best
+            for each question.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -242,7 +242,7 @@ def compare_allocations(
                 chosen = _apart(allocation, kinds, planned_questions, privacy, prior, n, kept)
             rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
-            continue  # it serves none of them, or not all
+            continue  # it serves none or not all of them
     if not rows:
         raise UnsupportedError("no allocation serves all of these questions")
     rows.sort(key=lambda row: (row.in_all != privacy, row.total_error))
@@ -259,16 +259,16 @@ def vector_answers(
 ) -> list[Alternative]:
     """Return the answer to each question in one vector [SGP Cor. 3.2].
 
-    Bands are those that are best for smooth noise at all of ε or at its m-th part: between the two
-    is the noise of a vector.
+    Bands are the best ones for smooth noise at all of ε or at its m-th part: the noise of a vector
+    lies between the two.
 
     Args:
         asked: the questions.
         privacy: what the whole vector promises.
         prior: public.
         n: number of people.
-        known: takes up what was found out.
-        mechanism: in the words in which campaigns are made of it; "smooth" by default.
+        known: a cache of results.
+        mechanism: in the words that campaigns use; "smooth" by default.
 
     Raises:
         UnsupportedError: if no vector serves the questions.
@@ -363,8 +363,8 @@ def _alone(
 def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
     """Return the least m for which points have no more error than a partition.
 
-    For questions like these: with the mean of their predictions. A partition among m takes the
-    better of what is best for one question and what is best for all of these.
+    It is for questions like these, with the mean of their predictions. A partition among m uses
+    the better of the best for one question and the best for all of these.
     """
     by_allocation = {row.allocation: row for row in rows}
     if not {"points", "partition", "repeat"} <= by_allocation.keys():

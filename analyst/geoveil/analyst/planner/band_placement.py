@@ -32,11 +32,11 @@ def aimed(
 ) -> SoftIndicator | None:
     """Return the soft query of this width with the prior's hard share, if there is one.
 
-    Where the boundary would have to be moved by more than the width, it stays at that; a region
-    without room for the band has none.
+    A boundary never moves by more than the width; a region without room for the band has no such
+    query.
 
     Args:
-        question: what is wanted.
+        question: the hard question.
         width: of the band, in the unit of the points.
         profile: "linear" or "smoothstep".
         points: nodes of the prior.

@@ -2,10 +2,10 @@
 
 Every stage of a plan is a function of it and changes nothing in it.
 
-A prior that is a density on the line is looked at most densely where the question varies. A
-question says how far a point is, at least, from there (`clearance`), and where it jumps (`ends`).
-So an interval shorter than that, about the point, is done with at once, and what is left is halved:
-no place is missed, however narrow.
+Nodes of a prior that is a density on the line are densest where the question varies. A question
+gives a lower bound of a point's distance from there (`clearance`), and the places where it jumps
+(`ends`). So a shorter interval around the point is finished at once, and other intervals are
+halved: no place is missed, however narrow.
 """
 
 from collections.abc import Callable, Sequence
@@ -134,7 +134,7 @@ class PlanningProblem:
     def error_from_people(self, prediction: Prediction, n: float) -> float:
         """Return the error that a plan minimises: `Prediction.expected_error` of n reports.
 
-        What takes more than `MOST_REPEATED` from the prior comes after all that does not.
+        Reports that take more than `MOST_REPEATED` from the prior come after all others.
         """
         again = self.repeated(prediction)
         return prediction.expected_error(n) + (_AFTER_ALL * again if again > MOST_REPEATED else 0)
@@ -154,7 +154,7 @@ def check_promise(privacy: object, prior: object) -> None:
     """Refuse a guarantee that no plan can use.
 
     Raises:
-        ParameterError: if the one is no guarantee, or the other no prior.
+        ParameterError: if they are not a guarantee and a prior.
     """
     validation.require_kind("privacy", privacy, GeoPrivacy)
     if not isinstance(prior, Prior):
@@ -168,7 +168,7 @@ def nodes_near(
 
     Args:
         questions: of the prior's dimension.
-        prior: one that is no density on the line has the nodes that it has.
+        prior: unless it is a density on the line, its nodes are fixed.
         near: the shortest length over which reports vary.
     """
     if prior.dimension > 1 or not prior.continuous:

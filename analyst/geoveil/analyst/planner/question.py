@@ -1,8 +1,8 @@
 """An analyst's question: a hard share, or the mean of a soft query.
 
-Whoever asks for the share above a threshold does not want a soft step; they get one because the
-truth itself cannot be had at ε. So a hard question leaves open which soft query stands in for it:
-how wide the band is, and where it lies. Softening is bias, and the planner weighs it [MATH §8].
+An analyst who asks for the share above a threshold does not want a soft step, but needs one, since
+ε does not permit the hard share itself. So a hard question leaves open which soft query stands in
+for it: the width and place of its band. Softening is bias, which the planner weighs [MATH §8].
 """
 
 import math
@@ -105,7 +105,7 @@ class HardQuestion(PopulationMean):
         Args:
             width: of the band.
             profile: "linear" or "smoothstep".
-            inwards: by how much each boundary is moved into the region, `boundaries` numbers.
+            inwards: how far each boundary moves into the region, `boundaries` numbers.
 
         Raises:
             ParameterError: if the region is too small for the band.
@@ -201,7 +201,7 @@ class HardRange(HardQuestion):
         return np.asarray((points > self.low) & (points <= self.high), dtype=np.float64)
 
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
-        """Return a soft range, each end moved by itself."""
+        """Return a soft range, each end moved separately."""
         return Range(self.low + inwards[0], self.high - inwards[1], width, profile)
 
 
@@ -218,7 +218,7 @@ class HardDisc(HardQuestion):
     radius: float
 
     def __post_init__(self) -> None:
-        disc = Disc(self.center, self.radius, self.radius)  # checks what it is given
+        disc = Disc(self.center, self.radius, self.radius)  # checks its arguments
         object.__setattr__(self, "center", disc.center)
         object.__setattr__(self, "radius", disc.radius)
 
@@ -243,7 +243,7 @@ class HardPolygon(HardQuestion):
     """The share of points inside a polygon.
 
     Args:
-        region: what `Polygon` takes.
+        region: any argument that `Polygon` takes.
 
     Example:
         >>> square = HardPolygon([(0, 0), (4, 0), (4, 4), (0, 4)])

@@ -1,7 +1,7 @@
 """Search for ways to ask: first coarsely for bands, then exactly, computing each result once.
 
-Stages are functions of a problem; what is tried for one number of people stays known for others, as
-these are a matter of bias² + noise/n.
+Stages are functions of a problem; results for one number of people serve for others, which only
+change bias² + noise/n.
 """
 
 import math
@@ -56,7 +56,7 @@ Array = NDArray[np.float64]
 _STRIDES = (8, 4, 2, 1)
 """The search tries widths an octave apart, then their neighbours, down to a quarter octave."""
 _FEW = 1_000
-"""Nodes up to which none are joined."""
+"""The number of nodes up to which none are merged."""
 _PER_NEAR, _BEND = 40, 4.0
 """Joined distances: how many per shortest length at 0, and where their spacing begins to grow."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
@@ -65,7 +65,7 @@ _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way to ask, with the error to expect."""
+    """One way to ask, with its expected error."""
 
     kind: str
     """A name in `KINDS`."""
@@ -86,7 +86,7 @@ class Search:
     """The ways to ask that the search has evaluated for a problem.
 
     Args:
-        problem: of a hard question, for bands and regions; or of a soft one.
+        problem: the problem of a hard question, for bands and regions; or of a soft one.
         widest: of the bands that are tried, as `coarse.width` takes it.
     """
 
@@ -120,7 +120,7 @@ class Search:
 
         Args:
             kind: a key of `KINDS`.
-            error: what is to be least.
+            error: the error to minimise.
         """
         options = range(len(KINDS[kind].options))
         widths = range(NARROWEST, self._widest + 1, _STRIDES[0])
@@ -149,7 +149,7 @@ class Search:
     def _refined(
         self, best: CoarseCandidate, error: Callable[[Prediction], float]
     ) -> CoarseCandidate:
-        """Return the best of a band and its neighbours, and theirs, as long as the error falls."""
+        """Return the best of a band, its neighbours, and theirs, as long as the error falls."""
         for stride in _STRIDES[1:]:
             improved = True
             while improved:
@@ -242,12 +242,12 @@ class Search:
             prediction = problem.prediction(moments)
         return Alternative(found.kind, query, parameters, reports, prediction)
 
-    # A soft question, as it is.
+    # A soft question, unchanged.
 
     def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
         """Yield a kind's alternatives for a soft question, one for each of its parameters.
 
-        Where the prior has many nodes they are about the signed distance only: see `exact`.
+        If the prior has many nodes, they are about the signed distance only: see `exact`.
         """
         problem, nodes = self.problem, self.problem.nodes
         assert isinstance(problem.question, SoftQuestion)
@@ -284,8 +284,8 @@ class Search:
     def _line(self) -> tuple[Query, Array, Array, Array]:
         """Return a query whose signed distance is the point, with points, their truth and weights.
 
-        What a mechanism makes of a query depends on the signed distance alone; those that lie
-        within a fraction of the shortest length are joined at their mean.
+        A mechanism's reports on a query depend on the signed distance alone; distances within
+        a fraction of the shortest length of each other are merged at their mean.
         """
         assert isinstance(self.problem.question, SoftQuestion)
         query = self.problem.question.query
@@ -308,8 +308,8 @@ class Search:
     ) -> Iterator[Alternative]:
         """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian.
 
-        From a bandwidth of 0.7 noise scales on to either side, as long as the error falls. Where
-        the first one's exceeds `hopeless`, the others, which take a second each, are not tried.
+        It goes from a bandwidth of 0.7 noise scales to either side, as long as the error falls. If
+        the first error exceeds `hopeless`, the others, which take a second each, are skipped.
         """
         question = self.problem.question
         if not isinstance(question, HardQuestion) or question.dimension != 2:
