@@ -62,7 +62,7 @@ ONE_BY_ONE = (Allocation.PARTITION, Allocation.SPLIT, Allocation.REPEAT)
 
 
 def _vectors() -> Iterator[tuple[str, SmoothSpec, tuple[Query, ...]]]:
-    """Yield vectors: of ramps apart and of others, with the best noise and with the papers'."""
+    """Yield vectors of separate ramps and of other queries, with the best and the papers' noise."""
     student = SmoothSpec(noise="student-t", calibration="paper", reach=math.inf)
     bell, ramp = GaussianKernel(5.0, 12.0), Threshold(0.0, 16.0)
     yield "vector-ramps", SmoothSpec(), (ramp, Threshold(20.0, 16.0), Threshold(40.0, 16.0))

@@ -63,14 +63,14 @@ def audit(
     """Try to refute the guarantee of every mechanism: from its densities, samples and releases.
 
     All numbers are fractions of the ε that a mechanism promises; above 1 it is broken. Status 0: no
-    promise was refuted (with --faults: every faulty mechanism was caught). Status 1 otherwise.
+    promise was refuted (with --faults: every faulty mechanism was caught); otherwise status 1.
 
     With --attack, three attacks on the computer instead of the mathematics: which outputs can be
     reached, how finely they are spaced, and how long a release takes. Status 0: the first two
-    succeed on float noise and fail on release, and a floor under its time hides what time tells.
+    succeed on float noise and fail on release, and a time floor hides all differences in time.
 
     A file given by --module has functions of (query, privacy), each of which makes a mechanism, or
-    of (epsilon, sensitivity), which make one that selects: docs/comparing.md has both.
+    of (epsilon, sensitivity), which make a selection mechanism: docs/comparing.md has both.
 
     Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults;
     geoveil audit --attack; geoveil audit --module wide.py
@@ -164,7 +164,7 @@ def _word(verdict: Verdict, report: AuditReport) -> Text:
 
 
 def _agrees(verdict: Verdict) -> bool:
-    """Return whether releases have the law that is stated, as far as they were compared."""
+    """Return whether releases follow their stated law, or were not compared."""
     return verdict.draws is None or verdict.draws.agree
 
 

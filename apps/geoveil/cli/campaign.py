@@ -173,9 +173,9 @@ def show(
 @app.command("list")
 @connects
 def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
-    """List all campaigns, each with its id, who signed it, what it costs, and its title.
+    """List all campaigns, each with its id, its signer, its cost and its title.
 
-    A title is indented: what stands at the margin is said by this command.
+    Titles are indented, so that only this command writes at the margin.
     """
     with analyst_at(connection) as analyst:
         listed = list(analyst.campaigns())
@@ -232,7 +232,7 @@ def export(
     """Write the perturbed reports to a Parquet file, without their ids.
 
     A row is an answer, or a point with its coordinates. Values are integers on the campaign's grid:
-    times 2^step_exponent, which the file's metadata names, they are numbers.
+    multiply them by 2^step_exponent, which is in the file's metadata, to get numbers.
     """
     with needed_for("an export"):
         import pyarrow  # noqa: F401 - before what a server needs, which is not all that is needed
@@ -249,9 +249,10 @@ def export(
 def keygen(
     file: Annotated[Path, typer.Argument(help="File for the private key. It must not exist.")],
 ) -> None:
-    """Make a key that signs campaigns, and print its public half, which apps are to trust.
+    """Make a key to sign campaigns, and print its public half for apps to trust.
 
-    The file is readable by its owner only, and not encrypted. Whoever has it can ask in your name.
+    Only its owner can read the file, which is not encrypted. Anybody who has it can sign campaigns
+    in your name.
     """
     key = SigningKey.generate()
     write_new(file, key.to_pem(), mode=0o600)
@@ -284,10 +285,10 @@ def sign(
         ),
     ] = None,
 ) -> None:
-    """Say what a campaign asks, and sign it with a key that stays on this machine.
+    """Show what a campaign asks, and sign it with a key that stays on this machine.
 
-    No server is asked. What is written may be published by anybody who may publish: in the
-    console, or with 'geoveil campaign publish'.
+    No server is involved. Anybody with permission to publish can publish the signed file, in the
+    console or with 'geoveil campaign publish'.
 
     Example: geoveil campaign sign income.campaign --sign-key key.pem
     """
@@ -315,7 +316,7 @@ def publish(
     *,
     connection: Connection,
 ) -> None:
-    """Publish a campaign from a file, as it is, with the signature that it has.
+    """Publish a campaign from a file unchanged, with its signature.
 
     Example: geoveil campaign publish income.signed.campaign
     """
@@ -329,7 +330,7 @@ def publish(
 
 @contextmanager
 def explains_taken_id(campaign: Campaign) -> Iterator[None]:
-    """If the server already has a campaign's id, name the id and say how to choose another."""
+    """If the server already has a campaign of this id, state it and how to choose another id."""
     try:
         yield
     except ServerError as error:

@@ -47,11 +47,11 @@ def card(
     *,
     connection: Connection,
 ) -> None:
-    """Write the privacy card of a campaign: what it promises, from its signed bytes alone.
+    """Write the privacy card of a campaign: its promises, from its signed bytes alone.
 
     The fields are those of NIST SP 800-226, of the W3C's note for reviewers and of the OpenDP
-    registry of deployments, with a draft of a data-protection impact assessment. What a campaign
-    does not say is 'not stated', and left to you.
+    registry of deployments, with a draft of a data-protection impact assessment. Facts that
+    a campaign does not state are 'not stated', for you to fill in.
 
     Example: geoveil card income.signed.campaign --format html --out card.html
     """

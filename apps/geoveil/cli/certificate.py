@@ -1,4 +1,4 @@
-"""geoveil certificate: TLS certificates, for those who have no authority to ask."""
+"""geoveil certificate: TLS certificates for people who have no authority to issue them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,10 +30,10 @@ def authority(
     expires: Expires = "10y",
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Make an authority, which signs the others: ca.pem, for all to trust, and ca-key.pem.
+    """Make an authority to sign other certificates: ca.pem, for all to trust, and ca-key.pem.
 
-    Whoever has ca-key.pem can pretend to be any server or client of it. It is readable by its owner
-    only, not encrypted, and needed on no server.
+    Anybody who has ca-key.pem can impersonate its servers and clients. Only its owner can read it;
+    it is not encrypted, and no server needs it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate, _ = _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))

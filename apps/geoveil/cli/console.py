@@ -1,7 +1,7 @@
 """Shared by the commands: two consoles, number formats, and error lines.
 
-Much of what is printed was written by somebody else: a server, a campaign, a file. It is shown as
-it is and as no more than text: see `PlainConsole`.
+Somebody else wrote much of the printed text: a server, a campaign, a file. It is shown unchanged
+and only as text: see `PlainConsole`.
 """
 
 import codecs
@@ -72,8 +72,8 @@ class PlainConsole(Console):
     def tell(self, *parts: Part) -> None:
         """Print one line; if the terminal folds it, indent the rest.
 
-        So no part of a long text can pass for a line of its own. Characters beyond ASCII are taken
-        to fill two columns, as terminals do not agree on which of them do.
+        So no part of a long text can pass for a separate line. Characters beyond ASCII count as
+        two columns wide, since terminals disagree on which of them are.
         """
         text = self.styled(*parts)
         if not self.is_terminal:

@@ -117,8 +117,8 @@ def contribute(
 
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
-    terminal shows the value before it is perturbed, with what the report will tell of it. A form
-    asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
+    terminal shows the value before it is perturbed, and what the report will reveal about it. A
+    form asks for one answer after another, or reads lines NAME=ANSWER, such as 'income=52000'.
     """
     of_campaign = partial(_epoch, read_every, reading_epsilon)
     folder = state_dir or default_state()

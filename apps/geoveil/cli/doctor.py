@@ -98,9 +98,9 @@ def doctor(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Look at settings, files and the machine, and name what is misconfigured, with a remedy.
+    """Check settings, files and the machine, and list misconfigurations with their remedies.
 
-    Settings are read as 'geoveil serve' reads them. Nothing is changed, but that an empty database
+    Settings are read as by 'geoveil serve'. Nothing is changed, except that an empty database
     gets its tables. Exit status 1 if anything is wrong.
 
     Example: geoveil doctor --config geoveil.toml --name collector.example

@@ -21,10 +21,10 @@ from geoveil.cli.results import OutputFormat, formed
 def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connection) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
-    A value campaign has none: without more the mean point is shown. With --threshold, --range,
-    --place, --circle or --region, with --mean, --quantile, --curve, --density, --histogram,
-    --gini or --top-share of numbers, and with --map, --districts or --nearest of
-    places, what is asked is read from the same points, at no further cost in privacy.
+    A value campaign has no queries: by default, the mean point is shown. The options --threshold,
+    --range, --place, --circle and --region; for numbers, --mean, --quantile, --curve, --density,
+    --histogram, --gini and --top-share; and for places, --map, --districts and --nearest ask
+    questions of the same points, at no further cost in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
 

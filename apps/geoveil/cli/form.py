@@ -133,7 +133,7 @@ def contributions_(
     period: Period = None,
     connection: Connection,
 ) -> None:
-    """Write what each report counts for as a CSV file: unbiased numbers, for R and the like.
+    """Write the contributions of each report as a CSV file: unbiased numbers, for R and the like.
 
     A row is a person, in the order of the file. A mean of a column, with any survey weights, is an
     unbiased estimate. A product of two columns of one field is not: take it from --products.
@@ -146,7 +146,7 @@ def contributions_(
 
 
 def _reports(campaign_id: str, period: int | None, connection: Connection) -> FormReports:
-    """Return the reports of a campaign at a server, or of a file."""
+    """Return the reports of a campaign on a server, or from a file."""
     if is_file_of_reports(campaign_id):
         return form_reports_of(Path(campaign_id), period)
     with analyst_at(connection) as analyst:
@@ -175,10 +175,10 @@ def ask(
     form: OutputFormat,
     connection: Connection,
 ) -> None:
-    """Print what the reports of a form say of its fields, and of how they go together.
+    """Print statistics of a form's fields, and of the relations between them, from its reports.
 
-    A number is cut into bands where a group is wanted: income:50000|100000. Without more, every
-    field is shown by itself.
+    To use a number for groups, cut it into bands: income:50000|100000. By default, every field is
+    shown separately.
 
     Example: geoveil form ask household --table rents,income:50000|100000
     Example: geoveil form ask household --regression "logistic: rents=yes ~ age + income"

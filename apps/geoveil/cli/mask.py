@@ -75,11 +75,11 @@ def mask(
         bool, typer.Option("--drop-empty", help="Leave out rows in which a value is missing.")
     ] = False,
 ) -> None:
-    """Add exact noise to columns of a file that you hold, and write beside it which noise that is.
+    """Add exact noise to columns of a file that you hold, and describe the noise in a second file.
 
-    'geoveil estimate OUT' and 'geoveil form ask OUT' then take the noise off in shares, densities
-    and the like. This hides values from those who get the file, and from nobody who holds it in
-    the clear.
+    'geoveil estimate OUT' and 'geoveil form ask OUT' then correct shares, densities and the like
+    for the noise. This hides values from people who get the masked file, but not from anybody
+    who has the original.
 
     Example: geoveil mask homes.csv --columns lon,lat --epsilon 1 --per 500 --center=2.35,48.86
     --radius 15000 --out masked.csv

@@ -35,8 +35,8 @@ _NOTES = (
 def mechanisms(as_json: options.AsJson = False) -> None:
     """List what 'geoveil campaign create', 'plan' and 'simulate' take as --mechanism.
 
-    With what each promises: ε, or ε with a δ. The variance is that of a report by someone at the
-    middle of a band 3·PER/ε wide, a ramp or else a smoothstep, with δ = 1e-6 where there is one.
+    The list has each one's promise: ε, or ε with a δ. The variance is that of a report by someone
+    in the middle of a band 3·PER/ε wide, a ramp or else a smoothstep, with δ = 1e-6 if any.
     """
     rows = [_row(words, what) for words, what in _listed()]
     if as_json:

@@ -47,13 +47,13 @@ class _Reading:
 def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[float], bool]:
     """Return the numbers that a text can mean, and whether it is unambiguous.
 
-    Nothing that a reader could take for two numbers is sure, but for thousands as `written` has
-    them. Digits may be of any script.
+    A text that a reader could take for two numbers is ambiguous, except for thousands as in
+    `written`. Digits may be of any script.
 
     Args:
-        text: what was typed.
-        written: how numbers are written where it was typed.
-        unit: may stand behind the number, as may a sign of money around it, and k for thousands.
+        text: the typed text.
+        written: how numbers are written in the typist's locale.
+        unit: may follow the number; a currency sign may be around it, and k means thousands.
 
     Example:
         >>> read("52,000"), read("$52k"), read("12.500"), read("fifty")

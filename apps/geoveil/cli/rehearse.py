@@ -15,10 +15,10 @@ from geoveil.simulation.rehearsal_request import RehearsalRequest
 def rehearse(*, request: RehearsalRequest, form: OutputFormat) -> None:
     """Try a campaign before anybody takes part: simulated people answer it on this machine.
 
-    It is planned, published on a server that lives as long as the rehearsal, answered by one
-    simulated device for each person, and estimated. Questions alone (--threshold, --range, --place,
-    --circle, --region) get the mechanism that 'geoveil plan' would choose; with statistics each
-    person sends one perturbed value, of which all of them are asked.
+    The command plans the campaign, publishes it on a temporary server, lets one simulated device
+    per person answer, and prints the estimates. Questions alone (--threshold, --range, --place,
+    --circle, --region) get the mechanism that 'geoveil plan' would choose; with statistics, each
+    person sends one perturbed value, which answers all of them.
 
     Example: geoveil rehearse people.csv --value income --unit dollar --per 8000 --curve --plot
     curve.png

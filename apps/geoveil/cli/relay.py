@@ -1,4 +1,4 @@
-"""geoveil relay: what keeps addresses of devices from the server, by Oblivious HTTP."""
+"""geoveil relay: hide addresses of devices from the server, by Oblivious HTTP."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +37,10 @@ def serve(
         str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")
     ] = "127.0.0.1:7719",
 ) -> None:
-    """Run a relay for tests and first tries: it drops all headers and forwards what is sealed.
+    """Run a relay for tests and first tries: it drops all headers and forwards sealed messages.
 
-    Somebody else than the operator of the gateway has to run it, or it keeps nothing apart. It
-    listens without TLS: for devices on other machines nginx does the same, see docs/operating.md.
+    It protects devices only if somebody other than the gateway's operator runs it. It listens
+    without TLS: for devices on other machines, use nginx instead, see docs/operating.md.
 
     Ctrl-C ends it.
     """
@@ -73,10 +73,10 @@ def rotate(
     ],
     expires: Annotated[str, typer.Option(help="Validity of the new key: 30d.")] = "30d",
 ) -> None:
-    """Make a new key for a gateway, signed, and keep the one before it: devices may have that.
+    """Make a new signed key for a gateway, and keep the previous one, which devices may have.
 
-    The file goes to 'geoveil serve --relay-keys', which reads it again when it changes; the
-    operator's key stays where it is. Whoever has the file reads what comes through the relay.
+    Pass the file to 'geoveil serve --relay-keys', which rereads it when it changes; the operator's
+    key stays where it is. Anybody who has the file can read everything sent through the relay.
 
     Example: geoveil relay rotate relay.keys --sign-key operator.pem
     """
@@ -102,8 +102,8 @@ def key(
 ) -> None:
     """Make the key of an issuer for one campaign, and print its public half for the campaign.
 
-    The file is readable by its owner only, and not encrypted. Whoever has it can send as many
-    reports as they like.
+    Only its owner can read the file, which is not encrypted. Anybody who has it can send any
+    number of reports.
 
     Example: geoveil relay key income.pem > income.key
     """

@@ -15,7 +15,7 @@ from geoveil.cli.options import AsJson, options_of, takes
 from geoveil.gp import ParameterError, needed_for
 
 _MOST_ROWS = 1_000
-"""Rows that a table may have: of more, a file or a picture is read."""
+"""The most rows of a table; for more, use a file or a picture."""
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -52,8 +52,8 @@ class OutputFormat:
 
         Args:
             first: the only one that a form of one result can have.
-            others: asked for, too.
-            beside: what follows from the first, which only a table and JSON have.
+            others: further requested results.
+            beside: results that follow from the first, only for tables and JSON.
 
         Raises:
             ParameterError: if there are several results and a form that holds one, or a file can't
@@ -88,7 +88,7 @@ class OutputFormat:
 
 
 def check_picture(option: str, file: Path | None) -> None:
-    """Raise an error if a file's ending is no picture format.
+    """Raise an error if a file's extension is not a picture format.
 
     Args:
         file: where it goes; None: nowhere.

@@ -194,7 +194,7 @@ class DeviceSession:
         period: int,
         now: datetime,
     ) -> Entry | None:
-        """Return a period's entry, stored or new; None if the epoch has got another reading."""
+        """Return a period's entry, stored or new; None if the epoch has another reading by now."""
         readings = self._readings(accepted)
         current = next((r for r in reversed(readings) if r.begins <= now < r.ends), None)
         permit = partial(_check_limits, accepted, now, readings, current)

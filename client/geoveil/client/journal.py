@@ -183,7 +183,7 @@ class Journal:
             new: the reading and point drawn for it.
 
         Returns:
-            The entry; None if the epoch has got another reading meanwhile, or the campaign another
+            The entry; None if the epoch now has another reading, or the campaign another
             point: then make the report from that one; nothing was stored.
 
         Raises:

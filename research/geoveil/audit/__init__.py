@@ -1,7 +1,7 @@
 """Try to falsify a mechanism: measure how distinguishable two points really are.
 
 `audit` checks densities, samples and releases on a table of rows: the `catalogue` of the library's
-mechanisms, the `faults`, or a user's own (`own_cases`). `attacks` go for the computer: reachable
+mechanisms, the `faults`, or a user's own (`own_cases`). `attacks` target the computer: reachable
 floats, their spacing, and time.
 """
 

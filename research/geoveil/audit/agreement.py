@@ -49,28 +49,28 @@ class Disagreement:
     mechanism: str
     query: str
     point: Point
-    """The participant's."""
+    """The participant's point."""
     low: float
     """Lower end of the counted reports."""
     high: float
     """Their upper end."""
     drawn: float
-    """Their share, as drawn."""
+    """Their share among the drawn reports."""
     stated: float
-    """Their share, as the density says."""
+    """Their share according to the density."""
 
 
 def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Disagreement, ...]:
     """Return the rows whose reports disagree with their density, each with the place.
 
-    Half of the reports (of one number) are from one generator and half from another, each with a
-    copy of the mechanism: the first choose intervals, the others are counted, in ten calls. Values
-    that come three times among the first, or three that come twice, are atoms, counted too. Reports
-    may not depend on those of the other generator, nor on others at any lag
-    (`geoveil.audit.dependence`; Fisher's exact law of ranks). Points lie a little beside those of
-    the row, at the ends of its path and, with a tenth of the reports, all along it and far beyond;
-    one is alone in its calls. A row that agrees is returned with a probability of at most 10⁻⁶ in
-    all. `samples` reports are drawn at each of a row's points.
+    Half of the reports (of one number) come from one generator and half from another, each with a
+    copy of the mechanism: the first half choose intervals, the others are counted, in ten calls.
+    Values that occur three times among the first, or three that occur twice, count as atoms, too.
+    Reports may not depend on those of the other generator, nor on others at any lag
+    (`geoveil.audit.dependence`; Fisher's exact law of ranks). Points lie close to those of the row,
+    at the ends of its path and, with a tenth of the reports, all along it and far beyond; one has
+    calls of its own. The probability of returning a row that agrees is at most 10⁻⁶ in total.
+    `samples` reports are drawn at each of a row's points.
     """
     rng = np.random.default_rng(seed)
     tests = []
@@ -145,7 +145,7 @@ def _disagreement(
         )
         if np.abs(np.cumsum(again - stated)).max() > _UNSETTLED:
             continue
-        # From the first edge to any other, and each bin; a shift is seen in the former.
+        # From the first edge to any other, and each bin; a shift shows in the former.
         counted = np.concatenate([np.cumsum(counted, axis=1), counted], axis=1)
         stated = np.concatenate([np.cumsum(stated), stated])
         p = np.clip(stated, 0.0, 1.0)
@@ -207,7 +207,7 @@ def _repeated(
             masses = np.exp(logs[:, 0])
             at = np.minimum(np.searchsorted(atoms, others), len(atoms) - 1)
             hits = np.bincount(at[atoms[at] == others], minlength=len(atoms))
-            # Each of them by itself, and all together.
+            # Each of them separately, and all together.
             k, stated = np.append(hits, hits.sum()), np.append(masses, masses.sum())
             p = np.minimum(stated, 1.0)
             chance = 2 * np.minimum(binom.cdf(k, n, p), binom.sf(k - 1, n, p))

@@ -85,7 +85,7 @@ def _intervals(a: Array, n: int, b: Array, m: int, delta: float, failure: float)
     """Return log-ratios of lower bounds of a/n, less δ, to upper bounds of b/m."""
     from scipy import special
 
-    # At the ends, a = 0 and b = m, there is no such quantile.
+    # At the ends, a = 0 and b = m, this quantile does not exist.
     low = np.where(a > 0, special.betaincinv(np.maximum(a, 1), n - a + 1, failure / 2), 0.0)
     high = special.betaincinv(b + 1, np.maximum(m - b, 1), 1 - failure / 2)
     with np.errstate(divide="ignore"):

@@ -98,7 +98,7 @@ class Scene:
     query: Query
     privacy: GeoPrivacy
     origin: tuple[float, ...]
-    """Where the line starts to count, in the unit of the points; it follows the first axis."""
+    """The line's point 0, in the unit of the points; the line follows the first axis."""
     path: tuple[float, ...] = field(default=_PATH, repr=False)
     """Steps along the line, in units of `privacy.per`."""
     pairs: tuple[tuple[float, float], ...] = _PAIRS
@@ -113,7 +113,7 @@ class Scene:
         return np.asarray(np.asarray(self.origin) + along[..., None] * direction)
 
     def way(self) -> Array:
-        """Return the points of the path, in a plane with a circle and the other axis."""
+        """Return the points of the path; in a plane, also a circle and the other axis."""
         line = self.points(self.path)
         if len(self.origin) != 2:
             return line

@@ -68,7 +68,7 @@ INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
 PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
 _ANY_TWO = LocalPrivacy(1.0)
 _KNOWN = 1 << 53
-"""A wider range of integers is that of 64 bits, from a mechanism without a range."""
+"""A wider range of integers is the 64-bit one of a mechanism without a range."""
 _RARELY = 2.0**-41
 """Share of reports beyond the tested outputs, if only a range is known."""
 
@@ -240,7 +240,7 @@ def _planar() -> Iterator[Case]:
 
 def _approximate() -> Iterator[Case]:
     near = ((-0.5, 0.5), (0.0, 1.5), (1.0, 3.0))
-    # Those that need the most of the slack, found among all pairs, and others.
+    # Those that need most of the slack, found among all pairs, and others.
     rows: tuple[tuple[Scene, str, float, float, tuple[tuple[float, float], ...]], ...] = (
         (RAMP, "paper", 0.01, math.inf, near),
         (RAMP, "exact", 0.01, 3.0, near),
@@ -337,17 +337,17 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "FormCampaign": _forms,
     }
 )
-"""Class of a mechanism, or "Cap" → the function that makes its rows, in up to seconds."""
+"""Class of a mechanism, or "Cap" → the function that makes its rows, which may take seconds."""
 
 
 def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:
     """Return rows for every mechanism of the library, one for each choice that matters.
 
     `mechanism` selects one. Other packages' families are audited at the examples of their records.
-    `Polygon` needs shapely, and has no row without it.
+    Without shapely, `Polygon` has no row.
 
     Raises:
-        ParameterError: if there is no mechanism of that name.
+        ParameterError: if no mechanism has that name.
 
     Example:
         >>> [case.query for case in catalogue("DebiasedLaplace")][:2]
@@ -398,7 +398,7 @@ def _of_mechanisms(family: "MechanismFamily") -> Iterator[Case]:
 def _example(
     example: "Example", mechanism: QueryMechanism, variant: str = "", name: str | None = None
 ) -> Case:
-    """Return the row of any mechanism that keeps the contract."""
+    """Return the row of any mechanism that fulfils the contract."""
     scene = Scene(
         name=type(example.query).__name__,
         query=example.query,
@@ -409,7 +409,7 @@ def _example(
 
 
 def outputs_of(mechanism: QueryMechanism) -> Array:
-    """Return outputs to test for any mechanism that keeps the contract."""
+    """Return outputs to test for any mechanism that fulfils the contract."""
     if isinstance(mechanism, AdditiveMechanism):
         return additive_outputs(mechanism.largest_scale)
     if isinstance(mechanism, DebiasedLaplace):

@@ -61,7 +61,7 @@ class _Script(RandomSource):
             raise _OpenError(self._next(set(range(1 << count)), 1 << count))
         digits = [(_LIE << _WORD) // total for total in (self._weight, self._weight + _LIE)]
         ends = {*digits, *(digit + 1 for digit in digits)}
-        # A word of which one integer leaves the event open has 2^-32, and is left out.
+        # A word has one integer that leaves the event undecided, of probability 2^-32: ignore it.
         words = [word for word in self._next(ends, _LIE) if word[0] < word[1]]
         raise _OpenError(
             [
@@ -93,7 +93,7 @@ def enumerated(
 class Chain:
     """A mechanism of one column at numbered values, each a step apart.
 
-    A `faulty` one simulates by the law of its releases, which its class does not know.
+    A `faulty` one simulates by the law of its releases, which differs from its class's law.
     """
 
     step = 1.0
@@ -149,7 +149,7 @@ class Chain:
         )
 
     def placed(self, x: Array, reports: Integers) -> tuple[Array, Array, Array, Array]:
-        """Return the probabilities of less, of more, of it, and of all reports as improbable."""
+        """Return the probabilities of less, of more, of the report, and of all as improbable."""
         law = self.law[self._at(x)]
         inside = np.isin(reports, self.outputs)
         at = np.where(inside, reports, 0)
@@ -168,7 +168,7 @@ class _TruthfulBit(UnaryEncoding):
 
 
 class _OpenEnd(OrdinalResponse):
-    """The first option is sent as it is."""
+    """The first option is sent unperturbed."""
 
     def _report(self, value: int, drawn: tuple[int, ...]) -> tuple[int, ...]:
         return super()._report(value, drawn) if value else (0,)
@@ -182,7 +182,7 @@ class _OnlyTicked(SubsetResponse):
 
 
 class _NeverLast(KaryResponse):
-    """A lie may be the truth, and is never the last option."""
+    """A lie may be the truth, but is never the last option."""
 
     def _report(self, value: int, drawn: tuple[int, ...]) -> tuple[int, ...]:
         return (value if drawn[0] < 0 else drawn[0] // _LIE,)

@@ -1,9 +1,9 @@
 """Test the independence of numbers at the lag where they seem most dependent.
 
-One series chooses the largest of the correlations of e^{2πiu} with that of u, −u, 2u and 3u at any
-lag, of sums and differences of two u, and of multiples of the u just before. Another one decides:
-every order of independent numbers is equally likely, so counts by rank are hypergeometric (Fisher's
-exact law). Nor may two series be more alike than chance makes them.
+One series chooses the largest correlation of e^{2πiu} with that of u, −u, 2u and 3u at any lag, of
+sums and differences of two u, and of multiples of the preceding u. Another series decides: every
+order of independent numbers is equally likely, so counts by rank are hypergeometric (Fisher's exact
+law). Two series may not be more alike than by chance, either.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Follows:
         first, span = min(offsets), max(offsets) - min(offsets)
         start = np.arange(max(len(u) - span, 0)) - first
         away = [abs(self.place - place) for place, c, _ in self.sources if c == self.column]
-        if away:  # blocks in which sources end before what may follow begins, or the other way
+        if away:  # blocks in which sources end before dependent numbers begin, or the other way
             start = start[(start + first) % (span + min(away)) < min(away)]
         made = np.zeros(len(start))
         for place, column, multiple in self.sources:
@@ -137,7 +137,7 @@ def chance_of_order(
 
 
 def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> float:
-    """Return the chance that two series (n,) are nowhere more apart than these (Gnedenko, 1951).
+    """Return the chance that two series (n,) are nowhere farther apart than these (Gnedenko, 1951).
 
     Noise that is spread evenly over many reports, as in a Latin hypercube, cancels in their mean.
     Every order of both together is equally likely, a path of 2n steps; rng orders ties.
@@ -145,7 +145,7 @@ def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> fl
     n = len(one)
     order = np.lexsort((rng.random(2 * n), np.concatenate([one, other])))
     beyond = int(np.abs(np.cumsum(np.where(order < n, 1, -1))).max(initial=0)) + 1
-    # Paths that leave the strip are reflected at its edges, time and again.
+    # Paths that leave the strip are reflected at its edges, repeatedly.
     i = np.arange(n)
     ends = np.exp(np.cumsum(np.log((n - i) / (n + 1 + i)))[beyond - 1 :: beyond])
     return max(float(1 + 2 * (ends[1::2].sum() - ends[::2].sum())), 0.0)

@@ -1,7 +1,7 @@
 """Histories made from kept points: answers to questions, and extrapolated ones [MATH §13].
 
 Each is audited by the law of its reports, not by the theorem that they cost no more than the
-points: a reading too many, or a true value among them, shows.
+points, so an extra reading, or a true value among them, is detected.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class ExtrapolatedHistory:
     """One perturbed number in each epoch, with reports extrapolated from the last two.
 
     In epoch e of age a a report is z_e + a·(z_e − z_{e−1}). Trajectories are (n, epochs). A history
-    is one report of each epoch from the second on, after the first point if the campaign was there:
-    (n, epochs − 1) or (n, epochs). Two reports in one epoch tell its two points, too.
+    is one report of each epoch from the second on, after the first point if the campaign existed:
+    (n, epochs − 1) or (n, epochs). Two reports in one epoch would reveal its two points, too.
 
     Args:
         privacy: of the point of each epoch.
         ages: of the reports from the second epoch on, in shares of an epoch, in (0, 1].
-        from_the_first: whether the first point is seen.
+        from_the_first: whether the first point is visible.
     """
 
     privacy: GeoPrivacy
@@ -56,7 +56,7 @@ class ExtrapolatedHistory:
         """Return the log-density of a history given a trajectory, the two broadcast together."""
         reports, values = np.atleast_1d(np.asarray(y, dtype=np.float64)), np.asarray(x, np.float64)
         seen, rate = self.from_the_first, self.privacy.rate
-        # Every point is offset + slope·t, t the first one; each report tells the next point.
+        # Every point is offset + slope·t, t the first one; each report determines the next point.
         offset = reports[..., 0] if seen else np.zeros(reports.shape[:-1])
         slope = 0.0 if seen else 1.0
         offsets, slopes = [offset], [slope]
@@ -76,7 +76,7 @@ class ExtrapolatedHistory:
 class AnsweredHistory:
     """One perturbed number in each epoch, which answers several questions.
 
-    The number is known to a lattice, a sixteenth of its noise scale; a device's is finer.
+    The number lies on a lattice of a sixteenth of its noise scale; a device's is finer.
     Trajectories are (n, epochs); a history has the answers of the first epoch, in the order of the
     questions, then those of the second: (n, epochs · questions).
 

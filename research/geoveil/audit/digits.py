@@ -1,4 +1,4 @@
-"""Whether digits, remainders and differences of released integers tell something."""
+"""Test whether digits, remainders and differences of released integers reveal anything."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def points_afar(case: Case, releases: int) -> Array:
     """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
     path, count = case.path, max(_ALONG[bisect(_MANY, releases)] // 5, 12)
     ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
-    # Half of them where noise that dies away has not vanished.
+    # Half of them where decaying noise has not vanished.
     steps = np.append(
         np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(150.0, 1e6, count // 2)
     )

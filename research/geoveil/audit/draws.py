@@ -1,26 +1,26 @@
 """Test whether `release` draws from the law of integers that a mechanism states.
 
-Half of the releases are from a seeded generator and half from the system's bits, one by one and by
-a copy of a user's mechanism, each for the same points in the same random order, two at a time; of
-the latter half a new copy each draws without a source. Half of the points lie a little beside those
-of the row, and half of their reports 64 floats beyond at most; the others along its path, some at
-odd numbers and dyadic ones, at 0, and up to 10⁶ `per` beyond. Ten tests, each exact or a bound,
-have equal parts of the probability that a sound mechanism is refused:
+Half of the releases use a seeded generator and half the system's bits, one by one and by a copy of
+a user's mechanism, both for the same points in the same random order, two at a time; in the latter
+half, a new copy draws each time, without a source. Half of the points lie close to those of the
+row, and half of their reports at most 64 floats away; the others lie along its path, some at odd
+and dyadic numbers, at 0, and up to 10⁶ `per` beyond. Ten tests, each exact or a bound, have equal
+parts of the probability of refusing a sound mechanism:
 
 * a report's place in its law is uniform in (0, 1), however it is drawn: counts in 32 equal parts,
   in any of 2, 4, … 2¹⁴, in both tails and about the middle are binomial, as is where the other
   generator's lies from it; their mean distance has a law of gamma; their distribution keeps to
   Massart's inequality; bits 13 to 36 are uniform by fours;
-* no place follows from one or two others, at any lag, nor from multiples of those just before
+* no place depends on one or two others, at any lag, nor on multiples of preceding ones
   (`geoveil.audit.dependence`);
-* places are no more even, as of the one generator against the other, than chance makes them;
-* digits to the base 16 of improbable integers are uniform but for 10⁻⁴, as are remainders
-  (`geoveil.audit.digits`), and their differences have no divisor more often than chance;
-* equal reports, though each integer is improbable, or an integer that comes too often;
-* what both generators draw alike, as from a fixed seed;
+* the places from the two generators are not more evenly spread than by chance;
+* hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders
+  (`geoveil.audit.digits`), and their differences have no divisor more often than by chance;
+* equal reports of improbable integers, or an integer that occurs too often;
+* reports that both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
 * how often reports of all points lie on their answers' side of the middle;
-* a report that, with all that are no more probable, has a probability below 10⁻¹³;
+* a report that, together with all that are at most as probable, has a probability below 10⁻¹³;
 * `simulate` of a user's mechanism has that law, as its density and variance must.
 
 A user's mechanism without a closed law is compared with its own simulations.
@@ -60,7 +60,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _OWN_SHARE, _LIBRARY_SHARE = 2, 10
-"""Samples of a user's mechanism, and of one of the library, for each exact release of it."""
+"""Samples per exact release, for a user's mechanism and for one of the library."""
 IMPOSSIBLE = 1e-13
 """Probability below which the audit refuses a report."""
 _LIGHT = 1e-4
@@ -100,7 +100,7 @@ class Draws:
 def releases_of(case: Case, samples: int) -> int:
     """Return the number of releases for a row, as many as samples if releases are fast.
 
-    Categories share as many as samples.
+    All categories together have as many as samples.
     """
     if not isinstance(case.mechanism, Mechanism):
         return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)
@@ -137,7 +137,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     own = is_own(mechanism)
     both_states = copies(mechanism) if own else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
-    if isinstance(mechanism, Mechanism):  # what devices call
+    if isinstance(mechanism, Mechanism):  # the function that devices call
         many[1] = partial(Mechanism.release_many, both_states[1])
     points = np.concatenate(groups)
     halves = [2 * max(releases // (8 * len(g)), 1) for g in groups for _ in g]
@@ -153,11 +153,11 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             both = [draw(x, source)[order] for draw, source in zip(many, sources, strict=True)]
         except (TypeError, ValueError, OverflowError):
             if own and isinstance(mechanism, Mechanism):
-                _as_a_device(case.name, mechanism, points[0].tolist())  # says what is no report
+                _as_a_device(case.name, mechanism, points[0].tolist())  # refuses invalid reports
             raise
         ends_of = np.cumsum(halves)[:-1]
         drawn_by = [np.split(drawn, ends_of) for drawn in both]
-        if own and isinstance(mechanism, Mechanism):  # as a device: new, one each
+        if own and isinstance(mechanism, Mechanism):  # like devices: a new copy each time
             for point, drawn in zip(points.tolist(), drawn_by[1], strict=True):
                 for i in range(0, len(drawn), 2):
                     drawn[i] = _as_a_device(case.name, mechanism, point)
@@ -195,7 +195,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
 
 
 def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
-    """Return a statement of a user's mechanism at a point that contradicts its law of integers.
+    """Return a statement of a user's mechanism that contradicts its law of integers at a point.
 
     Each of the reports has the probability `once`.
     """
@@ -207,12 +207,12 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
         if not np.allclose(mechanism.query.profile.value(s, FLOAT), mechanism.mean(x[None])):
             return "mean is not that of the law of the integers that are released"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
-    if wide < _NOISY or once.max() > _LIGHT:  # of atoms there is no density
+    if wide < _NOISY or once.max() > _LIGHT:  # atoms have no density
         return ""
     low, high = (placed(mechanism, x, reports + side) for side in (-wide, wide))
     if low is None or high is None:
         return ""
-    # In the tail in which a report lies its probability is exact in relative terms.
+    # The probability of the tail that contains a report is exact in relative terms.
     mass = np.where(low.below < low.above, high.below - low.below, low.above - high.above)[:, 0]
     logs = mechanism.log_density(reports[:, None] * mechanism.step, x[None])[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -254,7 +254,7 @@ def _refused(
     share: float,
     rng: np.random.Generator,
 ) -> str:
-    """Return an output that no law explains, in words; '' without one."""
+    """Return, in words, an output that contradicts the law; '' without one."""
     worst = min(float(place.rare.min()) for place in where)
     if worst < IMPOSSIBLE:
         return f"a report whose like has a probability of {worst:.0e} in the law that is stated"
@@ -297,7 +297,7 @@ def _unlike_simulated(
         both = drawn - quiet, simulated - quiet
         samples.append(both)
         if np.sqrt(mechanism.variance(point[None])).max() < _NOISY * mechanism.step:
-            continue  # where noise vanishes all are alike
+            continue  # without noise, all are equal
         for side, (noise, made) in enumerate(zip(both, (drawn, simulated), strict=True)):
             counts[0, side] += int((np.abs(noise) <= 1.5).reshape(len(noise), -1).all(axis=1).sum())
             counts[1, side] += int(_same(made[:half], made[half:]).sum())
@@ -392,7 +392,7 @@ def _follows(
 def _evenly(
     places: list[Array], halves: list[int], failure: float, rng: np.random.Generator
 ) -> str:
-    """Return a message if the places from both generators are too much alike; otherwise ''."""
+    """Return a message if the places from both generators are too similar; otherwise ''."""
     both = list(zip(places, halves, strict=True))
     first, second = (np.concatenate([u[a * n :][:n] for u, n in both]).T for a in (0, 1))
     chances = [chance_of_evenness(*pair, rng) for pair in zip(first, second, strict=True)]
@@ -404,7 +404,7 @@ def _evenly(
 def _on_its_side(
     places: list[Array], sides: list[tuple[NDArray[np.bool_], Array]], failure: float
 ) -> str:
-    """Return how many too many reports lie on the side of their answers; '' if not too many.
+    """Return, in words, that too many reports lie on their answers' side; '' if they do not.
 
     `places` are of the reports of each point; `sides` say whether the answer is above the middle,
     and the probability of a report below it.
@@ -453,7 +453,7 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
             return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be"
     edges = np.arange(1, _PARTS) / _PARTS
     for i, (name, numbers) in enumerate(streams.items()):
-        # Those of points, which are many and short, have a share of their own.
+        # Streams at single points, which are many and short, have a separate share.
         alike = count if i < count else len(places)
         tests = 5 * alike * 2 * parts
         for u in numbers.T:

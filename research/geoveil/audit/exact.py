@@ -1,7 +1,7 @@
 """The exact auditor: the largest log-ratio of densities at two points, and its place.
 
-Without a slack it looks for the largest log-density ratio per distance; neighbours on a path are
-enough, as ratios add up along it. With a slack δ it looks for the ε that two points need.
+Without a slack, it finds the largest log-density ratio per distance; neighbours on a path suffice,
+as ratios add up along it. With a slack δ, it finds the ε that two points need.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class Finding:
 def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> Finding:
     """Return the largest rate of change of log-densities between neighbours on a path.
 
-    A lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of the
-    two densities is 0 in floating point are left out; rounding of doubles is granted.
+    It is a lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of
+    the densities is 0 in floating point are ignored; rounding errors of doubles are allowed for.
 
     Args:
         mechanism: anything with a log-density.
@@ -49,7 +49,7 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
         outputs: (m,).
 
     Raises:
-        ParameterError: if the path has fewer than two points or stands still.
+        ParameterError: if the path has fewer than two points or repeats one.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold

@@ -11,7 +11,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 def missing(family: Family) -> list[str]:
     """Return sentences on missing parts of a family's record.
 
-    Each of its examples is written and read, and must build a mechanism with the stated guarantee.
+    Each example is written and read, and must build a mechanism with the stated guarantee.
     """
     lacks = []
     if not FAMILY_NAME.fullmatch(family.name):

@@ -1,7 +1,7 @@
 """Faults of careless code: the auditor's controls, which it must catch.
 
-Wrappers of sound mechanisms, histories of several answers about one value, those of
-`release_faults`, and categories. Reports show none of them to the eye; each breaks its promise.
+They are wrappers of sound mechanisms, histories of several answers about one value, those of
+`release_faults`, and categories. None is visible in reports, but each breaks its promise.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ def feet_for_metres(query: Query, stated: GeoPrivacy) -> Held:
 class Redrawn:
     """An answer with independent noise for each campaign, all charged once.
 
-    `privacy` is charged, the largest of the rates.
+    `privacy`, the charged guarantee, is the largest of the rates.
     """
 
     privacy: GeoPrivacy
@@ -145,7 +145,7 @@ class ReadOnceAbove:
         return np.stack([np.where(early, 0.0, 1.0), value + noise], axis=-1)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-density of the value sent, where the time is possible."""
+        """Return the log-density of the sent value if the time is possible."""
         report, points = np.asarray(y), np.asarray(x)
         early = points[..., 0] > self.threshold
         value = np.where(early, points[..., 0], points[..., 1])
@@ -158,8 +158,8 @@ class ReadOnceAbove:
 class MovedAtom:
     """A coarser answer made from the kept noise, after the value has moved.
 
-    Points are the values at the two times, (n, 2). Where nothing is added to the noise the answers
-    differ by just the value's move: an atom. At `atoms` probabilities are compared, not densities.
+    Points are the values at the two times, (n, 2). If nothing is added to the noise, the answers
+    differ exactly by the value's move: an atom. At `atoms`, probabilities are compared.
     """
 
     privacy: GeoPrivacy
@@ -192,7 +192,7 @@ class MovedAtom:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredApart:
-    """Questions answered from a separate reading each, all charged as a single one."""
+    """Questions that are each answered from a separate reading, but charged as a single one."""
 
     privacy: GeoPrivacy
     queries: tuple[Query, ...]

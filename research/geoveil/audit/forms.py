@@ -130,7 +130,7 @@ class FormReport:
 
 
 def _coded(reports: Array) -> Array:
-    """Return a code of both options and of where both numbers lie, so that no field is left out."""
+    """Return a code of both options and of both numbers' places, so that every field counts."""
     ages, years = (np.searchsorted([0.0, end], reports[:, i]) for i, end in ((0, 9.0), (3, _MOST)))
     return np.asarray(((reports[:, 1] * 2 + reports[:, 2]) * 3 + ages) * 3 + years)
 

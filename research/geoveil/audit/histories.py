@@ -1,7 +1,7 @@
 """Whole histories: one person's answers over epochs to several campaigns form one report.
 
-A private value is a trajectory: the readings of all epochs. Between two of them the law of a
-history changes by a factor of at most e^{ε·Σ|x_e − x'_e|}, ε the kept points' rate [MATH §13].
+A private value is a trajectory: the readings of all epochs. Between two trajectories, the law of
+a history changes by a factor of at most e^{ε·Σ|x_e − x'_e|}, ε the kept points' rate [MATH §13].
 """
 
 import math
@@ -26,8 +26,8 @@ class NestedHistory:
     order of `answers`, then those of the second: (n, epochs · answers).
 
     Args:
-        privacy: of the point that is kept in each epoch, and so of the whole history per epoch.
-        answers: of each answer in an epoch, at most that rate and in that unit.
+        privacy: the guarantee of the point kept in each epoch, and so of the history per epoch.
+        answers: the guarantee of each answer in an epoch, at most that rate and in that unit.
         epochs: ≥ 1.
     """
 
@@ -71,10 +71,10 @@ class NestedHistory:
         apart = np.abs(y[..., :, None] - y[..., None, :])
         with np.errstate(divide="ignore"):
             moved = np.log1p(-share) + np.log(rates / 2) - rates * apart
-        # Row i: its answer is the point that is kept, and the others are made from it.
+        # Row i: its answer is the kept point, and the others are made from it.
         made = np.where(apart == 0, np.log(share), moved).sum(axis=-1)
         kept = made + np.log(rate / 2) - rate * np.abs(y - x[..., None])
-        # Answers that are equal show the point; two groups of equal ones are impossible.
+        # Equal answers reveal the point; two groups of equal ones are impossible.
         alike = (apart == 0).sum(axis=-1)
         groups = ((alike > 1) / alike).sum(axis=-1).round()
         kept = np.where(alike == alike.max(axis=-1, keepdims=True), kept - np.log(alike), -np.inf)
@@ -136,7 +136,7 @@ def worst_history(history: History, epochs: int, count: int = 10_000, seed: int 
     half of the histories are drawn from one of the two, the others from far beyond both.
 
     Args:
-        history: with densities.
+        history: a history with densities.
         epochs: the numbers in a trajectory, ≥ 1.
         count: pairs, ≥ 1.
         seed: ≥ 0; the same seed draws the same pairs.

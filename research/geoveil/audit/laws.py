@@ -1,4 +1,4 @@
-"""The laws of the integers that `release` returns, as a test needs them.
+"""The laws of the integers that `release` returns, in the form that tests need.
 
 Independent parts of a report are compared, each with a closed law: a number, or a radius or angle
 of noise in the plane.
@@ -37,11 +37,11 @@ class Placed:
     below: Array
     """Probability of less than each part, (n, c), exact in relative terms in the lower tail."""
     above: Array
-    """Probability of more, likewise."""
+    """Probability of more, in the upper tail."""
     once: Array
     """Probability of exactly this report, (n,)."""
     rare: Array
-    """At least the probability of reports as improbable as this one, (n,)."""
+    """An upper bound of the probability of reports as improbable as this one, (n,)."""
 
     def of(self, reports: slice) -> Placed:
         """Return the places of several reports."""
@@ -57,7 +57,7 @@ class Placed:
 def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
     """Return the places in their law of integers (n,) or (n, m) released for one point.
 
-    None if it is not a mechanism of geoveil with a law.
+    None if it is not one of geoveil's mechanisms with a known law.
     """
     if isinstance(mechanism, PlanarLaplace):
         return _around(mechanism, x, reports)

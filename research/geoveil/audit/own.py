@@ -1,7 +1,7 @@
 """Audit and simulate a user's mechanism, from an object or a short file.
 
-A release to the world needs a campaign and a record (docs/how-to/mechanism.md). A comparison needs
-only a function of a query and a guarantee.
+To release data, a mechanism needs a campaign and a record (docs/how-to/mechanism.md). To compare
+it, a function of a query and a guarantee suffices.
 """
 
 import inspect
@@ -36,7 +36,7 @@ class StandardNoise(Protocol):
 
     @property
     def variance(self) -> float:
-        """Its variance; infinite if it has none."""
+        """The variance; infinite if it does not exist."""
         ...
 
     def logpdf(self, z: ArrayLike) -> Array:
@@ -44,7 +44,7 @@ class StandardNoise(Protocol):
         ...
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
-        """Draw from it."""
+        """Return samples."""
         ...
 
 
@@ -54,7 +54,7 @@ class NoisyAnswer:
 
     Args:
         query: f.
-        privacy: the promise that it is held to.
+        privacy: the promise to audit.
         noise: Z, symmetric about 0.
         scale: of the noise, > 0: a number, or a function of points, shape (n,) or (n, k) → (n,).
 
@@ -174,9 +174,9 @@ def keeps(found: float) -> bool:
 def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechanism]:
     """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
 
-    The file is run as a script is: its folder comes first in `sys.path` while it runs, and while a
-    function of it makes a mechanism. Its output always goes to standard error. Names that begin
-    with an underscore are left out.
+    The file runs like a script: its folder comes first in `sys.path` while it runs, and while one
+    of its functions makes a mechanism. Its output always goes to standard error. Names that begin
+    with an underscore are ignored.
 
     Raises:
         ParameterError: if it can't be run, or has none and one is `needed`.
@@ -223,7 +223,7 @@ def _imported(folder: Path, known: Collection[str]) -> Iterator[tuple[str, Path]
     for name in sorted(sys.modules.keys() - known):
         top, origin = name.partition(".")[0], getattr(sys.modules[name], "__file__", None)
         first = getattr(sys.modules.get(top), "__file__", None)
-        # Not what is installed in an environment that lies in the folder.
+        # Ignore packages installed in an environment inside the folder.
         if origin and first and Path(first).parent in (folder, folder / top):
             yield name, Path(origin)
 
@@ -285,13 +285,13 @@ def checked(
 ) -> "Audited | Checked":
     """Return a user's mechanism with checks that it answers a number for each point.
 
-    One of geoveil's own is returned as it is.
+    One of geoveil's own is returned unchanged.
 
     Args:
-        name: of the function that made it.
-        mechanism: what it returned.
-        query: that it was made for.
-        needed: attributes that are used.
+        name: the name of the function that made it.
+        mechanism: the function's result.
+        query: the query that it answers.
+        needed: attributes that it must have.
 
     Raises:
         ParameterError: if it lacks one.

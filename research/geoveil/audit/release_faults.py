@@ -1,7 +1,7 @@
 """Faults that densities and simulations don't show, or only in unusual places.
 
-Some release another thing than they state; others break the promise in a strip of points or at
-outputs far away.
+Some release something other than they state; others break the promise in a strip of points or at
+distant outputs.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""An audit of mechanisms as one report: which rows were audited, and whether all is as it must."""
+"""An audit of mechanisms as one report: the audited rows, and whether all results are right."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,11 +24,11 @@ class AuditRequest:
     """
 
     mechanism: str | None = None
-    """Only the rows of this one."""
+    """The only mechanism to audit; None for all."""
     module: Path | None = None
     """A Python file of mechanisms, which is run."""
     faults: bool = False
-    """Faulty mechanisms and histories: all must be caught."""
+    """Whether to audit faulty mechanisms and histories, all of which must be caught."""
     samples: int = 100_000
     """Reports per point of a pair."""
     seed: int = 1
@@ -41,7 +41,7 @@ class AuditRequest:
         """Return the mechanisms that answer queries, and those that select.
 
         Raises:
-            ParameterError: if there is none of the name.
+            ParameterError: if none has the name.
         """
         if self.module is None:
             if not self.faults:
@@ -75,21 +75,21 @@ class AuditReport:
 
     request: AuditRequest
     pairs: int
-    """Pairs of points at which all bounds hold at once."""
+    """The number of pairs of points, at which all bounds hold simultaneously."""
     verdicts: Sequence[Verdict]
     selected: Mapping[str, float] = field(default_factory=dict)
-    """Mechanism that selects → the largest part of its ε that was used."""
+    """Selection mechanism → the largest part of its ε that was used."""
     disagreeing: Sequence[Disagreement] = ()
-    """Rows of a user whose draws are not of their density."""
+    """Rows of a user's mechanism whose draws do not follow their density."""
 
     @property
     def sound(self) -> bool:
-        """Whether every promise is kept; of faults, whether each was caught."""
+        """Whether every promise is kept; for faults, whether each was caught."""
         rows = all(verdict.keeps != self.request.faults for verdict in self.verdicts)
         return rows and all(map(keeps, self.selected.values())) and not self.disagreeing
 
     def disagrees(self, verdict: Verdict) -> bool:
-        """Return whether the draws of a row are not of its density."""
+        """Return whether the draws of a row do not follow its density."""
         row = (verdict.mechanism, verdict.query)
         return any((other.mechanism, other.query) == row for other in self.disagreeing)
 

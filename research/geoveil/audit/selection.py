@@ -1,7 +1,7 @@
-"""The exact auditor of selection: the largest log-ratio between neighbours, and where it is.
+"""The exact auditor of selection: the largest log-ratio between neighbours, and its place.
 
 It searches pairs of neighbours on a grid of synthetic scores, and locally from the worst of them,
-by probabilities: a lower bound of ε, close to it on fine grids.
+by their probabilities. The result is a lower bound of ε, and close to it on fine grids.
 """
 
 import math
@@ -40,7 +40,7 @@ def utility_pairs(
         outcomes: m ≥ 1.
         sensitivity: Δ > 0.
         monotone: whether all utilities move the same way.
-        levels: what each u_r may be, in units of Δ.
+        levels: the values of each u_r, in units of Δ.
     """
     validation.require_count("outcomes", outcomes)
     unit = validation.positive("sensitivity", sensitivity)
@@ -54,10 +54,10 @@ def utility_pairs(
 
 
 def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
-    """Yield u and u' of 2 to 100 outcomes, of which one leads by 0 to 90 Δ, below and above 0.
+    """Yield u and u' of 2 to 100 outcomes, one of which leads by 0 to 90 Δ, below and above 0.
 
-    From u to u' the leader falls by Δ and all others rise; then every one goes its own way. Rules
-    that depend on the number of outcomes, on a gap, on ties or on the level show here.
+    From u to u', the leader falls by Δ and all others rise; then each moves in its own way. This
+    reveals rules that depend on the number of outcomes, a gap, ties or the level.
     """
     unit = validation.positive("sensitivity", sensitivity)
     rng = np.random.default_rng(0)
@@ -121,7 +121,7 @@ def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: 
     Both conditions, both ways round, with δ(x, t, ·) for t from 0 to `changes` ≥ 1.
 
     Raises:
-        ParameterError: if `changes` is out of range, or a table ends before.
+        ParameterError: if `changes` is out of range, or a table ends earlier.
     """
     validation.require_count("changes", changes)
     for pair in pairs:
@@ -143,7 +143,7 @@ def _row(scores: LocalUtilities, changes: int) -> Array:
 
 
 _UNDERFLOW = 1e-280
-"""Two probabilities below this are not compared: float64 may have lost one of them."""
+"""Probabilities that are both below this are not compared: float64 may have lost one."""
 _FINEST = 1e-3
 _WORTH_IT = 1e-5
 """Relative gain below which the search stops, because suprema may lie at infinity."""
@@ -188,7 +188,7 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
     before: Scores | None = None
     first_law = np.empty(0)
     for first, second in pairs:
-        if first is not before:  # most pairs have their first scores in common with the last
+        if first is not before:  # most pairs share their first scores with the previous pair
             before, first_law = first, mechanism.probabilities(first)
         ratio = _log_ratio(first_law, mechanism.probabilities(second))
         outcome = int(np.argmax(np.abs(ratio)))
@@ -204,7 +204,7 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
 def far_fraction(mechanism: Selects, epsilon: float, sensitivity: float) -> float:
     """Return the largest log-ratio, divided by ε times the number of steps between two inputs.
 
-    A rule for large leads is met on the way, wherever it begins. ε is in nats per changed record.
+    It meets rules for large leads on the way, wherever they begin. ε is in nats per changed record.
     """
     steps = np.geomspace(2.0, max(_FARTHEST / epsilon, 2.0), 12).round().astype(int)
     fractions: list[float] = []
@@ -263,7 +263,7 @@ def _moves(
     assert isinstance(found.second, Utilities)
     base, other = found.first.values, found.second.values
     change = other - base
-    # All one way: whichever way the pair that was found goes.
+    # All in one direction: that of the pair found.
     low = 0.0 if monotone and change.sum() >= 0 else -sensitivity
     high = 0.0 if monotone and change.sum() < 0 else sensitivity
     for move in (*np.eye(len(base)) * step, *np.eye(len(base)) * -step):

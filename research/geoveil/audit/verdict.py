@@ -109,23 +109,23 @@ def audit(
 ) -> tuple[Verdict, ...]:
     """Audit every row: exactly, as a black box, and by its releases.
 
-    The exact auditor looks at the points and outputs of the row, at far points, and closer where
+    The exact auditor checks the points and outputs of the row, far points, and finer ones where
     densities change fastest: it can refute a promise but not prove it. The black box draws float64
     simulations. Releases are compared with the law of integers that follows from the densities
-    (`geoveil.audit.draws`): where a release is fast as often as `samples` says, half as often of a
-    user's mechanism, and a tenth as often of the library's. So an event of one report in 100,000 is
-    not seen.
+    (`geoveil.audit.draws`): if a release is fast, `samples` of them, half as many for a user's
+    mechanism, and a tenth as many for the library's. So an event of one report in 100,000 goes
+    unnoticed.
 
-    The failure probability is that of the whole table, and as much again for the rows that release.
+    The failure probability is for the whole table, and as much again for rows with releases.
     A row draws the same samples whatever other rows are audited with it; half of its releases take
     the system's bits, as devices do.
 
     Args:
         cases: the rows.
         samples: reports per point of a pair, in [1000, 10⁷].
-        seed: ≥ 0; the same seed gives the same table, but for releases with the system's bits.
+        seed: ≥ 0; the same seed gives the same table, except for releases with the system's bits.
         failure_probability: probability that any black-box bound is above the truth, and that
-            any row whose releases have the law stated is refused; in (0, 1).
+            any row whose releases follow the stated law is refused; in (0, 1).
 
     Raises:
         ParameterError: if there is no row or a number is out of range.
@@ -177,7 +177,7 @@ def pair_count(cases: Iterable[Case]) -> int:
 def _exact(case: Case) -> Exact:
     """Return the result of the exact auditor for this kind of guarantee."""
     privacy = case.mechanism.privacy
-    with np.errstate(all="ignore"):  # far away noise may have vanished
+    with np.errstate(all="ignore"):  # far away, noise may have vanished
         if isinstance(privacy, LocalPrivacy):
             return _any_two(case, privacy)
         return _with_slack(case, privacy) if privacy.delta > 0 else _neighbours(case, privacy)
@@ -201,7 +201,7 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
         row, column = row[jumps[0]], column[jumps[0]]
         near, far = case.path[column], case.path[column + 1]
         return Exact(math.inf, _point(near), _point(far), _point(case.outputs[row]))
-    # Outputs go by their number: they may be vectors.
+    # Outputs are identified by their index, as they may be vectors.
     finding = exact_rate(_Known(logs), case.path, np.arange(len(case.outputs)))
     y = case.outputs[int(finding.y)]
     return Exact(finding.rate / privacy.rate, finding.x, finding.other, _point(y))
@@ -247,7 +247,7 @@ def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
 def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     """Compare pairs of the row and the worst of many others: a slack does not chain.
 
-    Mass that the outputs don't resolve of two laws is granted besides.
+    Mass of the two laws that the outputs don't resolve is allowed for, too.
     """
     pairs = [(x, other, 0.0) for x, other in case.pairs]
     path = case.path

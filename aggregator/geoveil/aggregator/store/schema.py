@@ -201,7 +201,7 @@ REPORT_KEY = f"campaign_key - CASE WHEN delete_after IS NULL THEN 0 ELSE {1 << 6
 
 
 def slots(key: int, ids: bytes) -> NDArray[np.int64]:
-    """Return the slots of reports to a campaign, their places in PostgreSQL if still free.
+    """Return the slots of a campaign's reports, where PostgreSQL stores them if they are free.
 
     A slot is the exclusive or of the halves of an id (16 bytes), with the highest 20 bits folded
     into the lowest.

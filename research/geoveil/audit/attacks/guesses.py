@@ -30,10 +30,10 @@ class Guesses:
     """Counts of an adversary's guesses for the first input, by true input.
 
     Args:
-        first: outputs of the first input that were called its own.
-        second: outputs of the second that were called the first's.
+        first: outputs of the first input that were attributed to it.
+        second: outputs of the second that were attributed to the first.
         trials: number of outputs of each.
-        failure_probability: in (0, 1), that a bound below is above the truth.
+        failure_probability: probability, in (0, 1), that a lower bound exceeds the truth.
     """
 
     first: int

@@ -32,7 +32,7 @@ _GRID_BITS = 62
 _WIDE = 1 << 24
 """Half-width of the first search for an output's numbers, around the float estimate."""
 _NEAR = 64
-"""Half-width of the search around the first number, because float noise is not strictly rising."""
+"""Half-width of the search around the first number, since float noise may not rise strictly."""
 
 
 class OutputPath(ABC):
@@ -182,12 +182,12 @@ def reachable_attack(
     likelihood-ratio test, which no other guess beats. A coin decides a tie.
 
     Args:
-        path: how the reports are made.
+        path: the method of making reports.
         x: one input.
         other: the other.
         samples: outputs of each.
         seed: for the outputs and the coins.
-        failure_probability: in (0, 1), that a bound of the guesses is above the truth.
+        failure_probability: probability, in (0, 1), that a bound of the guesses exceeds the truth.
     """
     rng = np.random.default_rng([seed, 2])
     called = []
@@ -234,8 +234,8 @@ def spacing_attack(
 ) -> Guesses:
     """Guess the input of single outputs between two, from their lowest bit.
 
-    `samples` outputs of each input choose which lowest bits are called the first input's. As many
-    others, which the choice has not seen, are reported. Arguments as `reachable_attack`.
+    `samples` outputs of each input determine which lowest bits are attributed to the first input.
+    The result is from as many other, fresh outputs. Arguments as in `reachable_attack`.
     """
     halves = [
         np.split(lowest_bit(path.draw(point, 2 * samples, 2 * seed + index)), 2)

@@ -135,7 +135,7 @@ ALPHA = 1e-6
 TIMING_SAMPLES = 400
 
 _EDGE = -1.0
-"""Where the band of `RAMP` begins and f is 0, in `per` from its middle."""
+"""The place where the band of `RAMP` begins and f is 0, in `per` from its middle."""
 _CLOSE, _APART = 0.01, 0.1
 """The distance of the other input inside, in `per`, for the two attacks; it equals ε·d."""
 _FLOOR = 3.0
@@ -174,7 +174,7 @@ def attack_times(
 ) -> tuple[TimingAttack, ...]:
     """Time the releases of every family, and repeat with a floor if times differ between places.
 
-    Results depend on the machine, and on its other work.
+    Results depend on the machine and on its other work.
 
     Args:
         samples: releases timed at each place, in [20, 10⁶].

@@ -94,7 +94,7 @@ class ReleasedSelection:
     mechanism: SelectionMechanism
 
     def release(self, x: ArrayLike) -> int:
-        """Return the index that is selected."""
+        """Return the selected index."""
         return self.mechanism.select(x)
 
 
@@ -153,7 +153,7 @@ def time_releases(
     """Time single releases at all places, in random order.
 
     Args:
-        subject: what is released, and where.
+        subject: the mechanism and the places.
         samples: releases at each place, after a few that are not counted.
         seed: for the order.
         floor: seconds to which `paced` raises every release, or None.
@@ -170,7 +170,7 @@ def time_releases(
     order = rng.permutation(np.repeat(np.arange(len(names)), samples))
     warm = rng.integers(len(names), size=_WARM_UP)
     order = np.concatenate([warm, order])
-    # One after the other in memory: a place with an address of its own could be told by caches.
+    # Consecutive in memory: caches could reveal a place with a separate address.
     sequence = points[order]
     seconds = np.empty(len(order))
     for at in range(len(order)):
@@ -200,7 +200,7 @@ def rank_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
     a, b = (np.asarray(s, dtype=np.float64) for s in (first, second))
     if np.ptp(np.concatenate([a, b])) == 0:
-        return 1.0  # all alike, where the rank test would divide by 0
+        return 1.0  # all are equal, so the rank test would divide by 0
     results: tuple[Any, ...] = (
         stats.mannwhitneyu(a, b, method="asymptotic"),
         stats.ks_2samp(a, b, method="asymp"),

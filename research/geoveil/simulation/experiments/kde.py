@@ -66,7 +66,7 @@ class KernelSetting(Panel):
         people: the number of people, a single one.
         factor: bandwidth in diagonals of a cell, before rounding down to whole metres.
         size: centres along each side of the grid, ≥ 2.
-        subgrid: evenly spaced centres along each side that are drawn, ≥ 2, corners included.
+        subgrid: centres to draw along each side, evenly spaced, ≥ 2, including the corners.
     """
 
     experiment = "kde"
