@@ -335,7 +335,7 @@ def test_a_campaign_that_recurs_has_a_key_for_each_period(geoveil, tmp_path):
     assert create("2").exit_code == 0
     shown = geoveil("campaign", "show", "income-for-2").output
     assert "token of the issuer with a key for each of 2 periods" in " ".join(shown.split())
-    with pytest.raises(ParameterError, match=r"token_key must be the 32 .* each of 3 periods"):
+    with pytest.raises(ParameterError, match=r"--token-key must be the 32 .* each of 3 periods"):
         create("3")
     ids.write_text("".join(f"{n:064x}\n" for n in range(125)))
     operator = ["--relay-operator", str(SigningKey.generate().public)]
