@@ -25,14 +25,18 @@ def digits(reports: list[Integers], where: list[Placed], halves: list[int], fail
     both = zip(reports, where, strict=True)
     likely = [float(place.once.max()) ** (1 / max(r[0].size, 1)) for r, place in both]
     share = failure / 2
-    return _at_points(reports, likely, share) or _apart(reports, likely, halves, share)
+    return _at_points(reports, where, share) or _apart(reports, likely, halves, share)
 
 
-def _at_points(reports: list[Integers], likely: list[float], failure: float) -> str:
+def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> str:
     from scipy.stats import binom
 
     tests = len(reports) * reports[0][0].size * (16 * len(_SHIFTS) + int(_MODULI.sum()))
-    for drawn, most in zip(reports, likely, strict=True):
+    for every, place in zip(reports, where, strict=True):
+        # Beside atoms, of the reports that are none, whose law is what is left of the whole.
+        light = place.once <= _EVEN
+        drawn, once = every[light], float(place.once[light].max(initial=0.0))
+        most = once ** (1 / max(every[0].size, 1)) * len(every) / max(len(drawn), 1)
         shifts = _SHIFTS[16 * 2.0**_SHIFTS * most <= _EVEN]
         moduli = _MODULI[_MODULI * most <= _EVEN]
         if len(drawn) < _SURE or not len(shifts):

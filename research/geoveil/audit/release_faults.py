@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.case import Case, additive_outputs
-from geoveil.audit.catalogue import INCOME, RAMP
-from geoveil.gp import GeoPrivacy, LipschitzMechanism, PlanarLaplace, RandomSource
+from geoveil.audit.case import Case, additive_outputs, bounded_outputs
+from geoveil.audit.catalogue import INCOME, RAMP, STEP
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    PlanarLaplace,
+    RandomSource,
+)
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -29,7 +35,7 @@ _LOW = 63, 37
 class Released:
     """A sound mechanism with a faulty release: `draw` of the points, in the unit of reports."""
 
-    stated: LipschitzMechanism | PlanarLaplace
+    stated: LipschitzMechanism | DebiasedLaplace | PlanarLaplace
     draw: Callable[[Array, np.random.Generator], Array]
 
     @property
@@ -54,7 +60,7 @@ class Released:
         """Return one faulty release per point."""
         rng = np.random.default_rng(source.bits(64))
         drawn = self.draw(np.asarray(x, dtype=np.float64), rng)
-        shape = (len(drawn),) if isinstance(self.stated, LipschitzMechanism) else (len(drawn), 1)
+        shape = (len(drawn), 1) if isinstance(self.stated, PlanarLaplace) else (len(drawn),)
         released: Integers = np.rint(drawn / self.stated.step).astype(np.int64).reshape(shape)
         return released
 
@@ -146,6 +152,14 @@ def _faults() -> Iterator[Case]:
     def whole_dollars(x: Array, rng: np.random.Generator) -> Array:
         return x + np.rint(rng.laplace(scale=1 / INCOME.rate, size=x.shape))
 
+    soft = DebiasedLaplace(STEP.query, INCOME)
+
+    def six_bits_bare(x: Array, rng: np.random.Generator) -> Array:
+        drawn = soft.simulate(x, rng)
+        whole, quiet = np.rint([drawn / soft.step, soft.mean(x) / soft.step])
+        shown = (rng.random(x.shape) < 0.5) & ~np.isin(drawn, soft.atoms)
+        return np.asarray((whole - shown * ((whole - quiet) % 64)) * soft.step)
+
     outputs = additive_outputs(scale)
     for variant, draw in (
         ("release at 2ε", careless.simulate),
@@ -158,6 +172,9 @@ def _faults() -> Iterator[Case]:
         ("random numbers of 24 bits", of_24_bits),
     ):
         yield RAMP.case(Released(sound, draw), outputs, variant, name="LipschitzMechanism")
+    between = bounded_outputs(*soft.range, soft.atoms)
+    low = Released(soft, six_bits_bare)
+    yield STEP.case(low, between, "low bits beside atoms", name="DebiasedLaplace")
     line = replace(RAMP, name="the value")
     near = line.points(np.linspace(-12.0, 12.0, 25))
     rounded = Released(point, whole_dollars)
