@@ -65,7 +65,7 @@ class CampaignRequest:
         >>> replace(request, points=True).campaign(campaign.opens)
         Traceback (most recent call last):
         geoveil.gp.errors.ParameterError: points must be without --threshold, --range, --place, \
---circle, --region, --query, --question: they are asked later, got points=True
+--circle, --region, --query: they are asked later, got points=True
     """
 
     title: Annotated[

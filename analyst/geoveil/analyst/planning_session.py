@@ -64,8 +64,8 @@ class PlanningSession:
         >>> from geoveil.analyst import LogNormalPrior, ShareAbove
         >>> session = PlanningSession(PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar"))
         >>> wish = session.request([ShareAbove(1e5)], epsilon=1, per=8_000, participants=1_000)
-        >>> found = session.forecast(wish)
-        >>> found.met, found.settled, found.planned.report()["choice"]
+        >>> forecast = session.forecast(wish)
+        >>> forecast.met, forecast.settled, forecast.planned.report()["choice"]
         (True, True, 'DebiasedLaplace')
     """
 

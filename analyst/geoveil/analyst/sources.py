@@ -70,8 +70,9 @@ class Source:
             reports = reports_of(path)
 
             def ask(wanted: Any, **_: Any) -> Any:
-                of_reports = reports.ask if isinstance(wanted, Statistic) else reports.estimates
-                return of_reports(wanted, **how)
+                if isinstance(wanted, Statistic):
+                    return reports.ask(wanted, **how)
+                return reports.estimates(wanted, **how)
 
             return cls(path.stem, period, lambda: reports.campaign, ask, None)
         if path.suffix and path.is_file():  # an id has no extension

@@ -65,12 +65,12 @@ class _Share:
         # Beyond the outermost they die away, unless they are capped.
         ends, span = self.edges[[0, -1]], np.ptp(self.edges)
         most = self._at(ends)
-        least = sum(
+        beyond = self._each(ends + span * np.array([-1.0, 1.0]))
+        kept = [
             shares * (places == farther)
-            for (places, shares), (farther, _) in zip(
-                self._each(ends), self._each(ends + span * np.array([-1.0, 1.0])), strict=True
-            )
-        )
+            for (places, shares), (farther, _) in zip(self._each(ends), beyond, strict=True)
+        ]
+        least = np.sum(kept, axis=0)
         bounds = np.column_stack([[least[0], most[0]], inner, [least[1], most[1]]])
         self.steepest = float(bounds.max())
         self.cells = spans(_ENDS * bounds)
@@ -99,8 +99,9 @@ class _Share:
         """
         middle = (low + high) / 2
         at = _distance(self.plain, middle)
-        if hasattr(self.plain, "center"):
-            centers = np.broadcast_to(np.atleast_1d(self.plain.center), low.shape)
+        center = getattr(self.plain, "center", None)
+        if center is not None:
+            centers = np.broadcast_to(np.atleast_1d(center), low.shape)
             near, far = np.clip(centers, low, high), np.where(centers < middle, high, low)
             ends = np.sort([_distance(self.plain, near), _distance(self.plain, far)], axis=0)
         elif isinstance(self.plain, TwoWayThreshold):
