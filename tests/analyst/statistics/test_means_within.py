@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from geoveil.analyst import Contaminated, Gini, MeanValue, TopShare
+from geoveil.analyst.statistics import thresholds
 from geoveil.gp import ParameterError
 from tests.analyst.statistics.populations import PRIVACY, reports
 
@@ -83,6 +84,27 @@ def test_inequality_counts_whom_nobody_met():
         assert sure.value == bare.value
         assert "nobody was missed who is far out" in bare.notes[-1]
         assert "all people with values from 0 to 1e+07" in sure.notes[-2]
+
+
+def test_a_few_far_beyond_the_others_are_counted(monkeypatch):
+    """Ten of 10,000 at 9,000,000: noise brings the share between to 0 in some campaigns.
+
+    The control ends the search at the first share of 0. The noise of a mean is 113 here.
+    """
+
+    def farthest_off():
+        off = []
+        for seed in range(1, 9):
+            rng = np.random.default_rng([seed, 10_000])
+            values = rng.normal(40_000, 5_000, 10_000)
+            values[:10] = 9_000_000.0
+            points = values + rng.laplace(0.0, 1 / PRIVACY.rate, 10_000)
+            off.append(abs(reports(points).ask(MeanValue()).value - values.mean()))
+        return max(off)
+
+    assert farthest_off() < 500
+    monkeypatch.setattr(thresholds, "span", lambda at, found: thresholds.ends(at, found, 0.0))
+    assert farthest_off() > 5_000
 
 
 def test_what_is_assumed_is_said():

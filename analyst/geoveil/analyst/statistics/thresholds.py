@@ -26,6 +26,8 @@ _SPARSE = 0.005
 """The share of people on either side for which thresholds are farther apart."""
 _NEAR, _FAR = 400, 100
 """Thresholds where most people are, and on either side of these."""
+_PARTS = 8
+"""Parts of an octave that few people's values are searched in."""
 _NOBODY = 1e-9
 """A share below this counts as 0, since values of reports are rounded to it."""
 
@@ -117,22 +119,49 @@ def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
 def everywhere(campaign: AttributeCampaign, width: float) -> Asking:
     """Query the shares above thresholds from below everybody's value to above everybody's.
 
-    They are close together where 99 % of the people are, and farther apart beyond.
+    They are close together where 99 % of the people are, and beyond where the others are.
     """
     at, shares = yield from octaves(campaign, width)
-    (least, most), (low, high) = ends(at, shares, 0.0), ends(at, shares, _SPARSE)
-    at, shares = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
+    (least, most), (low, high) = span(at, shares), ends(at, shares, _SPARSE)
+    beyond = [_split(at[(at >= a) & (at <= b)]) for a, b in ((least, low), (high, most))]
+    between = np.linspace(low, high, _STEPS + 1)
+    at, shares = yield from shares_above(np.unique(np.concatenate([between, *beyond])), width)
     low, high = ends(at, shares, _SPARSE)
-    step = (high - low) / _NEAR
-    below, above = (
-        np.geomspace(step, max(room, 2 * step), _FAR) for room in (low - least, most - high)
-    )
-    return (
-        yield from shares_above(
-            np.concatenate([low - below[::-1], np.linspace(low, high, _NEAR + 1), high + above]),
-            width,
-        )
-    )
+    near = np.linspace(low, high, _NEAR + 1)
+    below, above = (_placed(at, shares.values, *part) for part in ((least, low), (high, most)))
+    return (yield from shares_above(np.unique(np.concatenate([below, near, above])), width))
+
+
+def _split(at: Array) -> Array:
+    """Return thresholds with others between them, evenly."""
+    places = np.arange(_PARTS * max(len(at) - 1, 0) + 1) / _PARTS
+    return np.interp(places, np.arange(len(at)), at) if len(at) else at
+
+
+def _placed(at: Array, shares: Array, start: float, stop: float) -> Array:
+    """Return `_FAR` thresholds that make a sum of S nearly its integral from `start` to `stop`.
+
+    The error in a gap is at most half its length times the fall of S, and the sum of these is
+    least where gaps are as the inverse root of the density. A tenth is spread over all gaps.
+    """
+    if start >= stop:
+        return np.array([start])
+    edges = np.unique(np.clip(at, start, stop))
+    share = np.sqrt(np.abs(np.diff(np.interp(edges, at, shares))) * np.diff(edges))
+    share += share.mean() / 9 or 1.0
+    sums = np.append(0.0, np.cumsum(share))
+    return np.interp(np.linspace(0.0, sums[-1], _FAR), sums, edges)
+
+
+def span(at: Array, found: JointEstimates) -> tuple[float, float]:
+    """Return the innermost thresholds between which every report lies.
+
+    Noise may bring a share to 0 far below the greatest values. Below all reports it is exactly 1.
+    """
+    (fewer,) = np.nonzero(np.abs(found.values - 1) > _NOBODY)
+    (someone,) = np.nonzero(np.abs(found.values) > _NOBODY)
+    first, last = max(int(fewer[0]) - 1, 0), min(int(someone[-1]) + 1, len(at) - 1)
+    return float(at[first]), float(at[last])
 
 
 def ends(at: Array, found: JointEstimates, tail: float) -> tuple[float, float]:
