@@ -21,7 +21,7 @@ _LITTLE = 1e-3
 _APART = 5
 """The gap that is allowed of the greatest number is allowed of the distance between the least and
 the greatest, times this, if that is less; of at least `_LITTLE` of the greatest."""
-_BOTH = np.array([[-1.0], [1.0]])
+_BOTH = [[-1.0], [1.0]]
 """Signs that make two greatest numbers of a least and a greatest."""
 
 
@@ -80,14 +80,16 @@ def enclosed_in_parts(
     ]
     while True:
         parts, bounds, axis, sure, home, people = look(boxes)
-        for row, numbers in zip(most, _BOTH * people, strict=True):
+        for row, numbers in zip(most, np.multiply(_BOTH, people), strict=True):
             np.maximum.at(row, home, numbers)
         met = parts[0] <= parts[1]
         pool = [
             np.concatenate([old, new[..., met]], axis=-1)
-            for old, new in zip(pool, (boxes, parts, _BOTH * bounds, axis, sure), strict=True)
+            for old, new in zip(
+                pool, (boxes, parts, np.multiply(_BOTH, bounds), axis, sure), strict=True
+            )
         ]
-        total = _BOTH * most + shares
+        total = np.multiply(_BOTH, most) + shares
         greatest = max(total[1].max(), 0.0)
         apart = max(_APART * (greatest - total[0].min()), _LITTLE * greatest)
         nearly = np.where(np.isfinite(most[1]), total[1], greatest)  # of parts too thin for people
@@ -112,7 +114,7 @@ def enclosed_in_parts(
         step = 1 << (k - 1)
         np.maximum(outer[k - 1], outer[k], out=outer[k - 1])
         np.maximum(outer[k - 1, :, step:], outer[k, :, :-step], out=outer[k - 1, :, step:])
-    return np.asarray(_BOTH * outer[0])
+    return np.asarray(np.multiply(_BOTH, outer[0]))
 
 
 def spans(numbers: Array) -> Array:

@@ -25,11 +25,11 @@ _TINY = 1e-300
 _FINE, _STEEP, _LEAST = 0.001, 0.98, 1e-6
 """How far the logarithm of B may vary in a cell of a table; the share of β, as its slope, from
 which on B at the ends says more; and B, relative to the greatest, below which it need not."""
-_PEOPLE, _STEPS = 8, np.array([0.8191725134, 0.6710436067, 0.5497004779])
+_PEOPLE, _STEPS = 8, (0.8191725134, 0.6710436067, 0.5497004779)
 """Points looked at first, for each part, and their steps along the axes of a box."""
 _NEAR = 0.01
 """Bounds of distances to a polygon, relative to all that count, that are as near as need be."""
-_ENDS = np.array([[1.0], [-1.0]])
+_ENDS = ((1.0,), (-1.0,))
 """Signs that make two least numbers of a least and a greatest."""
 
 
@@ -73,7 +73,7 @@ class _Share:
         least = np.sum(kept, axis=0)
         bounds = np.column_stack([[least[0], most[0]], inner, [least[1], most[1]]])
         self.steepest = float(bounds.max())
-        self.cells = spans(_ENDS * bounds)
+        self.cells = spans(np.multiply(_ENDS, bounds))
 
     def _each(self, s: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the distance to each query, with its cap, and its share."""
@@ -116,8 +116,8 @@ class _Share:
         if not hasattr(self.plain, "center") and not isinstance(self.plain, TwoWayThreshold):
             return half
         moved = [
-            [_distance(self.plain, middle + k * half * one) - at for k in (-1, 1)]
-            for one in np.eye(half.shape[1])
+            [_distance(self.plain, middle + k * half * unit) - at for k in (-1, 1)]
+            for unit in np.eye(half.shape[1])
         ]
         return np.asarray(np.abs(moved).max(axis=1).T)
 
@@ -133,11 +133,13 @@ class _Share:
         above = np.sqrt(np.maximum(ends, _TINY)).prod(axis=0) * np.exp(rise)
         below = np.sqrt(ends).prod(axis=0) * np.exp(-rise)
         cells = [np.searchsorted(self.edges, low, "right"), np.searchsorted(self.edges, high)]
-        least, most = _ENDS * least_over(self.cells, np.sort(cells, axis=0))
+        least, most = np.multiply(_ENDS, least_over(self.cells, np.sort(cells, axis=0)))
         # Rounding never excludes what is attained.
         least = np.minimum(np.maximum(least, below), ends.min(axis=0))
         most = np.maximum(np.minimum(most, above), ends.max(axis=0))
-        for side, (far, near) in zip(endless, self.cells[0].T[[0, -1]] * _ENDS.T, strict=True):
+        for side, (far, near) in zip(
+            endless, self.cells[0].T[[0, -1]] * np.transpose(_ENDS), strict=True
+        ):
             least = np.where(side, np.minimum(least, far), least)
             most = np.where(side, np.maximum(most, near), most)
         return np.stack([least, most])
@@ -251,7 +253,11 @@ class VectorSearch:
         # Distances to a polygon in a box are bounded, those to others are known.
         polygon = isinstance(self.vector.queries[index].unclipped, Polygon)
         near = _NEAR * np.ptp(self.turns(index)) if polygon else np.inf
-        ranges, shares, place = spans(_ENDS * own), self._together(index), self._place(index)
+        ranges, shares, place = (
+            spans(np.multiply(_ENDS, own)),
+            self._together(index),
+            self._place(index),
+        )
 
         def look(boxes: Array) -> Seen:
             (low, high, at), (*bounds, here), axis = self._seen(
@@ -263,7 +269,10 @@ class VectorSearch:
             home, here = home[somebody], here[:, somebody]
             met = np.sort(np.clip([first, last], 0, ends.shape[1] - 1), axis=0)
             mine = (
-                np.clip([each[place] for each in bounds], *_ENDS * least_over(ranges, met)) * wide
+                np.clip(
+                    [each[place] for each in bounds], *np.multiply(_ENDS, least_over(ranges, met))
+                )
+                * wide
             )
             person = np.clip(here[place], *own[:, home]) * wide
             total = [self._heaviest(bounds[k], place, mine[k]) for k in (0, 1)]
@@ -281,7 +290,8 @@ class VectorSearch:
         s, aside = _distance(plain, points), 1e-6 * extent
         goal = np.resize(np.clip(ends, -extent, extent).mean(axis=0), count)
         way = np.stack(
-            [_distance(plain, points + aside * one) - s for one in np.eye(points.shape[1])], axis=1
+            [_distance(plain, points + aside * unit) - s for unit in np.eye(points.shape[1])],
+            axis=1,
         )
         points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
         boxes = [np.stack([points, points]), self.corners[:, None]]
