@@ -1,14 +1,16 @@
 """geoveil certificate: TLS certificates for people who have no authority to issue them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from geoveil.aggregator import Authority, Issued
 from geoveil.cli.console import err, write_new
 from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.aggregator import Authority, Issued
 
 app = typer.Typer(
     help="Make TLS certificates on the curve P-256: an authority, and its servers and clients.",
@@ -35,6 +37,8 @@ def authority(
     Anybody who has ca-key.pem can impersonate its servers and clients. Only its owner can read it;
     it is not encrypted, and no server needs it.
     """
+    from geoveil.aggregator import Authority
+
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate, _ = _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
     err.tell(f"what talks to its servers: geoveil ... --tls-roots {certificate}")
@@ -77,7 +81,9 @@ def _files(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.pem", folder / f"{name}-key.pem"
 
 
-def _authority(folder: Path) -> Authority:
+def _authority(folder: Path) -> "Authority":
+    from geoveil.aggregator import Authority, Issued
+
     parts = []
     for file in _files(folder, _AUTHORITY):
         try:
@@ -88,7 +94,7 @@ def _authority(folder: Path) -> Authority:
     return Authority(Issued(*parts))
 
 
-def _write(folder: Path, name: str, issued: Issued) -> tuple[Path, Path]:
+def _write(folder: Path, name: str, issued: "Issued") -> tuple[Path, Path]:
     certificate, key = _files(folder, name)
     if certificate.exists():
         raise ParameterError("file", str(certificate), "new: a certificate is never overwritten")

@@ -2,15 +2,17 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from geoveil.aggregator import Scope, TokenFile
 from geoveil.cli.console import err, print_table
 from geoveil.cli.environment import TOKENS_FILE
 from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.aggregator import Scope
 
 app = typer.Typer(
     help="Make and revoke the tokens of analysts.",
@@ -45,6 +47,8 @@ def create(
     file: File = DEFAULT_FILE,
 ) -> None:
     """Make a token and print it, this once: the file keeps only its SHA-256."""
+    from geoveil.aggregator import TokenFile
+
     text = TokenFile(file).create(
         name, _scopes(scope), _end(expires, datetime.now(UTC)), campaign or None
     )
@@ -55,6 +59,8 @@ def create(
 @app.command("list")
 def list_tokens(file: File = DEFAULT_FILE) -> None:
     """Print name, scopes, campaigns and end of every token, never the token."""
+    from geoveil.aggregator import TokenFile
+
     now = datetime.now(UTC)
     rows = (
         (
@@ -74,11 +80,15 @@ def revoke(
     name: Annotated[str, typer.Argument(help="The name of the token.")], file: File = DEFAULT_FILE
 ) -> None:
     """Remove a token: servers refuse it from the next call on, without a restart."""
+    from geoveil.aggregator import TokenFile
+
     TokenFile(file).revoke(name)
     err.print(f"token {name!r} removed from {file}")
 
 
-def _scopes(text: str) -> list[Scope]:
+def _scopes(text: str) -> "list[Scope]":
+    from geoveil.aggregator import Scope
+
     scopes = {scope.value: scope for scope in Scope}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
