@@ -43,6 +43,7 @@ from benchmarks import (
     web,
     wishes,
 )
+from benchmarks.every_statistic import STATISTICS
 from benchmarks.timing import Figure
 
 TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
@@ -117,7 +118,13 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, help="seed of the coverage of intervals; fresh by default"
     )
-    parser.add_argument("--statistic", action="append", help="a statistic to cover; all by default")
+    parser.add_argument(
+        "--statistic",
+        action="append",
+        choices=STATISTICS,
+        metavar="NAME",
+        help="a statistic to cover; all by default",
+    )
     parser.add_argument("--campaigns", type=int, help="campaigns per cell of this coverage")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
