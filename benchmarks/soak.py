@@ -82,6 +82,8 @@ def soak(hours: float) -> list[str]:
                     done["restarts"] += 1
                     _restart(database, immediate=done["restarts"] % 2 == 0)
                     restart = now + restart_s
+                    held = ", ".join(f"{name} {of[-1][1]:.1f} MB" for name, of in memory.items())
+                    print(f"{hours - (until - now) / 3600:.2f} h: {held}", flush=True)
                 _round(address, web, authority, done)
                 _look(process, memory, time.monotonic())
                 time.sleep(max(0.0, now + ROUND_S - time.monotonic()))
