@@ -352,7 +352,7 @@ def _histogram(of: Campaign) -> Row:
     made = of.numbers.ask(Histogram(edges=EDGES))
     right = np.diff([0.0, *of.truth.up_to(EDGES), 1.0])
     assert made.any_crowd is not None
-    return made.any_crowd[0], made.shares, made.any_crowd[1], right
+    return made.any_crowd[0], made.values, made.any_crowd[1], right
 
 
 def _curve(of: Campaign) -> Row:
@@ -421,7 +421,7 @@ def _districts(of: Campaign) -> Row:
     made = of.places.ask(Districts(asked))
     blurred = (of.truth.homes[:, :1] - [-_EDGE_M, 0, _EDGE_M]) / (3 * B / _METRES)
     inside = np.diff(-ndtr(blurred)).mean(axis=0)
-    return made.low, made.shares, made.high, [*inside, 1 - inside.sum()]
+    return made.low, made.values, made.high, [*inside, 1 - inside.sum()]
 
 
 def _map(of: Campaign) -> Row:

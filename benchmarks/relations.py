@@ -141,7 +141,7 @@ ASKED: Mapping[str, FormStatistic[Any]] = {
 
 
 def _at(*place: int) -> Callable[[Any], Ends]:
-    return lambda of: (of.ci_low[place], of.ci_high[place])
+    return lambda of: (of.low[place], of.high[place])
 
 
 def _band(of: Any) -> Ends:

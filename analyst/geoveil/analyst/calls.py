@@ -16,9 +16,8 @@ from geoveil.analyst.messages import (
     joint_in,
     published,
     rows_in,
-    separate_in,
 )
-from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.statistic import Separately, Statistic, period_of, steps_of, too_few
 from geoveil.campaign import (
@@ -154,11 +153,11 @@ def ask_for(
     call = ask(campaign.campaign_id, questions, confidence, period, timeout_s)
     call.request.joint = not isinstance(asked, Separately)
 
-    def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates | SeparateEstimates:
+    def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates:
         n = max((row.n for row in answer.estimates), default=0)
         if n < 2:
             raise too_few(campaign, n, period)
-        estimates = joint_in(answer) if call.request.joint else separate_in(answer)
+        estimates = joint_in(answer, together=call.request.joint)
         return replace(estimates, limits=tuple(with_laws(campaign, questions, estimates.limits)))
 
     return Call(call.method, call.request, read, timeout_s)

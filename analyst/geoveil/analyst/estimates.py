@@ -427,7 +427,7 @@ class CampaignEstimates(Result):
 def joint_of(
     campaign: AttributeCampaign, rows: Sequence[LabelledEstimate], covariance: NDArray[np.float64]
 ) -> JointEstimates:
-    """Return estimates of one period with their covariance, (rows, rows)."""
+    """Return estimates of one period with their covariance, (rows, rows), or variances, (rows,)."""
     counts = tuple(row.n for row in rows)
     return JointEstimates(
         labels=tuple(row.label for row in rows),

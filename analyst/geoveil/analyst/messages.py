@@ -8,7 +8,7 @@ import numpy as np
 
 from geoveil.analyst.estimates import CampaignEstimates, joint_of
 from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
-from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.campaign import (
     AttributeCampaign,
@@ -93,38 +93,25 @@ def estimates_in(
     )
 
 
-def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
-    """Return the answers of a message about the points of one period, with covariances.
+def joint_in(message: analyst_pb2.GetEstimateResponse, *, together: bool) -> JointEstimates:
+    """Return two or more answers of a message about the points of one period.
+
+    Args:
+        together: whether they have covariances.
 
     Raises:
-        UnsupportedError: if there are none, since the server is too old.
+        UnsupportedError: if they lack them, since the server is too old.
     """
     estimates = estimates_in(message, of_points=True)
-    if not message.covariances:
-        raise UnsupportedError("the estimates came without covariances: an old server")
     size = len(estimates.estimates)
-    covariance = np.zeros((size, size))
-    covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
-    covariance += np.tril(covariance, -1).T
+    covariance = np.array([row.standard_error or 0.0 for row in estimates.estimates]) ** 2
+    if together:
+        if not message.covariances:
+            raise UnsupportedError("the estimates came without covariances: an old server")
+        covariance = np.zeros((size, size))
+        covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
+        covariance += np.tril(covariance, -1).T
     return joint_of(estimates.campaign, estimates.estimates, covariance)
-
-
-def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
-    """Return two or more answers of a message about the points of one period."""
-    estimates = estimates_in(message, of_points=True)
-    rows = estimates.estimates
-    values = [row.value for row in rows if row.value is not None]
-    errors = [row.standard_error for row in rows if row.standard_error is not None]
-    return SeparateEstimates(
-        labels=tuple(row.label for row in rows),
-        values=np.array(values),
-        standard_errors=np.array(errors),
-        n=rows[0].n,
-        confidence=rows[0].confidence,
-        limits=tuple(row.limits for row in rows),
-        privacy=rows[0].privacy,
-        period=None if estimates.campaign.period is None else rows[0].period,
-    )
 
 
 def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:

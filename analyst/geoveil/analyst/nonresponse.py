@@ -7,11 +7,11 @@ same confidence, whatever the others hold.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoveil.analyst.results import Result, possible, rows_of
+from geoveil.analyst.results import Estimates, possible, rows_of
 from geoveil.gp import ParameterError, validation
 
 __all__ = ["ResponseRates", "worst_case"]
@@ -74,29 +74,24 @@ def note_of_invited(answered: int, invited: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResponseRates(Result):
+class ResponseRates(Estimates):
     """The share of each group's invited people who answered, estimated from private answers."""
 
+    coverage = "All intervals hold at once at {of.percent}."
     name: str
     """The field of the groups."""
     invited: Mapping[str, int]
     """Group → people invited, ≥ 1."""
     answered: Mapping[str, tuple[float, float, float]]
     """Group → estimated number of people who answered, and both ends of its interval."""
-    confidence: float
-    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
+    population: str = (
+        "A rate is the estimated number of people of a group who answered, divided by the number"
+        " invited."
+    )
 
     @property
     def title(self) -> str:
         return f"Response by {self.name}, of {sum(self.invited.values()):,} people invited"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        level = f"{100 * self.confidence:.4g} %"
-        return (
-            "A rate is the estimated number of people of a group who answered, divided by the"
-            f" number invited. All intervals hold at once at {level}.",
-        )
 
     def rows(self) -> list[dict[str, Any]]:
         rates = {

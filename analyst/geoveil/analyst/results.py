@@ -6,15 +6,16 @@ A result states its numbers once, in `rows`, and the facts needed to read them o
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from geoveil.analyst.answers import Answer
 from geoveil.analyst.pictures import draw_intervals
 from geoveil.campaign import digits
-from geoveil.gp import LogScale, UnsupportedError, needed_for
+from geoveil.gp import Array, GeoPrivacy, LogScale, UnsupportedError, needed_for
 
 if TYPE_CHECKING:
     import geopandas
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+POPULATION = (
+    "Estimates are of the population of which the participants are a random sample; errors hold"
+    " the noise of privacy and the sampling."
+)
 _INTERVALS = {
     "ci": "interval",
     "hard_share": "hard_share_interval",
@@ -147,6 +152,47 @@ class Result(ABC):
             f"<table><caption>{escape(self.title)}</caption><thead><tr>{heads}</tr></thead>"
             f"<tbody>{lines}</tbody></table>{notes}"
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimates(Result):
+    """Estimates at one confidence from the reports of people."""
+
+    coverage: ClassVar[str] = "Each interval covers at {of.percent} by itself."
+    """The note on what the intervals of an estimate `of` hold."""
+    confidence: float = 0.95
+    """The confidence of intervals, in (0, 1)."""
+    n: int = 0
+    """People; 0 if weights stand for them."""
+    privacy: GeoPrivacy | None = None
+    """The privacy of a whole report; None if unknown, or if it differs between questions."""
+    population: str = POPULATION
+    """A sentence that names the population."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
+
+    @property
+    def percent(self) -> str:
+        """The confidence in per cent."""
+        return f"{100 * self.confidence:.4g} %"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (self.population, self.coverage.format(of=self), *self.about)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Series(Estimates):
+    """Several estimates, each with an interval; all arrays have one shape."""
+
+    values: Array
+    """The estimates; infinite or NaN where there is none."""
+    standard_errors: Array
+    """Noise and sampling together."""
+    low: Array
+    """Lower ends of intervals; infinite where the reports set none."""
+    high: Array
+    """Upper ends."""
 
 
 class GeoResult(Result):

@@ -56,7 +56,7 @@ def test_what_groups_say_is_told_in_sentences() -> None:
     shares = reports.ask(Shares("rents"))
     first = str(shares.sentences[0])
     assert re.fullmatch(r"\d\d % \(\d\d to \d\d\) of people have rents “o0”\.", first), first
-    assert [answer.exact for answer in shares.sentences] == shares.shares.tolist()
+    assert [answer.exact for answer in shares.sentences] == shares.values.tolist()
     means = reports.ask(MeanBy("income", "rents")).sentences
     assert [str(answer).partition(") ")[2] for answer in means] == [
         f"is the mean income of “o{k}”." for k in range(3)

@@ -91,7 +91,7 @@ def _truths() -> dict[str, Any]:
 
 def _share(reports: FormReports) -> Ends:
     shares = reports.ask(Shares("rents"))
-    return shares.ci_low[2], shares.ci_high[2]
+    return shares.low[2], shares.high[2]
 
 
 def _band(reports: FormReports) -> Ends:
@@ -101,7 +101,7 @@ def _band(reports: FormReports) -> Ends:
 
 def _row(reports: FormReports) -> Ends:
     rows = reports.ask(CrossTable("rents", "mood"), confidence=1 - 0.05 / 4).row_shares
-    return rows.ci_low[0], rows.ci_high[0]  # four at once, by the sum of the risks
+    return rows.low[0], rows.high[0]  # four at once, by the sum of the risks
 
 
 def _correlation(reports: FormReports) -> Ends:

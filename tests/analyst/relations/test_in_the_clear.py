@@ -71,13 +71,13 @@ def test_a_table_is_that_of_pandas_with_pearsons_test(
 ) -> None:
     table = reports.ask(CrossTable("rents", "mood"))
     counts = pd.crosstab(people["rents"], people["mood"])
-    np.testing.assert_allclose(table.shares, counts / N, rtol=0, atol=1e-12)
-    p = table.shares
+    np.testing.assert_allclose(table.values, counts / N, rtol=0, atol=1e-12)
+    p = table.values
     np.testing.assert_allclose(table.standard_errors, np.sqrt(p * (1 - p) / (N - 1)), rtol=1e-9)
     np.testing.assert_allclose(
-        table.row_shares.shares, counts.div(counts.sum(axis=1), axis=0), atol=1e-12
+        table.row_shares.values, counts.div(counts.sum(axis=1), axis=0), atol=1e-12
     )
-    np.testing.assert_allclose(table.column_shares.shares, counts / counts.sum(), atol=1e-12)
+    np.testing.assert_allclose(table.column_shares.values, counts / counts.sum(), atol=1e-12)
     expected = stats.chi2_contingency(counts, correction=False)
     assert table.test is not None
     np.testing.assert_allclose(table.test, expected[:1] + expected[2:0:-1], rtol=1e-9)
@@ -92,8 +92,8 @@ def test_a_table_of_three_fields_has_pearsons_test_of_mutual_independence(
     expected = stats.chi2_contingency(counts, correction=False)
     assert table.test is not None
     np.testing.assert_allclose(table.test, expected[:1] + expected[2:0:-1], rtol=1e-9)
-    np.testing.assert_allclose(table.shares, counts / N, atol=1e-12)
-    given = table.given("region").shares
+    np.testing.assert_allclose(table.values, counts / N, atol=1e-12)
+    given = table.given("region").values
     np.testing.assert_allclose(given, counts / counts.sum(axis=(0, 1)), atol=1e-12)
 
 
@@ -144,7 +144,7 @@ def test_weighted_shares_and_scores_are_hajeks(
     assert score.standard_error**2 == pytest.approx(square[0, 0], rel=1e-9)
     for option in range(3):
         value, square = weighted_means(people["rents"] == option, everybody, weights)
-        assert shares.shares[option] == pytest.approx(value[0], rel=1e-12)
+        assert shares.values[option] == pytest.approx(value[0], rel=1e-12)
         assert shares.standard_errors[option] ** 2 == pytest.approx(square[0, 0], rel=1e-9)
 
 
@@ -196,7 +196,7 @@ def test_bands_of_a_number_are_a_histogram(
     parts = Parts("age", Histogram(edges=(30.0, 50.0), width=1e-6))
     table = reports.ask(CrossTable("rents", parts))
     counts = pd.crosstab(people["rents"], np.digitize(people["age"], (30.0, 50.0)))
-    np.testing.assert_allclose(table.shares, counts / N, atol=1e-9)
+    np.testing.assert_allclose(table.values, counts / N, atol=1e-9)
     assert table.labels[1] == ("up to 30", "30 to 50", "above 50")
     means = reports.ask(MeanBy("age", parts))
     bands = np.digitize(people["age"], (30.0, 50.0))
@@ -209,7 +209,7 @@ def test_ticks_are_shares_that_need_not_add_up(
 ) -> None:
     shares = reports.ask(Shares("rides"))
     expected = [(people["rides"] >> j & 1).mean() for j in range(3)]
-    np.testing.assert_allclose(shares.shares, expected, atol=1e-12)
+    np.testing.assert_allclose(shares.values, expected, atol=1e-12)
 
 
 def test_contributions_are_columns_with_the_fields_names(

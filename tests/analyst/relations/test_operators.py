@@ -136,7 +136,7 @@ def test_shares_of_randomised_response_are_the_closed_forms(options: int, epsilo
     p, q = weight / (weight + options - 1), 1 / (weight + options - 1)
     seen = np.bincount(made.columns[:, 0], minlength=options) / n
     shares = made.ask(Shares("c"))
-    np.testing.assert_allclose(shares.shares, (seen - q) / (p - q), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(shares.values, (seen - q) / (p - q), rtol=0, atol=1e-8)
     errors = np.sqrt(seen * (1 - seen) / (n - 1)) / (p - q)
     np.testing.assert_allclose(shares.standard_errors, errors, rtol=1e-7)
 
@@ -153,7 +153,7 @@ def test_cells_of_two_randomised_answers_are_the_inverse_of_both_channels() -> N
         for k in (3, 4)
     ]
     expected = inverses[0] @ seen @ inverses[1].T
-    np.testing.assert_allclose(made.ask(CrossTable("a", "b")).shares, expected, atol=1e-8)
+    np.testing.assert_allclose(made.ask(CrossTable("a", "b")).values, expected, atol=1e-8)
 
 
 @pytest.mark.deep(keep=3)

@@ -107,7 +107,7 @@ def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
     assert made.values == pytest.approx(-plain)
     variance = np.diag(before.above.covariance) + np.diag(after.above.covariance)
     assert made.changes.standard_errors == pytest.approx(np.sqrt(variance))
-    assert made.changes.n == (2_000, 2_000)
+    assert made.changes.counts == (2_000, 2_000)
     assert made.changes.labels[0] == "June − May: up to -20,000"
     assert made.adjusted.min() < 1e-6
     assert (made.low > 0).any(), "poorer people: more are up to some threshold"

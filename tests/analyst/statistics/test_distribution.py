@@ -94,8 +94,8 @@ def test_the_intervals_of_a_histogram_hold_all_shares(who, n, count):
         alone = np.diag(found.covariance)
         alone = np.concatenate([alone[:1], alone[1:] + alone[:-1], alone[-1:]])
         wider.append(float(np.sqrt(alone / np.diag(parts.covariance)).mean()))
-        assert shares.shares.sum() == pytest.approx(1)
-        assert shares.shares.min() >= 0
+        assert shares.values.sum() == pytest.approx(1)
+        assert shares.values.min() >= 0
         assert shares.low.sum() <= 1 <= shares.high.sum()
     assert enough(joint)
     assert not enough(pointwise)
@@ -201,7 +201,7 @@ def test_intervals_of_a_partition_know_that_all_shares_are_one():
     )
     made = partition_shares(joint)
     assert made.high[1] - made.low[1] == pytest.approx(made.high[0] - made.low[0])
-    assert made.shares == pytest.approx([0.3, 0.7])
+    assert made.values == pytest.approx([0.3, 0.7])
 
 
 def test_the_confidence_of_a_curve_is_that_of_the_whole():

@@ -59,7 +59,7 @@ def found(reports):
 
 @pytest.mark.deep
 def test_shares_of_districts_are_those_of_the_people_in_them(found):
-    shares = dict(zip(found.labels, found.shares.tolist(), strict=True))
+    shares = dict(zip(found.labels, found.values.tolist(), strict=True))
     assert sum(shares.values()) == pytest.approx(1.0)
     errors = dict(zip(found.labels, found.joint.standard_errors.tolist(), strict=True))
     # The Manhattan of 12 corners is narrow: of the town there, bells of 1 km see some beyond it.
@@ -67,7 +67,7 @@ def test_shares_of_districts_are_those_of_the_people_in_them(found):
     assert shares["Brooklyn"] == pytest.approx(0.3, abs=4 * errors["Brooklyn"])
     assert shares["Queens"] == pytest.approx(0.1, abs=4 * errors["Queens"])
     assert found.labels[-1] == "elsewhere"
-    assert np.all((found.low <= found.shares) & (found.shares <= found.high))
+    assert np.all((found.low <= found.values) & (found.values <= found.high))
     assert "1,000 m" in found.notes[-1]
 
 
@@ -106,7 +106,7 @@ def test_everybody_has_a_nearest_place(reports):
     total = np.array(SIZES) / sum(SIZES)
     errors = found.joint.standard_errors
     assert found.joint.values.sum() == pytest.approx(1.0, abs=1e-3)
-    assert np.all(np.abs(found.shares - total) <= 4 * errors + 1e-3)
+    assert np.all(np.abs(found.values - total) <= 4 * errors + 1e-3)
 
 
 def test_a_cell_is_what_is_nearest():

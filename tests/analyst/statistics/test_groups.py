@@ -67,7 +67,7 @@ def test_differences_hold_all_at_once_and_single_ones_do_not(against):
         truth = np.array(
             [TRUE_MEANS[NAMES.index(i)] - TRUE_MEANS[NAMES.index(j)] for i, j in d.pairs]
         )
-        held += bool(((d.ci_low <= truth) & (truth <= d.ci_high)).all())
+        held += bool(((d.low <= truth) & (truth <= d.high)).all())
         alone += bool((np.abs(d.values - truth) <= 1.96 * d.standard_errors).all())
         same = [pair in equal for pair in d.pairs]
         wrong += bool((d.p_values[same] < 0.05).any())
@@ -83,7 +83,7 @@ def test_intervals_are_tukeys_and_dunnetts():
     assert named.title == "Estimates by group: above 100,000"
     for against, critical in ((None, 3.858 / math.sqrt(2)), ("a", 2.442)):
         d = groups.differences(against)
-        assert d.ci_high[0] / d.standard_errors[0] == pytest.approx(critical, rel=0.004)
+        assert d.high[0] / d.standard_errors[0] == pytest.approx(critical, rel=0.004)
     shifted = replace(groups, values=np.array([0, 0, 0, 0, 2.728 * math.sqrt(2)]))
     assert shifted.differences().p_values.min() == pytest.approx(0.05, rel=0.05)
 
@@ -96,7 +96,7 @@ def test_covariance_between_groups_counts():
     spread = (drawn[:, 1] - drawn[:, 0]).std()
     d = groups.differences()
     assert d.standard_errors[0] == pytest.approx(spread, rel=0.01)
-    assert d.ci_high[0] == pytest.approx(1.96 * spread, rel=0.01)
+    assert d.high[0] == pytest.approx(1.96 * spread, rel=0.01)
     whole = groups.post_stratify({"a": 1, "b": 1})
     assert whole.standard_error == pytest.approx(drawn.mean(axis=1).std(), rel=0.01)
 
@@ -120,4 +120,4 @@ def test_results_are_rows():
         told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
         assert told["rows"]
         assert told["notes"]
-    assert "hold at once" in groups.differences().notes[0]
+    assert "hold at once" in groups.differences().notes[1]

@@ -21,7 +21,7 @@ from geoveil.analyst import (
     new_york_boroughs,
     reports_of,
 )
-from geoveil.analyst.statistics.joint import SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.map import bending
 from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_field,
@@ -110,8 +110,8 @@ def test_people_spread_evenly_are_what_bells_see_of_them():
     values = [question.query.value(people) for question in asked]
     means = np.array([value.mean() for value in values])
     errors = np.array([value.std() for value in values]) / math.sqrt(len(people))
-    told = SeparateEstimates(
-        labels=tuple(q.label for q in asked), values=means, standard_errors=errors,
+    told = JointEstimates(
+        labels=tuple(q.label for q in asked), values=means, covariance=errors**2,
         n=len(people), confidence=0.95, limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 20,
         privacy=GeoPrivacy(1.0, per=200.0, unit="metre"),
     )  # fmt: skip
@@ -302,8 +302,8 @@ def test_all_intervals_hold_at_once():
     for _ in range(campaigns):
         reports = all_reports[:, rng.integers(0, 100_000, n)]
         errors = reports.std(axis=1, ddof=1) / math.sqrt(n)
-        made = SeparateEstimates(
-            labels=tuple(map(str, range(64))), values=reports.mean(axis=1), standard_errors=errors,
+        made = JointEstimates(
+            labels=tuple(map(str, range(64))), values=reports.mean(axis=1), covariance=errors**2,
             n=n, confidence=0.95, limits=(estimators[0].limits,) * 64, privacy=mechanism.privacy,
         )  # fmt: skip
         low, high = made.band()

@@ -167,7 +167,7 @@ def test_labels_outlines_and_shares_are_of_one_district(batch):
         assert disagreements(found.to_geojson(), expected, places) == 0
         framed = Districts(frame, name_property=key)
         assert framed.districts == Districts(content, name_property=key).districts
-        assert found.shares[-1] == pytest.approx(1 - sum(expected.values()), abs=1e-6)
+        assert found.values[-1] == pytest.approx(1 - sum(expected.values()), abs=1e-6)
         asked += 1
     assert asked > 15
     assert refused > 5
@@ -190,7 +190,7 @@ def test_a_picture_has_each_share_on_its_outline():
         Districts(collection(*(feature(s, name=n) for n, s in shapes.items()))), places
     )
     axes = found.plot()
-    share = dict(zip(found.labels, found.shares.tolist(), strict=True))
+    share = dict(zip(found.labels, found.values.tolist(), strict=True))
     for name, shape, text in zip(shapes, shapes.values(), axes.texts, strict=True):
         assert text.get_text() == f"{name}\n{100 * share[name]:.1f} %"
         assert inside(shape, np.array([text.get_position()])).all()

@@ -213,7 +213,7 @@ def test_the_error_of_a_change_is_that_between_fleets():
     found = np.std([change.value for change in changes])
     stated = np.sqrt(np.mean([change.standard_error**2 for change in changes]))
     assert stated == pytest.approx(found, rel=0.35)
-    assert sum(change.low <= wanted <= change.high for change in changes) >= 49
+    assert sum(change.ci_low <= wanted <= change.ci_high for change in changes) >= 49
     independent = np.mean([np.hypot(*c.standard_errors[[30, 34]]) for c in calm])
     assert independent > 1.3 * found
 
@@ -264,7 +264,7 @@ def test_calm_curves_of_rare_shares_are_not_flagged(noise):
         held += bool(((low <= calm[bars]) & (calm[bars] <= high)).all())
         assert (high > low).all()
         change = made.change(20, 46)
-        assert change.low < change.high
+        assert change.ci_low < change.ci_high
         weeks = np.arange(2 * EPOCH, WEEKS)
         values, newest = made.cohorts.values, made.cohorts.latest[weeks]  # type: ignore[union-attr]
         moved = values[weeks, newest] - values[weeks - EPOCH, newest]

@@ -247,9 +247,9 @@ def test_a_histogram_is_of_everybody():
     (points,) = campaigns(incomes(), 5_000, 1)
     made = reports(points).ask(Histogram(edges=(40_000.0, 60_000.0, 120_000.0)))
     assert made.labels == ("up to 40,000", "40,000 to 60,000", "60,000 to 120,000", "above 120,000")
-    assert made.shares.sum() == pytest.approx(1)
+    assert made.values.sum() == pytest.approx(1)
     right = np.histogram(incomes(), [-np.inf, 4e4, 6e4, 1.2e5, np.inf])[0] / 20_000
-    assert made.shares == pytest.approx(right, abs=0.04)
+    assert made.values == pytest.approx(right, abs=0.04)
     assert "soft over 20,000" in made.notes[-1]  # as wide as the narrowest part lets it be
     nobody = reports(next(campaigns(poor(), 100, 1))).ask(Histogram(edges=(2e5, 3e5)))
     assert nobody.high[2] > 0.01

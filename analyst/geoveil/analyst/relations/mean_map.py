@@ -14,29 +14,21 @@ from geoveil.analyst.relations.by import MeanBy, MeansByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Within
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import GeoResult, possible, rows_of
-from geoveil.analyst.statistics.map import Bounds, Map, cells_around
-from geoveil.gp import Array, GaussianKernel, ParameterError
+from geoveil.analyst.results import possible, rows_of
+from geoveil.analyst.statistics.map import Bounds, Grid, Map
+from geoveil.gp import GaussianKernel, ParameterError
 
 _MOST_NODES = 441
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanMapEstimates(GeoResult):
+class MeanMapEstimates(Grid):
     """Means on a grid; nodes with too few people around them have none."""
 
     label: str
-    longitudes: Array
-    """(columns,), of the nodes, in degrees, increasing."""
-    latitudes: Array
-    """(rows,), likewise."""
     means: MeansByGroup
     """The means at the nodes that have one, labelled by node numbers from west to east, then
     north."""
-    bandwidth: float
-    """The standard deviation of the bell around each node, in metres."""
-    n: int
-    """People."""
 
     @property
     def title(self) -> str:
@@ -48,7 +40,7 @@ class MeanMapEstimates(GeoResult):
         return (
             "Each mean is of the people around a place, weighted by a bell of"
             f" {self.bandwidth:,.4g} m.",
-            f"All intervals hold at once, with {100 * self.means.confidence:.4g} % confidence; they"
+            f"All intervals hold at once, with {self.percent} confidence; they"
             " are Fieller's, and have no ends where too few people are.",
         )
 
@@ -62,9 +54,6 @@ class MeanMapEstimates(GeoResult):
         axes = {"longitude": places[0].ravel(), "latitude": places[1].ravel()}
         measured = dict(zip(("standard_error", "ci_low", "ci_high"), columns[1:], strict=True))
         return rows_of(axes | possible(columns[0], *columns[2:]) | measured)
-
-    def to_geojson(self) -> dict[str, Any]:
-        return cells_around(self.longitudes, self.latitudes, self.to_dict()["rows"])
 
 
 @dataclass(frozen=True)
@@ -105,5 +94,6 @@ class MeanMap(FormStatistic[MeanMapEstimates]):
             latitudes=latitudes,
             means=means,
             bandwidth=bandwidth,
+            confidence=confidence,
             n=reports.n,
         )

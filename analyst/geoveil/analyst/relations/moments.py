@@ -22,7 +22,7 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import NumberOf, Score, Term
-from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratios_within
+from geoveil.analyst.statistics.quantity import Quantity, ratios_within
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
 from geoveil.gp import Array, ParameterError
 
@@ -125,7 +125,7 @@ class _Moments:
             ci_high=value + half,
             confidence=confidence,
             n=self._reports.n,
-            about=(POPULATION, _STUDENT),
+            about=(_STUDENT,),
         )
 
 
@@ -184,7 +184,7 @@ class PartialCorrelation(FormStatistic[Quantity]):
                 standard_error=math.nan,
                 ci_low=-1.0,
                 ci_high=1.0,
-                about=(POPULATION, _UNTOLD),
+                about=(_UNTOLD,),
             )
         # The residuals of both given the rest, as sums of all variables.
         sums = np.zeros((2, len(of)))

@@ -1,18 +1,18 @@
 """Estimates of the parameters of an equation, with their errors: the summary of a regression."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Estimates, rows_of
 from geoveil.analyst.statistics.simultaneous import two_sided
 from geoveil.gp import UNLIMITED, Array, Limits, interval_of_weighted_mean
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ParameterEstimates(Result):
+class ParameterEstimates(Estimates):
     """Parameters with their errors; as text, a summary."""
 
     label: str
@@ -28,9 +28,6 @@ class ParameterEstimates(Result):
     could move them, (2, sums); None without a bound."""
     largest: float
     """The largest weight of one report, as a fraction of all."""
-    confidence: float
-    n: int
-    about: tuple[str, ...]
 
     @property
     def standard_errors(self) -> Array:
@@ -40,10 +37,6 @@ class ParameterEstimates(Result):
     @property
     def title(self) -> str:
         return f"{self.label}, {self.n:,} private reports"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (*self.about, f"Each interval covers at {100 * self.confidence:.4g} %, by itself.")
 
     def margins(self, confidence: float) -> Array:
         """Return the lower and upper margins of each interval, (2, parameters)."""

@@ -35,7 +35,7 @@ from geoveil.analyst.relations.solving import (
     solve,
 )
 from geoveil.analyst.relations.terms import Between, NumberOf, Option, Score, Term
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Series, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
@@ -57,27 +57,22 @@ _UNBOUNDED = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Predictions(Result):
+class Predictions(Series):
     """A regression's predictions for people with given covariates, with intervals."""
 
-    of: "RegressionEstimates"
+    coverage = (
+        "Each interval covers the {of.parameter} of such people at {of.percent}, by itself; single"
+        " people lie further off."
+    )
+    label: str
+    """The regression."""
+    parameter: str
+    """What is predicted: the mean or the median."""
     labels: tuple[str, ...]
-    values: Array
-    standard_errors: Array
-    ci_low: Array
-    ci_high: Array
 
     @property
     def title(self) -> str:
-        return f"{self.of.label}: predictions"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        what = "median" if self.of.model == "median" else "mean"
-        return (
-            f"Each interval covers the {what} of such people at {100 * self.of.confidence:.4g} %,"
-            " by itself; single people lie further off.",
-        )
+        return f"{self.label}: predictions"
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
@@ -85,8 +80,8 @@ class Predictions(Result):
                 "people": self.labels,
                 "estimate": self.values,
                 "standard_error": self.standard_errors,
-                "ci_low": self.ci_low,
-                "ci_high": self.ci_high,
+                "ci_low": self.low,
+                "ci_high": self.high,
             }
         )
 
@@ -135,12 +130,15 @@ class RegressionEstimates(ParameterEstimates):
             low, value, high = np.exp(low), np.exp(value), np.exp(high)
             errors = errors * value
         return Predictions(
-            of=self,
+            label=self.label,
+            parameter="median" if self.model == "median" else "mean",
+            confidence=self.confidence,
+            n=self.n,
             labels=tuple(", ".join(f"{k} {v}" for k, v in person.items()) for person in people),
             values=value,
             standard_errors=errors,
-            ci_low=low,
-            ci_high=high,
+            low=low,
+            high=high,
         )
 
     def _covariates(self, person: Mapping[str, object]) -> Array:

@@ -31,9 +31,8 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import Result, possible
+from geoveil.analyst.results import Series, possible
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
 from geoveil.campaign import FormCampaign
 from geoveil.gp import Array, ParameterError, kept_within, validation
@@ -44,20 +43,37 @@ _NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShareTable(Result):
-    """The shares of the people in the cells of a table, of one to three fields."""
+class CellShares(Series):
+    """Shares of people in the cells of a table of one to three fields, a dimension for each.
+
+    The values are unbiased, so that they may be below 0; the intervals are separate.
+    """
 
     names: tuple[str, ...]
     """The definitions of rows, columns and layers."""
     labels: tuple[tuple[str, ...], ...]
     """The options or parts of each."""
-    shares: Array
-    """The share of each cell, a dimension for each field; unbiased, so that it may be below 0."""
-    standard_errors: Array
-    """The standard error of each share, in the shape of `shares`."""
-    ci_low: Array
-    """Separate intervals of each share."""
-    ci_high: Array
+
+    def _cells(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
+        """Yield the row and the place of each cell."""
+        places = np.ndindex(self.values.shape)
+        for place, labels in zip(places, product(*self.labels), strict=True):
+            value, error, low, high = (
+                float(of[place]) for of in (self.values, self.standard_errors, self.low, self.high)
+            )
+            ends = {"standard_error": error, "ci_low": low, "ci_high": high}
+            named = dict(zip(self.names, labels, strict=True))
+            yield named | possible(value, low, high) | ends, place
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for row, _ in self._cells()]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShareTable(CellShares):
+    """The shares of the people in the cells of a table."""
+
+    coverage = "Each interval covers at {of.percent} by itself, all bands at once at {of.percent}."
     band_low: Array
     """Simultaneous intervals of all shares."""
     band_high: Array
@@ -66,12 +82,8 @@ class ShareTable(Result):
     joint: JointEstimates = field(repr=False)
     """The estimates of the cells, in order, then of the options of each field and of the cells of
     each pair of three fields."""
-    confidence: float
-    n: int
-    """People."""
     test: tuple[float, int, float] | None
     """χ² for independence, its degrees of freedom and the p value; None for one field."""
-    about: tuple[str, ...] = ()
     invited: int | None = None
     """The people who were invited; None if that is not stated."""
 
@@ -81,9 +93,9 @@ class ShareTable(Result):
 
     @property
     def sentences(self) -> Sequence[Answer]:
-        if self.shares.ndim > 1:
+        if self.values.ndim > 1:
             return self._of_test()
-        columns = (of.tolist() for of in (self.shares, self.ci_low, self.ci_high))
+        columns = (of.tolist() for of in (self.values, self.low, self.high))
         return [
             share_answer(value, low, high, f"of people have {self.names[0]} “{label}”")
             for label, value, low, high in zip(self.labels[0], *columns, strict=True)
@@ -98,7 +110,6 @@ class ShareTable(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        level = f"{100 * self.confidence:.4g} %"
         tested: tuple[str, ...] = ()
         if self.test is not None:
             square, freedom, p = self.test
@@ -107,11 +118,9 @@ class ShareTable(Result):
                 f" p = {p:.3g}; Pearson's, with the noise of privacy in its variances.",
             )
         return (
-            POPULATION,
-            f"Each interval covers at {level} by itself, all bands at once at {level}.",
+            *super().notes,
             *tested,
             UNSTATED if self.invited is None else note_of_invited(self.n, self.invited),
-            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -119,29 +128,20 @@ class ShareTable(Result):
             [self._given(axis) for axis in range(len(self.names))] if len(self.names) > 1 else []
         )
         return [
-            dict(zip(self.names, labels, strict=True))
-            | {
-                **possible(*(float(of[place]) for of in (self.shares, self.ci_low, self.ci_high))),
-                "standard_error": float(self.standard_errors[place]),
-                "ci_low": float(self.ci_low[place]),
-                "ci_high": float(self.ci_high[place]),
-                "band_low": float(self.band_low[place]),
-                "band_high": float(self.band_high[place]),
-            }
+            row
+            | {"band_low": float(self.band_low[place]), "band_high": float(self.band_high[place])}
             | self._worst_case(place)
             | {
                 f"share of {name}": float(shares[place])
                 for name, shares in zip(self.names, given, strict=False)
             }
-            for place, labels in zip(
-                np.ndindex(self.shares.shape), product(*self.labels), strict=True
-            )
+            for row, place in self._cells()
         ]
 
     def _worst_case(self, place: tuple[int, ...]) -> dict[str, float]:
         if self.invited is None:
             return {}
-        ends = float(self.ci_low[place]), float(self.ci_high[place])
+        ends = float(self.low[place]), float(self.high[place])
         silent = worst_case(*ends, self.n, self.invited, (0.0, 1.0))
         return dict(zip(WORST_CASE, silent, strict=True))
 
@@ -176,7 +176,7 @@ class ShareTable(Result):
             raise ParameterError("invited", ", ".join(invited), expected)
         for group in groups:
             validation.require_count(f"invited: {group}", invited[group])
-        counts = self.n * np.stack([self.shares, self.band_low, self.band_high])
+        counts = self.n * np.stack([self.values, self.band_low, self.band_high])
         return ResponseRates(
             name=name,
             invited=dict(invited),
@@ -192,7 +192,7 @@ class ShareTable(Result):
     def _given(self, axis: int) -> Array:
         others = [k for k in range(len(self.names)) if k != axis]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.shares / np.expand_dims(self.margins[axis], others))
+            return np.asarray(self.values / np.expand_dims(self.margins[axis], others))
 
     def given(self, name: str) -> "SharesGiven":
         """Return the shares among the people of each option of a field, with intervals.
@@ -205,19 +205,22 @@ class ShareTable(Result):
         if name not in self.names or len(self.names) == 1:
             raise ParameterError("name", name, f"of {self.names}, of a table of several fields")
         axis = self.names.index(name)
-        first = self.shares.size + sum(map(len, self.labels[:axis]))
-        ends = np.empty((3, *self.shares.shape))
-        for cell, place in enumerate(np.ndindex(self.shares.shape)):
+        first = self.values.size + sum(map(len, self.labels[:axis]))
+        ends = np.empty((3, *self.values.shape))
+        for cell, place in enumerate(np.ndindex(self.values.shape)):
             ratio = self.joint.ratio(cell, first + place[axis])
             low, high = kept_within(ratio.ci_low, ratio.ci_high, (0.0, 1.0))
             ends[:, *place] = low, high, ratio.standard_error
         return SharesGiven(
-            table=self,
-            axis=axis,
-            shares=self._given(axis),
+            names=self.names,
+            labels=self.labels,
+            name=name,
+            values=self._given(axis),
             standard_errors=ends[2],
-            ci_low=ends[0],
-            ci_high=ends[1],
+            low=ends[0],
+            high=ends[1],
+            confidence=self.confidence,
+            n=self.n,
         )
 
     @property
@@ -232,46 +235,19 @@ class ShareTable(Result):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SharesGiven(Result):
+class SharesGiven(CellShares):
     """The shares of cells among the people of each option of a field."""
 
-    table: ShareTable = field(repr=False)
-    axis: int
-    """Which field of the table."""
-    shares: Array
-    """The share of each cell among its option's people, in the shape of the table."""
-    standard_errors: Array
-    ci_low: Array
-    ci_high: Array
+    coverage = (
+        "Each interval covers at {of.percent} by itself; it is Fieller's, and goes from 0 to 1"
+        " where a group may be empty. Standard errors are by the delta method."
+    )
+    name: str
+    """The field."""
 
     @property
     def title(self) -> str:
-        name = self.table.names[self.axis]
-        return f"Shares within each {name}, from {self.table.n:,} reports"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (
-            POPULATION,
-            f"Each interval covers at {100 * self.table.confidence:.4g} % by itself; it is"
-            " Fieller's, and goes from 0 to 1 where a group may be empty. Standard"
-            " errors are by the delta method.",
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        table = self.table
-        return [
-            dict(zip(table.names, labels, strict=True))
-            | {
-                **possible(*(float(of[place]) for of in (self.shares, self.ci_low, self.ci_high))),
-                "standard_error": float(self.standard_errors[place]),
-                "ci_low": float(self.ci_low[place]),
-                "ci_high": float(self.ci_high[place]),
-            }
-            for place, labels in zip(
-                np.ndindex(self.shares.shape), product(*table.labels), strict=True
-            )
-        ]
+        return f"Shares within each {self.name}, from {self.n:,} reports"
 
 
 @dataclass(frozen=True)
@@ -335,10 +311,10 @@ def _table(
     return ShareTable(
         names=names,
         labels=tuple(tuple(groups) for _, groups in grouped),
-        shares=means[every],
+        values=means[every],
         standard_errors=cells.standard_errors.reshape(shape),
-        ci_low=ends[0],
-        ci_high=ends[1],
+        low=ends[0],
+        high=ends[1],
         band_low=ends[2],
         band_high=ends[3],
         margins=tuple(means[k,] for k in every),

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Series, rows_of
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.analyst.statistics.quantity import POPULATION, Quantity
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one, two_sided
 from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, enum_repr
 
@@ -38,18 +38,16 @@ class People(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Changes(Result):
-    """How several means changed, with intervals that cover all at once and one test of all."""
+class Changes(Series):
+    """How several means changed, with intervals that cover all at once and one test of all.
 
+    For the same people, the standard errors are the largest possible.
+    """
+
+    coverage = (
+        "The intervals hold all differences at once at {of.percent}; adjusted p is by Holm's rule."
+    )
     labels: tuple[str, ...]
-    values: Array
-    """(m,)"""
-    standard_errors: Array
-    """(m,); for the same people, the largest possible errors."""
-    low: Array
-    """(m,), lower ends of intervals that cover all differences at once."""
-    high: Array
-    """(m,), upper ends."""
     p_values: Array
     """(m,), separate two-sided p values: 1 minus the confidence at which the interval just contains
     0."""
@@ -58,29 +56,13 @@ class Changes(Result):
     probability α or less."""
     people: People
     """The people behind the estimates."""
-    confidence: float
-    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
-    n: tuple[int, ...]
+    counts: tuple[int, ...]
     """People in each of the compared sets."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report; None if unknown."""
-    about: tuple[str, ...] = ()
-    """Further sentences."""
 
     @property
     def title(self) -> str:
         count = "1 difference" if len(self.labels) == 1 else f"{len(self.labels)} differences"
-        return f"{count}, between {len(self.n)} sets of reports"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (
-            POPULATION,
-            _SAID[self.people],
-            f"The intervals hold all differences at once at {100 * self.confidence:.4g} %;"
-            " adjusted p is by Holm's rule.",
-            *self.about,
-        )
+        return f"{count}, between {len(self.counts)} sets of reports"
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
@@ -115,7 +97,7 @@ class CurveChange(Curve):
 
     @property
     def title(self) -> str:
-        return f"{self.name}, from {' and '.join(f'{n:,}' for n in self.changes.n)} reports"
+        return f"{self.name}, from {' and '.join(f'{n:,}' for n in self.changes.counts)} reports"
 
     def rows(self) -> list[dict[str, Any]]:
         adjusted = self.adjusted.tolist()
@@ -215,9 +197,10 @@ def compare(
         adjusted=holm(p_values),
         people=kind,
         confidence=samples[0].confidence,
-        n=tuple(sample.n for sample in samples),
+        n=sum(sample.n for sample in samples),
+        counts=tuple(sample.n for sample in samples),
         privacy=samples[0].privacy,
-        about=tuple(dict.fromkeys(note for sample in samples for note in sample.about)),
+        about=tuple(dict.fromkeys([_SAID[kind], *(n for of in samples for n in of.about)])),
     )
 
 
@@ -318,10 +301,9 @@ def _curve_change(
         low=changes.low,
         high=changes.high,
         confidence=changes.confidence,
-        n=sum(changes.n),
+        n=changes.n,
         privacy=before.privacy,
         about=(
-            _SAID[people],
             "Where the band is above 0 more people are up to there than before, where it is below"
             f" fewer; of no change anywhere p is {changes.adjusted.min():.3g}, by Holm's rule.",
             *before.about,
@@ -330,7 +312,7 @@ def _curve_change(
         adjusted=changes.adjusted,
         changes=replace(
             changes,
-            n=changes.n[::-1],
+            counts=changes.counts[::-1],
             labels=tuple(f"{names[1]} − {names[0]}: up to {at:,.15g}" for at in before.at.tolist()),
         ),
     )
@@ -423,6 +405,4 @@ def _together(kind: People, one: Array, other: Array) -> Array:
 
 def bonferroni(count: int, confidence: float) -> float:
     """Return a critical value that is valid for any correlations."""
-    from scipy.special import ndtri
-
-    return float(-ndtri((1 - confidence) / (2 * count)))
+    return critical_value_of_one(1 - (1 - confidence) / count)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.pictures import draw_curve
-from geoveil.analyst.results import Result, rows_of, what_holds
+from geoveil.analyst.results import Estimates, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import (
     band_width,
@@ -28,7 +27,6 @@ from geoveil.analyst.statistics.thresholds import (
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import (
     Array,
-    GeoPrivacy,
     Limits,
     LogScale,
     ParameterError,
@@ -45,9 +43,10 @@ _TAIL = 0.002
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve(Result):
+class Curve(Estimates):
     """An estimated curve with a simultaneous band."""
 
+    coverage = "The band holds the whole curve at once at {of.percent}."
     name: str
     """The name of the values."""
     axis: str
@@ -60,16 +59,6 @@ class Curve(Result):
     """(m,), the band's lower end."""
     high: Array
     """(m,), the band's upper end."""
-    confidence: float
-    """The confidence that the whole curve lies in the band, in (0, 1)."""
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report; None if unknown."""
-    about: tuple[str, ...] = ()
-    """Sentences on its softness and on its largest error."""
-    population: str = POPULATION
-    """A sentence that names the population."""
     scale: LogScale | None = None
     """The scale of values compared by ratio; None if compared by difference."""
     any_crowd: tuple[Array, Array] | None = None
@@ -79,11 +68,6 @@ class Curve(Result):
     @property
     def title(self) -> str:
         return f"{self.name}, from {self.n:,} reports"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        band = f"The band holds the whole curve at once at {100 * self.confidence:.4g} %."
-        return (self.population, band, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(

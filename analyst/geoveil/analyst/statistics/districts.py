@@ -76,7 +76,7 @@ class DistrictShares(PartitionShares, GeoResult):
             from matplotlib.patches import PathPatch
             from matplotlib.path import Path
         ax = new_axes() if ax is None else ax
-        shares = self.shares[: len(self.outlines)]
+        shares = self.values[: len(self.outlines)]
         color = ScalarMappable(Normalize(0.0, float(shares.max()) or 1.0), colormaps["YlGnBu"])
         for label, share, parts in zip(self.labels, shares.tolist(), self.shapes(), strict=False):
             rings = [ring for part in parts for ring in (part.exterior, *part.interiors)]

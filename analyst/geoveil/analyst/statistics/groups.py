@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.results import Result, possible
+from geoveil.analyst.results import Estimates, Series, possible, rows_of
 from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
@@ -37,7 +37,7 @@ _FAR = 2.0**400
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GroupEstimates(Result):
+class GroupEstimates(Estimates):
     """The mean of one question within each group of people.
 
     Example:
@@ -58,14 +58,17 @@ class GroupEstimates(Result):
     """An unbiased estimate of the mean of each, shape (groups,)."""
     covariance: Array
     """The covariance of the estimates, shape (groups, groups): noise and sampling together."""
-    confidence: float = 0.95
-    """The confidence of each interval, in (0, 1)."""
     limits: Limits = UNLIMITED
     """The range of a mean."""
     question: str = "mean"
     """The question."""
-    about: Sequence[str] = ()
-    """Further sentences that readers need."""
+    population: str = (
+        "Each row is of the people of that group, of whom those who took part are a random sample."
+    )
+    coverage = (
+        "Each {of.percent} interval holds by itself, and all bands hold at once. Their differences"
+        " have errors of their own."
+    )
 
     @property
     def standard_errors(self) -> Array:
@@ -76,29 +79,19 @@ class GroupEstimates(Result):
     def title(self) -> str:
         return f"Estimates by group: {self.question}"
 
-    @property
-    def notes(self) -> Sequence[str]:
-        return (
-            "Each row is of the people of that group, of whom those who took part are a random"
-            f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
-            " once. Their differences have errors of their own.",
-            *self.about,
-        )
-
     def rows(self) -> list[dict[str, Any]]:
         (low, high), (below, above) = self.intervals(self.confidence), self.band()
-        return [
+        return rows_of(
             {
-                "group": label,
-                **possible(float(self.values[i]), float(low[i]), float(high[i])),
-                "standard_error": float(self.standard_errors[i]),
-                "ci_low": float(low[i]),
-                "ci_high": float(high[i]),
-                "band_low": float(below[i]),
-                "band_high": float(above[i]),
+                "group": self.labels,
+                **possible(self.values, low, high),
+                "standard_error": self.standard_errors,
+                "ci_low": low,
+                "ci_high": high,
+                "band_low": below,
+                "band_high": above,
             }
-            for i, label in enumerate(self.labels)
-        ]
+        )
 
     def band(self) -> tuple[Array, Array]:
         """Return the ends of simultaneous intervals of all groups' means."""
@@ -144,8 +137,8 @@ class GroupEstimates(Result):
             ci_low=low,
             ci_high=high,
             confidence=self.confidence,
-            n=0,
-            about=(WEIGHTED, *self.about),
+            population=WEIGHTED,
+            about=self.about,
         )
 
     def differences(self, against: str | None = None) -> "Differences":
@@ -184,18 +177,14 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Differences(Result):
+class Differences(Series):
     """Differences between groups, with jointly adjusted intervals and p values."""
 
+    coverage = "All {of.percent} intervals hold at once, and the p values count all differences."
     pairs: tuple[tuple[str, str], ...]
     """A group, and the group subtracted from it."""
-    values: Array
-    standard_errors: Array
-    ci_low: Array
-    ci_high: Array
     p_values: Array
     """The p value of each difference, adjusted for all of them."""
-    confidence: float
     question: str = ""
     """The name of the groups' means."""
 
@@ -203,25 +192,18 @@ class Differences(Result):
     def title(self) -> str:
         return f"Differences between groups{self.question and f': {self.question}'}"
 
-    @property
-    def notes(self) -> Sequence[str]:
-        many = len(self.pairs)
-        counted = f"count all {many} differences" if many > 1 else "are of the one difference"
-        return (f"All {self.confidence:.0%} intervals hold at once, and the p values {counted}.",)
-
     def rows(self) -> list[dict[str, Any]]:
-        return [
+        return rows_of(
             {
-                "group": pair[0],
-                "other": pair[1],
-                "estimate": float(self.values[i]),
-                "standard_error": float(self.standard_errors[i]),
-                "ci_low": float(self.ci_low[i]),
-                "ci_high": float(self.ci_high[i]),
-                "p_value": float(self.p_values[i]),
+                "group": [group for group, _ in self.pairs],
+                "other": [other for _, other in self.pairs],
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+                "p_value": self.p_values,
             }
-            for i, pair in enumerate(self.pairs)
-        ]
+        )
 
     @classmethod
     def _of(cls, groups: GroupEstimates, against: str | None) -> "Differences":
@@ -243,10 +225,11 @@ class Differences(Result):
             pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
             values=values,
             standard_errors=errors,
-            ci_low=values - below,
-            ci_high=values + above,
+            low=values - below,
+            high=values + above,
             p_values=p_values,
             confidence=groups.confidence,
+            population=groups.population,
             question=groups.question,
         )
 

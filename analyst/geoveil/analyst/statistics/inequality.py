@@ -269,7 +269,7 @@ class _Found:
                 low, high = self._ends_of_ratio(quantity, value - spread, gradient, beyond)
             quantity = replace(quantity, ci_low=low, ci_high=high)
         sentences = [
-            self.above.population,
+            *self.above.about,
             "The error is by the delta method.",
             f"Soft thresholds blur values over {self.width:,.6g}, which adds"
             f" {spread / self.mean:.2g} if people are spread, and 0 to {crowded / self.mean:.2g}"

@@ -6,7 +6,6 @@ the estimates: a contrast c has the variance cᵀCc.
 """
 
 import math
-from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Result, possible, rows_of
-from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
+from geoveil.analyst.results import Estimates, possible, rows_of
+from geoveil.analyst.statistics.quantity import Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
@@ -25,7 +24,6 @@ from geoveil.analyst.statistics.simultaneous import (
 )
 from geoveil.gp import (
     Array,
-    GeoPrivacy,
     Interval,
     IntervalMethod,
     Limits,
@@ -40,38 +38,11 @@ LIARS = "Intervals hold also if"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QuestionMeans(ABC):
-    """Estimates of the means of several soft questions from the same reports."""
+class JointEstimates(Estimates):
+    """Estimates of the means of several soft questions from at least two reports.
 
-    labels: tuple[str, ...]
-    """The names of the questions, distinct."""
-    values: Array
-    """(m,), unbiased estimates of the means of the soft questions over the population."""
-    n: int
-    """People, at least 2."""
-    confidence: float
-    """The default confidence of intervals, in (0, 1)."""
-    limits: tuple[Limits, ...]
-    """The ranges of answers to each question and of their mean."""
-    privacy: GeoPrivacy | None = None
-    """The privacy of a whole report; None if unknown, or if it differs between questions."""
-    period: int | None = None
-    """The period of a recurring campaign, from 0; else None."""
-    contamination: float = 0.0
-    """The fraction of false reports for which intervals are valid, in [0, 1)."""
-    population: str = POPULATION
-    """A sentence that names the population."""
-
-    def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
-        """Return the interval for a mean of n answers of some variance, some of them lies."""
-        limits = self.limits[place]
-        honest = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
-        return with_liars(honest, self.contamination, limits)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JointEstimates(QuestionMeans, Result):
-    """Estimates of the means of several soft questions, with all covariances.
+    With their covariances, differences and sums have errors; with variances only, the intervals of
+    all means at once are valid for any correlations.
 
     Example:
         >>> two = JointEstimates(
@@ -83,8 +54,19 @@ class JointEstimates(QuestionMeans, Result):
         0.0141
     """
 
+    labels: tuple[str, ...]
+    """The names of the questions, distinct."""
+    values: Array
+    """(m,), unbiased estimates of the means of the soft questions over the population."""
     covariance: Array
-    """(m, m), the covariance of the estimates: noise and sampling together."""
+    """(m, m), the covariance of the estimates: noise and sampling together; (m,) for variances of
+    which the correlations are unknown."""
+    limits: tuple[Limits, ...]
+    """The ranges of answers to each question and of their mean."""
+    period: int | None = None
+    """The period of a recurring campaign, from 0; else None."""
+    contamination: float = 0.0
+    """The fraction of false reports for which intervals are valid, in [0, 1)."""
     answers: tuple[int, ...] | None = None
     """Answers to each question, at least 2; None: everybody answered every question."""
 
@@ -94,10 +76,10 @@ class JointEstimates(QuestionMeans, Result):
             raise ParameterError("labels", self.labels, "one or more, and distinct")
         if len(self.limits) != m:
             raise ParameterError("limits", f"{len(self.limits)} of them", f"{m}: one of each label")
-        for name, shape in (("values", (m,)), ("covariance", (m, m))):
+        for name, shapes in (("values", [(m,)]), ("covariance", [(m, m), (m,)])):
             array = np.asarray(getattr(self, name), np.float64)
-            if array.shape != shape or not np.isfinite(array).all():
-                raise ParameterError(name, f"shape {array.shape}", f"shape {shape}, all finite")
+            if array.shape not in shapes or not np.isfinite(array).all():
+                raise ParameterError(name, f"shape {array.shape}", f"shape {shapes[0]}, all finite")
             object.__setattr__(self, name, array)
         if min([self.n, *(self.answers or ())]) < 2:
             raise ParameterError("n", (self.n, self.answers), "at least 2")
@@ -113,8 +95,7 @@ class JointEstimates(QuestionMeans, Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        coverage = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
-        return (self.population, coverage, *notes_of_liars(self.contamination))
+        return (*super().notes, *notes_of_liars(self.contamination))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -132,7 +113,12 @@ class JointEstimates(QuestionMeans, Result):
     @property
     def standard_errors(self) -> Array:
         """The standard error of each estimate, shape (m,)."""
-        return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+        return np.asarray(np.sqrt(self._variances))
+
+    @property
+    def _variances(self) -> Array:
+        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
+        return np.maximum(known, 0.0)
 
     @cached_property
     def correlations(self) -> Array:
@@ -160,9 +146,11 @@ class JointEstimates(QuestionMeans, Result):
             confidence: in (0, 1); that of the estimates by default.
         """
         i = self.index(question)
-        n = self.n if self.answers is None else self.answers[i]
-        variance = max(float(self.covariance[i, i]), 0.0) * (n - 1)
-        return self._interval(i, n, variance, self.confidence if confidence is None else confidence)
+        n, limits = self.n if self.answers is None else self.answers[i], self.limits[i]
+        variance = float(self._variances[i]) * (n - 1)
+        confidence = self.confidence if confidence is None else confidence
+        honest = interval_of_mean(n, float(self.values[i]), variance, confidence, limits)
+        return with_liars(honest, self.contamination, limits)
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of separate intervals, (m,) and (m,)."""
@@ -179,19 +167,24 @@ class JointEstimates(QuestionMeans, Result):
 
         They are not clipped to shares: these are the errors in differences.
         """
-        answers = self.answers or (self.n,) * len(self.labels)
-        spreads = np.maximum(np.diag(self.covariance), 0.0)
-        rows = zip(answers, self.values.tolist(), spreads.tolist(), self.limits, strict=True)
+        answers, spreads = self.answers or (self.n,) * len(self.labels), self._variances.tolist()
+        rows = zip(answers, self.values.tolist(), spreads, self.limits, strict=True)
         margins = [margins_of_mean(n, m, v * (n - 1), confidence, ends) for n, m, v, ends in rows]
         return np.array(margins).T
 
-    def band(self, confidence: float | None = None) -> tuple[Array, Array]:
+    def band(
+        self, confidence: float | None = None, critical: float | None = None
+    ) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
 
         They do not collapse where hardly any report differs from the others: each is the interval
         of one question at the confidence that corresponds to the critical value.
+
+        Args:
+            confidence: in (0, 1); that of the estimates by default.
+            critical: how many standard errors cover all simultaneously, if that is known.
         """
-        critical = self.critical_value(confidence)
+        critical = self.critical_value(confidence) if critical is None else critical
         return self.intervals(math.erf(critical / math.sqrt(2)))
 
     def critical_value(self, confidence: float | None = None) -> float:
@@ -200,9 +193,10 @@ class JointEstimates(QuestionMeans, Result):
         Args:
             confidence: in (0, 1); that of the estimates by default.
         """
-        return critical_value(
-            self.correlations, self.confidence if confidence is None else confidence
-        )
+        confidence = self.confidence if confidence is None else confidence
+        if self.covariance.ndim == 1:
+            return critical_value_of_many(len(self.labels), confidence)
+        return critical_value(self.correlations, confidence)
 
     @property
     def moved(self) -> Array:
@@ -314,7 +308,8 @@ class JointEstimates(QuestionMeans, Result):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
-            about=(self.population,),
+            population=self.population,
+            about=self.about,
         )
 
 
@@ -363,42 +358,3 @@ def limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
     return Limits(
         ends([limit.reports for limit in limits]), ends([limit.means for limit in limits])
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SeparateEstimates(QuestionMeans):
-    """Estimates of the means of many soft questions, with separate errors.
-
-    The correlations of errors are unknown, so differences and sums have no errors; but
-    simultaneous intervals of all means do not need them.
-
-    Example:
-        >>> from geoveil.gp import GeoPrivacy
-        >>> from geoveil.gp.intervals import Limits
-        >>> found = SeparateEstimates(labels=("a", "b"), values=np.array([0.5, 0.3]),
-        ...     standard_errors=np.array([0.02, 0.02]), n=1_000, confidence=0.95,
-        ...     limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 2,
-        ...     privacy=GeoPrivacy(1.0, per=500.0, unit="metre"))
-        >>> [ends.round(3).tolist() for ends in found.band()]
-        [[0.455, 0.255], [0.545, 0.345]]
-    """
-
-    standard_errors: Array
-    """(m,), noise and sampling together."""
-
-    def band(self, critical: float | None = None) -> tuple[Array, Array]:
-        """Return the ends of intervals that cover all means at once, (m,) and (m,).
-
-        Args:
-            critical: how many standard errors cover all simultaneously; the default is valid for
-                any correlations: see `critical_value_of_many`.
-        """
-        critical = critical or critical_value_of_many(len(self.labels), self.confidence)
-        each = math.erf(critical / math.sqrt(2))
-        intervals = [
-            self._interval(place, self.n, error**2 * (self.n - 1), each)
-            for place, error in enumerate(self.standard_errors.tolist())
-        ]
-        return np.array([interval.low for interval in intervals]), np.array(
-            [interval.high for interval in intervals]
-        )

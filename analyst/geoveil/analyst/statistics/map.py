@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import finish_map, new_axes
-from geoveil.analyst.results import SMOOTH, GeoResult
-from geoveil.analyst.statistics.joint import SeparateEstimates
-from geoveil.analyst.statistics.quantity import POPULATION
+from geoveil.analyst.results import SMOOTH, Estimates, GeoResult
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
@@ -26,7 +25,6 @@ from geoveil.gp import (
     Array,
     AzimuthalEquidistant,
     GaussianKernel,
-    GeoPrivacy,
     ParameterError,
     needed_for,
     validation,
@@ -107,7 +105,7 @@ class Map(Statistic["DensityMap"]):
         bounds, longitudes, latitudes, centers, bandwidth = self.nodes(campaign)
         plane: Any = campaign.attribute.coordinates
         places = np.stack(np.meshgrid(longitudes, latitudes), axis=-1)
-        densities: SeparateEstimates = yield Separately(
+        densities: JointEstimates = yield Separately(
             [
                 PointQuestion(str(node), GaussianKernel((x, y), bandwidth))
                 for node, (x, y) in enumerate(centers.reshape(-1, 2).tolist())
@@ -119,7 +117,7 @@ class Map(Statistic["DensityMap"]):
         per_km2 = _KM2 / (2 * math.pi * bandwidth**2)
         shape = (len(latitudes), len(longitudes))
         low, high = densities.band(
-            _critical(densities, centers, bandwidth, noise_scale(campaign, 2))
+            critical=_critical(densities, centers, bandwidth, noise_scale(campaign, 2))
         )
         return DensityMap(
             longitudes=longitudes,
@@ -137,21 +135,41 @@ class Map(Statistic["DensityMap"]):
             n=densities.n,
             privacy=densities.privacy,
             population=densities.population,
+            about=densities.about,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DensityMap(GeoResult):
+class Grid(Estimates, GeoResult):
+    """Estimates at the nodes of a grid of places."""
+
+    longitudes: Array
+    """(columns,), of the nodes, in degrees, increasing."""
+    latitudes: Array
+    """(rows,), likewise."""
+    bandwidth: float
+    """The standard deviation of the bell around each node, in metres."""
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return a FeatureCollection of the cells around nodes, with the row of each [RFC 7946]."""
+        x, y = (_edges(axis).tolist() for axis in (self.longitudes, self.latitudes))
+        features = []
+        for node, row in enumerate(self.to_dict()["rows"]):
+            i, j = divmod(node, len(self.longitudes))
+            ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
+            geometry = {"type": "Polygon", "coordinates": [ring]}
+            features.append({"type": "Feature", "properties": row, "geometry": geometry})
+        return {"type": "FeatureCollection", "features": features}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DensityMap(Grid):
     """The density of people on a grid, in shares of all of them per square kilometre.
 
     Intervals cover all densities simultaneously, so with their confidence, every statement that
     a place surely has more, or less, is true.
     """
 
-    longitudes: Array
-    """(columns,), of the nodes, in degrees, increasing."""
-    latitudes: Array
-    """(rows,), likewise."""
     density: Array
     """(rows, columns), unbiased, and therefore sometimes below 0."""
     standard_errors: Array
@@ -164,17 +182,6 @@ class DensityMap(GeoResult):
     """(rows, columns), the level that each is compared with, in the same unit."""
     compared_with: str
     """The level, in words or as a density."""
-    bandwidth: float
-    """h of the bells, in metres."""
-    confidence: float
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report; None if unknown."""
-    about: tuple[str, ...] = ()
-    """Further sentences."""
-    population: str = POPULATION
-    """A sentence that names the population."""
 
     @property
     def significance(self) -> NDArray[np.int8]:
@@ -185,7 +192,9 @@ class DensityMap(GeoResult):
     @property
     def bounds(self) -> Bounds:
         """West, south, east and north of the cells around the nodes, in degrees."""
-        (west, east), (south, north) = (_edges(a)[[0, -1]] for a in self._axes)
+        (west, east), (south, north) = (
+            _edges(a)[[0, -1]] for a in (self.longitudes, self.latitudes)
+        )
         return float(west), float(south), float(east), float(north)
 
     @property
@@ -226,10 +235,6 @@ class DensityMap(GeoResult):
             for j, longitude in enumerate(self.longitudes.tolist())
         ]
 
-    def to_geojson(self) -> dict[str, Any]:
-        """Return a FeatureCollection of cells, with the row of each [RFC 7946]."""
-        return cells_around(*self._axes, self.rows())
-
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:
         """Return lines of equal density, a FeatureCollection with one feature for each level.
 
@@ -263,7 +268,7 @@ class DensityMap(GeoResult):
             UnsupportedError: if matplotlib is not installed.
         """
         ax = new_axes() if ax is None else ax
-        x, y = (_edges(axis) for axis in self._axes)
+        x, y = _edges(self.longitudes), _edges(self.latitudes)
         shown = np.maximum(self.density, 0.0)
         image = ax.pcolormesh(x, y, shown, cmap="YlGnBu", vmin=0.0, rasterized=True)
         ax.figure.colorbar(image, ax=ax, label="share of the people per km²", shrink=0.8)
@@ -286,32 +291,8 @@ class DensityMap(GeoResult):
         finish_map(ax, self.title)
         return ax
 
-    @property
-    def _axes(self) -> tuple[Array, Array]:
-        return self.longitudes, self.latitudes
 
-
-def cells_around(
-    longitudes: Array, latitudes: Array, rows: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return a FeatureCollection of the cells around nodes, with a row for each [RFC 7946].
-
-    Args:
-        longitudes: of the nodes, increasing.
-        latitudes: likewise.
-        rows: from west to east, and from south to north.
-    """
-    x, y = (_edges(axis).tolist() for axis in (longitudes, latitudes))
-    features = []
-    for node, row in enumerate(rows):
-        i, j = divmod(node, len(longitudes))
-        ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
-        geometry = {"type": "Polygon", "coordinates": [ring]}
-        features.append({"type": "Feature", "properties": row, "geometry": geometry})
-    return {"type": "FeatureCollection", "features": features}
-
-
-def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise: float) -> float:
+def _critical(found: JointEstimates, centers: Array, bandwidth: float, noise: float) -> float:
     """Return the joint critical value of all densities, in standard errors [MATH §8].
 
     Args:

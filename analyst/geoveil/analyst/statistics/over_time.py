@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.results import Result, possible, rows_of
+from geoveil.analyst.results import Series, possible, rows_of
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.joint import limits_of_sum
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.campaign import ORIGIN, AttributeCampaign
 from geoveil.gp import (
@@ -28,7 +29,6 @@ from geoveil.gp import (
     Accumulator,
     Array,
     Estimate,
-    GeoPrivacy,
     Limits,
     ParameterError,
     estimate,
@@ -59,78 +59,32 @@ class Cohorts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Change(Result):
-    """How far a mean moved between two periods of the same people."""
+class Change(Quantity):
+    """How far a mean moved between two periods of the same people.
 
-    question: str
-    first: int
-    """The earlier period, from 0."""
-    last: int
-    """The later one."""
-    value: float
-    """The later mean minus the earlier one."""
-    standard_error: float
-    """From the variation between cohorts; without cohorts, the largest possible error."""
-    low: float
-    high: float
-    confidence: float
-    """The confidence of the interval, in (0, 1)."""
+    The error is from the variation between cohorts; without cohorts, the largest possible one.
+    """
+
     cohorts: int
     """The number of cohorts behind the error; 0 without cohorts."""
 
-    @property
-    def title(self) -> str:
-        return f"{self.question}: change from period {self.first} to period {self.last}"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        if self.cohorts:
-            return (
-                f"The error is that between {self.cohorts} cohorts, which have nobody in common:"
-                " each compares the same people at both times.",
-            )
-        return (
-            "Without cohorts, the error is the most that it can be for people whose answers at one"
-            " time do not go against those at another.",
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        return rows_of(
-            {
-                "first": [self.first],
-                "last": [self.last],
-                "estimate": [self.value],
-                "standard_error": [self.standard_error],
-                "ci_low": [self.low],
-                "ci_high": [self.high],
-            }
-        )
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OverTime(Result):
+class OverTime(Series):
     """The mean of one question in each period, with simultaneous intervals."""
 
+    coverage = (
+        "The intervals hold all means at once at {of.percent}, however the reports of the same"
+        " people go together (Šidák)."
+    )
     question: str
     """Its label."""
     periods: tuple[int, ...]
     """The periods that have an estimate, from 0."""
     begins: tuple[datetime, ...]
     """When they began."""
-    values: Array
-    """(periods,)"""
-    standard_errors: Array
-    """(periods,)"""
-    low: Array
-    """(periods,), lower ends of intervals that hold all means at once."""
-    high: Array
-    """(periods,), upper ends."""
-    n: tuple[int, ...]
+    counts: tuple[int, ...]
     """Reports in each."""
-    confidence: float
-    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
-    privacy: GeoPrivacy
-    """The cost of one reading."""
     extrapolated: bool
     """Whether answers are extrapolated from two readings; otherwise they are carried."""
     epoch: float
@@ -161,10 +115,7 @@ class OverTime(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        said = [
-            f"The intervals hold all means at once at {100 * self.confidence:.4g} %,"
-            " however the reports of the same people go together (Šidák)."
-        ]
+        said = list(super().notes)
         if self.epoch:
             how = (
                 "go on as two readings of each device did, for at most as long as lay between"
@@ -208,7 +159,7 @@ class OverTime(Result):
             "standard_error": self.standard_errors,
             "ci_low": self.low,
             "ci_high": self.high,
-            "n": self.n,
+            "n": self.counts,
         }
         if self.cohorts is not None:
             columns |= {
@@ -242,15 +193,23 @@ class OverTime(Result):
         a, b = self.periods.index(first), self.periods.index(last)
         value = float(self.values[b] - self.values[a])
         count, error, (below, above) = self._error_of_change(a, b, level)
+        said = (
+            f"The error is that between {count} cohorts, which have nobody in common: each compares"
+            " the same people at both times."
+            if count
+            else "Without cohorts, the error is the most that it can be for people whose answers at"
+            " one time do not go against those at another."
+        )
         return Change(
-            question=self.question,
-            first=first,
-            last=last,
+            label=f"change of “{self.question}” from period {first} to period {last}",
             value=value,
             standard_error=error,
-            low=value - below,
-            high=value + above,
+            ci_low=value - below,
+            ci_high=value + above,
             confidence=level,
+            n=self.counts[a] + self.counts[b],
+            privacy=self.privacy,
+            about=(said,),
             cohorts=count,
         )
 
@@ -371,7 +330,8 @@ def over_time(
         standard_errors=np.array([row.standard_error for row in rows], np.float64),
         low=np.array([end.ci_low for end in ends], np.float64),
         high=np.array([end.ci_high for end in ends], np.float64),
-        n=tuple(row.n for row in rows),
+        n=sum(row.n for row in rows),
+        counts=tuple(row.n for row in rows),
         confidence=confidence,
         privacy=campaign.report_privacy,
         extrapolated=readings is not None and readings.extrapolated,

@@ -15,12 +15,12 @@ import numpy as np
 from geoveil.analyst.answers import Answer, share_answer
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.results import Result, rows_of, what_holds
+from geoveil.analyst.results import Series, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import Array, GeoPrivacy, Limits, LogScale, ParameterError, validation
+from geoveil.gp import Array, Limits, LogScale, ParameterError, validation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,29 +32,16 @@ _ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PartitionShares(Result):
+class PartitionShares(Series):
     """The share of the people in each part of a partition: not negative, with sum 1."""
 
+    coverage = "The intervals hold all shares at once at {of.percent}."
     labels: tuple[str, ...]
     """The names of the parts."""
-    shares: Array
-    """(m,)"""
-    low: Array
-    """(m,), lower ends of intervals that cover all shares at once."""
-    high: Array
-    """(m,), upper ends."""
-    confidence: float
-    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report; None if unknown."""
     joint: JointEstimates = field(repr=False)
     """The unbiased estimates, before the projection to shares that are not negative."""
     edges: Array | None = None
     """The edges between parts of a histogram, shape (m − 1,); None for other partitions."""
-    about: tuple[str, ...] = ()
-    """Sentences on the softness of the edges."""
     any_crowd: tuple[Array, Array] | None = None
     """The ends of simultaneous intervals of the shares of the values themselves, valid however
     people crowd; for histograms only."""
@@ -65,22 +52,17 @@ class PartitionShares(Result):
 
     @property
     def sentences(self) -> Sequence[Answer]:
-        most = int(np.argmax(self.shares))
-        value, low, high = (float(each[most]) for each in (self.shares, self.low, self.high))
+        most = int(np.argmax(self.values))
+        value, low, high = (float(each[most]) for each in (self.values, self.low, self.high))
         rest = f"of people: {self.labels[most]}, the most of {len(self.labels)} parts"
         return (share_answer(value, low, high, rest),)
-
-    @property
-    def notes(self) -> Sequence[str]:
-        coverage = f"The intervals hold all shares at once at {100 * self.confidence:.4g} %."
-        return (self.joint.population, coverage, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
             {
                 "name": self.labels,
-                "estimate": self.shares,
-                "standard_error": self.joint.standard_errors,
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
                 "ci_low": self.low,
                 "ci_high": self.high,
                 **what_holds(len(self.labels), self.any_crowd),
@@ -95,7 +77,7 @@ class PartitionShares(Result):
         return replace(self, labels=labels, edges=edges, joint=replace(self.joint, labels=labels))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        return draw_bars(ax, self.title, self.labels, self.shares, (self.low, self.high))
+        return draw_bars(ax, self.title, self.labels, self.values, (self.low, self.high))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +127,7 @@ class Histogram(Statistic[PartitionShares]):
             made,
             edges=edges,
             about=(f"{sentence} either side. any_crowd is of the parts themselves.",),
-            any_crowd=(np.minimum(low, made.shares), np.maximum(high, made.shares)),
+            any_crowd=(np.minimum(low, made.values), np.maximum(high, made.values)),
         )
 
 
@@ -208,12 +190,14 @@ def partition_shares(joint: JointEstimates) -> PartitionShares:
     shares = on_simplex(joint.values, joint.standard_errors**2)
     return PartitionShares(
         labels=joint.labels,
-        shares=shares,
+        values=shares,
+        standard_errors=joint.standard_errors,
         low=np.minimum(np.maximum(low, taken), shares),
         high=np.maximum(np.minimum(high, left), shares),
         confidence=joint.confidence,
         n=joint.n,
         privacy=joint.privacy,
+        population=joint.population,
         joint=joint,
     )
 

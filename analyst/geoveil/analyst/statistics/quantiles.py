@@ -12,15 +12,15 @@ from typing import Any, Self
 import numpy as np
 
 from geoveil.analyst.answers import Answer, amount_answer
-from geoveil.analyst.results import Result, rows_of, what_holds
+from geoveil.analyst.results import Series, rows_of, what_holds
 from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import POPULATION, Quantity
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import Array, GeoPrivacy, LogScale, ParameterError
+from geoveil.gp import Array, LogScale, ParameterError
 
 _MOST_LEVELS = 20
 _STEPS = 96
@@ -36,35 +36,20 @@ _WITHIN = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QuantileEstimates(Result):
-    """Quantiles, each with a separate interval."""
+class QuantileEstimates(Series):
+    """Quantiles, each with a separate interval.
+
+    A standard error is the length of the interval, divided by that of a normal one in errors.
+    """
 
     levels: Array
     """(m,), increasing, in (0, 1)."""
-    values: Array
-    """(m,); infinite where the reports do not reach that level."""
-    standard_errors: Array
-    """(m,): the length of the interval, divided by that of a normal one in standard errors."""
-    low: Array
-    """(m,), lower ends; infinite where the reports set none."""
-    high: Array
-    """(m,), upper ends; infinite where the reports set none."""
     correlations: Array
     """(m, m), of the estimates."""
     width: float
     """The width of the soft thresholds, in units of the attribute."""
-    confidence: float
-    """The confidence of each interval by itself, in (0, 1)."""
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report; None if unknown."""
     moved: Array
     """(2, m): how far false reports can move each, down and up; 0 without contamination."""
-    about: tuple[str, ...] = ()
-    """Further sentences."""
-    population: str = POPULATION
-    """A sentence that names the population."""
     scale: LogScale | None = None
     """The scale of values compared by ratio; None if compared by difference."""
 
@@ -91,11 +76,9 @@ class QuantileEstimates(Result):
         if self.scale is not None:
             soft, away = (f"a factor of {math.exp(w * self.width):,.6g}" for w in (1, 0.5))
         return (
-            self.population,
-            f"Each interval covers at {100 * self.confidence:.4g} % by itself.",
+            *super().notes,
             f"Thresholds are soft over {soft}: a quantile of the values themselves is at most"
             f" {away} away from that of the blurred values, which is estimated (see any_crowd).",
-            *self.about,
         )
 
     @property
@@ -164,7 +147,8 @@ class QuantileEstimates(Result):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
-            about=(self.population, *self.notes[2:]),
+            population=self.population,
+            about=tuple(self.notes[2:]),
         )
 
     @property

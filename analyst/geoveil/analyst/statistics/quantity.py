@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from geoveil.analyst.answers import Answer, amount_answer
-from geoveil.analyst.results import Result, possible
+from geoveil.analyst.results import Estimates, possible
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
-from geoveil.gp import Array, GeoPrivacy, LogScale, validation
+from geoveil.gp import Array, LogScale, validation
 
-POPULATION = (
-    "Estimates are of the population of which the participants are a random sample; errors hold"
-    " the noise of privacy and the sampling."
-)
 _MOST_DOUBLED = 60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Quantity(Result):
+class Quantity(Estimates):
     """One number with its error and interval."""
 
+    coverage = "The interval covers at {of.percent}{of.assumed}."
     label: str
     value: float
     """The estimate, unbiased for a mean; rows clamp it to the interval."""
@@ -29,13 +26,6 @@ class Quantity(Result):
     ci_low: float
     """Infinite if the reports do not bound the quantity on this side."""
     ci_high: float
-    confidence: float
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None = None
-    """The privacy of a whole report; None if unknown."""
-    about: tuple[str, ...] = (POPULATION,)
-    """Sentences on the population and on the method of the interval."""
     assumed: str = ""
     """The condition under which the interval covers, as the end of a sentence."""
 
@@ -50,10 +40,6 @@ class Quantity(Result):
         ends = self.ci_low, self.ci_high
         value = float(possible(self.value, *ends)["estimate"])
         return (amount_answer(value, *ends, "", f"is the {self.label}"),)
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (*self.about, f"The interval covers at {100 * self.confidence:.4g} %{self.assumed}.")
 
     def rows(self) -> list[dict[str, Any]]:
         return [

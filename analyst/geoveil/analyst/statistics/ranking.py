@@ -6,6 +6,7 @@ of the true top k, intervals of ranks, and intervals that stay valid after the c
 computed from the normal law of the estimates' errors with its covariances, as n people answered.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.results import Result, possible
+from geoveil.analyst.results import Estimates, possible
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import AttributeCampaign, ValueCampaign
-from geoveil.gp import Array, GeoPrivacy, Interval, LogScale, ParameterError, validation
+from geoveil.gp import Array, Interval, LogScale, ParameterError, validation
 
 Flags = NDArray[np.bool_]
 
@@ -36,7 +37,7 @@ _ON_LOCATING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking(Result):
+class Ranking(Estimates):
     """Estimates from the greatest to the least, with confidence sets of their order.
 
     Three statements, each true with the stated confidence in repeated campaigns:
@@ -63,13 +64,6 @@ class Ranking(Result):
     contenders: int
     """How many candidates the choice may have had; the intervals are simultaneous for all of
     them."""
-    confidence: float
-    n: int
-    """The number of people."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report."""
-    about: tuple[str, ...] = ()
-    """Further sentences on assumptions."""
 
     @property
     def top(self) -> tuple[str, ...]:
@@ -82,7 +76,7 @@ class Ranking(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        often = f"{100 * self.confidence:g} %"
+        often = self.percent
         named = ", ".join(self.surely_top) or "none"
         return (
             f"The true top {self.count} are all among these, with {often} confidence:"
@@ -379,6 +373,4 @@ def _quantile(largest: Array, probability: float) -> float:
 
 
 def _two_sided(critical: float) -> float:
-    from scipy.special import ndtr
-
-    return float(2 * ndtr(critical) - 1)
+    return math.erf(critical / math.sqrt(2))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import (
     Frame,
     ReportRows,
@@ -29,7 +29,6 @@ from geoveil.analyst.statistics.report_files import (
     rows_of,
 )
 from geoveil.analyst.statistics.statistic import (
-    Answered,
     Asked,
     Found,
     Means,
@@ -199,7 +198,7 @@ class Reports:
         }
         return summed, joint
 
-    def _answer(self, confidence: float, period: int, queries: Asked) -> Answered:
+    def _answer(self, confidence: float, period: int, queries: Asked) -> JointEstimates:
         together = not isinstance(queries, Separately)
         by_label = self._estimators(
             queries.questions if isinstance(queries, Separately) else queries
@@ -210,19 +209,21 @@ class Reports:
         n = sums[labels[0]].n
         if n < 2:
             raise too_few(self.campaign, n, period)
-        common: dict[str, Any] = {
-            "labels": labels,
-            "values": np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
-            "n": n,
-            "confidence": confidence,
-            "limits": tuple(by_label[label].limits for label in labels),
-            "privacy": self.campaign.report_privacy,
-            "period": None if self.campaign.period is None else period,
-        }
         if joint is not None:
-            return JointEstimates(**common, covariance=joint.covariance(0) / (n - 1))
-        errors = [estimate_of_sums(sums[label], GRID_EXPONENT).standard_error for label in labels]
-        return SeparateEstimates(**common, standard_errors=np.array(errors))
+            covariance = joint.covariance(0) / (n - 1)
+        else:
+            alone = [estimate_of_sums(sums[label], GRID_EXPONENT) for label in labels]
+            covariance = np.array([of.standard_error or 0.0 for of in alone]) ** 2
+        return JointEstimates(
+            labels=labels,
+            values=np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
+            covariance=covariance,
+            n=n,
+            confidence=confidence,
+            limits=tuple(by_label[label].limits for label in labels),
+            privacy=self.campaign.report_privacy,
+            period=None if self.campaign.period is None else period,
+        )
 
     def points(self, period: int) -> Iterator[NDArray[np.int64]]:
         """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
-from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.joint import JointEstimates, SeparateEstimates, notes_of_liars
+from geoveil.analyst.results import Estimates, Result
+from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, LogScale, ParameterError, UnsupportedError, validation
 
@@ -28,8 +28,6 @@ class Separately:
 
 
 Asked: TypeAlias = Sequence[PointQuestion] | Separately
-Answered: TypeAlias = JointEstimates | SeparateEstimates
-"""`SeparateEstimates` for questions asked `Separately`, otherwise `JointEstimates`."""
 Steps = Generator[Asked, Any, Found]
 ONE_LOOK = (
     "This interval is for one look, at a date or a number of reports set before the first: looked"
@@ -122,7 +120,7 @@ class Contaminated(Statistic[Found]):
         inner = self.of.steps(campaign, confidence)
         queries = next(inner)
         while True:
-            answered: Answered = yield queries
+            answered: JointEstimates = yield queries
             try:
                 queries = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
@@ -133,10 +131,8 @@ class Contaminated(Statistic[Found]):
 
 
 def noted(result: Any, sentences: Sequence[str]) -> Any:
-    """Return a result with more notes; a result without notes is unchanged."""
-    if isinstance(result, JointEstimates):
-        return replace(result, population=" ".join([result.population, *sentences]))
-    if not hasattr(result, "about"):
+    """Return a result with more notes; a result of another family is unchanged."""
+    if not isinstance(result, Estimates):
         return result
     return replace(result, about=(*result.about, *sentences))
 

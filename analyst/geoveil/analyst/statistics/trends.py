@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.answers import Answer, chance_words
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import rows_of
 from geoveil.analyst.statistics.comparison import (
+    Changes,
     People,
     bonferroni,
     check_samples,
@@ -20,31 +21,20 @@ from geoveil.analyst.statistics.comparison import (
     sample_of,
 )
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
     two_sided,
 )
 from geoveil.campaign import digits
-from geoveil.gp import Array, GeoPrivacy, ParameterError
+from geoveil.gp import Array, ParameterError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trends(Result):
+class Trends(Changes):
     """The change of means in a unit of time: the slope of a weighted least-squares line."""
 
-    labels: tuple[str, ...]
-    slopes: Array
-    """(m,), per unit of time."""
-    standard_errors: Array
-    """(m,); for the same people, the largest possible errors."""
-    low: Array
-    """(m,), lower ends of intervals that cover all slopes at once."""
-    high: Array
-    """(m,), upper ends."""
-    adjusted: Array
-    """(m,), p of each slope being 0, by Holm's rule."""
+    coverage = "The intervals hold all slopes at once at {of.percent}."
     bent: Array
     """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
     first: Array
@@ -53,21 +43,11 @@ class Trends(Result):
     """(m,), the means at the last."""
     of_shares: tuple[bool, ...]
     """Whether each mean is a share."""
-    people: People
-    """The people behind the estimates."""
-    confidence: float
-    """The confidence with which all intervals hold simultaneously, in (0, 1)."""
-    n: tuple[int, ...]
-    """People at each time."""
-    privacy: GeoPrivacy | None
-    """The privacy of a whole report."""
-    about: tuple[str, ...] = ()
-    """Further sentences."""
 
     @property
     def title(self) -> str:
         count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
-        return f"{count} over {len(self.n)} times"
+        return f"{count} over {len(self.counts)} times"
 
     @property
     def sentences(self) -> Sequence[Answer]:
@@ -77,40 +57,30 @@ class Trends(Result):
             slope, low, high, first, last = (
                 digits(float(f"{factor * each[at]:.{figures}g}"))
                 for each, figures in (
-                    (self.slopes, 2), (self.low, 2), (self.high, 2), (self.first, 3), (self.last, 3)
+                    (self.values, 2), (self.low, 2), (self.high, 2), (self.first, 3), (self.last, 3)
                 )
             )  # fmt: skip
             p = float(self.adjusted[at])
             moved = "went"
             if p <= 1 - self.confidence:
-                moved = "rose" if self.slopes[at] > 0 else "fell"
+                moved = "rose" if self.values[at] > 0 else "fell"
             surely = chance_words(p) + ("" if moved != "went" else ", which may be chance")
             said.append(
                 Answer(
-                    float(self.slopes[at]),
+                    float(self.values[at]),
                     "",
                     "",
-                    f"“{label}” {moved} from {first}{unit} to {last}{unit} over {len(self.n)}"
+                    f"“{label}” {moved} from {first}{unit} to {last}{unit} over {len(self.counts)}"
                     f" periods, by {slope}{points} a period ({low} to {high}; {surely})",
                 )
             )
         return said
 
-    @property
-    def notes(self) -> Sequence[str]:
-        assumption = "independent" if self.people is People.DIFFERENT else "dependent at worst"
-        return (
-            POPULATION,
-            f"Errors of different times are taken as {assumption}.",
-            f"The intervals hold all slopes at once at {100 * self.confidence:.4g} %.",
-            *self.about,
-        )
-
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
             {
                 "name": self.labels,
-                "slope": self.slopes,
+                "slope": self.values,
                 "standard_error": self.standard_errors,
                 "ci_low": self.low,
                 "ci_high": self.high,
@@ -171,13 +141,15 @@ def trend(
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
     freedom = len(t) - 2
+    assumption = "independent" if kind is People.DIFFERENT else "dependent at worst"
     testable = kind is People.DIFFERENT and freedom > 0
     return Trends(
         labels=estimates[0].labels,
-        slopes=slopes,
+        values=slopes,
         standard_errors=errors,
         low=slopes - below - moved,
         high=slopes + above + moved,
+        p_values=p_values,
         adjusted=holm(p_values),
         first=values[0],
         last=values[-1],
@@ -185,7 +157,11 @@ def trend(
         bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
         people=kind,
         confidence=estimates[0].confidence,
-        n=tuple(estimate.n for estimate in estimates),
+        n=sum(estimate.n for estimate in estimates),
+        counts=tuple(estimate.n for estimate in estimates),
         privacy=estimates[0].privacy,
-        about=notes_of_most_liars(estimates),
+        about=(
+            f"Errors of different times are taken as {assumption}.",
+            *notes_of_most_liars(estimates),
+        ),
     )
