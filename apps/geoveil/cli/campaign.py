@@ -45,7 +45,7 @@ from geoveil.campaign import (
 from geoveil.cli import options
 from geoveil.cli.asking import Period, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import err, out, print_json, print_table, write_new
+from geoveil.cli.console import Part, err, out, print_json, print_table, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.options import options_of, takes
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
@@ -103,27 +103,31 @@ def create(
     with analyst_at(connection) as analyst, explains_taken_id(campaign):
         digest = analyst.create(campaign, key)
     if isinstance(campaign, FormCampaign):
-        print_form(campaign)
-        out.tell(f"sha256:{digest.hex()}")
+        out.tell_all(*_form_lines(campaign), f"sha256:{digest.hex()}")
         return
     campaign = require_attribute(campaign)
-    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
-    out.tell(expected_text(campaign, request.people))
-    if request.plan is not None and isinstance(campaign, ValueCampaign):
-        how = f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}'"
-        out.tell(f"{how} asks the points what was planned")
+    asked = f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}' asks the points what"
+    n = campaign.periods
+    once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
+    spent = f"each participant spends this {once}" if campaign.period else None
     if campaign.readings is not None:
-        total = f"In all, a participant spends at most {campaign.total_privacy}."
-        out.tell(f"{campaign.readings} {total}")
-    elif campaign.period is not None:
-        n = campaign.periods
-        once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
-        out.print(f"each participant spends this {once}")
-    out.print(weight_text(campaign))
+        spent = (
+            f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
+        )
+    out.tell_all(
+        _headline(campaign, digest),
+        expected_text(campaign, request.people),
+        f"{asked} was planned" if request.plan and isinstance(campaign, ValueCampaign) else None,
+        spent,
+        weight_text(campaign),
+        None if key is None else f"signed by {key.public}",
+    )
     if (refused := browsers_refuse(campaign)) is not None:
         err.tell(("warning:", "bold yellow"), f" no browser can answer it: {refused}")
-    if key is not None:
-        out.tell(f"signed by {key.public}")
+
+
+def _headline(campaign: Campaign, digest: bytes) -> tuple[Part, ...]:
+    return (campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}"
 
 
 def _refuse_unlikely(request: CampaignRequest, campaign: Campaign) -> None:
@@ -189,25 +193,23 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
             out.tell((f"can't be read ({published.state}): {error}", "bold red"))
             continue
         each = f" every {days_in(campaign.period)}" if campaign.period else ""
-        out.tell(
-            (campaign.campaign_id, "bold"),
-            f"  {published.state}, {published.reports:,} reports,"
-            f" closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
+        stands = f"  {published.state}, {published.reports:,} reports, closes"
+        out.tell_all(
+            ((campaign.campaign_id, "bold"), f"{stands} {campaign.closes:%Y-%m-%d %H:%M} UTC"),
+            ("signed by ", signed_by(published.envelope), f", {privacy_text(campaign)}{each}"),
+            f"  {campaign.title}",
         )
-        out.tell("signed by ", signed_by(published.envelope), f", {privacy_text(campaign)}{each}")
-        out.tell(f"  {campaign.title}")
 
 
 def _listed(found: PublishedCampaign) -> dict[str, Any]:
     """Return a campaign's entry in a list, for JSON; `signed_by` is null if it is not signed."""
-    record: dict[str, Any] = {}
+    record: dict[str, Any] = {"state": found.state, "reports": found.reports}
     try:
-        record = campaign_record(found.campaign)
+        record = campaign_record(found.campaign) | record
         key = signer(found.envelope)
-        record["signed_by"] = None if key is None else str(key)
+        return {**record, "signed_by": None if key is None else str(key)}
     except GeoVeilError as error:  # it can't be read, or its signature is not valid
-        record["error"] = str(error)
-    return record | {"state": found.state, "reports": found.reports}
+        return {**record, "error": str(error)}
 
 
 @app.command()
@@ -295,7 +297,7 @@ def sign(
     envelope = envelope_in(file)
     if signer(envelope) is not None:
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
-    campaign, key = (decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes()))
+    campaign, key = decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes())
     print_campaign(campaign)
     made = out_file or file.with_suffix(".signed.campaign")
     write_new(made, seal(envelope.campaign, key))
@@ -324,8 +326,7 @@ def publish(
     campaign = decode(envelope.campaign)
     with analyst_at(connection) as analyst, explains_taken_id(campaign):
         digest = analyst.publish(published)
-    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
-    out.tell("signed by ", signed_by(envelope))
+    out.tell_all(_headline(campaign, digest), ("signed by ", signed_by(envelope)))
 
 
 @contextmanager
@@ -346,21 +347,21 @@ def explains_taken_id(campaign: Campaign) -> Iterator[None]:
 def print_campaign(campaign: Campaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     if isinstance(campaign, FormCampaign):
-        print_form(campaign)
+        out.tell_all(*_form_lines(campaign))
         return
     campaign = require_attribute(campaign)
-    out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
-    out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
-    if (floor := least_counted(campaign)) is not None:
-        out.tell(floor)
-    attribute = campaign.attribute
-    if expected := between(attribute.least, attribute.most):
-        out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
-    _print_when_and_how(campaign)
-    if campaign.readings is not None:
-        out.tell(str(campaign.readings))
-        if campaign.cohorts > 1:
-            out.tell(campaign.readings.telling)
+    attribute, readings = campaign.attribute, campaign.readings
+    expected = between(attribute.least, attribute.most)
+    doubt = f"devices ask about a value that is not {expected} {attribute.value_unit}"
+    out.tell_all(
+        ((campaign.campaign_id, "bold"), f"  {campaign.title}"),
+        f"{attribute.name}: {privacy_text(campaign)}",
+        least_counted(campaign),
+        expected and doubt,
+        *_when_and_how(campaign),
+        readings and str(readings),
+        readings.telling if readings and campaign.cohorts > 1 else None,
+    )
     rows = (
         (
             campaign.words_for(column["label"]),
@@ -371,37 +372,32 @@ def print_campaign(campaign: Campaign) -> None:
         for column in campaign_record(campaign)["queries"]
     )
     print_table(("query", "a report counts from", "to", "beyond"), rows, wrapped=range(4))
-    out.print(weight_text(campaign))
+    out.tell(weight_text(campaign))
 
 
-def print_form(form: FormCampaign) -> None:
-    """Print the fields of a form, and what a report costs participants."""
-    out.tell((form.campaign_id, "bold"), f"  {form.title}")
+def _form_lines(form: FormCampaign) -> "Iterator[str | tuple[Part, ...] | None]":
+    """Yield the fields of a form, and what a report costs participants."""
+    yield (form.campaign_id, "bold"), f"  {form.title}"
     for field in form.fields:
-        out.tell(f"{field_text(form, field)}  {'' if field.text == field.name else field.text}")
-    _print_when_and_how(form)
-    for sentence in what_a_form_tells(form):
-        out.tell(sentence)
-    out.tell(f"what its reports say: geoveil form ask {form.campaign_id}")
+        yield f"{field_text(form, field)}  {'' if field.text == field.name else field.text}"
+    yield from _when_and_how(form)
+    yield from what_a_form_tells(form)
+    yield f"what its reports say: geoveil form ask {form.campaign_id}"
 
 
-def _print_when_and_how(campaign: Campaign) -> None:
-    for said in who_asks(campaign):
-        out.tell(said)
-    if tags := ", ".join(each.language for each in campaign.translations):
-        out.tell(f"texts also in {tags}")
-    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
-    for way in ways_of(campaign).values():
-        if way is not None:
-            out.tell(way)
+def _when_and_how(campaign: Campaign) -> Iterator[str | None]:
+    yield from who_asks(campaign)
+    tags = ", ".join(each.language for each in campaign.translations)
+    yield tags and f"texts also in {tags}"
+    yield f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC"
+    yield from ways_of(campaign).values()
 
 
 def weight_text(campaign: AttributeCampaign) -> str:
     """Return the largest effect of one report on an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
-    if math.isinf(most):
-        return MEAN_MOVES
-    return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+    moves = f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+    return MEAN_MOVES if math.isinf(most) else moves
 
 
 def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:

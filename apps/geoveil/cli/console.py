@@ -84,6 +84,11 @@ class PlainConsole(Console):
         for number, part in enumerate(text.divide(_folds(text.plain, width))):
             self.print(Text(_INDENT if number else ""), part, sep="", soft_wrap=True)
 
+    def tell_all(self, *lines: "str | tuple[Part, ...] | None") -> None:
+        """Print each of some lines, but none of those that are None or empty."""
+        for line in filter(None, lines):
+            self.tell(*([line] if isinstance(line, str) else line))
+
     def _plain(self, text: str) -> str:
         return visible(text).encode(self.encoding, _DEGRADING).decode(self.encoding)
 
