@@ -120,7 +120,7 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
-from geoveil.analyst.refusals import all_given as all_given
+from geoveil.analyst.refusals import all_given as all_given, left_out as left_out
 from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
     ByGroup,

@@ -359,7 +359,7 @@ def print_campaign(campaign: Campaign) -> None:
         least_counted(campaign),
         expected and doubt,
         *_when_and_how(campaign),
-        readings and str(readings),
+        None if readings is None else str(readings),
         readings.telling if readings and campaign.cohorts > 1 else None,
     )
     rows = (

@@ -50,6 +50,9 @@ _SPELLED = MappingProxyType(
     }
 )
 
+BLANKS = str.maketrans("\u00a0\u202f", "  ")
+"""Blanks at which no line is broken, which a terminal does not need."""
+
 
 class PlainConsole(Console):
     """Prints a string as one line of visible characters: no markup, no emoji codes, no escapes.
@@ -75,7 +78,8 @@ class PlainConsole(Console):
         So no part of a long text can pass for a separate line. Characters beyond ASCII count as
         two columns wide, since terminals disagree on which of them are.
         """
-        text = self.styled(*parts)
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        text = self.styled(*((part.translate(BLANKS), style) for part, style in pairs))
         if not self.is_terminal:
             self.print(text, soft_wrap=True)
             return

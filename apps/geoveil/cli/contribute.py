@@ -42,7 +42,7 @@ from geoveil.campaign import (
 from geoveil.cli import options
 from geoveil.cli.client import TIMEOUT_S, DeviceWay, by_ways, default_state, waits_until
 from geoveil.cli.connection import CommandError, Connection, connects
-from geoveil.cli.console import err, out
+from geoveil.cli.console import BLANKS, err, out
 from geoveil.cli.environment import LANGUAGE
 from geoveil.cli.numbers import parse, spelled
 from geoveil.client import (
@@ -64,9 +64,6 @@ _OUTCOMES = {
     DeliveryStatus.REJECTED: "rejected",
     DeliveryStatus.ACKNOWLEDGED: "counted",
 }
-
-_BLANKS = str.maketrans("\u00a0\u202f", "  ")
-"""Blanks at which no line is broken, which a terminal does not need."""
 
 
 @connects
@@ -129,16 +126,12 @@ def contribute(
 class _WronglyTypedError(PrivateValueError):
     """States the expected value in the person's language."""
 
-    def __init__(self, expected: str) -> None:
-        super().__init__(expected)
-        self._said = _say("wrong.value", expected=expected)
+    def __init__(self, key: str, **values: str | float) -> None:
+        super().__init__(say(key, **values))
+        self._said = say("wrong.value", expected=say(key, **values)).translate(BLANKS)
 
     def __str__(self) -> str:
         return self._said
-
-
-def _say(key: str, **values: str | float) -> str:
-    return say(key, **values).translate(_BLANKS)
 
 
 def _price(text: str) -> str:
@@ -146,24 +139,17 @@ def _price(text: str) -> str:
     return text.replace(" per ", say("tell.per"), 1)
 
 
-def _tell(*sentences: str) -> None:
-    for sentence in sentences:
-        err.tell(sentence.translate(_BLANKS))
-
-
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
     """Return the epoch that --read-every and --reading-epsilon set for a campaign's value."""
     if every is None:
         if epsilon is not None:
-            raise ParameterError(
-                "reading-epsilon", epsilon, "left out unless there is --read-every"
-            )
+            expected = "left out unless there is --read-every"
+            raise ParameterError("reading-epsilon", epsilon, expected)
         return None
     length, stated = parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
-        raise ParameterError(
-            "read-every", every, "left out: such questions are not answered from one reading"
-        )
+        expected = "left out: such questions are not answered from one reading"
+        raise ParameterError("read-every", every, expected)
     try:
         privacy = stated if epsilon is None else GeoPrivacy(epsilon, stated.per, stated.unit)
     except ParameterError as error:
@@ -185,20 +171,19 @@ def _take_part(
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, TIMEOUT_S)
     campaign = decode(response.envelope.campaign)
-    epoch = None
-    if not isinstance(campaign, FormCampaign):
-        epoch = epoch_of(require_attribute(campaign))
+    of_form = isinstance(campaign, FormCampaign)
+    epoch = None if of_form else epoch_of(require_attribute(campaign))
     policy = Policy.permitting(campaign, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, response.envelope.SerializeToString())
     asks = campaign if isinstance(campaign, FormCampaign) else shown.asks
-    err.tell((asks.texts.title, "bold"))
-    _tell(*_what_it_asks(asks), *who_asks(campaign))
-    _tell(say("tell.signer", text=str(shown.signer or say("tell.nobody"))))
-    if isinstance(asks, FormCampaign):
-        _tell(*what_a_form_tells(asks), *who_learns(asks))
-    else:
-        _tell(*_what_it_costs(asks, epoch))
+    err.tell_all(
+        ((asks.texts.title, "bold"),),
+        *_what_it_asks(asks),
+        *who_asks(campaign),
+        say("tell.signer", text=str(shown.signer or say("tell.nobody"))),
+        *_what_it_costs(asks, epoch),
+    )
     _agree_to_take_part(shown.campaign, yes)
     with Client(
         policy=policy,
@@ -229,8 +214,13 @@ def _what_it_asks(campaign: AttributeCampaign | FormCampaign) -> Iterator[str]:
         yield _area_text(campaign.attribute.coordinates.area)
 
 
-def _what_it_costs(campaign: AttributeCampaign, epoch: Epoch | None) -> Iterator[str]:
-    """Yield what a report to questions about one attribute costs and tells."""
+def _what_it_costs(
+    campaign: AttributeCampaign | FormCampaign, epoch: Epoch | None
+) -> Iterator[str]:
+    """Yield what a report costs and tells."""
+    if isinstance(campaign, FormCampaign):
+        yield from (*what_a_form_tells(campaign), *who_learns(campaign))
+        return
     cost = str(campaign.report_privacy) if epoch else privacy_text(campaign)
     yield say("tell.privacy", text=_price(cost))
     yield from what_it_tells(campaign, None if epoch is None else epoch.privacy)
@@ -250,7 +240,7 @@ def _confirm(
     """Ask for confirmation before sending; show the value only on a terminal."""
     doubt = what_to_ask(campaign, value)
     if sys.stdin.isatty() and sys.stderr.isatty():
-        _tell(_echo(campaign, value), *what_it_tells_of(campaign, value, read=read))
+        err.tell_all(_echo(campaign, value), *what_it_tells_of(campaign, value, read=read))
         if yes and not doubt:
             return
         doubt = doubt or say("tell.send")
@@ -279,14 +269,14 @@ def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
     if campaign.window is not None:
         length = days_in(campaign.window)
         kind = "" if campaign.period is None else ".period"
-        _tell(say(f"tell.window{kind}", length=length))
+        err.tell(say(f"tell.window{kind}", length=length))
     if not yes:
         _agree(say("tell.take"), say("tell.unsaid"))
 
 
 def _agree(question: str, unsaid: str) -> None:
     yes = say("tell.yes").split()
-    prompt = f"{question} [{yes[0]}/N]".translate(_BLANKS)
+    prompt = f"{question} [{yes[0]}/N]".translate(BLANKS)
     try:
         answer = typer.prompt(prompt, default="", show_default=False, err=True).strip().lower()
     except typer.Abort:  # nobody is there to answer
@@ -295,7 +285,7 @@ def _agree(question: str, unsaid: str) -> None:
         return
     if not answer or answer[0] == "n":  # no, nein, non
         raise typer.Exit(1)
-    raise CommandError(unsaid.translate(_BLANKS))
+    raise CommandError(unsaid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,34 +313,33 @@ class _AsShown:
 
 
 def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
-    if not fresh:
-        out.tell(_say("tell.again"))
     outcome = say(f"tell.{_OUTCOMES[receipt.status]}")
-    out.tell(_say("tell.report", outcome=outcome, id=receipt.report_id))
+    report = say("tell.report", outcome=outcome, id=receipt.report_id)
+    out.tell_all(None if fresh else say("tell.again"), report)
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         cohort, column = divmod(answer.query_index, campaign.columns)
         label = campaign.words_for(campaign.texts.labels[column])
         if campaign.cohorts > 1:
             label = say("tell.cohort", cohort=str(cohort), label=label)
         # Fields of forms have grids of their own.
-        key, value = "tell.perturbed", f"{perturbed:.6f}"
         if isinstance(campaign, FormCampaign):
-            key, value = "tell.sent", str(answer.value)
-        out.tell("  " + _say(key, label=label, value=value))
+            said = say("tell.sent", label=label, value=str(answer.value))
+        else:
+            said = say("tell.perturbed", label=label, value=f"{perturbed:.6f}")
+        out.tell(f"  {said}")
     if receipt.rejection is not None:
         reason = f"{receipt.rejection.reason} {receipt.rejection.detail}"
-        err.tell(_say("tell.refused", reason=reason))
+        err.tell(say("tell.refused", reason=reason))
     elif receipt.failure is not None:
-        err.tell(_say("tell.failed", reason=receipt.failure))
+        err.tell(say("tell.failed", reason=receipt.failure))
     if leaves := waits_until(receipt):
-        out.tell(_say("tell.then", leaves=leaves))
+        out.tell(say("tell.then", leaves=leaves))
     elif not receipt.acknowledged:
         raise typer.Exit(1)
 
 
 def _ask_unseen(prompt: str) -> str:
-    answer: str = typer.prompt(prompt, hide_input=True, err=True)
-    return answer
+    return str(typer.prompt(prompt.translate(BLANKS), hide_input=True, err=True))
 
 
 def _area_text(area: Area) -> str:
@@ -381,19 +370,14 @@ def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float 
     places = campaign.attribute.coordinates is not None
     count, unit = 2 if places else campaign.dimension, campaign.texts.unit
     try:
-        text = ask(_say("tell.type")) if sys.stdin.isatty() else sys.stdin.readline()
+        text = ask(say("tell.type")) if sys.stdin.isatty() else sys.stdin.readline()
     except UnicodeDecodeError:
         text = ""
     numbers = parse(text, count)
     if numbers is not None:
         return numbers if count > 1 else numbers[0]
-    if places:
-        expected = say("wrong.place")
-    elif count == 1:
-        expected = say("wrong.number", unit=unit)
-    else:
-        expected = say("wrong.numbers", count=digits(count), unit=unit)
-    raise _WronglyTypedError(expected)
+    key = "wrong.place" if places else "wrong.number" if count == 1 else "wrong.numbers"
+    raise _WronglyTypedError(key, count=digits(count), unit=unit)
 
 
 def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any]:
@@ -412,8 +396,9 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
             if field in form.applying(answers):
                 wording = field.wording
                 of = ", ".join(wording.options) or wording.unit
-                prompt = _say("tell.field", question=wording.text, of=of)
-                answers[field.name] = _answer(field, ask(prompt))
+                answers[field.name] = _answer(
+                    field, ask(say("tell.field", question=wording.text, of=of))
+                )
         return answers
     by_name = {field.name: field for field in form.fields}
     try:
@@ -423,7 +408,7 @@ def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any
     for line in lines:
         name, _, text = line.partition("=")
         if name.strip() not in by_name:
-            raise _WronglyTypedError(say("wrong.lines", names=", ".join(by_name)))
+            raise _WronglyTypedError("wrong.lines", names=", ".join(by_name))
         answers[name.strip()] = _answer(by_name[name.strip()], text)
     return answers
 
@@ -436,7 +421,7 @@ def _answer(field: Field, text: str) -> Any:
     numbers = parse(text, 1 if isinstance(field, NumberField) else 2)
     if numbers is None:
         kind = "" if isinstance(field, NumberField) else ".place"
-        raise _WronglyTypedError(say(f"wrong.field{kind}", name=field.name))
+        raise _WronglyTypedError(f"wrong.field{kind}", name=field.name)
     return numbers if len(numbers) > 1 else numbers[0]
 
 

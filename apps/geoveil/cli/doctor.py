@@ -160,7 +160,7 @@ def _certificate_name(of: Situation) -> Wrongs:
 def _secret_files(of: Situation) -> Wrongs:
     url_file = os.environ.get("GEOVEIL_DATABASE_URL_FILE")
     named = (of.settings.tls_key, of.settings.tokens_file, of.sign_key, url_file)
-    for file in map(Path, filter(None, named)):
+    for file in [Path(name) for name in named if name]:
         readable = file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IRWXO
         yield readable, f"everybody on this machine may open {file}"
 
@@ -191,7 +191,7 @@ def _extras(of: Situation) -> Wrongs:
 
 
 def _clock(of: Situation) -> Wrongs:
-    seen = [Path(file) for file in (__file__, of.settings.database) if Path(file).exists()]
+    seen = [Path(file) for file in (__file__, str(of.settings.database)) if Path(file).exists()]
     ahead = max(file.stat().st_mtime for file in seen) - time.time()
     late = f"the clock is at least {ahead:,.0f} seconds behind: files here are of the future"
     yield ahead > _CLOCK_S, late
