@@ -93,6 +93,11 @@ class PlainConsole(Console):
         for line in filter(None, lines):
             self.tell(*([line] if isinstance(line, str) else line))
 
+    def paragraphs(self, *texts: str | Text | None) -> None:
+        """Print each of some texts, folded by words, but none of those that are None or empty."""
+        for text in filter(None, texts):
+            self.print(text)
+
     def _plain(self, text: str) -> str:
         return visible(text).encode(self.encoding, _DEGRADING).decode(self.encoding)
 
