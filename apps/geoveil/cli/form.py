@@ -21,6 +21,7 @@ from geoveil.analyst import (
     form_plan,
     form_reports_of,
     is_file_of_reports,
+    left_out,
     place_in,
     sample_of,
     toml_of,
@@ -81,11 +82,9 @@ def from_(
     read = form_of_workbook(workbook, plane)
     with whole_file("out", form) as beside:
         beside.write_text(toml_of(read.fields), encoding="utf-8")
-    for sentence in read.left_out:
-        err.tell(sentence)
+    err.tell_all(*read.left_out)
     for field in read.fields:
-        cost = "open, sent as it is" if field.privacy is None else str(field.privacy)
-        out.tell(f"{field.name}: {cost}")
+        out.tell(f"{field.name}: {field.privacy or 'open, sent as it is'}")
     err.tell(f"wrote {form}: {len(read.fields)} fields of {read.title or workbook.name!r}")
 
 
@@ -185,9 +184,8 @@ def ask(
     """
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     reports = _reports(campaign_id, period, connection)
-    for wish in wishes:
-        if wish.error is not None:
-            raise ParameterError("statistic", wish.text, "without '@', which is for a plan")
+    aimed = next((wish.text for wish in wishes if wish.error is not None), None)
+    left_out({"statistic": aimed}, "without '@', which is for a plan")
     wanted = wishes or wishes_for(reports.campaign.fields)
     results = [reports.ask(wish.statistic, confidence) for wish in wanted]
     form.show(*(results if invited is None else _with_invited(results, invited)))
@@ -224,11 +222,9 @@ def of_form(
 ) -> bool:
     """Print and write the plan of a form; return whether one was given."""
     if form is None:
-        said: dict[str, object] = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum}
-        said |= {"statistics": [wish.text for wish in wishes] or None}
-        for name, value in said.items():
-            if value is not None:
-                raise ParameterError(name, value, "left out where there is no --form")
+        statistics = [wish.text for wish in wishes] or None
+        given = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum, "statistics": statistics}
+        left_out(given, "left out where there is no --form")
         return False
     fields = fields_in(form)
     if prior_sample is None:
@@ -246,8 +242,8 @@ def of_form(
             beside.write_text(toml_of(planned.fields), encoding="utf-8")
     if as_json:
         print_json(report)
-        return True
-    print_form(report)
-    if out_file is not None:
-        err.tell(f"wrote {out_file}: a form for geoveil campaign create --form")
+    else:
+        print_form(report)
+        made = f"wrote {out_file}: a form for geoveil campaign create --form"
+        err.tell_all(made if out_file is not None else None)
     return True

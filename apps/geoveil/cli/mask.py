@@ -9,8 +9,10 @@ import typer
 from geoveil.analyst import (
     NOT_HIDDEN,
     RADIUS_M,
+    all_given,
     area_of,
     id_of,
+    left_out,
     mask_file,
     place_in,
     sidecar_of,
@@ -87,9 +89,7 @@ def mask(
     if form is None:
         fields: tuple[Field, ...] = (_place(place, epsilon, per, center, radius),)
     else:
-        for name, given in (("epsilon", epsilon), ("per", per), ("center", center)):
-            if given is not None:
-                raise ParameterError(name, given, "left out: the form says it")
+        left_out({"epsilon": epsilon, "per": per, "center": center}, "left out: the form says it")
         fields = fields_in(form)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     made = FormCampaign(
@@ -102,19 +102,15 @@ def mask(
     placed = next((field for field in fields if isinstance(field, PlaceField)), fields[0])
     pairs = {} if columns is None else {placed.name: _pair(columns)}
     rows = mask_file(file, out_file, made, pairs, drop_empty=drop_empty)
-    for field in fields:
-        out.tell(field_text(made, field))
-    for sentence in (*what_a_form_tells(made), *NOT_HIDDEN):
-        err.tell(sentence)
+    out.tell_all(*(field_text(made, field) for field in fields))
+    err.tell_all(*what_a_form_tells(made), *NOT_HIDDEN)
     out.tell(f"{rows:,} rows in {out_file}; which noise is on them says {sidecar_of(out_file)}")
 
 
 def _place(
     name: str, epsilon: float | None, per: float | None, center: str | None, radius: float | None
 ) -> PlaceField:
-    for option, given in (("epsilon", epsilon), ("per", per), ("center", center)):
-        if given is None:
-            raise ParameterError(option, None, "given, or --form in its place")
+    all_given({"epsilon": epsilon, "per": per, "center": center}, ", or --form in its place")
     assert epsilon is not None
     assert per is not None
     assert center is not None

@@ -22,6 +22,7 @@ from geoveil.analyst import (
     Wish,
     all_given,
     any_numbers_in,
+    left_out,
     place_in,
     plan_for,
     planned_contamination,
@@ -181,6 +182,7 @@ def plan(
     honest: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="Print the central ε of the capped campaign, if this many honest reports of one"
             " question reach the analyst in uniformly random order without senders; with --out,"
             " of all participants. geoveil itself does not shuffle.",
@@ -215,9 +217,11 @@ def plan(
     if of_form(form, prior_sample, wishes, epsilon_sum, participants, out_file, as_json=as_json):
         return
     check_picture("--figure", figure)
-    _check_cap(cap, honest, central)
-    if periods is None and drift:
-        raise ParameterError("drift", drift, "left out where there is no --periods")
+    validation.choice("cap", cap or "fit", ("fit", "none"))
+    if cap == "none":
+        left_out({"honest": honest, "central": central}, "left out without a cap")
+    if periods is None:
+        left_out({"drift": drift or None}, "left out where there is no --periods")
     needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
     questions = _questions(words, bool(quantile), needed)
     people: int = answer("participants", participants, validation.require_count)
@@ -226,16 +230,13 @@ def plan(
     )
     if source.unit is None:
         unit = answer("unit", unit, lambda _, said: said)
-    said = (
-        answer("epsilon", epsilon, validation.positive),
-        answer("per", per, validation.positive),
-    )
+    epsilon = answer("epsilon", epsilon, validation.positive)
+    per = answer("per", per, validation.positive)
     scale = None if ratios_from is None else LogScale(ratios_from)
-    promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
-    privacy = promise(*said, source.unit or str(unit))
-    levels = sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)})
     of_levels = []
-    if levels:
+    if levels := sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)}):
+        promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
+        privacy = promise(epsilon, per, source.unit or str(unit))
         doubt = contamination or 0.0
         of_levels = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
         allocation = allocation or "points"  # that quantiles are asked of
@@ -244,8 +245,8 @@ def plan(
         PlanRequest.of,
         questions
         or [ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in of_levels],
-        epsilon=said[0],
-        per=said[1],
+        epsilon=epsilon,
+        per=per,
         source=source,
         participants=people,
         unit=unit,
@@ -261,7 +262,10 @@ def plan(
         reach=math.inf if reach is None else reach,
         scale=scale,
     )
-    wish = _wish(central, honest, central_delta, people // max(len(questions), len(of_levels)))
+    wish = None
+    if central is not None:
+        honest = honest or max(people // max(len(questions), len(of_levels)), 1)
+        wish = CentralWish(epsilon=central, honest=honest, delta=central_delta)
     with err.status("planning"):
         plan_of = partial(plan_for, capped=cap == "fit")
         try:
@@ -271,9 +275,8 @@ def plan(
             if soft or not only_quantiles or target_error is not None:
                 raise
             planned = plan_of(request_of(soft=True, central=wish))
-        report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
-        report |= _extras(planned, contamination, periods, drift)
-        if cap != "none" and (out_file is not None or honest is not None or wish is not None):
+        report = planned.report() | _extras(planned, of_levels, contamination, periods, drift)
+        if cap != "none" and (out_file is not None or honest is not None):
             report |= _central(planned, honest, central_delta, plan_of)
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
@@ -283,29 +286,27 @@ def plan(
         print_json(report)
         return
     print_planned(report, planned.request.privacy, only_quantiles=only_quantiles)
-    for file in (out_file, figure):
-        if file is not None:
-            err.tell(f"wrote {file}")
-    if out_file is not None and cap != "none":
-        err.tell(str(planned.cap or "no cap: no protection of far values"))
+    capped = out_file is not None and cap != "none"
+    err.tell_all(
+        *(f"wrote {file}" for file in (out_file, figure) if file is not None),
+        str(planned.cap or "no cap: no protection of far values") if capped else None,
+    )
 
 
-def _check_cap(cap: str | None, honest: int | None, central: float | None) -> None:
-    if cap not in (None, "none", "fit"):
-        raise ParameterError("cap", cap, "'fit' or 'none'")
-    if honest is not None:
-        validation.require_count("honest", honest)
-    for name, given in (("honest", honest), ("central", central)):
-        if given is not None and cap == "none":
-            raise ParameterError(name, given, "left out without a cap")
-
-
-def _wish(
-    central: float | None, honest: int | None, delta: float | None, people: int
-) -> CentralWish | None:
-    if central is None:
-        return None
-    return CentralWish(epsilon=central, honest=honest or max(people, 1), delta=delta)
+def _extras(
+    planned: PlannedQuestion | PlannedQuestions,
+    of_levels: Sequence[dict[str, Any]],
+    contamination: float | None,
+    periods: int | None,
+    drift: float,
+) -> dict[str, Any]:
+    """Return a plan's other results: on quantiles, false reports and periods."""
+    extras: dict[str, Any] = {"quantiles": of_levels} if of_levels else {}
+    if contamination is not None:
+        extras["contamination"] = planned_contamination(planned, contamination)
+    if periods is not None:
+        extras["periods"] = planned_periods(planned, periods, drift)
+    return extras
 
 
 def _central(
@@ -315,11 +316,11 @@ def _central(
     plan_of: Callable[[PlanRequest], PlannedQuestion | PlannedQuestions],
 ) -> dict[str, Any]:
     """Return a plan's central ε, and the cost of a requested one."""
-    wish = planned.request.central
-    if wish is None:
-        return {"central": planned.central(honest, delta)}
+    central = {"central": planned.central(honest, delta)}
+    if planned.request.central is None:
+        return central
     free = plan_of(replace(planned.request, central=None))
-    return {"central": planned.central(wish.honest, delta), "cap": planned.price_of_central(free)}
+    return central | {"cap": planned.price_of_central(free)}
 
 
 def _questions(
@@ -327,33 +328,18 @@ def _questions(
 ) -> Sequence[AnalystQuestion]:
     """Return the questions; at a terminal, ask for one if there is no quantile either."""
     questions: Sequence[AnalystQuestion] = questions_in(words)
-    if at_terminal():
-        if not (questions or quantile):
-            questions = until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
-        return questions
     if not (questions or quantile):
-        names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
-        also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
-        more = f"; and {also}" if also else ""
-        raise ParameterError("question", "none", f"given: at least one of {names}{more}")
-    unless = "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}"
-    all_given(needed, unless)
+        if at_terminal():
+            questions = until_right(_EXAMPLES, _in_words)
+        else:
+            names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
+            missing = [f"--{name}" for name, given in needed.items() if given is None]
+            also = f"; and {', '.join(missing)}" if missing else ""
+            raise ParameterError("question", "none", f"given: at least one of {names}{also}")
+    if not at_terminal():
+        unless = "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}"
+        all_given(needed, unless)
     return questions
-
-
-def _extras(
-    planned: PlannedQuestion | PlannedQuestions,
-    contamination: float | None,
-    periods: int | None,
-    drift: float,
-) -> dict[str, Any]:
-    """Return a plan's other results: on false reports and periods."""
-    extras: dict[str, Any] = {}
-    if contamination is not None:
-        extras["contamination"] = planned_contamination(planned, contamination)
-    if periods is not None:
-        extras["periods"] = planned_periods(planned, periods, drift)
-    return extras
 
 
 def _draw(planned: PlannedQuestion | PlannedQuestions, figure: Path) -> None:
@@ -368,7 +354,7 @@ def _draw(planned: PlannedQuestion | PlannedQuestions, figure: Path) -> None:
             draw_comparison(planned.result, beside)
 
 
-def _in_words(said: str) -> dict[str, list[str]]:
+def _in_words(said: str) -> Sequence[AnalystQuestion]:
     """Return the question of text like "threshold 100000", also with the dashes of an option."""
     word, _, text = said.removeprefix("--").partition(" ")
-    return {word: [text.strip()]}
+    return questions_in({word: [text.strip()]})

@@ -25,9 +25,6 @@ _PROMPTS: Mapping[str, str] = MappingProxyType(
     }
 )
 _COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
-_NUMBERS: Mapping[str, type] = MappingProxyType(
-    {"participants": int, "epsilon": float, "per": float}
-)
 
 
 def at_terminal() -> bool:
@@ -41,7 +38,16 @@ def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
         return given
     if not at_terminal():
         raise ParameterError(name, None, "given")
-    return until_right(_PROMPTS[name], lambda said: right(name, _read(name, said)))
+    kind = {"participants": int, "epsilon": float, "per": float}.get(name, str)
+
+    def read(said: str) -> Any:
+        try:
+            typed = kind(said)
+        except ValueError:
+            raise ParameterError(name, said, "a number") from None
+        return right(name, typed)
+
+    return until_right(_PROMPTS[name], read)
 
 
 def until_right(question: str, read: Callable[[str], Any]) -> Any:
@@ -51,13 +57,6 @@ def until_right(question: str, read: Callable[[str], Any]) -> Any:
             return read(typer.prompt(question, err=True).strip())
         except GeoVeilError as error:
             err.tell(str(error))
-
-
-def _read(name: str, text: str) -> Any:
-    try:
-        return _NUMBERS.get(name, str)(text.replace("_", "") if name in _NUMBERS else text)
-    except ValueError:
-        raise ParameterError(name, text, "a number") from None
 
 
 def source_of(
@@ -78,27 +77,17 @@ def source_of(
     any_rows = any(map(_is_of_rows, (text, *(other for _, other in doubts))))
 
     def known(of: str) -> PublicPrior:
+        """Return a public prior, or a pilot from a campaign's reports at a server."""
+        kind, _, pilot = of.partition(":")
+        if kind == "pilot" and pilot and Path(pilot).suffix not in FORMATS:
+            with analyst_at(connection) as analyst:
+                return pilot_prior(reports_of(analyst.export(pilot)), heaps=heaps)
         # Without a file of rows, columns are given to the prior, which refuses them.
         said = (tuple(columns or ()), weights) if _is_of_rows(of) or not any_rows else ((), None)
-        return _prior(of, *said, heaps, connection)
+        return public_prior(of, *said, heaps)
 
     source = known(text)
     return source.doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
-
-
-def _prior(
-    text: str,
-    columns: Sequence[str],
-    weights: str | None,
-    heaps: Sequence[Heap],
-    connection: Connection,
-) -> PublicPrior:
-    """Return a public prior, or a pilot from a campaign's reports at a server."""
-    kind, _, pilot = text.partition(":")
-    if kind == "pilot" and pilot and Path(pilot).suffix not in FORMATS:
-        with analyst_at(connection) as analyst:
-            return pilot_prior(reports_of(analyst.export(pilot)), heaps=heaps)
-    return public_prior(text, columns, weights, heaps)
 
 
 def _is_of_rows(prior: str) -> bool:
