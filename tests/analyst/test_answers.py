@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import CampaignEstimates, campaign_asking
-from geoveil.analyst.answers import amount_answer, share_answer
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
+from geoveil.analyst.results import amount_answer, share_answer
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.estimation import Accumulator
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from geoveil.analyst.maximum_likelihood import BINOMIAL, expectation_maximisation
+from geoveil.analyst.pilot import BINOMIAL, expectation_maximisation
 from geoveil.gp import ParameterError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from geoveil.analyst.price import Price, bounded_noise_variance
+from geoveil.analyst.labelled_estimate import Price, bounded_noise_variance
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import maximum_filter
 
-from geoveil.analyst.price import bounded_noise_variance
+from geoveil.analyst.labelled_estimate import bounded_noise_variance
 from geoveil.gp import (
     ApproximateLaplace,
     Cap,

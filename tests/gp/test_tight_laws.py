@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from geoveil.analyst.price import _least, bounded_noise_variance
+from geoveil.analyst.labelled_estimate import _least, bounded_noise_variance
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,

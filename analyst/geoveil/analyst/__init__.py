@@ -1,7 +1,11 @@
 """The analyst's side: plan a question, publish its campaign, and read the estimates."""
 
-from geoveil.analyst.answers import Answer, measured as measured
-from geoveil.analyst.calls import LAST_PERIOD as LAST_PERIOD, Call as Call
+from geoveil.analyst.calls import (
+    LAST_PERIOD as LAST_PERIOD,
+    Call as Call,
+    PublishedCampaign,
+    published as published,
+)
 from geoveil.analyst.campaign_request import CampaignRequest as CampaignRequest
 from geoveil.analyst.campaigns import (
     asked_of_points,
@@ -16,7 +20,9 @@ from geoveil.analyst.campaigns import (
 )
 from geoveil.analyst.card import NOT_STATED as NOT_STATED, card_of as card_of, ways_of as ways_of
 from geoveil.analyst.central import (
+    CentralPrivacy,
     CentralWish,
+    central_privacy,
     central_record as central_record,
     central_text as central_text,
     of_one_question as of_one_question,
@@ -37,7 +43,7 @@ from geoveil.analyst.errors import (
 from geoveil.analyst.estimate_request import EstimateRequest as EstimateRequest
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
-from geoveil.analyst.form_files import fields_of_toml, toml_of
+from geoveil.analyst.form_files import fields_of_toml, texts_of_toml as texts_of_toml, toml_of
 from geoveil.analyst.geojson import (
     check_distinct as check_distinct,
     features_in as features_in,
@@ -54,8 +60,6 @@ from geoveil.analyst.masks import (
     mask_file as mask_file,
     sidecar_of as sidecar_of,
 )
-from geoveil.analyst.maximum_likelihood import expectation_maximisation as expectation_maximisation
-from geoveil.analyst.messages import PublishedCampaign, published as published
 from geoveil.analyst.nonresponse import ResponseRates, worst_case
 from geoveil.analyst.outlines import (
     coastline,
@@ -66,6 +70,7 @@ from geoveil.analyst.outlines import (
 from geoveil.analyst.pictures import COLOR as COLOR
 from geoveil.analyst.pilot import (
     PilotCounts as PilotCounts,
+    expectation_maximisation as expectation_maximisation,
     pilot_prior,
     prior_of_counts as prior_of_counts,
 )
@@ -82,7 +87,6 @@ from geoveil.analyst.planned_forms import (
     sample_of as sample_of,
     simulated as simulated,
 )
-from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
     ALLOCATIONS as ALLOCATIONS,
@@ -105,7 +109,7 @@ from geoveil.analyst.planner.prediction import (
     predicted as predicted,
 )
 from geoveil.analyst.planner.question import HardQuestion as HardQuestion
-from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
+from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for, planned_periods
 from geoveil.analyst.planning_session import Forecast, PlanningSession
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import (
@@ -120,8 +124,6 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
-from geoveil.analyst.refusals import all_given as all_given, left_out as left_out
-from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
     ByGroup,
     CurveBy,
@@ -131,29 +133,35 @@ from geoveil.analyst.relations.by import (
     QuantileBy,
     StatisticBy,
 )
-from geoveil.analyst.relations.contributions import contributions
 from geoveil.analyst.relations.estimand import Estimand
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.form_reports import (
+    FormReports,
+    FormStatistic,
+    contributions,
+    form_reports_of,
+    write_answers as write_answers,
+)
 from geoveil.analyst.relations.mean_map import MeanMap, MeanMapEstimates
 from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
-from geoveil.analyst.relations.parameters import ParameterEstimates
-from geoveil.analyst.relations.place_terms import Coordinate, Outside, Within
 from geoveil.analyst.relations.products import Interaction
-from geoveil.analyst.relations.reading import form_reports_of
 from geoveil.analyst.relations.regression import (
     Predictions,
     Regression,
     RegressionEstimates,
 )
+from geoveil.analyst.relations.solving import ParameterEstimates
 from geoveil.analyst.relations.tables import CrossTable, Shares, SharesGiven, ShareTable
 from geoveil.analyst.relations.terms import (
     Above,
     Between,
+    Coordinate,
     NumberOf,
     Option,
+    Outside,
     Score,
     Square,
     Term,
+    Within,
 )
 from geoveil.analyst.relations.words import (
     RELATIONS as RELATIONS,
@@ -163,18 +171,18 @@ from geoveil.analyst.relations.words import (
 from geoveil.analyst.report import Record as Record
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import (
+    Answer,
     GeoResult as GeoResult,
     Result,
     cell_text as cell_text,
     cells as cells,
+    measured as measured,
 )
-from geoveil.analyst.shuffle import CentralPrivacy, central_privacy
-from geoveil.analyst.sources import EXPORTED as EXPORTED, is_file_of_reports as is_file_of_reports
-from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
-from geoveil.analyst.statistics.change_flags import (
-    FALSE_ALARMS as FALSE_ALARMS,
-    flagged as flagged,
-    windows as windows,
+from geoveil.analyst.sources import (
+    EXPORTED as EXPORTED,
+    ask_changes,
+    asked_alike,
+    is_file_of_reports as is_file_of_reports,
 )
 from geoveil.analyst.statistics.comparison import (
     Changes,
@@ -200,8 +208,14 @@ from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.map import DensityMap, Map
-from geoveil.analyst.statistics.one_mechanism import estimate
-from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
+from geoveil.analyst.statistics.over_time import (
+    FALSE_ALARMS as FALSE_ALARMS,
+    Change,
+    Cohorts,
+    OverTime,
+    flagged as flagged,
+    windows as windows,
+)
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.quantity import Quantity
@@ -209,6 +223,7 @@ from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (
     Reports,
+    estimate,
     points_in as points_in,
     reports_of,
 )
@@ -221,10 +236,11 @@ from geoveil.analyst.statistics.words import (
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,
 )
-from geoveil.analyst.translations import texts_of_toml as texts_of_toml
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,
     VOCABULARY as VOCABULARY,
+    all_given as all_given,
+    left_out as left_out,
     numbers_in as numbers_in,
     place_in as place_in,
     questions_in,

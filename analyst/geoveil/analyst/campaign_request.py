@@ -19,12 +19,17 @@ from geoveil.analyst.campaigns import (
     mechanism_names,
     refuse_unlikely,
 )
-from geoveil.analyst.form_files import fields_of_toml
+from geoveil.analyst.form_files import fields_of_toml, texts_of_toml
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
-from geoveil.analyst.refusals import all_given, left_out
-from geoveil.analyst.translations import texts_of_toml
-from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in, questions_in
+from geoveil.analyst.vocabulary import (
+    VOCABULARY,
+    all_given,
+    left_out,
+    numbers_in,
+    place_in,
+    questions_in,
+)
 from geoveil.campaign import (
     LONGEST,
     Allocation,

@@ -1,13 +1,20 @@
-"""The central privacy of a campaign's reports in random order."""
+"""The central privacy of a campaign's reports in random order [MATH §18].
 
+Whoever states such an ε promises the random order (see the window of a campaign) and the number of
+honest reports.
+"""
+
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from geoveil.analyst.planner import Prior
 from geoveil.analyst.planner.caps import ChosenCap, cheapest_cap
-from geoveil.analyst.shuffle import central_privacy
 from geoveil.campaign import (
     Allocation,
     AttributeCampaign,
@@ -17,7 +24,115 @@ from geoveil.campaign import (
     rounded_up,
     to_one,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError, validation
+from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, validation
+
+_MOST_HONEST, _MOST_EPSILON = 10**8, 500.0
+_DELTA, _EXPECTED_FAILURES = 1e-6, 0.01
+_ROUNDING = 2e-6
+"""A bound of the relative error of binomials up to 10⁸ in float64, by which bounds are widened."""
+_CUT = 1e-6
+"""The share of δ for numbers of clones outside the sum."""
+_RUNS = 512
+"""The most runs of numbers of clones; each run counts as its least number."""
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CentralPrivacy:
+    """The guarantee of all reports together, if no report shows its sender.
+
+    Attributes:
+        epsilon: nats.
+        delta: additive slack in (0, 1).
+        honest: the number of reports in random order whose senders kept to the protocol.
+    """
+
+    epsilon: float
+    delta: float
+    honest: int
+
+
+@lru_cache(maxsize=256)
+def central_privacy(
+    largest_epsilon: float,
+    honest: int,
+    pair_epsilon: float | None = None,
+    delta: float | None = None,
+) -> CentralPrivacy:
+    """Return the joint guarantee of reports that reach the analyst in uniformly random order.
+
+    It holds for all ways to make reports under a cap, even if honest people's differ, and against
+    somebody who knows every other value. It never exceeds the ε of a report alone.
+
+    Args:
+        largest_epsilon: ε of one report between any two values, in (0, 500]: only a cap bounds it.
+        honest: from 1 to 10⁸, including the person's own; late reports do not count.
+        pair_epsilon: ε of one report between two given values, in (0, 500]; None: any two.
+        delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
+
+    Raises:
+        ParameterError: if an argument is out of range, as without a cap.
+
+    Example:
+        >>> round(central_privacy(6.0, 100_000, delta=1e-6).epsilon, 4)
+        0.357
+        >>> round(central_privacy(6.0, 100_000, pair_epsilon=1.0, delta=1e-6).epsilon, 4)
+        0.1842
+    """
+    far = validation.between("largest_epsilon", largest_epsilon, 0, _MOST_EPSILON, low_open=True)
+    validation.require_count("honest", honest, 1, _MOST_HONEST)
+    near = far
+    if pair_epsilon is not None:
+        near = validation.between("pair_epsilon", pair_epsilon, 0, _MOST_EPSILON, low_open=True)
+        near = min(near, far)
+    slack = min(_DELTA, _EXPECTED_FAILURES / honest)
+    if delta is not None:
+        slack = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
+    clones, chances = _numbers_of_clones(far, near, honest, slack)
+    low, high = 0.0, near
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        excess = float(np.sum(chances * _excess(middle, near, clones)))
+        low, high = (low, middle) if excess <= (1 - _CUT) * slack else (middle, high)
+    return CentralPrivacy(high, slack, honest)
+
+
+def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tuple[Array, Array]:
+    """Return numbers of others that answer like either value, and their probabilities."""
+    # 2p/((p + 1)q), p = e^near, q = e^far; fewer clones reveal more.
+    chance = (1 - _ROUNDING) * 2 * math.exp(-far) / (1 + math.exp(-near))
+    others, mean = honest - 1, (honest - 1) * chance
+    # Bernstein's inequality: beyond `away` lies a share _CUT/2 of δ at most.
+    logs = math.log(4 / (_CUT * delta)) / 3
+    away = logs + math.sqrt(logs**2 + 6 * logs * mean * (1 - chance))
+    first, last = max(0, math.floor(mean - away)), min(others, math.ceil(mean + away))
+    counts = np.arange(first, last + 1.0)
+    starts = np.unique(np.linspace(0, len(counts), _RUNS, endpoint=False).astype(np.int64))
+    chances = np.add.reduceat(_binomial(counts, others, chance), starts)
+    return counts[starts], (1 + _ROUNDING) * chances
+
+
+def _excess(epsilon: float, near: float, clones: Array) -> Array:
+    """Return the excess probability over e^epsilon times the other's, given numbers of clones."""
+    from scipy.special import betainc
+
+    # Of the clones and the person, `least` answer like the first value where that is told at last.
+    p1, e1 = math.expm1(near), math.expm1(epsilon)
+    odds = (p1 + e1 + p1 * e1) / (p1 * (2 + e1))
+    least = np.minimum(np.floor((clones + 1) * odds), clones)
+    at = (p1 - e1) / (p1 + 2) * _binomial(least, clones, 0.5)
+    beyond = e1 * np.where(
+        least < clones, betainc(least + 1, np.maximum(clones - least, 1), 0.5), 0
+    )
+    return np.maximum(at - beyond, 0.0) + _ROUNDING * (at + beyond)
+
+
+def _binomial(k: Array, of: Array | int, chance: float) -> Array:
+    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
+
+    ways = gammaln(np.add(of, 1)) - gammaln(k + 1) - gammaln(of - k + 1)
+    return np.asarray(np.exp(ways + xlogy(k, chance) + xlog1py(of - k, -chance)))
+
 
 _EIGHTHS, _MOST = 8, 48
 """The search for ε of a report goes in steps of an eighth, like that of caps."""

@@ -15,10 +15,9 @@ from contextlib import suppress
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from geoveil.analyst import calls
-from geoveil.analyst.calls import Call
+from geoveil.analyst.calls import Call, PublishedCampaign
 from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimates import CampaignEstimates
-from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.statistic import (
     Found,

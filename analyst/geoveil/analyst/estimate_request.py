@@ -18,14 +18,13 @@ from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.plan_files import PlannedPoints, planned_points
 from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.refusals import left_out
 from geoveil.analyst.results import Result
 from geoveil.analyst.sources import EXPORTED, Source, SourceComparison
 from geoveil.analyst.statistics.comparison import People
 from geoveil.analyst.statistics.ranking import Top
 from geoveil.analyst.statistics.statistic import Contaminated, Statistic
 from geoveil.analyst.statistics.words import statistics_in, two_numbers
-from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
+from geoveil.analyst.vocabulary import NAME_PROPERTY, left_out, questions_in
 from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, ParameterError, validation
 

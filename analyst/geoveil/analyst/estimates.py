@@ -3,27 +3,32 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geoveil.analyst.answers import Answer, amount_answer, of_people, share_answer
 from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.labelled_estimate import LabelledEstimate, Price
 from geoveil.analyst.nonresponse import UNSTATED, WORST_CASE, note_of_invited, worst_case
-from geoveil.analyst.price import Price
-from geoveil.analyst.results import ANY_CROWD, Result, possible
-from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
+from geoveil.analyst.results import (
+    ANY_CROWD,
+    Answer,
+    Result,
+    amount_answer,
+    of_people,
+    possible,
+    share_answer,
+)
 from geoveil.analyst.statistics.comparison import People
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.over_time import OverTime, over_time
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS, OverTime, over_time
 from geoveil.analyst.statistics.statistic import ONE_LOOK, period_of
 from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.campaign import AttributeCampaign, Difference, StatisticCampaign, of_any_two
 from geoveil.gp import (
+    Array,
     Basis,
     GeoPrivacy,
     IntervalMethod,
@@ -81,9 +86,6 @@ class CampaignEstimates(Result):
         Raises:
             ParameterError: if the campaign does not recur, there is no such question, or no period
                 with two reports.
-
-        Example:
-            `analyst.estimate("incomes").over_time("above 100k").change(0, 51)`
         """
         return over_time(
             self.campaign,
@@ -110,13 +112,17 @@ class CampaignEstimates(Result):
         return f"estimate and {100 * self.estimates[0].confidence:g} % interval, of the population"
 
     @property
-    def sentences(self) -> tuple[Answer, ...]:
+    def latest(self) -> tuple[LabelledEstimate, ...]:
+        """The estimates of the latest period."""
         last = max((row.period for row in self.estimates), default=0)
-        rows = [row for row in self.estimates if row.period == last]
+        return tuple(row for row in self.estimates if row.period == last)
+
+    @property
+    def sentences(self) -> tuple[Answer, ...]:
         if self.place is not None:
             return (self.place,)
         trends = (answer for trend_of in self.trends() for answer in trend_of.sentences)
-        return (*map(self.answer_of, rows), *trends)
+        return (*map(self.answer_of, self.latest), *trends)
 
     def answer_of(self, row: LabelledEstimate) -> Answer:
         """Return the sentence of one estimate, of the hard share if a plan gives it."""
@@ -158,8 +164,7 @@ class CampaignEstimates(Result):
     @property
     def place(self) -> Answer | None:
         """The sentence of the mean place in the latest period; None if these are no places."""
-        last = max((row.period for row in self.estimates), default=0)
-        rows = [row for row in self.estimates if row.period == last]
+        rows = self.latest
         plane, labels = self.campaign.attribute.coordinates, tuple(row.label for row in rows)
         point = [row.value for row in rows]
         if plane is None or labels != self.campaign.labels or len(rows) != 2 or None in point:
@@ -184,8 +189,7 @@ class CampaignEstimates(Result):
         Raises:
             ParameterError: if the method needs answers with ends, and these have none.
         """
-        rows = tuple(row.with_interval(method) for row in self.estimates)
-        return replace(self, estimates=rows)
+        return replace(self, estimates=tuple(of.with_interval(method) for of in self.estimates))
 
     def with_differences(self, known: Mapping[str, Difference]) -> "CampaignEstimates":
         """Return the estimates with hard shares as well as soft ones.
@@ -215,9 +219,6 @@ class CampaignEstimates(Result):
 
         Raises:
             ParameterError: if fewer were invited than answered, or a mean has no ends.
-
-        Example:
-            `analyst.estimate("incomes").among_invited(5_000)`
         """
         among = replace(self, invited=invited)
         for row in self.estimates:
@@ -297,21 +298,20 @@ class CampaignEstimates(Result):
                 "ci_high": row.ci_high,
             }
             if any(other.softness is not None for other in self.estimates):
-                hard = row.hard
-                columns["hard_share"] = None if hard is None else hard.value
-                columns["hard_share_low"] = None if hard is None else hard.ci_low
-                columns["hard_share_high"] = None if hard is None else hard.ci_high
-                columns["holds"] = hard and row.holds
+                names = "hard_share", "hard_share_low", "hard_share_high"
+                ends = (None, None, None) if row.hard is None else astuple(row.hard)
+                columns |= dict(zip(names, ends, strict=True)) | {"holds": row.hard and row.holds}
             if any(other.around is not None for other in self.estimates):
                 columns |= dict(zip(ANY_CROWD, row.any_crowd or (None, None), strict=True))
             if any(other.robust is not None for other in self.estimates):
-                ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
-                low, high = ends or (None, None)
-                columns |= {"median_of_means_low": low, "median_of_means_high": high}
+                columns["median_of_means_low"] = row.robust and row.robust.ci_low
+                columns["median_of_means_high"] = row.robust and row.robust.ci_high
             if self.contamination is not None:
                 widened = row.contaminated(self.contamination)
-                columns["contaminated_low"] = widened.ci_low
-                columns["contaminated_high"] = widened.ci_high
+                columns |= {
+                    "contaminated_low": widened.ci_low,
+                    "contaminated_high": widened.ci_high,
+                }
             if self.invited is not None:
                 columns |= dict(zip(WORST_CASE, self._worst_case(row), strict=True))
             columns["n"] = row.n
@@ -425,7 +425,7 @@ class CampaignEstimates(Result):
 
 
 def joint_of(
-    campaign: AttributeCampaign, rows: Sequence[LabelledEstimate], covariance: NDArray[np.float64]
+    campaign: AttributeCampaign, rows: Sequence[LabelledEstimate], covariance: Array
 ) -> JointEstimates:
     """Return estimates of one period with their covariance, (rows, rows), or variances, (rows,)."""
     counts = tuple(row.n for row in rows)

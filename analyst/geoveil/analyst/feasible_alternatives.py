@@ -22,8 +22,7 @@ from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.problem import MOST_REPEATED, PlanningProblem
 from geoveil.analyst.planner.search import Search
-from geoveil.analyst.request import PlanRequest
-from geoveil.analyst.root_finding import first_enough, rounded
+from geoveil.analyst.request import PlanRequest, first_enough, rounded
 from geoveil.gp import ParameterError
 
 USELESS = 0.5

@@ -5,16 +5,21 @@ and `form_reports_of` read the masked file like an export.
 """
 
 import base64
+import csv
 import json
 import math
+import shutil
+import sqlite3
+import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.mask_tables import ColumnTable, table_of
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
     FormCampaign,
@@ -25,6 +30,297 @@ from geoveil.campaign import (
     what_a_form_tells,
 )
 from geoveil.gp import Array, AzimuthalEquidistant, ParameterError, PrivateValueError
+
+_DIGITS = 9
+"""Decimals of longitudes and latitudes: the last is a tenth of a millimetre."""
+_SPLIT = (
+    ("{0}{1}-Longitude", "{0}{1}-Latitude", ("{0}{1}-Altitude", "{0}{1}-Accuracy")),
+    ("{0}_{1}_longitude", "{0}_{1}_latitude", ("{0}_{1}_altitude", "{0}_{1}_precision")),
+)
+"""The columns into which ODK Central and KoboToolbox split a place, and its companions."""
+_WGS84, _POINT = 4326, 1
+_HEADER = b"GP\x00\x01" + struct.pack("<i", _WGS84)
+"""The header of a geometry in a GeoPackage: little-endian, without an envelope."""
+_ENVELOPE_BYTES = (0, 32, 48, 48, 64)
+
+
+class ColumnTable(ABC):
+    """A file of rows, all of it in memory."""
+
+    @abstractmethod
+    def numbers(self, name: str) -> list[Any]:
+        """Return the cells of a column of numbers."""
+
+    @abstractmethod
+    def places(self, name: str) -> list[Sequence[Any]]:
+        """Return the longitudes and latitudes of a column of places."""
+
+    @abstractmethod
+    def set_numbers(self, name: str, values: Sequence[float]) -> None:
+        """Replace a column of numbers."""
+
+    @abstractmethod
+    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
+        """Replace a column of places, and every other copy of them."""
+
+    @abstractmethod
+    def keep(self, rows: Sequence[bool]) -> None:
+        """Leave out the rows whose flag is false."""
+
+    @abstractmethod
+    def write(self, file: Path) -> None:
+        """Write all rows to a new file."""
+
+
+class CsvTable(ColumnTable):
+    """CSV with a header, as ODK and KoboToolbox export it: commas, semicolons or tabs."""
+
+    def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
+        self._columns = columns
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            first = stream.readline()
+            stream.seek(0)
+            self._between = max(",;\t", key=first.count)
+            lines = filter(None, csv.reader(stream, delimiter=self._between))
+            self._header: list[str] = next(lines, [])
+            self._rows = list(lines)
+        for number, row in enumerate(self._rows, 1):
+            if len(row) != len(self._header):
+                expected = f"{len(self._header)}, as many as the header has"
+                raise ParameterError(f"number of cells in row {number}", len(row), expected)
+
+    def _at(self, name: str) -> int:
+        if name not in self._header:
+            raise ParameterError("field", name, f"among the {self._permitted()}")
+        return self._header.index(name)
+
+    def _split(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the columns of longitude, latitude, altitude and the like, if there are any."""
+        folder, slash, last = name.rpartition("/")
+        named = [(*self._columns[name], ())] if name in self._columns else _SPLIT
+        for longitude, latitude, more in named:
+            pair = [of.format(folder + slash, last) for of in (longitude, latitude)]
+            if set(pair) <= set(self._header):
+                others = [of.format(folder + slash, last) for of in more]
+                return [*map(self._at, pair)], [self._at(of) for of in others if of in self._header]
+        if name in self._columns:
+            raise ParameterError("columns", ",".join(self._columns[name]), self._permitted())
+        return [], []
+
+    def _permitted(self) -> str:
+        return "columns of the file: " + ", ".join(self._header[:50])
+
+    def numbers(self, name: str) -> list[Any]:
+        at = self._at(name)
+        return [row[at] for row in self._rows]
+
+    def places(self, name: str) -> list[Sequence[Any]]:
+        pair, _ = self._split(name)
+        if pair:
+            return [(row[pair[0]], row[pair[1]]) for row in self._rows]
+        at = self._at(name)
+        return [row[at].split()[1::-1] or ("", "") for row in self._rows]
+
+    def set_numbers(self, name: str, values: Sequence[float]) -> None:
+        at = self._at(name)
+        for row, value in zip(self._rows, values, strict=True):
+            row[at] = repr(value)
+
+    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
+        pair, more = self._split(name)
+        text = [self._at(name)] if not pair or name in self._header else []
+        for row, (longitude, latitude) in zip(self._rows, values, strict=True):
+            x, y = f"{longitude:.{_DIGITS}f}", f"{latitude:.{_DIGITS}f}"
+            for at, cell in zip(pair, (x, y), strict=False):
+                row[at] = cell
+            for at in text:
+                row[at] = f"{y} {x} 0 0"
+            for at in more:
+                row[at] = ""
+
+    def keep(self, rows: Sequence[bool]) -> None:
+        self._rows = [row for row, kept in zip(self._rows, rows, strict=True) if kept]
+
+    def write(self, file: Path) -> None:
+        with file.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, delimiter=self._between)
+            writer.writerow(self._header)
+            writer.writerows(self._rows)
+
+
+class GeoJsonTable(ColumnTable):
+    """A collection of features, with places as geometries and numbers as properties."""
+
+    def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
+        try:
+            self._held = json.loads(file.read_text(encoding="utf-8"))
+            self._features = self._held["features"]
+            kinds = {(of["geometry"] or {"type": "Point"})["type"] for of in self._features}
+        except (ValueError, KeyError, TypeError):
+            raise ParameterError("file", str(file), "a FeatureCollection of GeoJSON") from None
+        if kinds - {"Point"}:
+            raise ParameterError("geometries", sorted(kinds), "points")
+
+    def numbers(self, name: str) -> list[Any]:
+        held = [of.get("properties") or {} for of in self._features]
+        if not any(name in properties for properties in held):
+            raise ParameterError("field", name, "a property of the features")
+        return [properties.get(name) for properties in held]
+
+    def places(self, name: str) -> list[Sequence[Any]]:
+        held = ((of["geometry"] or {}).get("coordinates") for of in self._features)
+        return [place[:2] if place else ("", "") for place in held]
+
+    def set_numbers(self, name: str, values: Sequence[float]) -> None:
+        for of, value in zip(self._features, values, strict=True):
+            of["properties"][name] = value
+
+    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
+        self._held.pop("bbox", None)
+        for of, value in zip(self._features, values, strict=True):
+            of.pop("bbox", None)
+            rounded = [round(degrees, _DIGITS) for degrees in value]
+            of["geometry"] = {"type": "Point", "coordinates": rounded}
+
+    def keep(self, rows: Sequence[bool]) -> None:
+        kept = [of for of, wanted in zip(self._features, rows, strict=True) if wanted]
+        self._held["features"] = self._features = kept
+
+    def write(self, file: Path) -> None:
+        file.write_text(json.dumps(self._held), encoding="utf-8")
+
+
+class GeoPackageTable(ColumnTable):
+    """The one table of points of a GeoPackage, in degrees on WGS 84; its geometry is the place."""
+
+    def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
+        self._file = file
+        self._sets: list[tuple[str, list[Any]]] = []
+        self._left_out: list[int] = []
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as opened:
+            try:
+                layers = opened.execute(
+                    "SELECT table_name, column_name, srs_id FROM gpkg_geometry_columns"
+                ).fetchall()
+            except sqlite3.DatabaseError:
+                raise ParameterError("file", str(file), "a GeoPackage") from None
+            if len(layers) != 1 or layers[0][2] != _WGS84:
+                raise ParameterError(
+                    "layers", [(of[0], of[2]) for of in layers], f"one, in EPSG:{_WGS84}"
+                )
+            self._layer, self._shape, _ = layers[0]
+            cursor = opened.execute(f"SELECT rowid, * FROM {_quoted(self._layer)}")  # noqa: S608
+            self._names = [of[0] for of in cursor.description][1:]
+            self._keys, self._rows = [], []
+            for key, *row in cursor:
+                self._keys.append(key)
+                self._rows.append(row)
+
+    def _at(self, name: str) -> int:
+        if name not in self._names:
+            raise ParameterError("field", name, "one of " + ", ".join(self._names))
+        return self._names.index(name)
+
+    def numbers(self, name: str) -> list[Any]:
+        at = self._at(name)
+        return [row[at] for row in self._rows]
+
+    def places(self, name: str) -> list[Sequence[Any]]:
+        return [_point(blob) for blob in self.numbers(self._shape)]
+
+    def set_numbers(self, name: str, values: Sequence[float]) -> None:
+        self._sets.append((name, list(values)))
+
+    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
+        shapes = [_HEADER + struct.pack("<BIdd", 1, _POINT, *value) for value in values]
+        self._sets.append((self._shape, shapes))
+
+    def keep(self, rows: Sequence[bool]) -> None:
+        kept = list(zip(self._keys, self._rows, rows, strict=True))
+        self._left_out = [key for key, _, wanted in kept if not wanted]
+        self._keys = [key for key, _, wanted in kept if wanted]
+        self._rows = [row for _, row, wanted in kept if wanted]
+
+    def write(self, file: Path) -> None:
+        layer, held = _quoted(self._layer), file.with_suffix(".held")
+        try:
+            shutil.copyfile(self._file, held)
+            with closing(sqlite3.connect(held)) as opened:
+                self._forget_index(opened)
+                for name, values in self._sets:
+                    change = f"UPDATE {layer} SET {_quoted(name)} = ? WHERE rowid = ?"  # noqa: S608
+                    opened.executemany(change, zip(values, self._keys, strict=True))
+                gone = ((key,) for key in self._left_out)
+                opened.executemany(f"DELETE FROM {layer} WHERE rowid = ?", gone)  # noqa: S608
+                opened.execute(
+                    "UPDATE gpkg_contents SET min_x = NULL, min_y = NULL, max_x = NULL, max_y ="
+                    " NULL WHERE table_name = ?",
+                    (self._layer,),
+                )
+                opened.execute("UPDATE gpkg_geometry_columns SET z = 0, m = 0")
+                opened.commit()
+                # Into a new file: free pages still contain the old values.
+                opened.execute("VACUUM INTO ?", (str(file),))
+        finally:
+            held.unlink(missing_ok=True)
+
+    def _forget_index(self, opened: sqlite3.Connection) -> None:
+        """Drop the index, a second copy of the places, and triggers that SQLite can't run alone."""
+        index = f"rtree_{self._layer}_{self._shape}"
+        made = opened.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in made:
+            if name.startswith(("rtree_", "trigger_insert_feature_", "trigger_delete_feature_")):
+                opened.execute(f"DROP TRIGGER {_quoted(name)}")
+        opened.execute(f"DROP TABLE IF EXISTS {_quoted(index)}")
+        for table in ("gpkg_extensions", "gpkg_ogr_contents"):
+            if opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                opened.execute(f"DELETE FROM {table} WHERE table_name = ?", (self._layer,))  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _point(blob: bytes | None) -> Sequence[Any]:
+    """Return the longitude and latitude of a geometry of a GeoPackage."""
+    if blob is None or len(blob) < 8 or blob[3] & 0x10:  # empty
+        return ("", "")
+    start = 8 + _ENVELOPE_BYTES[(blob[3] >> 1) & 7]
+    order = "<" if blob[start] else ">"
+    (kind,) = struct.unpack_from(f"{order}I", blob, start + 1)
+    if kind % 1000 != _POINT:
+        raise ParameterError("kind of a geometry", kind, "a point")
+    x, y = struct.unpack_from(f"{order}dd", blob, start + 5)
+    return (x, y)
+
+
+_KINDS: Mapping[str, type[Any]] = {
+    ".csv": CsvTable,
+    ".tsv": CsvTable,
+    ".geojson": GeoJsonTable,
+    ".json": GeoJsonTable,
+    ".gpkg": GeoPackageTable,
+}
+
+
+def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
+    """Return the rows of a file.
+
+    Args:
+        file: a file whose extension states its kind.
+        columns: name of a place → the columns of its longitude and latitude, in CSV.
+
+    Raises:
+        ParameterError: if it can't be read, or is of another kind.
+    """
+    if file.suffix.lower() not in _KINDS:
+        raise ParameterError("file", str(file), f"one whose name ends in {', '.join(_KINDS)}")
+    try:
+        read: ColumnTable = _KINDS[file.suffix.lower()](file, columns)
+    except (OSError, UnicodeDecodeError, csv.Error, sqlite3.Error) as error:
+        raise ParameterError("file", str(file), f"to be read ({type(error).__name__})") from None
+    return read
+
 
 NOT_HIDDEN = (
     "This is a tool for whoever holds the values, and hides nothing from them.",

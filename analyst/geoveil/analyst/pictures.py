@@ -8,17 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from geoveil.gp import needed_for
+from geoveil.gp import Array, needed_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-
-Array = NDArray[np.float64]
 
 COLOR = "#0b6e4f"
 _LINE_CM = 0.6

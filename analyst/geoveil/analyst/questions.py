@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from geoveil.analyst.clipping import clipped
+from geoveil.analyst.outlines import clipped
 from geoveil.analyst.planner import (
     HardDisc,
     HardPolygon,

@@ -1,12 +1,13 @@
 """A request for a plan: questions, a guarantee, public knowledge, and the number of people."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.central import CentralWish
 from geoveil.analyst.planner import (
@@ -33,8 +34,8 @@ from geoveil.analyst.questions import (
     is_inside,
     projected,
 )
-from geoveil.analyst.root_finding import first_enough, rounded
 from geoveil.gp import (
+    Array,
     AzimuthalEquidistant,
     GaussianKernel,
     GeoPrivacy,
@@ -42,8 +43,6 @@ from geoveil.gp import (
     ParameterError,
     validation,
 )
-
-Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 0.1
 """The ratio of 95 % error and expected answer that a bandwidth must reach at every place."""
@@ -334,3 +333,50 @@ def _relative_error(
     (alternative,) = Search(problem).asked_softly("DebiasedLaplace")
     expected = float((problem.nodes.weights * problem.nodes.truth).sum())
     return alternative.prediction.margin(n) / expected if expected > 0 else _ALL
+
+
+_DIGITS = 3
+
+
+def first_enough(
+    excess: Callable[[float], float], start: float, factor: float, end: float
+) -> float | None:
+    """Return the first number of three digits without an excess, from start towards end.
+
+    Args:
+        excess: positive for insufficient numbers; decreases in the direction of `end`.
+        start: > 0; returned if it is sufficient.
+        factor: > 0, not 1: the factor between the numbers tried.
+        end: > 0; the function returns None if no number before it is sufficient.
+
+    Example:
+        >>> first_enough(lambda x: 700.5 - x, start=10, factor=4, end=1e9)
+        701.0
+        >>> first_enough(lambda x: 700.5 - x, start=10, factor=4, end=500) is None
+        True
+        >>> first_enough(lambda x: 700.5 - x, start=800, factor=4, end=1e9)
+        800
+    """
+    if excess(start) <= 0:
+        return start
+    up = factor > 1
+    bad, good = start, rounded(start * factor, up=up)
+    while excess(good) > 0:
+        bad, good = good, rounded(good * factor, up=up)
+        if (good > end) == up:
+            return None
+    while (middle := rounded((bad + good) / 2, up=up)) != good:
+        bad, good = (middle, good) if excess(middle) > 0 else (bad, middle)
+    return good
+
+
+def rounded(number: float, *, up: bool) -> float:
+    """Return a number > 0 with three digits, not below it (or not above it).
+
+    Example:
+        >>> rounded(61_349.2, up=True), rounded(0.0123456, up=False)
+        (61400.0, 0.0123)
+    """
+    exact = Decimal(number)
+    place = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+    return float(exact.quantize(place, ROUND_CEILING if up else ROUND_FLOOR))

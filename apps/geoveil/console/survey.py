@@ -64,9 +64,8 @@ def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
     """
     if found is None:
         return {"answers": None, "result": None, "json": "", "more": 0}
-    last = max((row.period for row in found.estimates), default=0)
-    rows = [row for row in found.estimates if row.period == last]
-    notes = replace(found, estimates=tuple(rows)).notes if rows else ()
+    rows = found.latest
+    notes = replace(found, estimates=rows).notes if rows else ()
     return {
         "answers": [*_answers(found, rows[:_MOST_CARDS])],
         "more": max(len(rows) - _MOST_CARDS, 0),
@@ -247,11 +246,8 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
     if math.isinf(found.campaign.most_from_one(0)):
         return MEAN_MOVES
     rows = []
-    last = max((row.period for row in found.estimates), default=0)
     try:
-        for row in [estimate for estimate in found.estimates if estimate.period == last][
-            :_MOST_CARDS
-        ]:
+        for row in found.latest[:_MOST_CARDS]:
             widened = row.contaminated(fraction)
             ends = "–"
             if widened.ci_low is not None and widened.ci_high is not None:

@@ -15,7 +15,7 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.band_placement import aimed
+from geoveil.analyst.planner.coarse import aimed
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,

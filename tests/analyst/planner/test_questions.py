@@ -12,7 +12,7 @@ from geoveil.analyst.planner import (
     HardThreshold,
     SoftQuestion,
 )
-from geoveil.analyst.planner.band_placement import aimed
+from geoveil.analyst.planner.coarse import aimed
 from geoveil.gp import GaussianKernel, ParameterError, Threshold
 
 SQUARE = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)]

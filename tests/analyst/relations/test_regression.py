@@ -11,10 +11,9 @@ from scipy.special import expit
 
 from geoveil.analyst.relations.estimand import Estimand
 from geoveil.analyst.relations.form_reports import FormReports
-from geoveil.analyst.relations.place_terms import Within
 from geoveil.analyst.relations.products import Interaction
 from geoveil.analyst.relations.regression import Regression
-from geoveil.analyst.relations.terms import Above, Option, Score, Square
+from geoveil.analyst.relations.terms import Above, Option, Score, Square, Within
 from geoveil.gp import Disc, ParameterError, UnsupportedError
 
 from .forms import CLEAR, choice, form, multiple, number, ordinal, place, reported

@@ -16,8 +16,8 @@ import shapely
 from numpy.typing import NDArray
 
 from geoveil.analyst import Districts, DistrictShares, JointEstimates, Nearest, campaign_for_points
-from geoveil.analyst.clipping import clipped
 from geoveil.analyst.geojson import outlines_in, places_in
+from geoveil.analyst.outlines import clipped
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.change_flags import Margins, flagged, windows
-from geoveil.analyst.statistics.over_time import OverTime, over_time
+from geoveil.analyst.statistics.over_time import Margins, OverTime, flagged, over_time, windows
 from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, windows
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS, windows
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
 from geoveil.gp.intervals import UNLIMITED

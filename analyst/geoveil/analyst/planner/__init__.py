@@ -14,14 +14,15 @@ from geoveil.analyst.planner.allocation import (
     compare_allocations,
 )
 from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, ReportLaw
-from geoveil.analyst.planner.log_priors import ExpPrior, LogPrior
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (
     DoubtedPrior,
+    ExpPrior,
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
+    LogPrior,
     Prior,
     SamplePrior,
 )

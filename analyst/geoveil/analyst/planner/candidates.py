@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.campaign import (
     MECHANISMS,
@@ -22,6 +22,7 @@ from geoveil.campaign import (
     Planned,
 )
 from geoveil.gp import (
+    Array,
     GeoPrivacy,
     Limits,
     ParameterError,
@@ -32,7 +33,6 @@ from geoveil.gp import (
     UnsupportedError,
 )
 
-Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]
 Declared: TypeAlias = MechanismSpec | PlanarLaplaceSpec
 """The declaration of a campaign's mechanism."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import Prior
 from geoveil.campaign import (
@@ -19,9 +18,15 @@ from geoveil.campaign import (
     of_far_values,
     to_one,
 )
-from geoveil.gp import Cap, GeoPrivacy, QueryMechanism, UnsupportedError, validation, varies_to
-
-Array = NDArray[np.float64]
+from geoveil.gp import (
+    Array,
+    Cap,
+    GeoPrivacy,
+    QueryMechanism,
+    UnsupportedError,
+    validation,
+    varies_to,
+)
 
 COST = 0.05
 """The share of a report's total variance that a cap may add by default."""

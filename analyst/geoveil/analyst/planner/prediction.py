@@ -33,19 +33,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.hard_question import reach
 from geoveil.gp import (
     UNLIMITED,
+    Array,
     Limits,
     MomentsAskedOnce,
     ReportMoments,
     interval_of_mean,
     validation,
 )
-
-Array = NDArray[np.float64]
 
 NORMAL_95 = 1.959963984540054
 """Standard deviations that a normal number exceeds, on either side, once in twenty."""

@@ -13,15 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.planner.candidates import ReportLaw
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
-from geoveil.gp import GeoPrivacy, ParameterError, distinct, validation
-
-Array = NDArray[np.float64]
+from geoveil.gp import Array, GeoPrivacy, ParameterError, distinct, validation
 
 MOST_REPEATED = 0.5
 """The largest part of an answer that may come from the prior instead of from people."""

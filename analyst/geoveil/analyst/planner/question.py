@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.gp import (
+    Array,
     Disc,
     ParameterError,
     Polygon,
@@ -26,8 +26,6 @@ from geoveil.gp import (
     geometry,
     validation,
 )
-
-Array = NDArray[np.float64]
 
 _MITRE = 2.0
 """How far a corner may move, in multiples of its sides' move: right angles stay, spikes are cut."""

@@ -12,9 +12,7 @@ from itertools import product
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geoveil.analyst.planner.band_placement import aimed
 from geoveil.analyst.planner.candidates import (
     KINDS,
     POINTS,
@@ -29,6 +27,7 @@ from geoveil.analyst.planner.coarse import (
     WIDEST,
     Band,
     CoarseCandidate,
+    aimed,
     interpolated,
     joined,
     placed,
@@ -40,6 +39,7 @@ from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
 from geoveil.gp import (
     PROFILES,
+    Array,
     EnclosedProfile,
     Linear,
     ParameterError,
@@ -50,8 +50,6 @@ from geoveil.gp import (
     SoftIndicator,
     UnsupportedError,
 )
-
-Array = NDArray[np.float64]
 
 _STRIDES = (8, 4, 2, 1)
 """The search tries widths an octave apart, then their neighbours, down to a quarter octave."""

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.answers import Answer, amount_answer
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
-from geoveil.analyst.relations.place_terms import Outside, Within
-from geoveil.analyst.relations.terms import NumberOf, Option, SoftBand, Term
-from geoveil.analyst.results import Result
+from geoveil.analyst.relations.terms import NumberOf, Option, Outside, SoftBand, Term, Within
+from geoveil.analyst.results import Answer, Result, amount_answer
 from geoveil.analyst.statistics.distribution import Curve, DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
 from geoveil.analyst.statistics.groups import GroupEstimates

@@ -9,14 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.relations.designs import design_of, terms_of
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
 from geoveil.analyst.relations.jets import TaylorJet, Value, corrected, slope
-from geoveil.analyst.relations.parameters import ParameterEstimates
-from geoveil.analyst.relations.place_terms import Coordinate
-from geoveil.analyst.relations.scores import Design, Equation
-from geoveil.analyst.relations.solving import sandwich, solve
-from geoveil.analyst.relations.terms import Term
+from geoveil.analyst.relations.scores import Design, Equation, design_of, terms_of
+from geoveil.analyst.relations.solving import ParameterEstimates, sandwich, solve
+from geoveil.analyst.relations.terms import Coordinate, Term
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
 ScoreFunction: TypeAlias = Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]]

@@ -1,18 +1,24 @@
-"""Estimate relations between several fields from the reports of a form."""
+"""Reports of a form: read them, estimate relations between fields, and hand them on."""
 
+import csv
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.terms import (
     Columns,
+    Coordinate,
     NumberOf,
     Operator,
+    Option,
     Score,
     Term,
     limits_of_product,
@@ -20,10 +26,22 @@ from geoveil.analyst.relations.terms import (
 )
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.report_files import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows, campaign_in, rows_in
 from geoveil.analyst.statistics.reports import Reports
-from geoveil.campaign import ChoiceField, FormCampaign, MultipleField
-from geoveil.gp import Array, ParameterError, validation
+from geoveil.analyst.statistics.statistic import period_of
+from geoveil.analyst.whole_file import whole_file
+from geoveil.campaign import (
+    Campaign,
+    CategoryField,
+    ChoiceField,
+    Field,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    PlaceField,
+    decode,
+)
+from geoveil.gp import Array, ParameterError, UnaryEncoding, needed_for, validation
 
 Found = TypeVar("Found", bound=Result)
 
@@ -280,3 +298,145 @@ class _Sums:
         crossed = np.outer(self._of_squares, moved)
         about = self._products - crossed - crossed.T + self._square * np.outer(moved, moved)
         return np.asarray(about / self._weight**2 * (self.n / (self.n - 1)))
+
+
+def form_reports_of(
+    source: "str | os.PathLike[str] | Iterable[bytes | ReportRows]", period: int | None = None
+) -> FormReports:
+    """Return the reports of a form, all of them in memory.
+
+    Args:
+        source: a Parquet file of `geoveil campaign export`, or what `Analyst.export` yields.
+        period: of a form that recurs, from 0.
+
+    Raises:
+        ParameterError: if it holds no reports of a form, or fewer than two.
+    """
+    campaign: Campaign | None = None
+    parts: Iterable[bytes | ReportRows] = ()
+    if isinstance(source, (str, os.PathLike)):
+        campaign = campaign_in(Path(source))
+        parts = rows_in(Path(source), campaign.labels)
+    elif isinstance(source, Iterable):
+        parts = source
+    rows = []
+    for part in parts:
+        if isinstance(part, ReportRows):
+            rows.append(part)
+        else:
+            campaign = decode(part)
+    if not isinstance(campaign, FormCampaign):
+        held = None if campaign is None else campaign.campaign_id
+        raise ParameterError("source", held, "reports of a form; others are read by reports_of")
+    of = period_of(campaign, period)
+    columns = [np.stack(part.columns, axis=1)[part.periods == of] for part in rows]
+    return FormReports(
+        campaign, np.concatenate([np.empty((0, campaign.columns), np.int64), *columns])
+    )
+
+
+_BITS = 62
+"""Options in each integer of a report with a bit for each option."""
+
+
+def write_answers(reports: FormReports, file: Path) -> None:
+    """Write reports to a CSV file in the format of XLSForm, with a column for each field.
+
+    A place is "latitude longitude 0 0", and several options are separated by spaces. Answers are as
+    devices sent them: they contain noise, and counts of options are not those of people.
+
+    Args:
+        reports: of the form.
+        file: is replaced whole.
+
+    Raises:
+        ParameterError: if it can't be written.
+    """
+    campaign = reports.campaign
+    columns = [
+        _cells(field, reports.columns[:, campaign.columns_of(field.name)])
+        for field in campaign.fields
+    ]
+    with (
+        whole_file("out", file) as beside,
+        beside.open("w", newline="", encoding="utf-8") as stream,
+    ):
+        table = csv.writer(stream)
+        table.writerow([field.name for field in campaign.fields])
+        table.writerows(zip(*columns, strict=True))
+
+
+def _cells(field: Field, part: Columns) -> Iterator[str]:
+    if isinstance(field, NumberField):
+        values, scale = part[:, 0] * field.mechanism.step, field.attribute.scale
+        return map(repr, (values if scale is None else scale.from_log(values)).tolist())
+    if isinstance(field, PlaceField):
+        plane = field.attribute.coordinates
+        assert plane is not None
+        places = plane.unproject(part * field.mechanism.step)
+        return (f"{lat:.7f} {lon:.7f} 0 0" for lon, lat in places.tolist())
+    assert isinstance(field, CategoryField)
+    options = np.array(field.options)
+    if isinstance(field, MultipleField) or isinstance(field.mechanism, UnaryEncoding):
+        bits = np.concatenate([of[:, None] >> np.arange(_BITS) & 1 for of in part.T], axis=1)
+        return (" ".join(options[np.flatnonzero(row[: len(options)])]) for row in bits)
+    return iter(options[part[:, 0]].tolist())
+
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def contributions(
+    reports: FormReports,
+    terms: Mapping[str, Sequence[Term] | Term] | Sequence[Term] | None = None,
+    *,
+    products: bool = False,
+) -> "pandas.DataFrame":
+    """Return each report's unbiased, noisy contributions, a row for each person.
+
+    A mean of a column, with any survey weights, is an unbiased estimate of that of the function of
+    people's values; a product of columns of different fields is as unbiased. A square of a column
+    is not, nor a product of two columns of one field: name both in one product instead.
+
+    Args:
+        reports: of the form.
+        terms: functions of fields, or column → functions that are multiplied; by default the number
+            of each number field, both coordinates of each place, and each option of the others.
+        products: also a column `a * b` of every two columns, and of each with itself.
+
+    Raises:
+        UnsupportedError: if pandas is not installed.
+    """
+    with needed_for("a data frame"):
+        import pandas as pd
+    if terms is None:
+        terms = dict(_all(reports.campaign))
+    if not isinstance(terms, Mapping):
+        terms = {term.text: term for term in validation.items("terms", terms, Term)}
+    columns = {
+        name: [of] if isinstance(of, Term) else list(validation.items(f"terms[{name!r}]", of, Term))
+        for name, of in terms.items()
+    }
+    if products:
+        pairs = list(combinations_with_replacement(columns.items(), 2))
+        columns |= {f"{a} * {b}": [*of_a, *of_b] for (a, of_a), (b, of_b) in pairs}
+    return pd.DataFrame(reports.pseudo_values(list(columns.values())), columns=list(columns))
+
+
+def _all(campaign: FormCampaign) -> Iterator[tuple[str, Sequence[Term]]]:
+    """Yield the column of a function of every field, or of several.
+
+    A number counts as 0 for people who are not asked for it: dividing its mean by that of the
+    answers that decide who is asked gives the mean of those who are.
+    """
+    for of in campaign.fields:
+        terms: list[Term] = []
+        if isinstance(of, NumberField):
+            terms = [NumberOf(of.name)]
+        elif isinstance(of, PlaceField):
+            terms = [Coordinate(of.name, 0), Coordinate(of.name, 1)]
+        elif isinstance(of, CategoryField):
+            terms = [Option(of.name, option) for option in of.options]
+        for term in terms:
+            yield term.text, [term, *condition_of(campaign, term)]

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.by import MeanBy, MeansByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
-from geoveil.analyst.relations.place_terms import Within
-from geoveil.analyst.relations.terms import Term
+from geoveil.analyst.relations.terms import Term, Within
 from geoveil.analyst.results import possible, rows_of
 from geoveil.analyst.statistics.map import Bounds, Grid, Map
 from geoveil.gp import GaussianKernel, ParameterError

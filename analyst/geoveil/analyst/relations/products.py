@@ -13,11 +13,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from geoveil.analyst.relations.designs import require_names, terms_of
 from geoveil.analyst.relations.jets import TaylorJet, Value, corrected
-from geoveil.analyst.relations.place_terms import Coordinate
-from geoveil.analyst.relations.scores import Design, Equation, Model, reach_of
-from geoveil.analyst.relations.terms import NumberOf, Square, Term
+from geoveil.analyst.relations.scores import (
+    Design,
+    Equation,
+    Model,
+    reach_of,
+    require_names,
+    terms_of,
+)
+from geoveil.analyst.relations.terms import Coordinate, NumberOf, Square, Term
 from geoveil.campaign import FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError
 

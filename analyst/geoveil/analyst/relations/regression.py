@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.relations.designs import design_of, terms_of
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
-from geoveil.analyst.relations.parameters import ParameterEstimates
-from geoveil.analyst.relations.place_terms import Coordinate, Within
 from geoveil.analyst.relations.products import (
     FarthestOfProducts,
     Interaction,
@@ -25,16 +22,33 @@ from geoveil.analyst.relations.products import (
     score_of_products,
     text_of,
 )
-from geoveil.analyst.relations.scores import Design, Farthest, IndexScore, LinearScore, Model
+from geoveil.analyst.relations.scores import (
+    Design,
+    Farthest,
+    IndexScore,
+    LinearScore,
+    Model,
+    design_of,
+    terms_of,
+)
 from geoveil.analyst.relations.solving import (
     LARGE,
     Errors,
     EstimatingEquation,
+    ParameterEstimates,
     Root,
     sandwich,
     solve,
 )
-from geoveil.analyst.relations.terms import Between, NumberOf, Option, Score, Term
+from geoveil.analyst.relations.terms import (
+    Between,
+    Coordinate,
+    NumberOf,
+    Option,
+    Score,
+    Term,
+    Within,
+)
 from geoveil.analyst.results import Series, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.answers import Answer, chance_words, share_answer
 from geoveil.analyst.nonresponse import (
     UNSTATED,
     WORST_CASE,
@@ -31,7 +30,7 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import Series, possible
+from geoveil.analyst.results import Answer, Series, chance_words, possible, share_answer
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
 from geoveil.campaign import FormCampaign

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.analyst.campaigns import softness_of_points
-from geoveil.analyst.clipping import clipped
 from geoveil.analyst.geojson import check_distinct, outlines_in, places_in
+from geoveil.analyst.outlines import clipped
 from geoveil.analyst.pictures import finish_map, new_axes
 from geoveil.analyst.questions import Place, ShareInside, is_inside, on_earth, projected
 from geoveil.analyst.results import GeoResult

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from geoveil.analyst.answers import Answer, share_answer
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.results import Series, rows_of, what_holds
+from geoveil.analyst.results import Answer, Series, rows_of, share_answer, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from geoveil.analyst.answers import Answer, amount_answer
-from geoveil.analyst.results import Series, rows_of, what_holds
+from geoveil.analyst.results import Answer, Series, amount_answer, rows_of, what_holds
 from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import Quantity

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from geoveil.analyst.answers import Answer, amount_answer
-from geoveil.analyst.results import Estimates, possible
+from geoveil.analyst.results import Answer, Estimates, amount_answer, possible
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.gp import Array, LogScale, validation
 

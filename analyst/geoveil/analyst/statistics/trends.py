@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.answers import Answer, chance_words
-from geoveil.analyst.results import rows_of
+from geoveil.analyst.results import Answer, chance_words, rows_of
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
