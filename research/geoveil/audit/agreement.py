@@ -32,14 +32,14 @@ _CALLS = 10
 _FEWER = 10
 """Factor by which fewer reports are drawn along the path than near the row's points."""
 _OFTEN = 3
-"""Probability below which a number of a density may not repeat, and the least repeats that
-count."""
-_FLAT, _PEAKED, _FAR_POINTS = -50.0, 25.0, 1
-"""Log-density beyond which floats don't resolve the noise, and the fewest far points."""
-_ALIKE = -26.0
-"""Log of the share of reports in one float, above which honest reports repeat."""
+"""The least repeats of a number that count."""
+_CHANCE = 1e-14
+"""Chance of as many repeats of a float, below which it is an atom."""
 _TIES = 0.01
-"""Share of repeated reports above which a mechanism has no density to compare."""
+"""Share of repeated reports, without atoms, above which floats are too coarse for a density."""
+_UNDERFLOW, _SIDES, _DIVERGES = 2.0**-1022, np.array([-1.0, 1.0]), 35.0
+"""The least normal float, and the rise of a log-density towards it, over a factor of 2¹⁰⁰, above
+which its integral diverges at 0: that of 1/√y rises by 34.7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
 
     Half of the reports (of one number) come from one generator and half from another, each with a
     copy of the mechanism: the first half choose intervals, the others are counted, in ten calls.
-    Values that occur three times among the first, or three that occur twice, count as atoms, too.
+    Atoms are values that occur three times among the first, or three that occur twice, where
+    rounding to floats makes so many improbable; the density has the other reports.
     Reports may not depend on those of the other generator, nor on others at any lag
     (`geoveil.audit.dependence`; Fisher's exact law of ranks). Points lie close to those of the row,
     at the ends of its path and, with a tenth of the reports, all along it and far beyond; one has
@@ -78,7 +79,7 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
         starts = np.array([start for start, _ in case.pairs])
         tests.append((case, samples, points_beside(case, starts, rng)))
         tests.append((case, samples // _FEWER, points_along(case, rng, samples)))
-        tests += [(case, samples // _FEWER, point[None]) for point in _told_by_floats(case, rng)]
+        tests += [(case, samples // _FEWER, x[None]) for x in points_afar(case, 1)]
         tests.append((case, samples, case.path[:1]))  # alone in a call
     failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points in tests), 1)
     by_row: dict[tuple[str, str], Disagreement] = {}
@@ -87,18 +88,6 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
             shown = _disagreement(case, count, points, rng, failure)
             by_row |= {} if shown is None else {(case.name, case.query): shown}
     return tuple(by_row.values())
-
-
-def _told_by_floats(case: Case, rng: np.random.Generator) -> list[Array]:
-    """Return far points at which floats still resolve the noise of a report."""
-    far = points_afar(case, _FAR_POINTS)
-    reports = np.asarray(case.mechanism.simulate(far, rng))
-    if reports.ndim != 1:
-        return []
-    both = zip(reports, far, strict=True)
-    logs = np.array([case.mechanism.log_density(y, x[None])[0] for y, x in both])
-    most = np.minimum(_PEAKED, _ALIKE - np.log(np.spacing(np.abs(reports))))
-    return list(far[(logs > _FLAT) & (logs < most)])
 
 
 def _disagreement(
@@ -128,10 +117,14 @@ def _disagreement(
         for a, b in ((first, second), (first[:half:2], first[1::2])):
             if dependent := _dependent(case, point, a, b, share / 3, rng):
                 return dependent
-        if len(np.unique(first)) < (1 - _TIES) * len(first):
+        # Atoms are compared above; the density has the rest.
+        atoms = _atoms(case, point, first)
+        rest = first[~np.isin(first, atoms)]
+        if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
             continue
-        edges = np.quantile(first, _LEVELS)
-        calls = np.array([np.histogram(part, edges)[0] for part in second.reshape(_CALLS, each)])
+        edges = np.quantile(rest, _LEVELS)
+        others = np.where(np.isin(second, atoms), np.inf, second).reshape(_CALLS, each)
+        calls = np.array([np.histogram(part, edges)[0] for part in others])
         counted = np.concatenate([calls, calls.sum(axis=0)[None]])
         n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
         # A law may be too peaked to be integrated: in equal parts, and in parts of equal shares.
@@ -140,10 +133,10 @@ def _disagreement(
             _shares(case, steps, point[None])
             for steps in (
                 np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1),
-                np.quantile(first, parts),
+                np.quantile(rest, parts),
             )
         )
-        if np.abs(np.cumsum(again - stated)).max() > _UNSETTLED:
+        if not np.abs(np.cumsum(again - stated)).max() <= _UNSETTLED:
             continue
         # From the first edge to any other, and each bin; a shift shows in the former.
         counted = np.concatenate([np.cumsum(counted, axis=1), counted], axis=1)
@@ -196,21 +189,19 @@ def _repeated(
     from scipy.stats import binom
 
     n = second.shape[1]
-    for drawn in first:
-        values, counts = np.unique(drawn, return_counts=True)
-        often = _OFTEN if (counts == _OFTEN - 1).sum() < _OFTEN else _OFTEN - 1
-        atoms = values[counts >= often]
+    for start, drawn in zip(points, first, strict=True):
+        atoms = _atoms(case, start, drawn)
         if not len(atoms):
             continue
         for point, others in zip(points, second, strict=True):
-            logs = case.mechanism.log_density(atoms[:, None], np.asarray(point)[None])
-            masses = np.exp(logs[:, 0])
+            masses = np.exp(_logs(case, atoms, point))
             at = np.minimum(np.searchsorted(atoms, others), len(atoms) - 1)
             hits = np.bincount(at[atoms[at] == others], minlength=len(atoms))
             # Each of them separately, and all together.
-            k, stated = np.append(hits, hits.sum()), np.append(masses, masses.sum())
-            p = np.minimum(stated, 1.0)
-            chance = 2 * np.minimum(binom.cdf(k, n, p), binom.sf(k - 1, n, p))
+            both = masses, masses + _cells(case, atoms, point)
+            k, stated, most = (np.append(every, every.sum()) for every in (hits, *both))
+            least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
+            chance = 2 * np.minimum(binom.cdf(k, n, least), binom.sf(k - 1, n, most))
             worst = int(np.argmin(chance))
             if stated[-1] > 1 + 1e-6:
                 worst = len(atoms)
@@ -219,13 +210,48 @@ def _repeated(
             ends = (atoms[0], atoms[-1]) if worst == len(atoms) else (atoms[worst], atoms[worst])
             return _told(case, point, ends, k[worst] / n, float(stated[worst]))
     for point, drawn, others in zip(points, first, second, strict=True):
-        values, back, counts = np.unique(drawn, return_inverse=True, return_counts=True)
-        logs = case.mechanism.log_density(drawn[:, None], np.asarray(point)[None])[:, 0]
-        mass = np.where(counts[back] >= _OFTEN, np.minimum(np.exp(logs), 1.0), 0.0)
-        alike = float((drawn == others).mean())
-        if at_least(round(alike * n), mass) < failure / (4 * len(points)):
-            return _told(case, point, (values[0], values[-1]), alike, float(mass.mean()))
+        alike = int((drawn == others).sum())
+        if not alike:
+            continue
+        atoms = _atoms(case, point, drawn)
+        mass = _cells(case, drawn, point)
+        mass += np.where(np.isin(drawn, atoms), np.exp(_logs(case, drawn, point)), 0.0)
+        if at_least(alike, np.minimum(mass, 1.0)) < failure / (4 * len(points)):
+            ends = float(drawn.min()), float(drawn.max())
+            return _told(case, point, ends, alike / n, float(mass.mean()))
     return None
+
+
+def _atoms(case: Case, point: Array, drawn: Array) -> Array:
+    """Return the numbers that repeat more often than rounding to floats makes them."""
+    from scipy.stats import binom
+
+    values, counts = np.unique(drawn, return_counts=True)
+    often = counts >= (_OFTEN if (counts == _OFTEN - 1).sum() < _OFTEN else _OFTEN - 1)
+    if not often.any():
+        return values[often]
+    chance = binom.sf(counts[often] - 1, len(drawn), _cells(case, values[often], point))
+    return np.asarray(values[often][chance < _CHANCE])
+
+
+def _logs(case: Case, values: Array, point: Array) -> Array:
+    """Return the log-density at each value, or its log-probability if it is an atom."""
+    return case.mechanism.log_density(values[:, None], point[None])[:, 0]
+
+
+def _cells(case: Case, values: Array, point: Array) -> Array:
+    """Return an upper bound of the probability that a density gives each float, by rounding.
+
+    If the density diverges at 0, nothing bounds the probability of the numbers that underflow.
+    """
+    width = 2 * np.spacing(np.maximum(np.abs(values), 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        at = _logs(case, values, point)
+        ends = (_logs(case, np.nextafter(values, end), point) for end in (-np.inf, np.inf))
+        cells = np.minimum(width * np.exp(np.fmax.reduce([at, *ends])), 1.0)
+        near, far = (_logs(case, y * _UNDERFLOW, point) for y in (_SIDES, _SIDES * 2.0**100))
+        open_ended = np.isneginf(at) | (near - far > _DIVERGES).any()
+    return np.where((np.abs(values) < _UNDERFLOW) & open_ended, 1.0, cells)
 
 
 def _told(

@@ -171,7 +171,7 @@ class DebiasedLaplace(QueryMechanism):
         """Return the log-density: with respect to length, plus a unit mass at each atom."""
         y = y.reshape((1,) * (s.ndim - y.ndim) + y.shape)  # of each output once, not for all points
         v, slope = self.query.profile.debiased_preimages(y, float(self._undo))
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             terms = np.exp(-np.abs(v - s) / self.scale) / (2 * self.scale * slope)
             result = np.log(np.nansum(np.where(np.isnan(v), np.nan, terms), axis=0))
             for atom in self.atoms:

@@ -1,0 +1,93 @@
+"""Test that an audit refuses no honest mechanism where floats are coarser than its noise.
+
+α = 1e-6 for each call; seeds are fixed. Each honest mechanism has a faulty one beside it.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from geoveil.audit import own_cases
+from geoveil.audit.agreement import disagreements
+from geoveil.gp import (
+    DebiasedLaplace,
+    GaussianKernel,
+    SmoothMechanism,
+    Threshold,
+    UnsupportedError,
+)
+
+SAMPLES = 40_000
+
+
+class Sometimes:
+    """A mechanism that reports the answer itself in `share` of its simulations."""
+
+    def __init__(self, sound, share):
+        self.sound, self.share, self.privacy = sound, share, sound.privacy
+
+    def simulate(self, x, rng):
+        bare = rng.random(len(x)) < self.share
+        return np.where(bare, self.sound.query.value(x), self.sound.simulate(x, rng))
+
+    def log_density(self, y, x):
+        return np.minimum(self.sound.log_density(y, x), 700.0)
+
+
+def precise(query, privacy):
+    """Noise that decays within a quarter of `per`, below the spacing of floats beside 1."""
+    if query.dimension == 2:
+        raise UnsupportedError("a line only")
+    return SmoothMechanism(query, replace(privacy, epsilon=4.0))
+
+
+def narrow(query, privacy):
+    """Reports that underflow to 0 far from a kernel, where their density diverges."""
+    if query.dimension == 1:
+        raise UnsupportedError("a plane only")
+    return DebiasedLaplace(GaussianKernel((0.0, 0.0), 0.7 * privacy.per), privacy)
+
+
+def with_an_atom(query, privacy):
+    """An atom of up to 1 % beside a density."""
+    if query.dimension == 2:
+        raise UnsupportedError("a line only")
+    step = Threshold(100_000.0, 24_000.0, "smoothstep")
+    return DebiasedLaplace(step, replace(privacy, epsilon=8.0))
+
+
+@pytest.mark.parametrize("make", [precise, narrow, with_an_atom])
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_floats_are_compared_at_their_own_resolution(make, share):
+    rows = own_cases({"mine": lambda q, p: Sometimes(make(q, p), share)})
+    assert (disagreements(rows[:1], samples=SAMPLES, seed=1) == ()) == (share == 0)
+
+
+class Quiet:
+    """Two reports of 100 are 0, and noise is next to none from 4 to 6.5 `per` away, if faulty."""
+
+    def __init__(self, query, privacy, noise):
+        self.query, self.privacy, self.noise = query, privacy, noise
+        self.scale = query.lipschitz / privacy.rate
+
+    def simulate(self, x, rng):
+        far = (x - 100_000.0) / self.privacy.per
+        scale = np.where((far > 4) & (far < 6.5), self.noise, 1.0) * self.scale
+        reports = self.query.value(x) + scale * rng.laplace(size=far.shape)
+        return np.where(rng.random(far.shape) < 0.02, 0.0, reports)
+
+    def log_density(self, y, x):
+        z = np.abs(y - self.query.value(x)) / self.scale
+        return np.where(y == 0, np.log(0.02), np.log(0.98 / 2 / self.scale) - z)
+
+
+@pytest.mark.parametrize(("noise", "agrees"), [(1.0, True), (1e-9, False), (0.5, False)])
+def test_an_atom_does_not_keep_the_other_reports_from_being_compared(noise, agrees):
+    def make(query, privacy):
+        if query.dimension == 2:
+            raise UnsupportedError("a line only")
+        return Quiet(query, privacy, noise)
+
+    rows = own_cases({"mine": make})[:1]
+    assert (disagreements(rows, samples=SAMPLES, seed=1) == ()) == agrees
