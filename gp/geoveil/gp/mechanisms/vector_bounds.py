@@ -10,6 +10,7 @@ from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.boxes import Indices, Seen, enclosed_in_parts, least_over, spans
 from geoveil.gp.mechanisms.smooth import turns_of
 from geoveil.gp.queries import Linear, Polygon, Query, TwoWayThreshold
+from geoveil.gp.queries.polygon import Parts, _distances
 from geoveil.gp.report_laws import cut_while_loose
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ _FINE, _STEEP, _LEAST = 0.001, 0.98, 1e-6
 which on B at the ends says more; and B, relative to the greatest, below which it need not."""
 _PEOPLE, _STEPS = 8, (0.8191725134, 0.6710436067, 0.5497004779)
 """Points looked at first, for each part, and their steps along the axes of a box."""
-_NEAR = 0.01
-"""Bounds of distances to a polygon, relative to all that count, that are as near as need be."""
+_NEAR = 1e-4, 0.01
+"""Bounds of distances to a polygon, relative to its band, that are as near as any part is thin, and
+as may seem near."""
+_LONGEST, _ROUNDED = 64, 1 + 1e-9
+"""The most edges of a polygon to which distances are compared, and a factor above rounding."""
 _ENDS = ((1.0,), (-1.0,))
 """Signs that make two least numbers of a least and a greatest."""
 
@@ -60,7 +64,7 @@ class _Share:
             close = np.maximum(_FINE * np.minimum(most, most.max() - least.min()), _TINY)
             return bounds, np.where(level, np.square((most - least) / close), 0.0)
 
-        self.turns = distinct(np.concatenate(edges))
+        self.band, self.turns = queries[0].profile.cells(0.0), distinct(np.concatenate(edges))
         self.edges, inner = cut_while_loose(self.turns, look)
         # Beyond the outermost they die away, unless they are capped.
         ends, span = self.edges[[0, -1]], np.ptp(self.edges)
@@ -108,6 +112,9 @@ class _Share:
             ends = np.stack([_distance(self.plain, low), _distance(self.plain, high)])
         else:
             ends = at + np.array([[-1.0], [1.0]]) * np.linalg.norm(high - low, axis=1) / 2
+            if isinstance(self.plain, Polygon):
+                within = _farthest(self.plain.region, low, high)
+                ends = np.clip(ends, -within, within)
         bounds = self.enclosed(*ends)
         return np.stack([*ends, at]), np.stack([*bounds, self._at(at)])
 
@@ -252,7 +259,8 @@ class VectorSearch:
         added = own * (not wide)
         # Distances to a polygon in a box are bounded, those to others are known.
         polygon = isinstance(self.vector.queries[index].unclipped, Polygon)
-        near = _NEAR * np.ptp(self.turns(index)) if polygon else np.inf
+        near = np.multiply(_NEAR, np.ptp(self._together(index)[self._place(index)].band))
+        thin = spans(np.diff(ends, axis=0))
         ranges, shares, place = (
             spans(np.multiply(_ENDS, own)),
             self._together(index),
@@ -277,7 +285,8 @@ class VectorSearch:
             person = np.clip(here[place], *own[:, home]) * wide
             total = [self._heaviest(bounds[k], place, mine[k]) for k in (0, 1)]
             people = np.stack([self._heaviest(here, place, person)] * 2)
-            return np.stack([first, last]), np.stack(total), axis, high - low <= near, home, people
+            sure = high - low <= np.clip(least_over(thin, met)[0], *near) if polygon else at == at
+            return np.stack([first, last]), np.stack(total), axis, sure, home, people
 
         return enclosed_in_parts(self._boxes(index, ends), look, added, _LOOSE) + added
 
@@ -339,6 +348,23 @@ def _distance(plain: Query, points: Array) -> Array:
     """Return distances, as without caps, of points (n, k), (n,)."""
     points = points[:, 0] if points.shape[1] == 1 else points
     return np.asarray(plain.signed_distance(points, FLOAT))
+
+
+def _farthest(parts: Parts, low: Array, high: Array) -> Array:
+    """Return upper bounds of the distance to the boundary of a polygon in boxes (n, 2), (n,).
+
+    The mean distance to two edges is convex, so it is greatest at a corner of a box, and the
+    distance to the nearer is no greater. Between two sides it hardly varies along them.
+    """
+    rings = [np.array(ring) for part in parts for ring in part]
+    start, ends = (np.concatenate([np.roll(r, -k, axis=0) for r in rings]) for k in (0, 1))
+    longest = np.argsort(-np.linalg.norm(ends - start, axis=1))[:_LONGEST]
+    corners = [np.where(way, high, low) for way in np.ndindex(2, 2)]
+    away = _distances(np.concatenate(corners), start[longest], (ends - start)[longest])
+    away = away.reshape(len(corners), len(low), -1)
+    nearest = away.sum(axis=0).argmin(axis=1)[None, :, None]
+    pairs = (away + np.take_along_axis(away, nearest, axis=2)).max(axis=0) / 2
+    return np.asarray(pairs.min(axis=1) * _ROUNDED)
 
 
 def _shape(plain: Query) -> object:
