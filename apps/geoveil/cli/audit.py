@@ -80,9 +80,7 @@ def audit(
             raise ParameterError(
                 "--attack", True, "alone, without --faults, --mechanism and --module"
             )
-        if not run_attacks(samples, seed, as_json):
-            raise typer.Exit(1)
-        return
+        raise typer.Exit(0 if run_attacks(samples, seed, as_json) else 1)
     request = AuditRequest(
         mechanism=mechanism,
         module=module,
@@ -125,24 +123,30 @@ def _print_selections(selected: Mapping[str, float]) -> None:
     out.print(f"Found: {AUDITED}.")
 
 
+def _name(verdict: Verdict) -> Text:
+    variant = fill(verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}"), _WIDTHS[0])
+    return Text.assemble(verdict.mechanism, (variant and f"\n{variant}", "dim"))
+
+
 def _print_table(report: AuditReport) -> None:
-    rows = []
-    for verdict in report.verdicts:
-        name = Text(verdict.mechanism)
-        if verdict.variant:
-            variant = verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}")
-            name.append(f"\n{fill(variant, _WIDTHS[0])}", "dim")
-        cells = (
-            name,
-            Text(fill(verdict.query, _WIDTHS[1])),
-            verdict.privacy,
-            _fraction(verdict.exact.fraction),
-            _fraction(verdict.black_box.fraction),
-            _word(verdict, report),
-        )
-        rows.append(cells)
-    headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
-    print_table(headers, rows, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
+    print_table(
+        ("mechanism", "query", "promise", "exact", "black box", "verdict"),
+        (
+            (
+                _name(verdict),
+                Text(fill(verdict.query, _WIDTHS[1])),
+                verdict.privacy,
+                _fraction(verdict.exact.fraction),
+                _fraction(verdict.black_box.fraction),
+                _word(verdict, report),
+            )
+            for verdict in report.verdicts
+        ),
+        wrapped=[2],
+        right=(3, 4, 5),
+        padding=0,
+        pad_edge=True,
+    )
     out.print(
         "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
         " over the ε promised at that distance; with a δ, the ε needed besides it. Black box: at"
@@ -204,17 +208,17 @@ def _conclude(report: AuditReport) -> None:
             f" {disagreement.low:.6g} to {disagreement.high:.6g}, and {disagreement.stated:.2%}"
             " should be.",
         )
-    if report.disagreeing:
-        out.print(
-            "What is exact is of the density, and the black box of what is drawn: of a mechanism"
-            " whose two disagree neither number can be relied on."
-        )
+    disagree = (
+        "What is exact is of the density, and the black box of what is drawn: of a mechanism whose"
+        " two disagree neither number can be relied on."
+    )
+    out.paragraphs(disagree if report.disagreeing else None)
 
 
 def _tell_releases(verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.draws is not None:
-            row = f"{verdict.variant or verdict.query}"
+            row = verdict.variant or verdict.query
             out.tell((verdict.mechanism, "bold red"), f", {row}: {verdict.draws.difference}")
 
 
@@ -236,27 +240,17 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
         times = attacks.attack_times(samples=count, seed=seed)
         rows: list[Attack] = [*attacks.attack_outputs(seed=seed), *times]
     if as_json:
-        report = {
-            "attack": True,
-            "timing_samples": count,
-            "seed": seed,
-            "failure_probability": ALPHA,
-            "rows": [row.to_dict() for row in rows],
-        }
-        print_json(report)
+        made = {"attack": True, "timing_samples": count, "seed": seed, "failure_probability": ALPHA}
+        print_json(made | {"rows": [row.to_dict() for row in rows]})
     else:
-        _print_attacks(rows)
+        headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
+        cells = (
+            (row.attack, row.mechanism, row.path, f"{row.samples:,}", *_bounds(row), _outcome(row))
+            for row in rows
+        )
+        print_table(headers, cells, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
         _explain(rows)
     return all(row.as_it_must for row in rows)
-
-
-def _print_attacks(rows: Sequence[Attack]) -> None:
-    headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
-    cells = (
-        (row.attack, row.mechanism, row.path, f"{row.samples:,}", *_bounds(row), _outcome(row))
-        for row in rows
-    )
-    print_table(headers, cells, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
 
 
 def _bounds(row: Attack) -> tuple[str, str]:
@@ -267,14 +261,14 @@ def _bounds(row: Attack) -> tuple[str, str]:
 
 
 def _outcome(row: Attack) -> Text:
-    word = "succeeds" if row.succeeds else "fails"
     if not row.as_it_must:
-        return Text(word, "bold red")
+        return Text("succeeds" if row.succeeds else "fails", "bold red")
     if not row.succeeds:
-        return Text(word, "green")
-    if isinstance(row, OutputAttack):
-        return Text(f"{word}, as it must", "green")
-    return Text(f"{word}: pace it", "yellow")
+        return Text("fails", "green")
+    by_output = isinstance(row, OutputAttack)
+    return (
+        Text("succeeds, as it must", "green") if by_output else Text("succeeds: pace it", "yellow")
+    )
 
 
 def _explain(rows: Sequence[Attack]) -> None:
@@ -300,5 +294,4 @@ def _explain(rows: Sequence[Attack]) -> None:
         " must hide what they find; without one, times do not count for the status. By chance"
         f" alone an attack on outputs, or on times, succeeds with probability at most {ALPHA:g}."
     )
-    good = sum(row.as_it_must for row in rows)
-    out.print(f"{good} of {len(rows)} attacks ended as they must.")
+    out.print(f"{sum(row.as_it_must for row in rows)} of {len(rows)} attacks ended as they must.")

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import Charge, PublicKey, of_far_values, parse_period, say
-from geoveil.cli.connection import Connection, connects, device_at
+from geoveil.cli.connection import Connection, connects, device_at, together
 from geoveil.cli.console import out, print_table
 from geoveil.cli.options import options_of, takes
 from geoveil.client import (
@@ -70,8 +71,8 @@ class DeviceWay:
     @contextmanager
     def transport(self, connection: Connection, state_dir: Path) -> Iterator[Transport]:
         """Yield the transport for a device's calls."""
-        _both("relay", self.relay, "relay-operator", self.relay_operator)
-        _both("issuer", self.issuer, "invitation", self.invitation)
+        together("relay", self.relay, "relay-operator", self.relay_operator)
+        together("issuer", self.issuer, "invitation", self.invitation)
         tls = connection.security()
         roots = None if tls is None else tls.root_certificates
         if self.relay is None or self.relay_operator is None:
@@ -105,12 +106,6 @@ class DeviceWay:
 by_ways = takes("way", options_of(DeviceWay), DeviceWay)
 
 
-def _both(name: str, given: object, other: str, beside: object) -> None:
-    if (given is None) != (beside is None):
-        names = (name, other) if given is None else (other, name)
-        raise ParameterError(names[0], None, f"given together with {names[1]}")
-
-
 def default_state() -> Path:
     """Return the default state directory of this device."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -128,8 +123,7 @@ def history(
     """
     receipts, counts = _read(state_dir)
     if as_json:
-        for receipt in receipts:
-            typer.echo(json.dumps(receipt.to_dict()))
+        sys.stdout.writelines(f"{json.dumps(receipt.to_dict())}\n" for receipt in receipts)
         return
     rows = (
         (
@@ -144,15 +138,17 @@ def history(
     )
     headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
     print_table((*headers, "status"), rows, wrapped=(1, 2, 3))  # an id has to be typed
-    out.print(_summary(counts))
-    readings = Counter(filter(None, map(_reading, receipts)))
-    for (attribute, epoch, privacy), count in readings.items():
-        out.tell(
+    out.tell_all(
+        _summary(counts),
+        *(
             f"{count} answered from one reading of {attribute!r}, in the epoch from"
             f" {epoch:%Y-%m-%d} on: together they cost at most {privacy}"
-        )
-    for attribute, spent, far in _spent(receipts):
-        out.tell(f"spent of {attribute!r} in all: {spent}{of_far_values(far)}")
+            for (attribute, epoch, privacy), count in Counter(
+                filter(None, map(_reading, receipts))
+            ).items()
+        ),
+        *_spent(receipts),
+    )
 
 
 @app.command()
@@ -179,23 +175,11 @@ def send(
     if not _is_used(directory, state_dir):
         out.tell("nothing waits")
         return
-    with (
-        way.transport(connection, directory) as transport,
-        Client(
-            policy=Policy({}), state_dir=directory, transport=transport, background=False
-        ) as client,
-    ):
-        client.flush(seconds)
-        receipts, counts = client.history(), client.counts()
-        client.close(0.0)
-    out.print(_summary(counts))
-    stuck = False
-    for receipt in receipts:
-        if receipt.status is DeliveryStatus.PENDING:
-            leaves = waits_until(receipt)
-            out.tell(f"{receipt.campaign_id}: {leaves or _status(receipt)}")
-            stuck |= not leaves
-    if stuck:
+    with way.transport(connection, directory) as transport:
+        receipts, counts = _state(directory, transport, seconds)
+    pending = [receipt for receipt in receipts if receipt.status is DeliveryStatus.PENDING]
+    out.tell_all(_summary(counts), *(f"{of.campaign_id}: {_status(of)}" for of in pending))
+    if not all(map(waits_until, pending)):
         raise typer.Exit(1)
 
 
@@ -213,16 +197,24 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
         return (), ReportCounts(
             pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, refused=0,
         )  # fmt: skip
-    nothing = InMemoryTransport(InMemoryCollector())
+    return _state(directory, InMemoryTransport(InMemoryCollector()), None)
+
+
+def _state(
+    directory: Path, transport: Transport, seconds: float | None
+) -> tuple[tuple[Receipt, ...], ReportCounts]:
+    """Return what a device keeps, after sending what waits if there are seconds for it."""
     with Client(
-        policy=Policy({}), state_dir=directory, transport=nothing, background=False
+        policy=Policy({}), state_dir=directory, transport=transport, background=False
     ) as client:
+        if seconds is not None:
+            client.flush(seconds)
         state = client.history(), client.counts()
-        client.close(0.0)  # only looked at: what waits is sent by the app
+        client.close(0.0)  # what still waits is sent by the app
     return state
 
 
-def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float]]:
+def _spent(receipts: Iterable[Receipt]) -> Iterator[str]:
     """Yield the total cost of each metric space, and the ε between any two of its values.
 
     What is of one reading counts once.
@@ -233,8 +225,9 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float
         for charge in receipt.charges:
             by_space.setdefault((charge.attribute, charge.privacy.unit), []).append(charge)
     for (attribute, _), spent in by_space.items():
-        far = math.fsum(charge.any_two for charge in spent)
-        yield attribute, compose(*(charge.privacy for charge in spent)), far
+        far = of_far_values(math.fsum(charge.any_two for charge in spent))
+        total = compose(*(charge.privacy for charge in spent))
+        yield f"spent of {attribute!r} in all: {total}{far}"
 
 
 def _reading(receipt: Receipt) -> tuple[str, datetime, GeoPrivacy] | None:
@@ -252,9 +245,8 @@ def _values(receipt: Receipt) -> str:
 def _status(receipt: Receipt) -> str:
     if receipt.rejection is not None:
         return f"rejected: {receipt.rejection.reason}"
-    if receipt.failure is not None:
-        return f"pending: {receipt.failure}"
-    return waits_until(receipt) or receipt.status.name.lower()
+    failed = f"pending: {receipt.failure}" if receipt.failure is not None else ""
+    return waits_until(receipt) or failed or receipt.status.name.lower()
 
 
 def _summary(counts: ReportCounts) -> str:
@@ -266,9 +258,7 @@ def _summary(counts: ReportCounts) -> str:
 
 def waits_until(receipt: Receipt) -> str:
     """Return when a report waiting for its time in a window leaves; "" if it does not wait."""
-    departs = receipt.departs
-    if receipt.status is not DeliveryStatus.PENDING or departs is None:
-        return ""
-    if departs <= datetime.now(UTC):
+    departs = receipt.departs if receipt.status is DeliveryStatus.PENDING else None
+    if departs is None or departs <= datetime.now(UTC):
         return ""
     return say("tell.leaves", time=f"{departs:%Y-%m-%d %H:%M:%S}")

@@ -73,10 +73,7 @@ class Connection:
     ] = None
 
     def __post_init__(self) -> None:
-        if (self.tls_client_certificate is None) != (self.tls_client_key is None):
-            names = (_CERTIFICATE, _KEY)
-            missing, given = names if self.tls_client_certificate is None else names[::-1]
-            raise ParameterError(missing, None, f"given together with {given}")
+        together(_CERTIFICATE, self.tls_client_certificate, _KEY, self.tls_client_key)
 
     def security(self) -> TLS | None:
         """Read the files; None if there is no TLS.
@@ -98,6 +95,13 @@ class Connection:
             (_KEY, self.tls_client_key),
         )
         return TLS(root_certificates=roots, certificate_chain=pair.chain, private_key=pair.key)
+
+
+def together(name: str, given: object, other: str, beside: object) -> None:
+    """Refuse one of two options without the other."""
+    if (given is None) != (beside is None):
+        missing, there = (name, other) if given is None else (other, name)
+        raise ParameterError(missing, None, f"given together with {there}")
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:

@@ -80,11 +80,9 @@ class OutputFormat:
             notes_shown: set[str] = set()
             for result in results:
                 _print_table(result)
-                if not self.quiet:
-                    for note in result.notes:
-                        if note not in notes_shown:
-                            out.print(note)
-                    notes_shown.update(result.notes)
+                notes = dict.fromkeys(() if self.quiet else result.notes)
+                out.paragraphs(*(note for note in notes if note not in notes_shown))
+                notes_shown.update(notes)
 
 
 def check_picture(option: str, file: Path | None) -> None:
@@ -119,9 +117,8 @@ def _write_parquet(result: Result, file: Path) -> None:
         from pyarrow import parquet
 
     content = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
-    table = pyarrow.Table.from_pylist(content["rows"])
-    notes = "\n".join(content["notes"])
-    table = table.replace_schema_metadata({"title": content["title"], "notes": notes})
+    about = {"title": content["title"], "notes": "\n".join(content["notes"])}
+    table = pyarrow.Table.from_pylist(content["rows"]).replace_schema_metadata(about)
     with whole_file("--parquet", file) as beside:
         parquet.write_table(table, beside)
 
@@ -134,18 +131,16 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_table(result: Result) -> None:
-    for answer in result.sentences:
-        out.tell((str(answer), "bold"))
-    out.tell(result.title)
+    out.tell_all(*(((str(answer), "bold"),) for answer in result.sentences), result.title)
     rows = result.rows()
     if len(rows) > _MOST_ROWS:
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
     elif rows:
         lines = [cells(row) for row in rows]
-        text = [any(isinstance(row.get(key), str) for row in rows) for key in lines[0]]
+        text = {key for row in rows for key, value in row.items() if isinstance(value, str)}
         print_table(
             (key.replace("_", " ") for key in lines[0]),
             (line.values() for line in lines),
-            wrapped=range(len(text)),
-            right=[place for place, is_text in enumerate(text) if not is_text],
+            wrapped=range(len(lines[0])),
+            right=[place for place, key in enumerate(lines[0]) if key not in text],
         )
