@@ -14,9 +14,9 @@ from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.analyst import Analyst
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
-from geoveil.cli import simulate_fleet
+from geoveil.cli import simulate
 from geoveil.cli.connection import CommandError
-from geoveil.cli.simulate_fleet import fleet
+from geoveil.cli.simulate import fleet
 from geoveil.client import (
     CampaignNotFound,
     GrpcAioTransport,
@@ -292,9 +292,9 @@ def test_the_command_fails_if_reports_are_lost(server):
 
 def test_the_command_fails_if_the_count_does_not_hold_what_was_acknowledged(server, monkeypatch):
     """An aggregator that acknowledges and forgets."""
-    monkeypatch.setattr(simulate_fleet, "_look", lambda *_: (CAMPAIGN, encode(CAMPAIGN), 0))
+    monkeypatch.setattr(simulate, "_look", lambda *_: (CAMPAIGN, encode(CAMPAIGN), 0))
     monkeypatch.setattr(
-        simulate_fleet, "GrpcAioTransport", lambda *_, **__: Closeable(Flaky([]).collector)
+        simulate, "GrpcAioTransport", lambda *_, **__: Closeable(Flaky([]).collector)
     )
     result = run("--server", server, "--devices", "30", "--campaign", "load", "--json")
     assert result.exit_code == 1
@@ -313,7 +313,7 @@ def test_ctrl_c_ends_the_drawing_at_once(server, monkeypatch):
             drawn.append(number)
             yield number
 
-    monkeypatch.setattr("geoveil.cli.simulate_fleet.prepared", interrupted)
+    monkeypatch.setattr("geoveil.cli.simulate.prepared", interrupted)
     result = run("--server", server, "--devices", "9", "--batch-size", "9")
     assert result.exit_code == 130
     assert drawn == [0]

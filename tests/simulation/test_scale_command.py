@@ -11,7 +11,7 @@ from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
-from geoveil.cli.simulate_scale import bulk, export, scale
+from geoveil.cli.simulate import bulk, export, scale
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.simulation.people_files import TableFileError
@@ -33,7 +33,7 @@ def without_processes(monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("geoveil.cli.simulate_scale.computer", lambda scheduler, workers: Here())
+    monkeypatch.setattr("geoveil.cli.simulate.computer", lambda scheduler, workers: Here())
 
 
 def run(*arguments):

@@ -23,14 +23,6 @@ from geoveil.simulation.experiments.page import write_page
 from geoveil.simulation.experiments.published import PaperRun
 
 RESULTS = Path("results")
-Out = Annotated[
-    Path,
-    typer.Option(
-        "--out",
-        help="Directory for tables, figures and finished parts; or a file for the figure (.svg,"
-        " .pdf, .png), with everything else beside it.",
-    ),
-]
 Seed = Annotated[int, typer.Option(help="Seed: the same one gives the same table.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Run only a small part, as a trial.")]
 ProcessCount = Annotated[
@@ -44,63 +36,61 @@ Mode = Annotated[
 Repetitions = Annotated[
     int | None, typer.Option(help="Repetitions in monte-carlo mode; the paper's number by default.")
 ]
-Module = Annotated[
-    Path | None,
-    typer.Option(help="Python file with further mechanisms, as for geoveil audit; it is executed."),
-]
-People = Annotated[
-    Path | None,
-    typer.Option(
-        help="Data about other people: CSV or Parquet with --column, or GeoPackage (.gpkg)."
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="With --data: the column of values; twice for pairs, or for longitude and latitude."
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(help="With --data: the column with the number of people that a row stands for."),
-]
-Thresholds = Annotated[
-    list[float] | None,
-    typer.Option(
-        help="Threshold in the unit of --data, with --per; twice for pairs, once per column."
-    ),
-]
-Named = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A further mechanism, as 'smooth:noise=student-t,nu=5'; 'geoveil mechanisms' lists"
-        " them. May be repeated."
-    ),
-]
-Per = Annotated[float | None, typer.Option(help="1/ε, in the unit of the values.")]
-Range = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        "--range",
-        metavar="<low high>",
-        help="With --data: the least and the greatest value, a public fact.",
-    ),
-]
+_GIVEN: dict[str, Any] = {
+    "module": Annotated[
+        Path | None,
+        typer.Option(
+            help="Python file with further mechanisms, as for geoveil audit; it is executed."
+        ),
+    ],
+    "data": Annotated[
+        Path | None,
+        typer.Option(
+            help="Data about other people: CSV or Parquet with --column, or GeoPackage (.gpkg)."
+        ),
+    ],
+    "column": Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --data: the column of values; twice for pairs, or for longitude and"
+            " latitude."
+        ),
+    ],
+    "weight": Annotated[
+        str | None,
+        typer.Option(
+            help="With --data: the column with the number of people that a row stands for."
+        ),
+    ],
+    "threshold": Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Threshold in the unit of --data, with --per; twice for pairs, once per column."
+        ),
+    ],
+    "per": Annotated[float | None, typer.Option(help="1/ε, in the unit of the values.")],
+    "ends": Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--range",
+            metavar="<low high>",
+            help="With --data: the least and the greatest value, a public fact.",
+        ),
+    ],
+    "mechanism": Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A further mechanism, as 'smooth:noise=student-t,nu=5'; 'geoveil mechanisms' lists"
+            " them. May be repeated."
+        ),
+    ],
+}
+"""Name → the option for the user's own input."""
 
 
 def _brings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace a command's argument `given` by options for the user's own input."""
-    kinds = {
-        "module": Module,
-        "data": People,
-        "column": Columns,
-        "weight": Weight,
-        "threshold": Thresholds,
-        "per": Per,
-        "ends": Range,
-        "mechanism": Named,
-    }
-    return options.takes("given", {name: (kinds[name], None) for name in names}, _input)
+    return options.takes("given", {name: (_GIVEN[name], None) for name in names}, _input)
 
 
 def _input(
@@ -121,7 +111,14 @@ def _input(
 class _Run:
     """The execution of an experiment, and the place of its results."""
 
-    out: Out = RESULTS
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Directory for tables, figures and finished parts; or a file for the figure (.svg,"
+            " .pdf, .png), with everything else beside it.",
+        ),
+    ] = RESULTS
     seed: Seed = 1
     quick: Quick = False
     processes: ProcessCount = None
