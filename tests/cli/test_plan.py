@@ -16,7 +16,7 @@ from geoveil.campaign import (
     SmoothSpec,
     StatisticCampaign,
 )
-from geoveil.cli import plan as command, plan_people
+from geoveil.cli import plan as command
 from geoveil.cli.console import out
 from geoveil.cli.plan_text import odds_text, print_plan
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
@@ -388,8 +388,7 @@ def test_the_figure_is_drawn(plan, tmp_path, thresholds):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    for module in (command, plan_people):
-        monkeypatch.setattr(module, "at_terminal", lambda: True)
+    monkeypatch.setattr(command, "at_terminal", lambda: True)
 
 
 @pytest.mark.usefixtures("terminal")

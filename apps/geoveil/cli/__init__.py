@@ -1,6 +1,7 @@
 """The `geoveil` command."""
 
 import sys
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -10,25 +11,17 @@ __version__: str
 def main() -> None:
     """Run the command. Ctrl-C ends it with status 130, also while its modules are being loaded."""
     try:
-        if sys.argv[1:] == ["--version"] and _showed_version():
-            return
+        if sys.argv[1:] == ["--version"]:  # without loading anything else
+            from geoveil.proto import __version__ as version
+
+            with suppress(OSError):  # else the command says what the system refuses
+                print(f"geoveil {version}", flush=True)
+                return
         from geoveil.cli.app import run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _showed_version() -> bool:
-    """Print the version without loading anything else."""
-    from geoveil.proto import __version__ as version
-
-    try:
-        print(f"geoveil {version}")
-        sys.stdout.flush()
-    except OSError:
-        return False  # the command says what the system refuses
-    return True
 
 
 def __getattr__(name: str) -> str:

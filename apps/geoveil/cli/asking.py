@@ -27,50 +27,67 @@ Levels = Annotated[
     list[str] | None,
     typer.Option("--quantile", help=STATISTICS["quantile"].help),
 ]
-_Threshold = Annotated[
-    list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
-]
-_Range = Annotated[
-    list[str] | None,
-    typer.Option("--range", help=f"Share between two values: 'LOW,HIGH'.{_REPEATED}"),
-]
-_Place = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Density at 'LON,LAT' or 'LABEL=LON,LAT', a longitude and a latitude, or at 'X,Y'"
-        f" where people hold pairs of numbers.{_REPEATED}"
-    ),
-]
-_Circle = Annotated[
-    list[str] | None,
-    typer.Option(help=f"Share within 'LON,LAT,RADIUS', the radius in metres.{_REPEATED}"),
-]
-_Region = Annotated[
-    list[Path] | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
-    ),
-]
-_NameProperty = Annotated[
-    str | None,
-    typer.Option(
-        help="The property that names the polygons or points of GeoJSON files; 'name' by default."
-    ),
-]
-_Query = Annotated[
-    list[str] | None,
-    typer.Option(help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"),
-]
 _QUESTIONS: dict[str, tuple[Any, Any]] = {
-    "threshold": (_Threshold, None),
-    "range": (_Range, None),
-    "place": (_Place, None),
-    "circle": (_Circle, None),
-    "region": (_Region, None),
-    "name_property": (_NameProperty, None),
-    "query": (_Query, None),
+    "threshold": (
+        Annotated[
+            list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
+        ],
+        None,
+    ),
+    "range": (
+        Annotated[
+            list[str] | None,
+            typer.Option("--range", help=f"Share between two values: 'LOW,HIGH'.{_REPEATED}"),
+        ],
+        None,
+    ),
+    "place": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Density at 'LON,LAT' or 'LABEL=LON,LAT', a longitude and a latitude, or at"
+                f" 'X,Y' where people hold pairs of numbers.{_REPEATED}"
+            ),
+        ],
+        None,
+    ),
+    "circle": (
+        Annotated[
+            list[str] | None,
+            typer.Option(help=f"Share within 'LON,LAT,RADIUS', the radius in metres.{_REPEATED}"),
+        ],
+        None,
+    ),
+    "region": (
+        Annotated[
+            list[Path] | None,
+            typer.Option(
+                exists=True,
+                dir_okay=False,
+                help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
+            ),
+        ],
+        None,
+    ),
+    "name_property": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="The property that names the polygons or points of GeoJSON files; 'name' by"
+                " default."
+            ),
+        ],
+        None,
+    ),
+    "query": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"
+            ),
+        ],
+        None,
+    ),
 }
 """Name → annotation and default."""
 Words = Mapping[str, Sequence[Any]]
@@ -119,16 +136,13 @@ def _words(*, name_property: str | None, **given: Sequence[Any] | None) -> Words
     return words if name_property is None else words | {NAME_PROPERTY: [name_property]}
 
 
-_TAKES: dict[Any, Any] = {str: str | None, list: list[str] | None, Path: Path | None}
-
-
 def _option(word: str, of: StatisticWord) -> tuple[Any, Any]:
     """Return the annotation and default of the option for a statistic."""
     if of.takes is bool:
         return Annotated[bool, typer.Option(f"--{word}", help=of.help)], False
+    kind: Any = list[str] if of.takes is list else of.takes
     read = word == "districts"
-    option = typer.Option(help=of.help, exists=read, dir_okay=not read)
-    return Annotated[_TAKES[of.takes], option], None
+    return Annotated[kind | None, typer.Option(help=of.help, exists=read, dir_okay=not read)], None
 
 
 _STATISTICS = {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.items()}
@@ -141,12 +155,15 @@ def asks_statistics(command: Callable[..., None]) -> Callable[..., None]:
 
 def _statistics(**given: Any) -> dict[str, list[str]]:
     """Return the requested statistics' words and the text after each."""
-    words: dict[str, list[str]] = {}
-    for name, said in given.items():
-        if said not in (None, False, []):
-            texts = said if isinstance(said, list) else [] if said is True else [str(said)]
-            words[name.replace("_", "-")] = texts
-    return words
+    return {
+        name.replace("_", "-"): said
+        if isinstance(said, list)
+        else []
+        if said is True
+        else [str(said)]
+        for name, said in given.items()
+        if said not in (None, False, [])
+    }
 
 
 _RELATIONS = {

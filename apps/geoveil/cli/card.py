@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,7 +68,7 @@ def card(
         return
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     if form is not Format.json:
-        text = (_markdown if form is Format.markdown else _html)(record)
+        text = _page(record, form)
     if out_file is None:
         typer.echo(text, nl=False)
         return
@@ -90,34 +91,31 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else digits(value)
 
 
-def _markdown(record: Mapping[str, Any]) -> str:
-    """Return a card as Markdown, with the campaign's texts escaped."""
-    lines = [f"# Privacy card: {_escaped(record['Campaign']['title'])}"]
-    for section, part in record.items():
-        lines += ["", f"## {section}", ""]
-        for name, texts in _rows(part, "" if isinstance(part, dict) else section):
-            lines.append(f"* **{name}**: {' '.join(map(_escaped, texts))}")
-    return "\n".join(lines) + "\n"
+def _page(record: Mapping[str, Any], form: Format) -> str:
+    """Return a card as Markdown or a self-contained page, with the campaign's texts escaped."""
+    head, section, entry, joint, end, tail = _LAYOUTS[form]
+    escaped = html.escape if form is Format.html else partial(_MARKS.sub, r"\\\1")
+    page = head.format(title=escaped(f"Privacy card: {record['Campaign']['title']}"))
+    for name, part in record.items():
+        page += section.format(name)
+        for field, texts in _rows(part, "" if isinstance(part, dict) else name):
+            page += entry.format(field, joint.join(map(escaped, texts)))
+        page += end
+    return page + tail
 
 
-def _escaped(text: str) -> str:
-    return _MARKS.sub(r"\\\1", text)
-
-
-def _html(record: Mapping[str, Any]) -> str:
-    """Return a card as a self-contained page, without scripts."""
-    title = html.escape(f"Privacy card: {record['Campaign']['title']}")
-    lines = [
+_LAYOUTS = {
+    Format.markdown: ("# {title}\n", "\n## {}\n\n", "* **{}**: {}\n", " ", "", ""),
+    Format.html: (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>body{{font:1rem/1.5 sans-serif;max-width:45rem;margin:auto;"
-        "padding:1rem}dt{font-weight:bold}dd{margin:0 0 .5rem}</style>"
-        f"<h1>{title}</h1>"
-    ]
-    for section, part in record.items():
-        lines.append(f"<h2>{html.escape(section)}</h2><dl>")
-        for name, texts in _rows(part, "" if isinstance(part, dict) else section):
-            lines_of = "<br>".join(map(html.escape, texts))
-            lines.append(f"<dt>{html.escape(name)}</dt><dd>{lines_of}</dd>")
-        lines.append("</dl>")
-    return "\n".join(lines) + "</html>\n"
+        '<meta name="viewport" content="width=device-width"><title>{title}</title><style>'
+        "body{{font:1rem/1.5 sans-serif;max-width:45rem;margin:auto;padding:1rem}}"
+        "dt{{font-weight:bold}}dd{{margin:0 0 .5rem}}</style><h1>{title}</h1>\n",
+        "<h2>{}</h2><dl>\n",
+        "<dt>{}</dt><dd>{}</dd>\n",
+        "<br>",
+        "</dl>\n",
+        "</html>\n",
+    ),
+}
+"""Format → its head, start of a section, entry, mark between texts, end of a section, and tail."""

@@ -8,7 +8,7 @@ from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import MappingProxyType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import typer
 
@@ -66,10 +66,9 @@ def tell_plainly(command: Any) -> None:
     Args:
         command: of Click; its callback is replaced.
     """
-    below = getattr(command, "commands", None)
-    for command_below in (below or {}).values():
-        tell_plainly(command_below)
-    if below is not None or command.callback is None:
+    if (below := getattr(command, "commands", None)) is not None:
+        for command_below in below.values():
+            tell_plainly(command_below)
         return
     _show_what_is_no_number(command)
     run = command.callback
@@ -131,8 +130,7 @@ def _note(error: Exception, typed: Mapping[str, Any]) -> None:
 
 
 def _quotes(text: str, spelled: str, part: str) -> bool:
-    name = spelled[2:].replace("-", "_")
-    if f"'{part}'" in text or f"{name}={part}" in text:
+    if f"'{part}'" in text or f"{spelled[2:].replace('-', '_')}={part}" in text:
         return part != ""
     return len(part) > 3 and re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
@@ -157,19 +155,9 @@ def refuse_empty_paths(command: Any) -> None:
     """
     for below in getattr(command, "commands", {}).values():
         refuse_empty_paths(below)
-    if command.callback is None:
-        return
-    hints = get_type_hints(command.callback)
     for parameter in command.params:
-        if Path in _kinds(hints.get(parameter.name)):
+        if parameter.type.name in ("path", "file", "directory"):
             parameter.process_value = _unless_empty(parameter.process_value, _spelling(parameter))
-
-
-def _kinds(hint: object) -> Iterator[object]:
-    """Yield a type and its component types: Path of `list[Path] | None`."""
-    yield hint
-    for part in get_args(hint):
-        yield from _kinds(part)
 
 
 def _spelling(parameter: Any) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -167,18 +168,15 @@ def serve(
         return
     in_json = configure(settings.log_level, settings.log_format)
     log_what_nobody_catches()
-    if not in_json:
-        with for_operators():
-            run(settings, beside=gateway_beside(settings))
-        return
-    with native_lines_logged():
+    with native_lines_logged() if in_json else nullcontext():
         try:
             with for_operators():
                 run(settings, beside=gateway_beside(settings))
         except Exception as error:
-            failed(error)
-            if settings.log_format == "json":  # asked for, and nothing else
-                raise typer.Exit(1) from None
+            if in_json:
+                failed(error)
+                if settings.log_format == "json":  # asked for, and nothing else
+                    raise typer.Exit(1) from None
             raise
 
 
@@ -199,25 +197,26 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         return None
     from geoveil.gateway.supervisor import Supervisor, command_of, listening
 
-    said = [
-        *("--web", str(settings.web)),
-        *("--max-message-bytes", str(settings.max_message_bytes)),
-        *("--log-level", settings.log_level, "--log-format", settings.log_format),
-        *(part for origin in settings.web_origins for part in ("--web-origin", origin)),
-        *(part for proxy in settings.web_proxies for part in ("--web-proxy", proxy)),
-        *(part for origin in settings.results_frames for part in ("--results-frame", origin)),
-        *(["--console"] if settings.console else []),
-    ]
-    for option, path in (
-        ("--tls-certificate", settings.tls_certificate),
-        ("--tls-key", settings.tls_key),
-        ("--tls-client-ca", settings.tls_client_ca),
-        ("--results-token-file", settings.results_token_file),
-        ("--web-streets", settings.web_streets),
-        ("--web-issuer", settings.web_issuer),
-        ("--relay-keys", settings.relay_keys),
-    ):
-        said += [] if path is None else [option, str(path)]
+    given: dict[str, Any] = {
+        "--web": settings.web,
+        "--max-message-bytes": settings.max_message_bytes,
+        "--log-level": settings.log_level,
+        "--log-format": settings.log_format,
+        "--web-origin": settings.web_origins,
+        "--web-proxy": settings.web_proxies,
+        "--results-frame": settings.results_frames,
+        "--tls-certificate": settings.tls_certificate,
+        "--tls-key": settings.tls_key,
+        "--tls-client-ca": settings.tls_client_ca,
+        "--results-token-file": settings.results_token_file,
+        "--web-streets": settings.web_streets,
+        "--web-issuer": settings.web_issuer,
+        "--relay-keys": settings.relay_keys,
+    }
+    said = ["--console"] if settings.console else []
+    for option, value in given.items():
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        said += [part for each in values for part in (option, str(each))]
 
     def beside(aggregator: Any) -> Supervisor:
         _check_relay_keys(settings)
