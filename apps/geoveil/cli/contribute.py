@@ -150,10 +150,7 @@ def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign
     if not campaign.nests:
         expected = "left out: such questions are not answered from one reading"
         raise ParameterError("read-every", every, expected)
-    try:
-        privacy = stated if epsilon is None else GeoPrivacy(epsilon, stated.per, stated.unit)
-    except ParameterError as error:
-        raise ParameterError("reading-epsilon", epsilon, error.expected) from error
+    privacy = stated if epsilon is None else GeoPrivacy(epsilon, stated.per, stated.unit)
     if privacy.epsilon < stated.epsilon:
         expected = f"at least {stated.epsilon:g}, which this campaign asks for"
         raise ParameterError("reading-epsilon", epsilon, expected)
@@ -183,8 +180,10 @@ def _take_part(
         *who_asks(campaign),
         say("tell.signer", text=str(shown.signer or say("tell.nobody"))),
         *_what_it_costs(asks, epoch),
+        *_when_it_leaves(shown.campaign),
     )
-    _agree_to_take_part(shown.campaign, yes)
+    if not yes:
+        _agree(say("tell.take"), say("tell.unsaid"))
     with Client(
         policy=policy,
         state_dir=state_dir,
@@ -234,21 +233,23 @@ def _what_it_costs(
         yield campaign.readings.telling
 
 
+def _when_it_leaves(campaign: Campaign) -> Iterator[str]:
+    if campaign.window is not None:
+        kind = "" if campaign.period is None else ".period"
+        yield say(f"tell.window{kind}", length=days_in(campaign.window))
+
+
 def _confirm(
     campaign: AttributeCampaign, value: float | list[float], yes: bool, *, read: bool
 ) -> None:
     """Ask for confirmation before sending; show the value only on a terminal."""
-    doubt = what_to_ask(campaign, value)
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    doubt, seen = what_to_ask(campaign, value), sys.stdin.isatty() and sys.stderr.isatty()
+    if seen:
         err.tell_all(_echo(campaign, value), *what_it_tells_of(campaign, value, read=read))
-        if yes and not doubt:
-            return
-        doubt = doubt or say("tell.send")
-    elif doubt:
-        doubt = say("tell.slip")
-    else:
-        return
-    _agree(doubt, say("tell.unsaid.value", yes=say("tell.yes")[0]))
+    if doubt or (seen and not yes):
+        question = doubt or say("tell.send")
+        unsaid = say("tell.unsaid.value", yes=say("tell.yes")[0])
+        _agree(question if seen else say("tell.slip"), unsaid)
 
 
 def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
@@ -258,20 +259,10 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
         where = say("tell.place", longitude=longitude, latitude=latitude)
         return say("tell.answer", value=where)
     in_english = written() == (",", ".")
-    words = [f" ({spelled(x)})" if in_english else "" for x in numbers]
-    shown = both(
-        [digits(x) + word.replace(" ()", "") for x, word in zip(numbers, words, strict=True)]
-    )
+    words = [in_english and spelled(x) for x in numbers]
+    pairs = zip(map(digits, numbers), words, strict=True)
+    shown = both([f"{x} ({word})" if word else x for x, word in pairs])
     return say("tell.answer", value=f"{shown} {campaign.texts.unit}")
-
-
-def _agree_to_take_part(campaign: Campaign, yes: bool) -> None:
-    if campaign.window is not None:
-        length = days_in(campaign.window)
-        kind = "" if campaign.period is None else ".period"
-        err.tell(say(f"tell.window{kind}", length=length))
-    if not yes:
-        _agree(say("tell.take"), say("tell.unsaid"))
 
 
 def _agree(question: str, unsaid: str) -> None:
@@ -321,12 +312,10 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
         label = campaign.words_for(campaign.texts.labels[column])
         if campaign.cohorts > 1:
             label = say("tell.cohort", cohort=str(cohort), label=label)
-        # Fields of forms have grids of their own.
-        if isinstance(campaign, FormCampaign):
-            said = say("tell.sent", label=label, value=str(answer.value))
-        else:
-            said = say("tell.perturbed", label=label, value=f"{perturbed:.6f}")
-        out.tell(f"  {said}")
+        of_form = isinstance(campaign, FormCampaign)  # whose fields have grids of their own
+        value = str(answer.value) if of_form else f"{perturbed:.6f}"
+        key = "tell.sent" if of_form else "tell.perturbed"
+        out.tell(f"  {say(key, label=label, value=value)}")
     if receipt.rejection is not None:
         reason = f"{receipt.rejection.reason} {receipt.rejection.detail}"
         err.tell(say("tell.refused", reason=reason))

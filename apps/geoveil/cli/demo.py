@@ -54,12 +54,10 @@ def demo(
     started = time.monotonic()
     every = experiments()
     whole = min(WHOLE_CLIENTS, devices)
-    err.print(
-        f"{devices:,} devices; the values are real, and never leave their device in the clear"
-    )
-    err.print(
+    err.paragraphs(
+        f"{devices:,} devices; the values are real, and never leave their device in the clear",
         f"{whole:,} of them run the whole SDK; {devices - whole:,} draw their reports with the same"
-        " code, which are sent in batches"
+        " code, which are sent in batches",
     )
     with running_demo(every) as (server, analyst):
         err.print(f"aggregator at {server}, SQLite")

@@ -7,6 +7,7 @@ both make of forty inputs in nine locales.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 from unicodedata import decimal
 
 from geoveil.campaign import digits, written
@@ -36,8 +37,7 @@ STATED = Separators()
 """The command's own notation: a point before decimals, commas between thousands."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     number: str
     point: str
     mark: str
@@ -70,8 +70,7 @@ def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[
     readings = list(_readings(around[3]))
     numbers = [factor * float(reading.number) + 0.0 for reading in readings]
     if len(readings) == 2:
-        thousands = readings[1].mark == written.group
-        return (numbers[1:], True) if thousands else (numbers, False)
+        return (numbers[1:], True) if readings[1].mark == written.group else (numbers, False)
     return numbers, bool(readings) and _fits(readings[0], written)
 
 
@@ -148,14 +147,11 @@ def parse(text: str, count: int) -> list[float] | None:
         >>> parse("1,5", 1), parse("100,000", 2), parse("12.500", 1)
         (None, None, None)
     """
-    parts = [part.strip() for part in ([text] if count == 1 else text.split(","))]
     if count == 1:
         group, point = written()
-        numbers, sure = read(parts[0], Separators(point, group))
+        numbers, sure = read(text.strip(), Separators(point, group))
         return numbers if sure else None
-    if len(parts) != count or not all(map(_PART.fullmatch, parts)):
-        return None
+    parts = [part.strip() for part in text.split(",")]
     # The rest of a number with commas between its thousands looks like a number of its own.
-    if count > 1 and any(map(_ZEROS.fullmatch, parts)):
-        return None
-    return [float(part) for part in parts]
+    fit = len(parts) == count and not any(map(_ZEROS.fullmatch, parts))
+    return [float(part) for part in parts] if fit and all(map(_PART.fullmatch, parts)) else None

@@ -91,9 +91,8 @@ def _scopes(text: str) -> "list[Scope]":
 
     scopes = {scope.value: scope for scope in Scope}
     names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in scopes:
-            raise ParameterError("scope", name, f"some of {', '.join(scopes)}")
+    if unknown := [name for name in names if name not in scopes]:
+        raise ParameterError("scope", unknown[0], f"some of {', '.join(scopes)}")
     return [scopes[name] for name in names]
 
 
