@@ -100,8 +100,9 @@ def _not_installed(name: str, error: MissingExtraError) -> Any:
 
 def _let_flow(command: Any) -> None:
     """Join the lines of each help paragraph, so that they wrap at the terminal's width."""
-    paragraphs = (command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    command.help = "\n\n".join(
+        " ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")
+    )
     for parameter in command.params:
         if getattr(parameter, "multiple", False):  # its help says that it may be repeated
             parameter.metavar = "<...>"

@@ -118,8 +118,12 @@ def _released(verdicts: Sequence[Verdict]) -> str:
 def _print_selections(selected: Mapping[str, float]) -> None:
     if not selected:
         return
-    rows = ((name, _fraction(x), _KEEPS if keeps(x) else _EXCEEDS) for name, x in selected.items())
-    print_table(("mechanism that selects", "found", "verdict"), rows, wrapped=[0], right=[1])
+    print_table(
+        ("mechanism that selects", "found", "verdict"),
+        ((name, _fraction(x), _KEEPS if keeps(x) else _EXCEEDS) for name, x in selected.items()),
+        wrapped=[0],
+        right=[1],
+    )
     out.print(f"Found: {AUDITED}.")
 
 
@@ -237,18 +241,31 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
     """
     count = attacks.TIMING_SAMPLES if timing_samples is None else timing_samples
     with err.status("attacking outputs and times"):
-        times = attacks.attack_times(samples=count, seed=seed)
-        rows: list[Attack] = [*attacks.attack_outputs(seed=seed), *times]
+        rows: list[Attack] = [
+            *attacks.attack_outputs(seed=seed),
+            *attacks.attack_times(samples=count, seed=seed),
+        ]
     if as_json:
         made = {"attack": True, "timing_samples": count, "seed": seed, "failure_probability": ALPHA}
         print_json(made | {"rows": [row.to_dict() for row in rows]})
     else:
-        headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
-        cells = (
-            (row.attack, row.mechanism, row.path, f"{row.samples:,}", *_bounds(row), _outcome(row))
-            for row in rows
+        print_table(
+            ("attack", "mechanism", "path", "n", "found", "permitted", "verdict"),
+            (
+                (
+                    row.attack,
+                    row.mechanism,
+                    row.path,
+                    f"{row.samples:,}",
+                    *_bounds(row),
+                    _outcome(row),
+                )
+                for row in rows
+            ),
+            wrapped=(0, 1, 2, 6),
+            right=(3, 4, 5),
+            padding=0,
         )
-        print_table(headers, cells, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
         _explain(rows)
     return all(row.as_it_must for row in rows)
 

@@ -139,8 +139,9 @@ def _refuse_unlikely(request: CampaignRequest, campaign: Campaign) -> None:
             require_room(campaign)
         request.refuse_unlikely(campaign)
     except ParameterError as error:
-        expected = f"{error.expected}. Publish it all the same with --force"
-        raise ParameterError(error.name, error.value, expected) from None
+        raise ParameterError(
+            error.name, error.value, f"{error.expected}. Publish it all the same with --force"
+        ) from None
 
 
 @app.command()
@@ -362,16 +363,19 @@ def print_campaign(campaign: Campaign) -> None:
         None if readings is None else str(readings),
         readings.telling if readings and campaign.cohorts > 1 else None,
     )
-    rows = (
+    print_table(
+        ("query", "a report counts from", "to", "beyond"),
         (
-            campaign.words_for(column["label"]),
-            _end(column["low"]),
-            _end(column["high"]),
-            "counts as the end" if column["clamps"] else "is refused",
-        )
-        for column in campaign_record(campaign)["queries"]
+            (
+                campaign.words_for(column["label"]),
+                _end(column["low"]),
+                _end(column["high"]),
+                "counts as the end" if column["clamps"] else "is refused",
+            )
+            for column in campaign_record(campaign)["queries"]
+        ),
+        wrapped=range(4),
     )
-    print_table(("query", "a report counts from", "to", "beyond"), rows, wrapped=range(4))
     out.tell(weight_text(campaign))
 
 
@@ -420,5 +424,6 @@ def envelope_in(file: Path) -> CampaignEnvelope:
     except ParameterError as error:
         if error.name != "envelope":
             raise
-        expected = "a campaign that the console, or 'geoveil campaign sign', wrote"
-        raise ParameterError("file", str(file), expected) from error
+        raise ParameterError(
+            "file", str(file), "a campaign that the console, or 'geoveil campaign sign', wrote"
+        ) from error

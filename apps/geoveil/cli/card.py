@@ -60,8 +60,9 @@ def card(
         envelope = envelope_in(Path(campaign))
     else:
         with device_at(connection) as device:
-            request = GetCampaignRequest(campaign_id=campaign)
-            envelope = device.get_campaign(request, _TIMEOUT_S).envelope
+            envelope = device.get_campaign(
+                GetCampaignRequest(campaign_id=campaign), _TIMEOUT_S
+            ).envelope
     record = card_of(envelope)
     if form is Format.json and out_file is None:
         print_json(record)

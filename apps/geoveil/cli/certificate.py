@@ -89,8 +89,11 @@ def _authority(folder: Path) -> "Authority":
         try:
             parts.append(file.read_bytes())
         except OSError as error:
-            expected = f"a file to read ({error.strerror}): geoveil certificate authority makes it"
-            raise ParameterError("authority", str(file), expected) from error
+            raise ParameterError(
+                "authority",
+                str(file),
+                f"a file to read ({error.strerror}): geoveil certificate authority makes it",
+            ) from error
     return Authority(Issued(*parts))
 
 

@@ -85,8 +85,9 @@ class DeviceWay:
         try:
             through = RelayTransport(self.relay, operator=key, root_certificates=roots)
         except PlaintextRefused:
-            expected = "a URL with https://, unless it is of this machine"
-            raise ParameterError("relay", self.relay, expected) from None
+            raise ParameterError(
+                "relay", self.relay, "a URL with https://, unless it is of this machine"
+            ) from None
         yield self._with_tokens(through, roots, state_dir)
 
     def _with_tokens(self, transport: Transport, roots: bytes | None, state_dir: Path) -> Transport:

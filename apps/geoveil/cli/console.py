@@ -166,8 +166,12 @@ def bars(*, counted: bool = False) -> "Progress":
     from rich import progress
 
     done = progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn()
-    what = progress.TextColumn("{task.description}", markup=False)
-    columns = (what, progress.BarColumn(), done, progress.TimeRemainingColumn())
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        done,
+        progress.TimeRemainingColumn(),
+    )
     return progress.Progress(*columns, console=err)
 
 

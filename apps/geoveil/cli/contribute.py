@@ -165,8 +165,9 @@ def _take_part(
     epoch_of: Callable[[AttributeCampaign], Epoch | None],
 ) -> None:
     """Show what a report reveals, draw it if the person agrees, and send and show it."""
-    request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    response = transport.get_campaign(request, TIMEOUT_S)
+    response = transport.get_campaign(
+        collector_pb2.GetCampaignRequest(campaign_id=campaign_id), TIMEOUT_S
+    )
     campaign = decode(response.envelope.campaign)
     of_form = isinstance(campaign, FormCampaign)
     epoch = None if of_form else epoch_of(require_attribute(campaign))
@@ -220,8 +221,10 @@ def _what_it_costs(
     if isinstance(campaign, FormCampaign):
         yield from (*what_a_form_tells(campaign), *who_learns(campaign))
         return
-    cost = str(campaign.report_privacy) if epoch else privacy_text(campaign)
-    yield say("tell.privacy", text=_price(cost))
+    yield say(
+        "tell.privacy",
+        text=_price(str(campaign.report_privacy) if epoch else privacy_text(campaign)),
+    )
     yield from what_it_tells(campaign, None if epoch is None else epoch.privacy)
     yield from who_learns(campaign)
     if epoch is not None:
@@ -256,11 +259,9 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
     numbers = value if isinstance(value, list) else [value]
     if campaign.attribute.coordinates is not None:
         longitude, latitude = map(digits, numbers)
-        where = say("tell.place", longitude=longitude, latitude=latitude)
-        return say("tell.answer", value=where)
+        return say("tell.answer", value=say("tell.place", longitude=longitude, latitude=latitude))
     in_english = written() == (",", ".")
-    words = [in_english and spelled(x) for x in numbers]
-    pairs = zip(map(digits, numbers), words, strict=True)
+    pairs = zip(map(digits, numbers), [in_english and spelled(x) for x in numbers], strict=True)
     shown = both([f"{x} ({word})" if word else x for x, word in pairs])
     return say("tell.answer", value=f"{shown} {campaign.texts.unit}")
 
@@ -304,9 +305,10 @@ class _AsShown:
 
 
 def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
-    outcome = say(f"tell.{_OUTCOMES[receipt.status]}")
-    report = say("tell.report", outcome=outcome, id=receipt.report_id)
-    out.tell_all(None if fresh else say("tell.again"), report)
+    out.tell_all(
+        None if fresh else say("tell.again"),
+        say("tell.report", outcome=say(f"tell.{_OUTCOMES[receipt.status]}"), id=receipt.report_id),
+    )
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         cohort, column = divmod(answer.query_index, campaign.columns)
         label = campaign.words_for(campaign.texts.labels[column])
@@ -317,8 +319,9 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
         key = "tell.sent" if of_form else "tell.perturbed"
         out.tell(f"  {say(key, label=label, value=value)}")
     if receipt.rejection is not None:
-        reason = f"{receipt.rejection.reason} {receipt.rejection.detail}"
-        err.tell(say("tell.refused", reason=reason))
+        err.tell(
+            say("tell.refused", reason=f"{receipt.rejection.reason} {receipt.rejection.detail}")
+        )
     elif receipt.failure is not None:
         err.tell(say("tell.failed", reason=receipt.failure))
     if leaves := waits_until(receipt):
@@ -333,8 +336,11 @@ def _ask_unseen(prompt: str) -> str:
 
 def _area_text(area: Area) -> str:
     """Return the area in words, which the person reads before giving any place."""
-    place = f"{area.longitude_deg:.7g},{area.latitude_deg:.7g}"
-    return say("tell.area", radius=digits(round(area.radius_m)), place=place)
+    return say(
+        "tell.area",
+        radius=digits(round(area.radius_m)),
+        place=f"{area.longitude_deg:.7g},{area.latitude_deg:.7g}",
+    )
 
 
 def given_in(campaign: AttributeCampaign) -> str:

@@ -92,20 +92,21 @@ def demo(
 
 def _print_estimates(rows: Sequence[DemoRow]) -> None:
     epsilon = rows[0].estimate.privacy.epsilon  # the same for both questions
-    headers = ("", "soft", "hard", "answer", "95 % interval", "n", f"ε = {epsilon:g} per")
-    cells = (
+    print_table(
+        ("", "soft", "hard", "answer", "95 % interval", "n", f"ε = {epsilon:g} per"),
         (
-            row.estimate.label,
-            number(row.truth),
-            number(row.hard_truth),
-            out.styled((number(row.estimate.possible), "bold")),
-            f"{number(row.estimate.ci_low)}–{number(row.estimate.ci_high)}",
-            f"{row.estimate.n:,}",
-            f"{row.estimate.privacy.per:,g} {row.estimate.privacy.unit}",
-        )
-        for row in rows
+            (
+                row.estimate.label,
+                number(row.truth),
+                number(row.hard_truth),
+                out.styled((number(row.estimate.possible), "bold")),
+                f"{number(row.estimate.ci_low)}–{number(row.estimate.ci_high)}",
+                f"{row.estimate.n:,}",
+                f"{row.estimate.privacy.per:,g} {row.estimate.privacy.unit}",
+            )
+            for row in rows
+        ),
     )
-    print_table(headers, cells)
     out.print(
         "Soft: the truth that the interval is for, the mean of the soft query over the population."
         " Hard: the share that the hard question asks for, in the same population. What lies"
@@ -118,8 +119,13 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
     table = []
     for row in rows:
         n, (ours, *others) = row.estimate.n, row.predictions.values()
-        cells = [f"{number(_standard_error(p, n))} {p.noise / ours.noise:4.3g}×" for p in others]
-        table.append([row.estimate.label, number(_standard_error(ours, n)), *cells])
+        table.append(
+            [
+                row.estimate.label,
+                number(_standard_error(ours, n)),
+                *[f"{number(_standard_error(p, n))} {p.noise / ours.noise:4.3g}×" for p in others],
+            ]
+        )
     print_table(("standard error", *rows[0].predictions), table)
     out.print(
         "DebiasedLaplace ran here;"
@@ -139,14 +145,20 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
     for scales, epsilon in zip(FOOTINGS, epsilons, strict=True):
         by_odds: dict[str, list[str]] = {}
         for row in rows:
-            apart = f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}"
-            by_odds.setdefault(_odds(min(epsilon, row.any_two)), []).append(apart)
+            by_odds.setdefault(_odds(min(epsilon, row.any_two)), []).append(
+                f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}"
+            )
         for odds, values in by_odds.items():
             table.append([" or ".join(values), odds, *map(_odds, epsilons)])
     for row in rows:
         ours, *_ = row.predictions.values()
-        noise = [_factor(of_footing.noise / ours.noise) for of_footing in row.local]
-        table.append([f"noise: {row.estimate.label}", "1×", *noise])
+        table.append(
+            [
+                f"noise: {row.estimate.label}",
+                "1×",
+                *[_factor(of_footing.noise / ours.noise) for of_footing in row.local],
+            ]
+        )
     print_table(headers, table, right=range(1, len(headers)))
     out.print(
         "Odds: by how much one report can change the odds of two values, whatever was known before."

@@ -118,8 +118,10 @@ def doctor(
 def _tls(of: Situation) -> Wrongs:
     settings = of.settings
     where = settings.web if is_loopback(settings.host) else settings.host
-    open_ = settings.tls_certificate is None and not settings.on_loopback
-    yield open_, f"{where} is reached from other machines, and talks without TLS"
+    yield (
+        settings.tls_certificate is None and not settings.on_loopback,
+        f"{where} is reached from other machines, and talks without TLS",
+    )
 
 
 def _certificate(of: Situation) -> Wrongs:
@@ -158,8 +160,12 @@ def _certificate_name(of: Situation) -> Wrongs:
 
 
 def _secret_files(of: Situation) -> Wrongs:
-    url_file = os.environ.get("GEOVEIL_DATABASE_URL_FILE")
-    named = (of.settings.tls_key, of.settings.tokens_file, of.sign_key, url_file)
+    named = (
+        of.settings.tls_key,
+        of.settings.tokens_file,
+        of.sign_key,
+        os.environ.get("GEOVEIL_DATABASE_URL_FILE"),
+    )
     for file in [Path(name) for name in named if name]:
         readable = file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IRWXO
         yield readable, f"everybody on this machine may open {file}"
@@ -193,8 +199,10 @@ def _extras(of: Situation) -> Wrongs:
 def _clock(of: Situation) -> Wrongs:
     seen = [Path(file) for file in (__file__, str(of.settings.database)) if Path(file).exists()]
     ahead = max(file.stat().st_mtime for file in seen) - time.time()
-    late = f"the clock is at least {ahead:,.0f} seconds behind: files here are of the future"
-    yield ahead > _CLOCK_S, late
+    yield (
+        ahead > _CLOCK_S,
+        f"the clock is at least {ahead:,.0f} seconds behind: files here are of the future",
+    )
 
 
 def _database(of: Situation) -> Wrongs:
@@ -215,8 +223,10 @@ def _disk(of: Situation) -> Wrongs:
     database, least = of.settings.database, of.settings.least_free_bytes
     if isinstance(database, Path) and database.absolute().parent.is_dir():
         free = shutil.disk_usage(database.absolute().parent).free
-        few = f"{free:,} bytes are free beside {database}, and least_free_bytes is {least:,}"
-        yield free < least, few
+        yield (
+            free < least,
+            f"{free:,} bytes are free beside {database}, and least_free_bytes is {least:,}",
+        )
 
 
 def _ports(of: Situation) -> Wrongs:
@@ -245,16 +255,20 @@ def _open_files(of: Situation) -> Wrongs:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = of.settings.max_connections
     needed = connections + _SPARE_FILES
-    few = f"{limit:,} files may be open, and {connections:,} connections need {needed:,}"
-    yield limit != resource.RLIM_INFINITY and limit < needed, few
+    yield (
+        limit != resource.RLIM_INFINITY and limit < needed,
+        f"{limit:,} files may be open, and {connections:,} connections need {needed:,}",
+    )
 
 
 def _web_door(of: Situation) -> Wrongs:
     settings = of.settings
     if settings.web is not None and not (settings.tls_certificate or settings.web_proxies):
         plain = "get plain HTTP: no positions, and nothing is kept"
-        far = not is_loopback(settings.web_address[0])
-        yield far, f"browsers that reach {settings.web} {plain}"
+        yield (
+            not is_loopback(settings.web_address[0]),
+            f"browsers that reach {settings.web} {plain}",
+        )
 
 
 def _aggregator(of: Situation) -> Wrongs:
@@ -290,8 +304,10 @@ def _answers(address: str, of: Situation) -> Wrongs:
     file = of.settings.tls_certificate
     tls = TLS(insecure=True) if file is None else TLS(root_certificates=file.read_bytes())
     try:
-        status = next(health_of(address, tls, timeout_s=_ANSWER_S))
-        yield status != "SERVING", f"the aggregator at {address} is not SERVING"
+        yield (
+            next(health_of(address, tls, timeout_s=_ANSWER_S)) != "SERVING",
+            f"the aggregator at {address} is not SERVING",
+        )
     except grpc.RpcError as error:
         yield True, f"no aggregator answers at {address} ({error.code().name})"
 

@@ -137,8 +137,7 @@ def contributions_(
     A row is a person, in the order of the file. A mean of a column, with any survey weights, is an
     unbiased estimate. A product of two columns of one field is not: take it from --products.
     """
-    reports = _reports(campaign_id, period, connection)
-    frame = contributions(reports, products=products)
+    frame = contributions(_reports(campaign_id, period, connection), products=products)
     with whole_file("file", file) as beside:
         frame.to_csv(beside, index=False, lineterminator="\n")
     err.tell(f"wrote {file}: {len(frame):,} rows of {len(frame.columns)} columns")
@@ -186,8 +185,10 @@ def ask(
     reports = _reports(campaign_id, period, connection)
     aimed = next((wish.text for wish in wishes if wish.error is not None), None)
     left_out({"statistic": aimed}, "without '@', which is for a plan")
-    wanted = wishes or wishes_for(reports.campaign.fields)
-    results = [reports.ask(wish.statistic, confidence) for wish in wanted]
+    results = [
+        reports.ask(wish.statistic, confidence)
+        for wish in wishes or wishes_for(reports.campaign.fields)
+    ]
     form.show(*(results if invited is None else _with_invited(results, invited)))
 
 
@@ -222,9 +223,14 @@ def of_form(
 ) -> bool:
     """Print and write the plan of a form; return whether one was given."""
     if form is None:
-        statistics = [wish.text for wish in wishes] or None
-        given = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum, "statistics": statistics}
-        left_out(given, "left out where there is no --form")
+        left_out(
+            {
+                "prior-sample": prior_sample,
+                "epsilon-sum": epsilon_sum,
+                "statistics": [wish.text for wish in wishes] or None,
+            },
+            "left out where there is no --form",
+        )
         return False
     fields = fields_in(form)
     if prior_sample is None:

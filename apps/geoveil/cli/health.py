@@ -68,6 +68,9 @@ def _explained(
         )
     if status:
         return CommandError(f"the server at {server} answered {status}, and SERVING not in time")
-    name = "UNAVAILABLE" if code in _UNANSWERED else code.name
-    failed = CallError(name, error.details() or "", answered=code not in _UNANSWERED)
+    failed = CallError(
+        "UNAVAILABLE" if code in _UNANSWERED else code.name,
+        error.details() or "",
+        answered=code not in _UNANSWERED,
+    )
     return unanswered(server, tls, failed) or CommandError(f"{server}: {failed}")

@@ -100,8 +100,13 @@ def mask(
         closes=today,  # no more come: intervals are for a single look
     )
     placed = next((field for field in fields if isinstance(field, PlaceField)), fields[0])
-    pairs = {} if columns is None else {placed.name: _pair(columns)}
-    rows = mask_file(file, out_file, made, pairs, drop_empty=drop_empty)
+    rows = mask_file(
+        file,
+        out_file,
+        made,
+        {} if columns is None else {placed.name: _pair(columns)},
+        drop_empty=drop_empty,
+    )
     out.tell_all(*(field_text(made, field) for field in fields))
     err.tell_all(*what_a_form_tells(made), *NOT_HIDDEN)
     out.tell(f"{rows:,} rows in {out_file}; which noise is on them says {sidecar_of(out_file)}")
@@ -115,8 +120,10 @@ def _place(
     assert per is not None
     assert center is not None
     plane = area_of((), place_in("center", center), RADIUS_M if radius is None else radius)
-    attribute = Attribute(name=name, unit="metre", coordinates=plane)
-    return PlaceField(attribute=attribute, privacy=GeoPrivacy(epsilon, per, "metre"))
+    return PlaceField(
+        attribute=Attribute(name=name, unit="metre", coordinates=plane),
+        privacy=GeoPrivacy(epsilon, per, "metre"),
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

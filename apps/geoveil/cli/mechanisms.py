@@ -42,16 +42,18 @@ def mechanisms(as_json: options.AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    cells = (
+    print_table(
+        ("--mechanism", "promises", "variance", "browsers"),
         (
-            Text.assemble(row["mechanism"], "\n", (row["what"], "dim")),
-            row["promises"],
-            "–" if row["variance"] is None else f"{row['variance']:.3f} {row['profile']}",
-            "yes" if row["browsers"] else "no",
-        )
-        for row in rows
+            (
+                Text.assemble(row["mechanism"], "\n", (row["what"], "dim")),
+                row["promises"],
+                "–" if row["variance"] is None else f"{row['variance']:.3f} {row['profile']}",
+                "yes" if row["browsers"] else "no",
+            )
+            for row in rows
+        ),
     )
-    print_table(("--mechanism", "promises", "variance", "browsers"), cells)
     for sentence in _NOTES:
         out.print(sentence)
 

@@ -128,8 +128,10 @@ def takes(
 
         @wraps(command)
         def run(**given: Any) -> None:
-            of_argument = {name: given.pop(name) for name in options if name in given}
-            command(**given, **{argument: make(**of_argument)})
+            command(
+                **given,
+                **{argument: make(**{name: given.pop(name) for name in options if name in given})},
+            )
 
         # Both are read by typer: the one for defaults, the other for kinds.
         run.__signature__ = its.replace(parameters=parameters)  # type: ignore[attr-defined]  # of a function
@@ -161,8 +163,10 @@ def _with_help(name: str, kind: Any, *, needed: bool) -> Any:
         return SHARED.get(name, kind)
     if needed:
         return Annotated[plain, typer.Argument(help=more[0])]
-    spelled = [f"--{name.replace('_', '-')}"] if plain is bool else []
-    return Annotated[plain, typer.Option(*spelled, help=more[0])]
+    return Annotated[
+        plain,
+        typer.Option(*([f"--{name.replace('_', '-')}"] if plain is bool else []), help=more[0]),
+    ]
 
 
 def lasting(text: str) -> timedelta:

@@ -8,7 +8,7 @@ from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import typer
 
@@ -107,10 +107,14 @@ def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
     missing = error.value is None and not _given(typed.get("--config"))  # else perhaps in there
     if own in typed and (_given(typed[own]) or missing):
         return own
-    also = _ALSO_CALLED.get(error.name, "").split()
-    there = [spelling for name in also for spelling in (f"--{name}", name) if spelling in typed]
-    ends = [spelling for spelling in typed if spelling.endswith(own[1:])]
-    same = [spelling for spelling in ends if typed[spelling] == error.value]
+    there = [
+        spelling
+        for name in _ALSO_CALLED.get(error.name, "").split()
+        for spelling in (f"--{name}", name)
+        if spelling in typed
+    ]
+    ends = own[1:]
+    same = [said for said, value in typed.items() if said.endswith(ends) and value == error.value]
     given = [spelling for spelling in (*there, *same) if _given(typed[spelling])]
     return next(iter(given or ([] if _given(error.value) else there)), None)
 
@@ -155,9 +159,19 @@ def refuse_empty_paths(command: Any) -> None:
     """
     for below in getattr(command, "commands", {}).values():
         refuse_empty_paths(below)
+    if command.callback is None:
+        return
+    hints = get_type_hints(command.callback)
     for parameter in command.params:
-        if parameter.type.name in ("path", "file", "directory"):
+        if Path in _kinds(hints.get(parameter.name)):
             parameter.process_value = _unless_empty(parameter.process_value, _spelling(parameter))
+
+
+def _kinds(hint: object) -> Iterator[object]:
+    """Yield a type and its component types: Path of `list[Path] | None`."""
+    yield hint
+    for part in get_args(hint):
+        yield from _kinds(part)
 
 
 def _spelling(parameter: Any) -> str:

@@ -242,9 +242,15 @@ def plan(
     of_levels = []
     if levels := sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)}):
         promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
-        privacy = promise(epsilon, per, source.unit or str(unit))
-        doubt = contamination or 0.0
-        of_levels = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
+        of_levels = planned_quantiles(
+            source,
+            promise(epsilon, per, source.unit or str(unit)),
+            people,
+            levels,
+            width,
+            contamination or 0.0,
+            scale,
+        )
         allocation = allocation or "points"  # that quantiles are asked of
     only_quantiles = bool(of_levels) and not questions
     request_of = partial(
@@ -325,8 +331,9 @@ def _central(
     central = {"central": planned.central(honest, delta)}
     if planned.request.central is None:
         return central
-    free = plan_of(replace(planned.request, central=None))
-    return central | {"cap": planned.price_of_central(free)}
+    return central | {
+        "cap": planned.price_of_central(plan_of(replace(planned.request, central=None)))
+    }
 
 
 def _questions(
@@ -343,8 +350,7 @@ def _questions(
             also = f"; and {', '.join(missing)}" if missing else ""
             raise ParameterError("question", "none", f"given: at least one of {names}{also}")
     if not at_terminal():
-        unless = "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}"
-        all_given(needed, unless)
+        all_given(needed, "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}")
     return questions
 
 
@@ -354,8 +360,12 @@ def _draw(planned: PlannedQuestion | PlannedQuestions, figure: Path) -> None:
     request = planned.request
     with whole_file("--figure", figure) as beside:
         if isinstance(planned, PlannedQuestion):
-            unit = request.privacy.value_unit or request.privacy.unit
-            draw_plan(planned.result, beside, title=request.labels[0], unit=unit)
+            draw_plan(
+                planned.result,
+                beside,
+                title=request.labels[0],
+                unit=request.privacy.value_unit or request.privacy.unit,
+            )
         else:
             draw_comparison(planned.result, beside)
 
@@ -437,8 +447,7 @@ def source_of(
         said = (tuple(columns or ()), weights) if _is_of_rows(of) or not any_rows else ((), None)
         return public_prior(of, *said, heaps)
 
-    source = known(text)
-    return source.doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
+    return known(text).doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
 
 
 def _is_of_rows(prior: str) -> bool:
@@ -460,8 +469,9 @@ def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> Pub
         return known(prior)
     except ParameterError as error:
         of = "--prior-column" if error.name == "columns" else "the prior"
-        expected = f"NAME=PRIOR, {of} {error.expected}"
-        raise ParameterError("scenario", f"{name}={prior}", expected) from error
+        raise ParameterError(
+            "scenario", f"{name}={prior}", f"NAME=PRIOR, {of} {error.expected}"
+        ) from error
 
 
 def _of_people(said: str) -> str:

@@ -96,8 +96,11 @@ def print_plan(report: Record) -> None:
         _asked(report["alternatives"][0], form),
         taken if report["from_prior"] > 0 else None,
     )
-    rows = ((name.replace("_", " "), _error_of(report["targets"][name])) for name in _TARGETS)
-    print_table(("of", "95 % error"), rows, right=[1])
+    print_table(
+        ("of", "95 % error"),
+        ((name.replace("_", " "), _error_of(report["targets"][name])) for name in _TARGETS),
+        right=[1],
+    )
     out.print(_TARGETS_MEAN, style="dim")
     price = report["price_of_privacy"]
     out.paragraphs(
@@ -255,16 +258,21 @@ def print_form(report: Record) -> None:
     """Print the result of `form_plan`."""
     shared, people = report["epsilon_sum"], report["participants"]
     how = "as the form states" if shared is None else f"shared out of a sum of {shared:g}"
-    fields = ((of["name"], of["privacy"] or "open, sent as it is") for of in report["fields"])
-    print_table(("field", f"ε, {how}"), fields)
+    print_table(
+        ("field", f"ε, {how}"),
+        ((of["name"], of["privacy"] or "open, sent as it is") for of in report["fields"]),
+    )
     if people is not None:
-        rows = (
-            (of["statistic"], row["row"], f"{row['expected']:.4g}", _error_of(row))
-            for of in report["statistics"]
-            for row in of["rows"]
+        print_table(
+            ("statistic", "row", "expected", "95 % error"),
+            (
+                (of["statistic"], row["row"], f"{row['expected']:.4g}", _error_of(row))
+                for of in report["statistics"]
+                for row in of["rows"]
+            ),
+            wrapped=[0, 1],
+            right=(2, 3),
         )
-        headers = ("statistic", "row", "expected", "95 % error")
-        print_table(headers, rows, wrapped=[0, 1], right=(2, 3))
         out.print(
             f"Of {people:,} participants like the {report['sample']:,} of the sample: simulated"
             " reports were asked as real ones will be. 95 % error: how far the farther end of an"

@@ -63,8 +63,11 @@ class OutputFormat:
         results = [first, *others, *beside]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
             if wanted and others:
-                expected = "asked of one result: ask one statistic at a time"
-                raise ParameterError(f"--{name}", f"for {len(results)} results", expected)
+                raise ParameterError(
+                    f"--{name}",
+                    f"for {len(results)} results",
+                    "asked of one result: ask one statistic at a time",
+                )
         if beside and (self.as_csv or self.parquet or self.plot):
             err.tell(f"written is the first of {len(results)} tables: --json has all of them")
         if self.plot is not None:
@@ -92,8 +95,11 @@ def check_picture(option: str, file: Path | None) -> None:
         file: where it goes; None: nowhere.
     """
     if file is not None and file.suffix.lower() not in _PICTURES:
-        expected = f"a file whose name ends in {', '.join(_PICTURES[:-1])} or {_PICTURES[-1]}"
-        raise ParameterError(option, str(file), expected)
+        raise ParameterError(
+            option,
+            str(file),
+            f"a file whose name ends in {', '.join(_PICTURES[:-1])} or {_PICTURES[-1]}",
+        )
 
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:

@@ -117,9 +117,8 @@ def _option(name: str, heading: str, text: str) -> tuple[Any, None]:
     shown = "" if unsaid else f" ({default:g})" if kind is float else f" ({default})"
     if kind not in (bool, int, float, Path):
         kind = list[str] if several else str
-    spelled = _SPELLED.get(name, ())
     said = typer.Option(
-        *spelled, help=f"{text}{shown}.", rich_help_panel=heading, show_default=False
+        *_SPELLED.get(name, ()), help=f"{text}{shown}.", rich_help_panel=heading, show_default=False
     )
     return Annotated[kind | None, said], None
 
@@ -222,7 +221,9 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         _check_relay_keys(settings)
         port = aggregator.address.rpartition(":")[2]
         shown = f"localhost:{port}" if settings.on_loopback else f"COLLECTOR:{port}"
-        own = ["--server", aggregator.local_address, "--shown", shown]
-        return Supervisor(command_of(*own, *said), listening(*settings.web_address))
+        return Supervisor(
+            command_of(*["--server", aggregator.local_address, "--shown", shown], *said),
+            listening(*settings.web_address),
+        )
 
     return beside

@@ -129,11 +129,19 @@ def ledger(
     for reproduced in done if row else ():
         _show(reproduced)
     if not row:
-        rows = (
-            (of.name, of.what, *(str(of.count(v) or "–") for v in VERDICTS), f"{of.seconds:.1f}")
-            for of in done
+        print_table(
+            ("row", "shows", *VERDICTS, "seconds"),
+            (
+                (
+                    of.name,
+                    of.what,
+                    *(str(of.count(v) or "–") for v in VERDICTS),
+                    f"{of.seconds:.1f}",
+                )
+                for of in done
+            ),
+            wrapped=[1],
         )
-        print_table(("row", "shows", *VERDICTS, "seconds"), rows, wrapped=[1])
         show_table(summary_of(done))
         out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
     numbers = (each for reproduced in done for each in reproduced.compared)
@@ -279,12 +287,15 @@ def bulk(
 
     Fails if the reports do not add up to the sums that the aggregator kept while it counted.
     """
-    works = exported(folder)
-    for work in works:
+    for work in exported(folder):
         sums = _total(work, workers, scheduler, None, work.campaign.title)
         work.check(sums)
-        rows = [(label, None, of_one) for label, of_one in zip(work.labels, sums, strict=True)]
-        _show_estimates(work.campaign, rows, confidence, as_json)
+        _show_estimates(
+            work.campaign,
+            [(label, None, of_one) for label, of_one in zip(work.labels, sums, strict=True)],
+            confidence,
+            as_json,
+        )
 
 
 def _total(
@@ -441,8 +452,9 @@ def _send(
             return asyncio.run(_closing(transport, by_devices(name, values, **how)))
         # Outside of asyncio, which hears of Ctrl-C only between two steps of its own.
         drawn = {"policy": policy, "batch_size": batch_size, "on_reports": bar("drawing")}
-        batches = list(prepared(name, published, values, **drawn))
-        sending = by_batches(batches, **how, on_reports=bar("sending"))
+        sending = by_batches(
+            list(prepared(name, published, values, **drawn)), **how, on_reports=bar("sending")
+        )
         return asyncio.run(_closing(transport, sending))
 
 

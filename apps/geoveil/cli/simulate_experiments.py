@@ -252,8 +252,15 @@ def distribution(
     Examples: geoveil simulate distribution --population incomes --participants 50000 --epsilon 1;
     geoveil simulate distribution --data heights.csv --column cm --per 2 --range 140 200
     """
-    what = epsilon or (), participants or (), repetitions
-    run(distributions.experiment(population or (), *what, run.seed, run.quick, given))
+    run(
+        distributions.experiment(
+            population or (),
+            *(epsilon or (), participants or (), repetitions),
+            run.seed,
+            run.quick,
+            given,
+        )
+    )
 
 
 @_runs
@@ -336,10 +343,14 @@ def selection(
 
     An interrupted run goes on where it stopped.
     """
-    options = selections.Options(
-        data=tuple(data or ()), seed=run.seed, quick=run.quick, module=module
+    run(
+        selections.experiment(
+            application,
+            selections.Options(
+                data=tuple(data or ()), seed=run.seed, quick=run.quick, module=module
+            ),
+        )
     )
-    run(selections.experiment(application, options))
 
 
 def results(

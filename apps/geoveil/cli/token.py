@@ -62,17 +62,20 @@ def list_tokens(file: File = DEFAULT_FILE) -> None:
     from geoveil.aggregator import TokenFile
 
     now = datetime.now(UTC)
-    rows = (
+    print_table(
+        ("name", "scopes", "campaigns", "expires", ""),
         (
-            token.name,
-            ",".join(sorted(scope.value for scope in token.scopes)),
-            "any" if token.campaigns is None else ", ".join(sorted(token.campaigns)),
-            "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M} UTC",
-            "expired" if token.expires is not None and token.expires <= now else "",
-        )
-        for token in TokenFile(file).read()
+            (
+                token.name,
+                ",".join(sorted(scope.value for scope in token.scopes)),
+                "any" if token.campaigns is None else ", ".join(sorted(token.campaigns)),
+                "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M} UTC",
+                "expired" if token.expires is not None and token.expires <= now else "",
+            )
+            for token in TokenFile(file).read()
+        ),
+        wrapped=[1],
     )
-    print_table(("name", "scopes", "campaigns", "expires", ""), rows, wrapped=[1])
 
 
 @app.command()
