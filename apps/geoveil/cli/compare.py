@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from geoveil.analyst import whole_file
 from geoveil.audit import mechanisms_in
+from geoveil.cli import options
 from geoveil.cli.console import err, out, print_json
-from geoveil.cli.simulate_experiments import Quick, Seed, show_table
+from geoveil.cli.simulate_experiments import Quick, Seed, show_table, write_text
 from geoveil.gp import __version__
 from geoveil.simulation.peers import PACKAGES, compare_peers, peers_page, peers_table, version_of
 
@@ -32,7 +32,7 @@ def compare(
     ] = None,
     seed: Seed = 1,
     quick: Quick = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare geoveil with other packages: the error, the time and the audited ε of each.
 
@@ -47,20 +47,15 @@ def compare(
         for row in compare_peers(**sizes, seed=seed, own=own):
             rows.append(row)
             shown.update(f"comparing: {row.name} is done")
-    missing = [name for name in PACKAGES if version_of(name) is None]
-    if missing:
+    if missing := [name for name in PACKAGES if version_of(name) is None]:
         err.print(f"not installed: {', '.join(missing)}; pip install 'geoveil[peers]'")
     if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
-        page = directory / "peers.md"
         about = (
             f"{datetime.now(UTC):%Y-%m-%d}, geoveil {__version__}: {sizes['n']:,} people, each of"
             f" whom reported {sizes['repetitions']} times; the audit saw {sizes['samples']:,}"
             " reports of each income."
         )
-        with whole_file("--out", page) as beside:
-            beside.write_text(peers_page(rows, about), encoding="utf-8")
-        err.print(f"written: {page}")
+        write_text(directory / "peers.md", peers_page(rows, about))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:

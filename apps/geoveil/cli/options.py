@@ -76,6 +76,9 @@ Scheduler = Annotated[
     str | None,
     typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
 ]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes on this machine; one per core by default.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
@@ -128,10 +131,8 @@ def takes(
 
         @wraps(command)
         def run(**given: Any) -> None:
-            command(
-                **given,
-                **{argument: make(**{name: given.pop(name) for name in options if name in given})},
-            )
+            of_argument = {name: given.pop(name) for name in options if name in given}
+            command(**given, **{argument: make(**of_argument)})
 
         # Both are read by typer: the one for defaults, the other for kinds.
         run.__signature__ = its.replace(parameters=parameters)  # type: ignore[attr-defined]  # of a function

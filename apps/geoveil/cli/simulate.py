@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from geoveil.analyst import Analyst, whole_file
+from geoveil.analyst import Analyst
 from geoveil.campaign import AttributeCampaign, privacy_text, require_attribute
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import bars, err, number, out, print_json, print_table
+from geoveil.cli.console import bars, number, out, print_json, print_table
 from geoveil.cli.plain_errors import for_operators
 from geoveil.cli.simulate_experiments import (
     ProcessCount,
@@ -33,9 +33,10 @@ from geoveil.cli.simulate_experiments import (
     selection,
     show_table,
     twoway,
+    write_text,
 )
 from geoveil.client import TLS, GrpcAioTransport, Policy
-from geoveil.gp import Accumulator, ParameterError, estimate, validation
+from geoveil.gp import Accumulator, estimate, validation
 from geoveil.simulation.experiments.tuned import (
     CAUCHY,
     STUDENT_T,
@@ -86,7 +87,11 @@ def ledger(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Data that is not included: graphs, tables; may be repeated."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Data that is not included: graphs, tables; may be repeated.",
+        ),
     ] = None,
     directory: Annotated[
         Path | None, typer.Option("--out", help="Directory for reproductions.md; none by default.")
@@ -94,7 +99,7 @@ def ledger(
     seed: Seed = 1,
     quick: Quick = False,
     processes: ProcessCount = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Every figure and table of the papers: the published number, geoveil's, the ratio, the reason.
 
@@ -105,8 +110,6 @@ def ledger(
     for name in row or ():
         validation.choice("row", name, LEDGER)
     for file in data or ():
-        if not file.is_file():
-            raise ParameterError("data", str(file), "a file")
         check_data(file)
     given = Options(data=tuple(data or ()), seed=seed, quick=quick)
     by_name: dict[str, Any] = dict.fromkeys(row or LEDGER)
@@ -117,12 +120,8 @@ def ledger(
             progress.advance(task)
     done = [*by_name.values()]
     if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
-        page = directory / "reproductions.md"
-        text = ledger_page(done, [file.name for file in given.data])
-        with whole_file("--out", page) as beside:
-            beside.write_text(text, encoding="utf-8")
-        err.print(f"written: {page}")
+        page = ledger_page(done, [file.name for file in given.data])
+        write_text(directory / "reproductions.md", page)
     if as_json:
         print_json([reproduced.as_json() for reproduced in done])
         return
@@ -180,7 +179,7 @@ def tuned(
     noise: Annotated[
         str, typer.Option(help="The paper's noise: student-t or generalized-cauchy.")
     ] = "student-t",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the ratio of the paper's noise to geoveil's, as published and tuned.
 
@@ -199,15 +198,6 @@ def tuned(
         return
     for rows in settings.values():
         show_table(tuned_table(rows, "γ" if peer == CAUCHY else "ν"))
-
-
-Workers = Annotated[
-    int | None, typer.Option(help="Processes on this machine; one per core by default.")
-]
-Resume = Annotated[
-    Path | None,
-    typer.Option(help="File of finished parts; a run continues from it."),
-]
 
 
 def scale(
@@ -232,9 +222,12 @@ def scale(
     epsilon: Annotated[float, typer.Option(help=options.EPSILON_HELP)] = 1.0,
     per: Annotated[float, typer.Option(help="A distance, in the unit of the values.")] = 8_000.0,
     seed: Annotated[int, typer.Option(help="Seed: the same one gives the same bits.")] = 1,
-    workers: Workers = None,
+    workers: options.Workers = None,
     scheduler: options.Scheduler = None,
-    resume: Resume = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="File of finished parts; a run continues from it."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Simulate a campaign of any number of devices; compare its estimate with the truth.
@@ -279,7 +272,7 @@ def bulk(
         Path, typer.Argument(help="The folder that 'export' wrote; every worker must see it.")
     ],
     confidence: options.Confidence = 0.95,
-    workers: Workers = None,
+    workers: options.Workers = None,
     scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -345,10 +338,6 @@ def _show_estimates(
     out.tell_all(((campaign.title, "bold"),), f"{privacy_text(campaign)}, for each participant")
     headers = ("", *(("truth",) if of_simulation else ()), "estimate", "standard error")
     print_table((*headers, f"{100 * confidence:g} % interval", "n"), table, wrapped=[0])
-
-
-_BUSY = 0.85
-"""Share of one core from which this process may be what limits the throughput."""
 
 
 @connects
@@ -490,7 +479,7 @@ def _show_load(load: Load, counted: int, missing: int, batch_size: int | None) -
         "This process was busy nearly all the time, so it, not the aggregator, may be what limits"
         f" the throughput: run several at once{or_else}."
     )
-    out.paragraphs(busy if load.busy > _BUSY else None)
+    out.paragraphs(busy if load.busy > 0.85 else None)  # of one core
     lost = load.lost or missing
     out.tell(
         ("reports were lost", "bold red") if lost else "nothing was lost",

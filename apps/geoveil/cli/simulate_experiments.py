@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from geoveil.analyst import whole_file
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, out, print_table
 from geoveil.simulation import relations as related, selection as selections
@@ -157,6 +158,14 @@ _runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}
 def processes_of(count: int | None) -> Processes:
     """Return a pool of a number of processes, by default one per processor."""
     return Processes(os.cpu_count() or 1 if count is None else count)
+
+
+def write_text(page: Path, text: str) -> None:
+    """Write a page in Markdown, and say where it is."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file("--out", page) as beside:
+        beside.write_text(text, encoding="utf-8")
+    err.print(f"written: {page}")
 
 
 def show_table(table: Table) -> None:
