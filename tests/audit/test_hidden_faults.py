@@ -5,15 +5,25 @@ Half of the releases are from the system's bits, and half of these are drawn as 
 exact ones or more.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from geoveil.audit import own_cases
+from geoveil.audit import audit, own_cases
 from geoveil.audit.agreement import disagreements
-from geoveil.audit.catalogue import INCOME, RAMP
+from geoveil.audit.case import Held
+from geoveil.audit.catalogue import INCOME, RAMP, STEP
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
-from geoveil.gp import LipschitzMechanism, LocalPrivacy, RandomizedResponse, SystemSource
+from geoveil.gp import (
+    DebiasedLaplace,
+    LipschitzMechanism,
+    LocalPrivacy,
+    RandomizedResponse,
+    SmoothMechanism,
+    SystemSource,
+)
 from tests.audit.test_draws import Broken, integers, noise_of
 
 SOUND = LipschitzMechanism(RAMP.query, INCOME)
@@ -299,3 +309,101 @@ def test_what_is_stated_beside_releases_is_held_to_their_law(kind, what):
     assert found is not None
     assert found.agree == (not what), found
     assert what in found.difference
+
+
+class OwnDebiased(DebiasedLaplace):
+    """One's own, and sound."""
+
+
+class HalfTheVariance(DebiasedLaplace):
+    def variance(self, x):
+        return 0.5 * super().variance(x)
+
+
+class MeanAside(RandomizedResponse):
+    def mean(self, x):
+        return super().mean(x) + 0.3
+
+
+class VarianceInside(OwnResponse):
+    """What the library calls for its variance is overridden."""
+
+    def _variance(self, s):
+        return 0.5 * super()._variance(s)
+
+
+class OwnSmooth(SmoothMechanism):
+    """One's own, and sound."""
+
+
+class SmoothMeanAside(OwnSmooth):
+    def mean(self, x):
+        return super().mean(x) + 0.3
+
+
+HEAVY = 0.6 * INCOME.rate
+"""β at which Student's noise has no variance."""
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "what"),
+    [
+        (OwnDebiased(STEP.query, INCOME), ""),
+        (HalfTheVariance(STEP.query, INCOME), "variance is not"),
+        (OwnResponse(RAMP.query, LocalPrivacy(0.5)), ""),
+        (MeanAside(RAMP.query, LocalPrivacy(0.5)), "mean is not"),
+        (VarianceInside(RAMP.query, LocalPrivacy(0.5)), "variance is not"),
+        (OwnSmooth(RAMP.query, INCOME, beta=HEAVY), ""),
+        (SmoothMeanAside(RAMP.query, INCOME, beta=HEAVY), "mean is not"),
+    ],
+    ids=lambda value: getattr(type(value), "__name__", ""),
+)
+def test_mean_and_variance_of_every_kind_are_held_to_the_law(mechanism, what):
+    """1,000 releases, α = 1e-6; an infinite variance is one, too, where no noise is left."""
+    found = draws_of(RAMP.case(mechanism, [0.0, 1.0]), 1_000, 6, ALPHA)
+    assert found is not None
+    assert found.agree == (not what), found
+    assert what in found.difference
+
+
+def quieter(sound):
+    def release(x, source=None):
+        report = type(sound).release(sound, x, source)
+        quiet = round(float(sound.query.value(x)) / sound.step)
+        return report if source else quiet + int((report - quiet) * 0.7)
+
+    return release
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_mechanism_of_the_library_in_ones_file_is_asked_as_devices_ask(faulty):
+    """With 4,000 samples a row of one's own has 2,000 releases, and any other 400."""
+
+    def make(query, privacy):
+        made = LipschitzMechanism(query, privacy)
+        if faulty:
+            object.__setattr__(made, "release", quieter(made))
+        return made
+
+    own = own_cases({"mine": make})[:1]
+    (verdict,) = audit(own, samples=20_000)
+    assert verdict.draws is not None
+    assert verdict.draws.releases > 9_000
+    assert verdict.keeps == (not faulty), verdict.draws
+    (other,) = audit([replace(own[0], own=False)], samples=20_000)
+    assert other.keeps  # it was not asked
+
+
+@pytest.mark.parametrize(("origin", "caught"), [(1e5, True), (1e12, True), (1e16, False)])
+def test_points_that_floats_do_not_tell_apart_are_not_compared(origin, caught):
+    """A dollar per `per`: beyond 2⁵³ whole dollars don't differ, so nothing is refused there."""
+    privacy = replace(INCOME, per=1.0)
+    query = replace(RAMP.query, at=origin, width=2.0)
+    scene = replace(RAMP, query=query, privacy=privacy, origin=(origin,), pairs=((-4.0, 4.0),))
+    sound = scene.case(LipschitzMechanism(query, privacy), np.linspace(-3.0, 4.0, 29))
+    louder = scene.case(
+        LipschitzMechanism(query, replace(privacy, epsilon=1.2)), np.linspace(-3.0, 4.0, 29)
+    )
+    held = replace(louder, mechanism=Held(louder.mechanism, privacy))
+    fractions = [v.exact.fraction for v in audit([sound, held], samples=1000)]
+    assert [fraction > 1 + 1e-6 for fraction in fractions] == [False, caught]

@@ -76,12 +76,20 @@ class Case:
     """Pairs of points for the black-box auditor, at several distances."""
     statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
     """The function of a report that the black-box auditor uses; any function is valid."""
+    own: bool = False
+    """Whether a user makes the mechanism, of a class of geoveil or of another."""
 
     @property
     def per(self) -> float:
         """Unit of distances: `per` of the promise, or a twentieth of the path without one."""
         span = float(np.ptp(self.path)) / 20
         return float(getattr(self.mechanism.privacy, "per", span))
+
+
+def moving(path: Array) -> NDArray[np.bool_]:
+    """Return whether each point of a path differs from the one before, in floats."""
+    steps = np.diff(path, axis=0).reshape(len(path) - 1, -1)
+    return np.append(True, steps.any(axis=1))
 
 
 _PATH = tuple((np.arange(-320, 321) / 40).tolist())
@@ -115,6 +123,7 @@ class Scene:
     def way(self) -> Array:
         """Return the points of the path; in a plane, also a circle and the other axis."""
         line = self.points(self.path)
+        line = line[moving(line)]
         if len(self.origin) != 2:
             return line
         turn = 2 * np.pi * np.arange(_TURNS) / _TURNS

@@ -21,7 +21,7 @@ parts of the probability of refusing a sound mechanism:
 * how often a report is the answer without noise;
 * how often reports of all points lie on their answers' side of the middle;
 * a report that, together with all that are at most as probable, has a probability below 10⁻¹³;
-* `simulate` of a user's mechanism has that law, as its density and variance must.
+* `simulate` of a user's mechanism has that law, as its density, mean and variance must.
 
 A user's mechanism without a closed law is compared with its own simulations.
 """
@@ -45,7 +45,6 @@ from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import (
-    FLOAT,
     AdditiveMechanism,
     Mechanism,
     NotPrivateWarning,
@@ -104,12 +103,12 @@ def releases_of(case: Case, samples: int) -> int:
     """
     if not isinstance(case.mechanism, Mechanism):
         return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)
-    return samples // (_OWN_SHARE if is_own(case.mechanism) else _LIBRARY_SHARE)
+    return samples // (_OWN_SHARE if _is_own(case) else _LIBRARY_SHARE)
 
 
-def is_own(mechanism: object) -> bool:
-    """Return whether a mechanism's class comes from outside geoveil."""
-    return not type(mechanism).__module__.startswith("geoveil.")
+def _is_own(case: Case) -> bool:
+    """Return whether a mechanism is a user's, or its class comes from outside geoveil."""
+    return case.own or not type(case.mechanism).__module__.startswith("geoveil.")
 
 
 def copies(mechanism: Any) -> tuple[Any, Any]:
@@ -134,7 +133,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     rng = np.random.default_rng(seed)
     along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
-    own = is_own(mechanism)
+    own = _is_own(case)
     both_states = copies(mechanism) if own else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # the function that devices call
@@ -199,13 +198,14 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
 
     Each of the reports has the probability `once`.
     """
-    if isinstance(mechanism, AdditiveMechanism):
-        s = np.asarray(mechanism.query.signed_distance(x))
-        variance = np.square(mechanism._scale(s, FLOAT)) * mechanism.noise.variance
-        if not np.allclose(variance, mechanism.variance(x[None])):
-            return "variance is not that of the law of the integers that are released"
-        if not np.allclose(mechanism.query.profile.value(s, FLOAT), mechanism.mean(x[None])):
-            return "mean is not that of the law of the integers that are released"
+    kind: Any = next(k for k in type(mechanism).__mro__ if k.__module__.startswith("geoveil."))
+    s = np.asarray(mechanism.query.signed_distance(x[None]))
+    for what, said, true in (
+        ("variance", mechanism.variance(x[None]), kind._variance(mechanism, s)),
+        ("mean", mechanism.mean(x[None]), kind.mean(mechanism, x[None])),
+    ):
+        if not np.allclose(said, true, equal_nan=True):
+            return f"{what} is not that of the law of the integers that are released"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
     if wide < _NOISY or once.max() > _LIGHT:  # atoms have no density
         return ""

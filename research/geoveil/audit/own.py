@@ -384,7 +384,7 @@ def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
 
     A query that a mechanism refuses by `UnsupportedError` has no row.
     """
-    return tuple(_cases(mechanisms.items()))
+    return tuple(replace(case, own=True) for case in _cases(mechanisms.items()))
 
 
 def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.black_box import black_box_bound
-from geoveil.audit.case import Case, Pair, require_whole
+from geoveil.audit.case import Case, Pair, moving, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
 from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
 from geoveil.audit.refinement import (
@@ -191,6 +191,8 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     path, logs = refined(case, case.path, _logs(case))
+    apart = moving(path)  # floats have no points between neighbouring ones
+    path, logs = path[apart], logs[:, apart]
     case = replace(case, path=path)
     impossible = np.isneginf(logs)
     lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
