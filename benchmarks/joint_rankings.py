@@ -140,8 +140,8 @@ def density_map(n: int, side: int) -> Callable[..., Held]:
         each = NormalDist().inv_cdf((1 + 0.95 ** (1 / side**2)) / 2) * found.standard_errors
         return {
             STATED: inside(found.low, known[0], found.high),
-            ALONE: inside(found.density - reach, known[0], found.density + reach),
-            INDEPENDENT: inside(found.density - each, known[0], found.density + each),
+            ALONE: inside(found.values - reach, known[0], found.values + reach),
+            INDEPENDENT: inside(found.values - each, known[0], found.values + each),
         }
 
     return held

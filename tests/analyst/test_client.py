@@ -154,7 +154,7 @@ async def test_points_are_asked_later(client, server, tmp_path):
         (alone,) = (await analyst.ask(campaign.campaign_id, kernel)).estimates
         assert alone.value is not None
         per_km2 = 1e6 / (2 * math.pi * drawn.bandwidth**2)
-        assert drawn.density[1, 1] == pytest.approx(alone.value * per_km2, rel=1e-6)
+        assert drawn.values[1, 1] == pytest.approx(alone.value * per_km2, rel=1e-6)
         joint = await analyst.ask(campaign.campaign_id, Means(questions))
         assert joint.values.tolist() == [found.value]
         assert joint.standard_errors == pytest.approx([found.standard_error], rel=1e-4, abs=1e-5)

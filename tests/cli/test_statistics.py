@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import Histogram, MeanValue, Quantiles, ReportRows, reports_of
-from geoveil.analyst.statistics.words import STATISTICS, statistics_in
+from geoveil.analyst.vocabulary import STATISTICS, statistics_in
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
 from geoveil.client import Limit, Policy, ReportBuilder, gather
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError

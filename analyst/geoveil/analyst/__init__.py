@@ -32,7 +32,9 @@ from geoveil.analyst.client import Analyst, AsyncAnalyst
 from geoveil.analyst.contamination import (
     MEAN_MOVES as MEAN_MOVES,
     Contamination,
+    ResponseRates,
     planned_contamination,
+    worst_case,
 )
 from geoveil.analyst.errors import (
     AnalystError,
@@ -60,7 +62,6 @@ from geoveil.analyst.masks import (
     mask_file as mask_file,
     sidecar_of as sidecar_of,
 )
-from geoveil.analyst.nonresponse import ResponseRates, worst_case
 from geoveil.analyst.outlines import (
     coastline,
     lines_of as lines_of,
@@ -81,11 +82,14 @@ from geoveil.analyst.plan_files import (
     planned_points,
 )
 from geoveil.analyst.planned_forms import (
+    RELATIONS as RELATIONS,
     PlannedForm as PlannedForm,
     Wish as Wish,
     form_plan as form_plan,
     sample_of as sample_of,
     simulated as simulated,
+    wish_in as wish_in,
+    wishes_for as wishes_for,
 )
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
@@ -109,8 +113,14 @@ from geoveil.analyst.planner.prediction import (
     predicted as predicted,
 )
 from geoveil.analyst.planner.question import HardQuestion as HardQuestion
-from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for, planned_periods
-from geoveil.analyst.planning_session import Forecast, PlanningSession
+from geoveil.analyst.planning import (
+    Forecast,
+    PlannedQuestion,
+    PlannedQuestions,
+    PlanningSession,
+    plan_for,
+    planned_periods,
+)
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import (
     RADIUS_M as RADIUS_M,
@@ -163,11 +173,6 @@ from geoveil.analyst.relations.terms import (
     Term,
     Within,
 )
-from geoveil.analyst.relations.words import (
-    RELATIONS as RELATIONS,
-    wish_in as wish_in,
-    wishes_for as wishes_for,
-)
 from geoveil.analyst.report import Record as Record
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import (
@@ -178,6 +183,7 @@ from geoveil.analyst.results import (
     cells as cells,
     measured as measured,
 )
+from geoveil.analyst.simultaneous import critical_value
 from geoveil.analyst.sources import (
     EXPORTED as EXPORTED,
     ask_changes,
@@ -227,23 +233,20 @@ from geoveil.analyst.statistics.reports import (
     points_in as points_in,
     reports_of,
 )
-from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.trends import Trends, trend
-from geoveil.analyst.statistics.words import (
-    STATISTICS as STATISTICS,
-    StatisticWord as StatisticWord,
-    any_numbers_in as any_numbers_in,
-    statistics_in as statistics_in,
-)
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,
+    STATISTICS as STATISTICS,
     VOCABULARY as VOCABULARY,
+    StatisticWord as StatisticWord,
     all_given as all_given,
+    any_numbers_in as any_numbers_in,
     left_out as left_out,
     numbers_in as numbers_in,
     place_in as place_in,
     questions_in,
+    statistics_in as statistics_in,
 )
 from geoveil.analyst.whole_file import whole_file as whole_file
 from geoveil.analyst.xlsform import FormRowsError, ImportedForm, form_of_workbook, workbook_of

@@ -15,6 +15,7 @@ import numpy as np
 
 from geoveil.analyst.planner import Prior
 from geoveil.analyst.planner.caps import ChosenCap, cheapest_cap
+from geoveil.analyst.planner.prediction import binomial
 from geoveil.campaign import (
     Allocation,
     AttributeCampaign,
@@ -108,7 +109,7 @@ def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tu
     first, last = max(0, math.floor(mean - away)), min(others, math.ceil(mean + away))
     counts = np.arange(first, last + 1.0)
     starts = np.unique(np.linspace(0, len(counts), _RUNS, endpoint=False).astype(np.int64))
-    chances = np.add.reduceat(_binomial(counts, others, chance), starts)
+    chances = np.add.reduceat(binomial(counts, others, chance), starts)
     return counts[starts], (1 + _ROUNDING) * chances
 
 
@@ -120,18 +121,11 @@ def _excess(epsilon: float, near: float, clones: Array) -> Array:
     p1, e1 = math.expm1(near), math.expm1(epsilon)
     odds = (p1 + e1 + p1 * e1) / (p1 * (2 + e1))
     least = np.minimum(np.floor((clones + 1) * odds), clones)
-    at = (p1 - e1) / (p1 + 2) * _binomial(least, clones, 0.5)
+    at = (p1 - e1) / (p1 + 2) * binomial(least, clones, 0.5)
     beyond = e1 * np.where(
         least < clones, betainc(least + 1, np.maximum(clones - least, 1), 0.5), 0
     )
     return np.maximum(at - beyond, 0.0) + _ROUNDING * (at + beyond)
-
-
-def _binomial(k: Array, of: Array | int, chance: float) -> Array:
-    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
-
-    ways = gammaln(np.add(of, 1)) - gammaln(k + 1) - gammaln(of - k + 1)
-    return np.asarray(np.exp(ways + xlogy(k, chance) + xlog1py(of - k, -chance)))
 
 
 _EIGHTHS, _MOST = 8, 48

@@ -1,17 +1,24 @@
-"""The effect of false reports on an estimate and on the promise of a plan [MATH §8].
+"""The effect of false reports and of people who did not answer on an estimate [MATH §8].
 
 If a fraction η of n reports says anything within the range [lo, hi], their mean differs from that
 of honest reports in their place by at most η·(hi − lo), whatever the liars know. People who give
 a false value to an honest app send a report that another person might have sent: on average, they
 move the mean by at most η·(the greatest minus the least mean), which is η for a share.
+
+Of N people who were invited, n answered. If every value is in [lo, hi], the mean over all N is
+between (n·m + (N − n)·lo)/N and (n·m + (N − n)·hi)/N, with m the mean of those who answered
+(Manski's bounds). Replacing m by the ends of its interval gives an interval with at least the
+same confidence, whatever the others hold.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
 from geoveil.analyst.planner.candidates import PointReports
+from geoveil.analyst.results import Estimates, possible, rows_of
 from geoveil.gp import ParameterError, validation
 
 if TYPE_CHECKING:
@@ -118,3 +125,98 @@ def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[
         row = {"question": planned.request.labels[column], "fraction_of_participants": fraction}
         rows.append(row | liars.to_dict())
     return rows
+
+
+WORST_CASE = "worst_case_low", "worst_case_high"
+"""Columns of the interval for the mean over everybody invited."""
+UNSTATED = (
+    "People who did not answer may differ. State how many were invited to see the worst case."
+)
+"""The note where the number of people invited is unknown."""
+
+
+def worst_case(
+    low: float, high: float, answered: int, invited: int, ends: tuple[float, float]
+) -> tuple[float, float]:
+    """Return an interval for the mean over everybody invited, whatever the silent ones hold.
+
+    Args:
+        low: lower end of the interval for the mean of those who answered.
+        high: its upper end.
+        answered: people, n ≥ 0.
+        invited: people, N ≥ n.
+        ends: the least and the greatest mean over any people.
+
+    Raises:
+        ParameterError: if fewer people were invited than answered, the mean has no ends, or `low`
+            is above `high`.
+
+    Example:
+        >>> worst_case(0.25, 0.5, 100, 200, (0.0, 1.0))
+        (0.125, 0.75)
+    """
+    validation.require_count("answered", answered, 0)
+    require_invited(answered, invited)
+    if not low <= high:
+        raise ParameterError("low", low, f"a number of at most high={high}")
+    if not all(map(math.isfinite, ends)):
+        expected = "left out: values without a range can move a mean by any distance"
+        raise ParameterError("invited", invited, expected)
+    part = answered / invited
+    return part * low + (1 - part) * ends[0], part * high + (1 - part) * ends[1]
+
+
+def require_invited(answered: int, invited: int) -> None:
+    """Refuse a number of people invited that is smaller than the number who answered."""
+    validation.require_count("invited", invited)
+    if invited < answered:
+        expected = f"at least {answered:,}, the number of people who answered"
+        raise ParameterError("invited", invited, expected)
+
+
+def note_of_invited(answered: int, invited: int) -> str:
+    """Return the sentence on the worst case."""
+    share = 100 * answered / invited
+    return (
+        f"{answered:,} of {invited:,} people invited answered ({share:.3g} %). The worst-case"
+        f" interval holds the mean over all {invited:,}, whatever the others hold; the other"
+        " intervals assume that they are like those who answered."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponseRates(Estimates):
+    """The share of each group's invited people who answered, estimated from private answers."""
+
+    coverage = "All intervals hold at once at {of.percent}."
+    name: str
+    """The field of the groups."""
+    invited: Mapping[str, int]
+    """Group → people invited, ≥ 1."""
+    answered: Mapping[str, tuple[float, float, float]]
+    """Group → estimated number of people who answered, and both ends of its interval."""
+    population: str = (
+        "A rate is the estimated number of people of a group who answered, divided by the number"
+        " invited."
+    )
+
+    @property
+    def title(self) -> str:
+        return f"Response by {self.name}, of {sum(self.invited.values()):,} people invited"
+
+    def rows(self) -> list[dict[str, Any]]:
+        rates = {
+            group: [min(max(end / self.invited[group], 0.0), 1.0) for end in (low, high)]
+            for group, (_, low, high) in self.answered.items()
+        }
+        values = [of[0] / self.invited[group] for group, of in self.answered.items()]
+        low, high = zip(*rates.values(), strict=True)
+        return rows_of(
+            {
+                self.name: rates,
+                "invited": [self.invited[group] for group in rates],
+                **possible(values, low, high),
+                "ci_low": low,
+                "ci_high": high,
+            }
+        )

@@ -23,8 +23,13 @@ from geoveil.analyst.sources import EXPORTED, Source, SourceComparison
 from geoveil.analyst.statistics.comparison import People
 from geoveil.analyst.statistics.ranking import Top
 from geoveil.analyst.statistics.statistic import Contaminated, Statistic
-from geoveil.analyst.statistics.words import statistics_in, two_numbers
-from geoveil.analyst.vocabulary import NAME_PROPERTY, left_out, questions_in
+from geoveil.analyst.vocabulary import (
+    NAME_PROPERTY,
+    left_out,
+    questions_in,
+    statistics_in,
+    two_numbers,
+)
 from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, ParameterError, validation
 

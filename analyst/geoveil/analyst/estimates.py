@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.central import central_record, central_text
-from geoveil.analyst.contamination import MEAN_MOVES
+from geoveil.analyst.contamination import (
+    MEAN_MOVES,
+    UNSTATED,
+    WORST_CASE,
+    note_of_invited,
+    worst_case,
+)
 from geoveil.analyst.labelled_estimate import LabelledEstimate, Price
-from geoveil.analyst.nonresponse import UNSTATED, WORST_CASE, note_of_invited, worst_case
 from geoveil.analyst.results import (
     ANY_CROWD,
     Answer,
@@ -259,9 +264,6 @@ class CampaignEstimates(Result):
         Raises:
             ParameterError: if there is no such estimate, or the period is not said.
             UnsupportedError: if covariances are not known, or there are fewer than two answers.
-
-        Example:
-            `compare(may.joint(), june.joint(), people="different")`
         """
         wanted = period_of(self.campaign, period)
         rows = [row for row in self.estimates if row.period == wanted]

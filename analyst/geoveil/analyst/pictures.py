@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from geoveil.gp import Array, needed_for
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis
+else:  # loaded by the first picture
+    Axes = Any
 
 
 COLOR = "#0b6e4f"
@@ -21,7 +23,7 @@ _LETTERS = 40
 """The number of letters of labels that fit side by side."""
 
 
-def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
+def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> Axes:
     """Return axes that fill a figure of a size in inches, by default that of a map.
 
     Raises:
@@ -40,7 +42,7 @@ def finish_map(ax: "Axes", title: str) -> None:
     ax.set_title(title, fontsize=10)
 
 
-def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
+def axes_of(ax: Axes | None, title: str, height_cm: float = 11.0) -> Axes:
     """Return the axes that are given, or new ones, with a title.
 
     Raises:
@@ -55,8 +57,8 @@ def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
 
 
 def draw_intervals(
-    ax: "Axes | None", title: str, rows: Sequence[Mapping[str, Any]], drawn: str
-) -> "Axes":
+    ax: Axes | None, title: str, rows: Sequence[Mapping[str, Any]], drawn: str
+) -> Axes:
     """Draw one line per row: a dot at its estimate, and its interval.
 
     Args:
@@ -100,7 +102,7 @@ def _plain_numbers(axis: "Axis") -> None:
 
 
 def draw_curve(
-    ax: "Axes | None",
+    ax: Axes | None,
     title: str,
     names: tuple[str, str],
     at: Array,
@@ -109,7 +111,7 @@ def draw_curve(
     *,
     color: str = COLOR,
     label: str = "",
-) -> "Axes":
+) -> Axes:
     """Draw a curve with its simultaneous band.
 
     Args:
@@ -142,12 +144,12 @@ def draw_curve(
 
 
 def draw_bars(
-    ax: "Axes | None",
+    ax: Axes | None,
     title: str,
     labels: Sequence[str],
     values: Array,
     intervals: tuple[Array, Array],
-) -> "Axes":
+) -> Axes:
     """Draw the shares of a partition as bars, each with its interval.
 
     Args:

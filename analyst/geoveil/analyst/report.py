@@ -22,6 +22,7 @@ from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, PopulationMean
 from geoveil.analyst.public_prior import scaled
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.results import finite
 from geoveil.gp import GeoPrivacy, Query, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
@@ -137,9 +138,9 @@ def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
     """Return the three targets; a soft question has no hard target."""
     hard = targets.hard_question if isinstance(question, HardQuestion) else None
     return {
-        "participants": {"error_95": _finite(targets.participants)},
-        "population": {"error_95": _finite(targets.population)},
-        "hard_question": None if hard is None else {"error_95": _finite(hard)},
+        "participants": {"error_95": finite(targets.participants)},
+        "population": {"error_95": finite(targets.population)},
+        "hard_question": None if hard is None else {"error_95": finite(hard)},
     }
 
 
@@ -167,7 +168,7 @@ def _heading(request: PlanRequest) -> Record:
         "times_at_all_looks": reach_at_all_looks(request.participants, 0.95) / NORMAL_95,
         "prior": {
             "name": request.source.name,
-            "worth_people": _finite(request.prior.size),
+            "worth_people": finite(request.prior.size),
             "caution": request.source.caution,
         },
         "odds": odds(request.privacy),
@@ -183,9 +184,9 @@ def _alternative(a: Alternative, found: Plan, request: PlanRequest) -> Record:
         "profile": profile,
         "center": request.held(center).tolist(),
         "width": None if width is None else float(request.held(width)),
-        "error_95": _finite(a.prediction.margin(found.n)),
+        "error_95": finite(a.prediction.margin(found.n)),
         "share_of_bias": a.prediction.share_of_bias(found.n),
-        "times": _finite(error / best) if best else 1.0,
+        "times": finite(error / best) if best else 1.0,
     }
 
 
@@ -249,15 +250,11 @@ def _scenarios(
             {
                 "scenario": name,
                 "bias": p.bias,
-                "population": {"error_95": _finite(population)},
-                "hard_question": {"error_95": _finite(hard)},
+                "population": {"error_95": finite(population)},
+                "hard_question": {"error_95": finite(hard)},
                 "participants": math.ceil(people),
             }
         )
     doubted = rows if stated else rows[1:]
     worst = max(doubted, key=lambda row: row["hard_question"]["error_95"] or math.inf)
     return {"worst": worst["scenario"], "rows": rows}
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

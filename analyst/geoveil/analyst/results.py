@@ -8,14 +8,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from geoveil.analyst.pictures import draw_intervals
+from geoveil.analyst.pictures import Axes, draw_intervals
+from geoveil.analyst.simultaneous import (
+    correlations_of,
+    critical_value,
+    critical_value_of_many,
+)
 from geoveil.campaign import Attribute, digits
 from geoveil.gp import (
     Array,
@@ -166,7 +171,6 @@ def _rounded(value: float, low: float | None, high: float | None) -> tuple[str, 
 if TYPE_CHECKING:
     import geopandas
     import pandas
-    from matplotlib.axes import Axes
 
 
 POPULATION = (
@@ -238,7 +242,7 @@ class Result(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values: title, rows and notes; numbers without a value are None."""
-        rows = [{key: _finite(value) for key, value in row.items()} for row in self.rows()]
+        rows = [{key: finite(value) for key, value in row.items()} for row in self.rows()]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -253,7 +257,7 @@ class Result(ABC):
         frame.attrs |= {"title": self.title, "notes": list(self.notes)}
         return frame
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the result, in new axes unless some are given, and return them.
 
         Raises:
@@ -341,6 +345,54 @@ class Series(Estimates):
     """Upper ends."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Correlated(Estimates):
+    """Several estimates with their covariance."""
+
+    values: Array
+    """(m,), unbiased."""
+    covariance: Array
+    """(m, m), noise and sampling together; (m,) for variances of unknown correlations."""
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each estimate, (m,)."""
+        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
+        return np.maximum(known, 0.0)
+
+    @property
+    def standard_errors(self) -> Array:
+        """The standard error of each estimate, (m,)."""
+        return np.asarray(np.sqrt(self.variances))
+
+    @property
+    def joint_covariance(self) -> Array:
+        """The covariance, (m, m).
+
+        Raises:
+            UnsupportedError: if the correlations are unknown.
+        """
+        if self.covariance.ndim == 1:
+            raise UnsupportedError("these estimates were made one by one: ask for their covariance")
+        return self.covariance
+
+    @cached_property
+    def correlations(self) -> Array:
+        """The correlations of the estimates, (m, m); 0 where an estimate has no spread."""
+        return correlations_of(self.joint_covariance)
+
+    def critical_value(self, confidence: float | None = None) -> float:
+        """Return the critical value of a band of all estimates: see `critical_value`.
+
+        Args:
+            confidence: in (0, 1); that of the estimates by default.
+        """
+        confidence = self.confidence if confidence is None else confidence
+        if self.covariance.ndim == 1:
+            return critical_value_of_many(len(self.values), confidence)
+        return critical_value(self.correlations, confidence)
+
+
 class GeoResult(Result):
     """A result with rows about places, which geographic libraries can read."""
 
@@ -397,7 +449,8 @@ def what_holds(rows: int, any_crowd: Iterable[Any] | None) -> dict[str, Iterable
     return {"holds": [SMOOTH] * rows, **ends}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a number or another value, or None for a number that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

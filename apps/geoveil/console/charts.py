@@ -303,14 +303,14 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
         width, height = width * 640 / height, 640.0
     x = _Scale(west, east, left, left + width)
     y = _Scale(south, north, _TOP + height, _TOP)
-    rows, columns = result.density.shape
+    rows, columns = result.values.shape
     wide, high = width / columns, height / rows
-    most = float(result.density.max()) or 1.0
+    most = float(result.values.max()) or 1.0
     surely = result.significance
     cells = []
     for i in range(rows):
         for j in range(columns):
-            part = float(result.density[i, j]) / most
+            part = float(result.values[i, j]) / most
             top = _TOP + height - (i + 1) * high
             if part > 0.02:
                 cells.append(

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from geoveil.analyst.statistics import simultaneous
+from geoveil.analyst import simultaneous
 from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend

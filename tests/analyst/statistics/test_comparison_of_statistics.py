@@ -20,8 +20,8 @@ from geoveil.analyst import (
     ask_changes,
     compare,
     reports_of,
+    simultaneous,
 )
-from geoveil.analyst.statistics import simultaneous
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 
 from .populations import PRIVACY, campaign, campaigns, incomes, reports

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from geoveil.analyst.statistics import simultaneous
+from geoveil.analyst import simultaneous
 from geoveil.analyst.statistics.distribution import distribution_curve, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import between, on_simplex, partition_shares

@@ -21,13 +21,13 @@ from geoveil.analyst import (
     new_york_boroughs,
     reports_of,
 )
-from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.map import bending
-from geoveil.analyst.statistics.simultaneous import (
+from geoveil.analyst.simultaneous import (
     critical_value_of_field,
     critical_value_of_many,
     normal_draws,
 )
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.map import bending
 from geoveil.campaign import PointQuestion
 from geoveil.gp import (
     GaussianKernel,
@@ -73,10 +73,10 @@ def test_a_node_is_the_kernel_there(reports, found):
         (center,) = PLANE.project([(found.longitudes[j], found.latitudes[i])]).tolist()
         alone = reports.ask([PointQuestion("here", GaussianKernel(tuple(center), 700.0))])
         per_km2 = 1e6 / (2 * math.pi * 700.0**2)
-        assert found.density[i, j] == pytest.approx(alone.values[0] * per_km2, abs=1e-9)
+        assert found.values[i, j] == pytest.approx(alone.values[0] * per_km2, abs=1e-9)
         errors = alone.standard_errors[0] * per_km2
         assert found.standard_errors[i, j] == pytest.approx(errors, rel=1e-6)
-        assert found.low[i, j] <= found.density[i, j] <= found.high[i, j]
+        assert found.low[i, j] <= found.values[i, j] <= found.high[i, j]
 
 
 def test_the_town_is_surely_denser_and_the_rest_less_dense(found):
@@ -118,7 +118,7 @@ def test_people_spread_evenly_are_what_bells_see_of_them():
     with pytest.raises(StopIteration) as ended:
         steps.send(told)
     made: DensityMap = ended.value.value
-    assert np.all(np.abs(made.density - made.level) <= 4 * made.standard_errors)
+    assert np.all(np.abs(made.values - made.level) <= 4 * made.standard_errors)
     # At the corners bells see a quarter of it or a little more: they reach beyond the bounds.
     assert made.level[0, 0] < 0.8 * made.level[1, 2]
 
@@ -137,7 +137,7 @@ def test_it_is_handed_on_as_geojson(found):
     whole = shapely.unary_union(cells)
     assert whole.symmetric_difference(shapely.box(*BOUNDS)).area == pytest.approx(0.0, abs=1e-9)
     assert [one["properties"] for one in collection["features"]] == found.rows()
-    level = float(found.density.max()) / 2
+    level = float(found.values.max()) / 2
     (line,) = found.contours([level])["features"]
     assert line["properties"] == {"per_km2": level}
     inside = shapely.Polygon(line["geometry"]["coordinates"][0])
@@ -149,7 +149,7 @@ def test_geopandas_reads_it(found):
     frame = found.to_geopandas()
     assert frame.crs == "EPSG:4326"
     assert len(frame) == 120
-    assert frame["per_km2"].tolist() == found.density.ravel().tolist()
+    assert frame["per_km2"].tolist() == found.values.ravel().tolist()
     west, south, east, north = frame.total_bounds
     assert (west, south, east, north) == pytest.approx(found.bounds)
     assert frame.attrs["notes"] == list(found.notes)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoveil.analyst import ReportRows, reports_of
-from geoveil.analyst.statistics import inequality, quantiles, simultaneous
+from geoveil.analyst import ReportRows, reports_of, simultaneous
+from geoveil.analyst.statistics import inequality, quantiles
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.partition import Histogram

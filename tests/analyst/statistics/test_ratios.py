@@ -36,11 +36,11 @@ from geoveil.analyst import (
     pilot_prior,
     plan_for,
     reports_of,
+    simultaneous,
     softness_of_points,
 )
 from geoveil.analyst.campaigns import campaign_for_points, expected_text
 from geoveil.analyst.hard_question import Heap
-from geoveil.analyst.statistics import simultaneous
 from geoveil.campaign import ValueCampaign, unbiased_for, what_it_tells, what_to_ask
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold, UnsupportedError
 

@@ -15,6 +15,7 @@ the noise of a single question with a fraction of its β.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -390,8 +391,4 @@ def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
         high *= 2
         if high > _MOST_QUESTIONS:
             return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=reached)

@@ -275,15 +275,20 @@ def mean_reciprocal(n: int, share: float) -> float:
         >>> round(200 / 4 * mean_reciprocal(200, 0.25), 4)
         1.0156
     """
-    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
-
     mean, rest = n * share, 1 - share
     if mean > 500:
         return (1 + rest / mean + rest * (1 + rest) / mean**2) / mean
     counts = np.arange(1, int(min(n, mean + 40 * math.sqrt(mean) + 40)) + 1)
-    ways = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
-    probability = np.exp(ways + xlogy(counts, share) + xlog1py(n - counts, -share))
+    probability = binomial(counts.astype(np.float64), n, share)
     return float(np.sum(probability / counts) / np.sum(probability))
+
+
+def binomial(k: Array, of: Array | int, chance: float) -> Array:
+    """Return the probability of k of so many, each of which has the same chance."""
+    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
+
+    ways = gammaln(np.add(of, 1)) - gammaln(k + 1) - gammaln(of - k + 1)
+    return np.asarray(np.exp(ways + xlogy(k, chance) + xlog1py(of - k, -chance)))
 
 
 def predicted(

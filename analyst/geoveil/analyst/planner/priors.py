@@ -113,6 +113,8 @@ class SamplePrior(Prior):
         4.0
     """
 
+    continuous = False
+    """A sample has no density."""
     values: Array
     weights: Array
     _size: float
@@ -148,11 +150,6 @@ class SamplePrior(Prior):
     def size(self) -> float:
         return self._size
 
-    @property
-    def continuous(self) -> bool:
-        """False: a sample has no density."""
-        return False
-
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         return self.values, self.weights
 
@@ -177,6 +174,7 @@ class HistogramPrior(Prior):
         0.45
     """
 
+    dimension = 1
     edges: Array
     counts: Array
 
@@ -186,10 +184,6 @@ class HistogramPrior(Prior):
             raise ParameterError("edges", edges, "at least two increasing numbers")
         object.__setattr__(self, "edges", ends)
         object.__setattr__(self, "counts", checked_counts("counts", counts, (len(ends) - 1,)))
-
-    @property
-    def dimension(self) -> int:
-        return 1
 
     @property
     def size(self) -> float:
@@ -227,6 +221,7 @@ class LogNormalPrior(Prior):
         0.493555
     """
 
+    dimension = 1
     mu: float
     sigma: float
     people: float = 10_000.0
@@ -236,10 +231,6 @@ class LogNormalPrior(Prior):
         validation.between("sigma", self.sigma, 1e-6, 10)
         if validation.non_negative("people", self.people) < 1:
             raise ParameterError("people", self.people, "a number >= 1 (infinity is permitted)")
-
-    @property
-    def dimension(self) -> int:
-        return 1
 
     @property
     def size(self) -> float:

@@ -143,14 +143,11 @@ class HardThreshold(HardQuestion):
         [0.0, 0.0, 1.0]
     """
 
+    dimension = 1
     at: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "at", validation.real("at", self.at))
-
-    @property
-    def dimension(self) -> int:
-        return 1
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -173,6 +170,9 @@ class HardRange(HardQuestion):
         [0.0, 1.0, 1.0]
     """
 
+    dimension = 1
+    boundaries = 2
+    """Both ends can be moved."""
     low: float
     high: float
 
@@ -183,17 +183,8 @@ class HardRange(HardQuestion):
             raise ParameterError("high", self.high, f"greater than low={self.low:g}")
 
     @property
-    def dimension(self) -> int:
-        return 1
-
-    @property
     def ends(self) -> tuple[float, ...]:
         return self.low, self.high
-
-    @property
-    def boundaries(self) -> int:
-        """Two: both ends can be moved."""
-        return 2
 
     def truth(self, points: Array) -> Array:
         return np.asarray((points > self.low) & (points <= self.high), dtype=np.float64)
@@ -250,15 +241,12 @@ class HardPolygon(HardQuestion):
     """
 
     shifts: ClassVar[bool] = False
+    dimension = 2
     region: Any
     _polygon: Polygon = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_polygon", Polygon(self.region, width=1.0))
-
-    @property
-    def dimension(self) -> int:
-        return 2
 
     def truth(self, points: Array) -> Array:
         """Return 1 for each point inside, else 0, (n,)."""

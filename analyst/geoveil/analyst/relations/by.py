@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.pictures import axes_of, draw_curve
+from geoveil.analyst.pictures import Axes, axes_of, draw_curve
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.terms import NumberOf, Option, Outside, SoftBand, Term, Within
 from geoveil.analyst.results import Answer, Result, amount_answer
@@ -89,7 +89,7 @@ class ByGroup(Result):
             for row in result.rows()
         ]
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         if not all(isinstance(result, Curve) for result in self.groups.values()):
             return super().plot(ax)
         ax = axes_of(ax, self.title)
@@ -419,7 +419,3 @@ class CurveBy(StatisticBy):
 
     def __init__(self, number: str, by: By, of: DistributionFunction | None = None) -> None:
         super().__init__(of or DistributionFunction(), number, by)
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
-from geoveil.analyst.relations.jets import TaylorJet, Value, corrected, slope
+from geoveil.analyst.relations.products import TaylorJet, Value, corrected, slope
 from geoveil.analyst.relations.scores import Design, Equation, design_of, terms_of
 from geoveil.analyst.relations.solving import ParameterEstimates, sandwich, solve
 from geoveil.analyst.relations.terms import Coordinate, Term

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.analyst.results import Estimates, rows_of
-from geoveil.analyst.statistics.simultaneous import two_sided
+from geoveil.analyst.results import Correlated, rows_of
+from geoveil.analyst.simultaneous import two_sided
 from geoveil.gp import UNLIMITED, Array, Limits, UnsupportedError, interval_of_weighted_mean
 
 _MOST_STEPS, _MOST_HALVED = 100, 30
@@ -128,13 +128,11 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ParameterEstimates(Estimates):
+class ParameterEstimates(Correlated):
     """Parameters with their errors; as text, a summary."""
 
     label: str
     names: tuple[str, ...]
-    values: Array
-    covariance: Array
     degrees: Array
     """Degrees of freedom of the standard errors, after Satterthwaite."""
     skewness: Array
@@ -144,11 +142,6 @@ class ParameterEstimates(Estimates):
     could move them, (2, sums); None without a bound."""
     largest: float
     """The largest weight of one report, as a fraction of all."""
-
-    @property
-    def standard_errors(self) -> Array:
-        """Noise and sampling together."""
-        return np.sqrt(np.diag(self.covariance))
 
     @property
     def title(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.nonresponse import (
+from geoveil.analyst.contamination import (
     UNSTATED,
     WORST_CASE,
     ResponseRates,

@@ -8,12 +8,12 @@ coverage, since the true curve is, too.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.pictures import draw_curve
+from geoveil.analyst.pictures import Axes, draw_curve
 from geoveil.analyst.results import Estimates, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import Statistic, Steps
@@ -33,10 +33,6 @@ from geoveil.gp import (
     UnsupportedError,
     validation,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _TAIL = 0.002
 """The share on either side of a default grid."""
@@ -88,7 +84,7 @@ class Curve(Estimates):
         share = f", share per {name}" if self.name == "Density" and unit else ""
         return f"{self.axis}{unit}", f"{self.name.lower()}{share}"
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         ax = draw_curve(
             ax, self.title, self.axis_names, self.at, self.values, (self.low, self.high)
         )

@@ -14,7 +14,7 @@ import numpy as np
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.geojson import check_distinct, outlines_in, places_in
 from geoveil.analyst.outlines import clipped
-from geoveil.analyst.pictures import finish_map, new_axes
+from geoveil.analyst.pictures import Axes, finish_map, new_axes
 from geoveil.analyst.questions import Place, ShareInside, is_inside, on_earth, projected
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -33,7 +33,6 @@ from geoveil.gp import (
 
 if TYPE_CHECKING:
     import shapely
-    from matplotlib.axes import Axes
 
 
 ELSEWHERE = "elsewhere"
@@ -68,7 +67,7 @@ class DistrictShares(PartitionShares, GeoResult):
             for outline in self.outlines
         ]
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         with needed_for("a picture"):
             from matplotlib import colormaps
             from matplotlib.cm import ScalarMappable

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.results import Estimates, Series, possible, rows_of
-from geoveil.analyst.statistics.quantity import Quantity
-from geoveil.analyst.statistics.simultaneous import (
+from geoveil.analyst.results import Correlated, Series, possible, rows_of
+from geoveil.analyst.simultaneous import (
     correlations_of,
-    critical_value,
     critical_value_of_one,
     largest_errors,
     scores_of,
 )
+from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.gp import (
     UNLIMITED,
     Array,
@@ -37,7 +36,7 @@ _FAR = 2.0**400
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GroupEstimates(Estimates):
+class GroupEstimates(Correlated):
     """The mean of one question within each group of people.
 
     Example:
@@ -54,10 +53,6 @@ class GroupEstimates(Estimates):
 
     labels: tuple[str, ...]
     """The names of the groups."""
-    values: Array
-    """An unbiased estimate of the mean of each, shape (groups,)."""
-    covariance: Array
-    """The covariance of the estimates, shape (groups, groups): noise and sampling together."""
     limits: Limits = UNLIMITED
     """The range of a mean."""
     question: str = "mean"
@@ -69,11 +64,6 @@ class GroupEstimates(Estimates):
         "Each {of.percent} interval holds by itself, and all bands hold at once. Their differences"
         " have errors of their own."
     )
-
-    @property
-    def standard_errors(self) -> Array:
-        """The standard error of each group's estimate, shape (groups,)."""
-        return np.sqrt(np.diag(self.covariance))
 
     @property
     def title(self) -> str:
@@ -95,8 +85,7 @@ class GroupEstimates(Estimates):
 
     def band(self) -> tuple[Array, Array]:
         """Return the ends of simultaneous intervals of all groups' means."""
-        critical = critical_value(correlations_of(self.covariance), self.confidence)
-        return self.intervals(math.erf(critical / math.sqrt(2)))
+        return self.intervals(math.erf(self.critical_value() / math.sqrt(2)))
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
         """Return the ends of separate intervals of the groups' means."""
@@ -257,10 +246,9 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> A
     """
     # An infinite end counts as very far, so that products with 0 are 0.
     down, up = np.minimum(groups.margins_at(confidence), _FAR)
-    correlations = correlations_of(groups.covariance)
 
     def reach(margins: Array) -> Array:
-        squares = np.einsum("ki,ij,kj->k", margins, correlations, margins)
+        squares = np.einsum("ki,ij,kj->k", margins, groups.correlations, margins)
         far = np.sqrt(np.maximum(squares, 0.0))
         return np.where(far < _FAR / 2**50, far, math.inf)
 

@@ -8,20 +8,14 @@ the estimates: a contrast c has the variance cᵀCc.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Estimates, possible, rows_of
+from geoveil.analyst.results import Correlated, possible, rows_of
 from geoveil.analyst.statistics.quantity import Quantity, ratio_of, ratios_within
-from geoveil.analyst.statistics.simultaneous import (
-    correlations_of,
-    critical_value,
-    critical_value_of_many,
-)
 from geoveil.gp import (
     Array,
     Interval,
@@ -38,7 +32,7 @@ LIARS = "Intervals hold also if"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JointEstimates(Estimates):
+class JointEstimates(Correlated):
     """Estimates of the means of several soft questions from at least two reports.
 
     With their covariances, differences and sums have errors; with variances only, the intervals of
@@ -56,11 +50,6 @@ class JointEstimates(Estimates):
 
     labels: tuple[str, ...]
     """The names of the questions, distinct."""
-    values: Array
-    """(m,), unbiased estimates of the means of the soft questions over the population."""
-    covariance: Array
-    """(m, m), the covariance of the estimates: noise and sampling together; (m,) for variances of
-    which the correlations are unknown."""
     limits: tuple[Limits, ...]
     """The ranges of answers to each question and of their mean."""
     period: int | None = None
@@ -110,21 +99,6 @@ class JointEstimates(Estimates):
             }
         )
 
-    @property
-    def standard_errors(self) -> Array:
-        """The standard error of each estimate, shape (m,)."""
-        return np.asarray(np.sqrt(self._variances))
-
-    @property
-    def _variances(self) -> Array:
-        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
-        return np.maximum(known, 0.0)
-
-    @cached_property
-    def correlations(self) -> Array:
-        """The correlations of the estimates, shape (m, m); 0 where an estimate has no spread."""
-        return correlations_of(self.covariance)
-
     def index(self, question: str | int) -> int:
         """Return the index of a question, given its label or index.
 
@@ -147,7 +121,7 @@ class JointEstimates(Estimates):
         """
         i = self.index(question)
         n, limits = self.n if self.answers is None else self.answers[i], self.limits[i]
-        variance = float(self._variances[i]) * (n - 1)
+        variance = float(self.variances[i]) * (n - 1)
         confidence = self.confidence if confidence is None else confidence
         honest = interval_of_mean(n, float(self.values[i]), variance, confidence, limits)
         return with_liars(honest, self.contamination, limits)
@@ -167,7 +141,7 @@ class JointEstimates(Estimates):
 
         They are not clipped to shares: these are the errors in differences.
         """
-        answers, spreads = self.answers or (self.n,) * len(self.labels), self._variances.tolist()
+        answers, spreads = self.answers or (self.n,) * len(self.labels), self.variances.tolist()
         rows = zip(answers, self.values.tolist(), spreads, self.limits, strict=True)
         margins = [margins_of_mean(n, m, v * (n - 1), confidence, ends) for n, m, v, ends in rows]
         return np.array(margins).T
@@ -186,17 +160,6 @@ class JointEstimates(Estimates):
         """
         critical = self.critical_value(confidence) if critical is None else critical
         return self.intervals(math.erf(critical / math.sqrt(2)))
-
-    def critical_value(self, confidence: float | None = None) -> float:
-        """Return the critical value of a band of all estimates: see `critical_value`.
-
-        Args:
-            confidence: in (0, 1); that of the estimates by default.
-        """
-        confidence = self.confidence if confidence is None else confidence
-        if self.covariance.ndim == 1:
-            return critical_value_of_many(len(self.labels), confidence)
-        return critical_value(self.correlations, confidence)
 
     @property
     def moved(self) -> Array:
@@ -233,7 +196,7 @@ class JointEstimates(Estimates):
             self,
             labels=tuple(labels),
             values=w @ self.values,
-            covariance=w @ self.covariance @ w.T,
+            covariance=w @ self.joint_covariance @ w.T,
             limits=tuple(limits or (limits_of_sum(self.limits, row) for row in w)),
             answers=None if self.answers is None else _fewest(self.answers, w),
         )
@@ -273,7 +236,7 @@ class JointEstimates(Estimates):
         i, j = self.index(a), self.index(b)
         made = self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0)
         top, bottom = float(self.values[i]), float(self.values[j])
-        covariance = self.covariance[np.ix_([i, j], [i, j])]
+        covariance = self.joint_covariance[np.ix_([i, j], [i, j])]
         ratio = ratio_of(top, bottom, covariance, made)
         limits = self.limits[i], self.limits[j]
         n = self.n if self.answers is None else min(self.answers[i], self.answers[j])

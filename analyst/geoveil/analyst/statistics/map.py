@@ -8,17 +8,17 @@ of bandwidth h, over 2πh². All kernels are translates of one, so a server sums
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
-from geoveil.analyst.pictures import finish_map, new_axes
-from geoveil.analyst.results import SMOOTH, Estimates, GeoResult
+from geoveil.analyst.pictures import Axes, finish_map, new_axes
+from geoveil.analyst.results import SMOOTH, Estimates, GeoResult, Series
+from geoveil.analyst.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
@@ -29,10 +29,6 @@ from geoveil.gp import (
     needed_for,
     validation,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 Bounds = tuple[float, float, float, float]
 
@@ -122,7 +118,7 @@ class Map(Statistic["DensityMap"]):
         return DensityMap(
             longitudes=longitudes,
             latitudes=latitudes,
-            density=(densities.values * per_km2).reshape(shape),
+            values=(densities.values * per_km2).reshape(shape),
             standard_errors=(densities.standard_errors * per_km2).reshape(shape),
             low=(low * per_km2).reshape(shape),
             high=(high * per_km2).reshape(shape),
@@ -163,21 +159,13 @@ class Grid(Estimates, GeoResult):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DensityMap(Grid):
+class DensityMap(Grid, Series):
     """The density of people on a grid, in shares of all of them per square kilometre.
 
     Intervals cover all densities simultaneously, so with their confidence, every statement that
     a place surely has more, or less, is true.
     """
 
-    density: Array
-    """(rows, columns), unbiased, and therefore sometimes below 0."""
-    standard_errors: Array
-    """(rows, columns), the standard error of each."""
-    low: Array
-    """(rows, columns), lower ends of simultaneous intervals of all densities."""
-    high: Array
-    """(rows, columns), upper ends."""
     level: Array
     """(rows, columns), the level that each is compared with, in the same unit."""
     compared_with: str
@@ -199,7 +187,7 @@ class DensityMap(Grid):
 
     @property
     def title(self) -> str:
-        rows, columns = self.density.shape
+        rows, columns = self.values.shape
         return f"Density of people at {columns} × {rows} places, from {self.n:,} reports"
 
     @property
@@ -223,7 +211,7 @@ class DensityMap(Grid):
             {
                 "longitude": longitude,
                 "latitude": latitude,
-                "per_km2": float(np.clip(self.density[i, j], self.low[i, j], self.high[i, j])),
+                "per_km2": float(np.clip(self.values[i, j], self.low[i, j], self.high[i, j])),
                 "standard_error": float(self.standard_errors[i, j]),
                 "ci_low": float(self.low[i, j]),
                 "ci_high": float(self.high[i, j]),
@@ -246,7 +234,7 @@ class DensityMap(Grid):
         """
         with needed_for("a contour"):
             import contourpy
-        generator = contourpy.contour_generator(self.longitudes, self.latitudes, self.density)
+        generator = contourpy.contour_generator(self.longitudes, self.latitudes, self.values)
         features = []
         for level in validation.numbers("levels", levels):
             lines = [np.asarray(line).tolist() for line in generator.lines(level)]
@@ -255,7 +243,7 @@ class DensityMap(Grid):
             features.append({"type": "Feature", "properties": properties, "geometry": geometry})
         return {"type": "FeatureCollection", "features": features}
 
-    def plot(self, ax: "Axes | None" = None, outlines: Mapping[str, Any] | None = None) -> "Axes":
+    def plot(self, ax: Axes | None = None, outlines: Mapping[str, Any] | None = None) -> Axes:
         """Draw the density, lines around surely denser areas, and outlines.
 
         Args:
@@ -269,7 +257,7 @@ class DensityMap(Grid):
         """
         ax = new_axes() if ax is None else ax
         x, y = _edges(self.longitudes), _edges(self.latitudes)
-        shown = np.maximum(self.density, 0.0)
+        shown = np.maximum(self.values, 0.0)
         image = ax.pcolormesh(x, y, shown, cmap="YlGnBu", vmin=0.0, rasterized=True)
         ax.figure.colorbar(image, ax=ax, label="share of the people per km²", shrink=0.8)
         surely = self.significance

@@ -11,17 +11,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.pictures import Axes
 from geoveil.analyst.results import Series, possible, rows_of
+from geoveil.analyst.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.analyst.statistics.joint import limits_of_sum
 from geoveil.analyst.statistics.quantity import Quantity
-from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.campaign import ORIGIN, AttributeCampaign
 from geoveil.gp import (
     UNLIMITED,
@@ -99,10 +100,6 @@ def _share(epoch: int, false_alarms: float, looks: int) -> float:
     validation.require_count("looks", looks)
     rate = validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
     return rate / (2 * looks * len(windows(epoch)))
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 _COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
@@ -314,7 +311,7 @@ class OverTime(Series):
         error = math.sqrt(earlier**2 + other**2 + together * earlier * other)
         return 0, error, np.maximum(margins, critical_value_of_one(level) * error)
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         at = np.array([when.timestamp() / 86_400 for when in self.begins])
         at -= at[0]
         ax = pictures.draw_curve(

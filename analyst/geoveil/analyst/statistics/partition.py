@@ -8,11 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from geoveil.analyst.pictures import draw_bars
+from geoveil.analyst.pictures import Axes, draw_bars
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Answer, Series, rows_of, share_answer, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -20,10 +20,6 @@ from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Step
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, Limits, LogScale, ParameterError, validation
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 MOST_EDGES = MOST_QUESTIONS // 2
 _ROUNDING = 1e-14
@@ -75,7 +71,7 @@ class PartitionShares(Series):
         labels = names_of_parts([f"{edge:,.12g}" for edge in edges.tolist()])
         return replace(self, labels=labels, edges=edges, joint=replace(self.joint, labels=labels))
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         return draw_bars(ax, self.title, self.labels, self.values, (self.low, self.high))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from geoveil.analyst.results import Answer, Estimates, amount_answer, possible
-from geoveil.analyst.statistics.simultaneous import critical_value_of_one
+from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.gp import Array, LogScale, validation
 
 _MOST_DOUBLED = 60

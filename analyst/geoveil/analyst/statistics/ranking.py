@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Estimates, possible
+from geoveil.analyst.simultaneous import normal_draws
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import Array, Interval, LogScale, ParameterError, validation

@@ -9,6 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Answer, chance_words, rows_of
+from geoveil.analyst.simultaneous import (
+    correlations_of,
+    critical_value,
+    two_sided,
+)
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
@@ -20,11 +25,6 @@ from geoveil.analyst.statistics.comparison import (
     sample_of,
 )
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.simultaneous import (
-    correlations_of,
-    critical_value,
-    two_sided,
-)
 from geoveil.campaign import digits
 from geoveil.gp import Array, ParameterError
 
