@@ -4,7 +4,7 @@ import pytest
 
 from geoveil.analyst import TLS, Analyst, ServerError, TokenInClearError
 from geoveil.cli.connection import CommandError, Connection, analyst_at
-from geoveil.cli.environment import TOKEN, TOKEN_FILE
+from geoveil.cli.options import TOKEN, TOKEN_FILE
 
 SECRET = "a-token-that-nobody-sees"
 HERE = Connection(server="127.0.0.1:1")

@@ -23,7 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.saying import to_one
 from geoveil.cli.connection import Connection, analyst_at
-from geoveil.cli.environment import TOKEN
+from geoveil.cli.options import TOKEN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from geoveil.cli.app import app
-from geoveil.cli.environment import TOKEN, TOKEN_FILE, VARIABLES
+from geoveil.cli.options import TOKEN, TOKEN_FILE, VARIABLES
 from geoveil.gp import ParameterError
 from geoveil.gp.version import __version__
 
@@ -49,7 +49,7 @@ def test_every_variable_that_a_command_reads_is_known_to_serve():
         for parameter in one.params:
             names = parameter.envvar or ()
             read |= {names} if isinstance(names, str) else set(names)
-    assert read | {TOKEN, TOKEN_FILE} == VARIABLES
+    assert read | {TOKEN, TOKEN_FILE} == set(VARIABLES)
 
 
 def test_lines_of_help_are_broken_by_the_terminal_alone():

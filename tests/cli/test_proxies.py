@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from geoveil.analyst import Analyst, ServerError
-from geoveil.cli.environment import TOKEN
+from geoveil.cli.options import TOKEN
 from geoveil.client import (
     TLS,
     AsyncClient,

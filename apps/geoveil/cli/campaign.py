@@ -46,21 +46,18 @@ from geoveil.cli import options
 from geoveil.cli.asking import Period, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import Part, err, out, print_json, print_table, write_new
-from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.options import options_of, takes
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
-_SHOWN_OF_KEY = len("ed25519:") + 16
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
 
 
 @app.command()
 @connects
 @asks
-@takes(
+@options.takes(
     "request",
-    options_of(CampaignRequest)
+    options.options_of(CampaignRequest)
     | {
         "campaign_id": (
             Annotated[
@@ -81,7 +78,7 @@ def create(
     sign_key: Annotated[
         Path | None,
         typer.Option(
-            envvar=SIGN_KEY,
+            envvar=options.SIGN_KEY,
             exists=True,
             dir_okay=False,
             help="Sign with the key in this file; see 'geoveil campaign keygen'.",
@@ -273,7 +270,7 @@ def sign(
     sign_key: Annotated[
         Path,
         typer.Option(
-            envvar=SIGN_KEY,
+            envvar=options.SIGN_KEY,
             exists=True,
             dir_okay=False,
             help="The key to sign with. It stays on this machine; see 'geoveil campaign keygen'.",
@@ -405,12 +402,12 @@ def weight_text(campaign: AttributeCampaign) -> str:
 
 
 def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
-    """Return the first characters of the signing key, which distinguish keys, and their style."""
+    """Return the first characters of the key, which distinguish keys, and their style."""
     try:
         key = signer(envelope)
     except SignatureInvalid:
         return "a signature that is not valid", "bold red"
-    return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""
+    return ("nobody" if key is None else f"{str(key)[: len('ed25519:') + 16]}…"), ""
 
 
 def _end(value: float) -> str:

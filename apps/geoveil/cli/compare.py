@@ -14,8 +14,6 @@ from geoveil.cli.simulate_experiments import Quick, Seed, show_table, write_text
 from geoveil.gp import __version__
 from geoveil.simulation.peers import PACKAGES, compare_peers, peers_page, peers_table, version_of
 
-_QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}
-
 
 def compare(
     n: Annotated[int, typer.Option("--participants", "-n", help="People, at least 100.")] = 5_000,
@@ -41,7 +39,8 @@ def compare(
     one report of each person. Two minutes of one processor; seconds with --quick.
     """
     own = {} if module is None else mechanisms_in(module)
-    sizes = _QUICK if quick else {"n": n, "repetitions": repetitions, "samples": samples}
+    people, times, drawn = (1_000, 5, 1_000) if quick else (n, repetitions, samples)
+    sizes = {"n": people, "repetitions": times, "samples": drawn}
     rows = []
     with err.status("comparing") as shown:
         for row in compare_peers(**sizes, seed=seed, own=own):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geoveil.campaign import TLS, CallError, open_channel
-from geoveil.cli.environment import (
+from geoveil.cli.options import (
     SERVER,
     TLS as TLS_ALONE,
     TLS_CLIENT_CERTIFICATE,
@@ -18,8 +18,9 @@ from geoveil.cli.environment import (
     TLS_ROOTS,
     TOKEN,
     TOKEN_FILE,
+    options_of,
+    takes,
 )
-from geoveil.cli.options import options_of, takes
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
 
 if TYPE_CHECKING:

@@ -43,7 +43,6 @@ from geoveil.cli import options
 from geoveil.cli.client import TIMEOUT_S, DeviceWay, by_ways, default_state, waits_until
 from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import BLANKS, err, out
-from geoveil.cli.environment import LANGUAGE
 from geoveil.cli.numbers import parse, spelled
 from geoveil.client import (
     LONGEST,
@@ -103,7 +102,7 @@ def contribute(
     language: Annotated[
         str,
         typer.Option(
-            envvar=LANGUAGE,
+            envvar=options.LANGUAGE,
             help="Tell all of this, and read a number, in this language: en, de, es or fr.",
         ),
     ] = "en",

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from geoveil.aggregator import back_up_database, check_database, database_of, load
+from geoveil.cli import options
 from geoveil.cli.console import err, out
-from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
 
 app = typer.Typer(
@@ -17,10 +17,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as for serve."),
-]
 Database = Annotated[
     str | None,
     typer.Option("--database", "-d", help="SQLite file, or postgresql:// URL (geoveil.db)."),
@@ -35,7 +31,7 @@ URLFile = Annotated[
 def check(
     database: Database = None,
     database_url_file: URLFile = None,
-    config: Config = None,
+    config: options.Config = None,
 ) -> None:
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
     with for_operators():
@@ -54,7 +50,7 @@ def backup(
     target: Annotated[Path, typer.Argument(help="New file.")],
     database: Database = None,
     database_url_file: URLFile = None,
-    config: Config = None,
+    config: options.Config = None,
 ) -> None:
     """Write a consistent copy to a new file, which only its owner may read.
 
@@ -73,4 +69,4 @@ def _count(number: int, what: str) -> str:
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
     """Return the database that `geoveil serve` would use."""
     flags = {"database": database, "database_url_file": url_file}
-    return database_of(load(config, os.environ, flags, others=VARIABLES).settings)
+    return database_of(load(config, os.environ, flags, others=options.VARIABLES).settings)

@@ -23,12 +23,8 @@ from geoveil.cli import options
 from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import health_of
 from geoveil.cli.console import out, print_json
-from geoveil.cli.environment import CONFIG, SIGN_KEY, VARIABLES
 from geoveil.gp import GeoVeilError, ParameterError
 
-_SOON = timedelta(days=14)
-_SPARE_FILES = 100
-_CLOCK_S = 300.0
 _ANSWER_S = 2.0
 
 
@@ -64,10 +60,7 @@ class Diagnosis:
 
 
 def doctor(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as for serve."),
-    ] = None,
+    config: options.Config = None,
     name: Annotated[
         str | None, typer.Option(help="The name by which devices reach the server.")
     ] = None,
@@ -78,7 +71,10 @@ def doctor(
     sign_key: Annotated[
         Path | None,
         typer.Option(
-            envvar=SIGN_KEY, exists=True, dir_okay=False, help="The key that signs campaigns."
+            envvar=options.SIGN_KEY,
+            exists=True,
+            dir_okay=False,
+            help="The key that signs campaigns.",
         ),
     ] = None,
     aggregator: Annotated[
@@ -97,7 +93,7 @@ def doctor(
     Example: geoveil doctor --config geoveil.toml --name collector.example
     """
     try:
-        settings = load(config, os.environ, {}, others=VARIABLES).settings
+        settings = load(config, os.environ, {}, others=options.VARIABLES).settings
     except ParameterError as error:
         rows = [("settings", str(error), "correct the setting: see docs/operating.md")]
     else:
@@ -137,7 +133,10 @@ def _dates(of: Situation) -> Wrongs:
         begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
         yield now < begins, f"the certificate begins on {begins:%Y-%m-%d}: or the clock is wrong"
         yield now >= ends, f"the certificate ended on {ends:%Y-%m-%d}"
-        yield now + _SOON > ends, f"the certificate ends on {ends:%Y-%m-%d}, within 14 days"
+        yield (
+            now + timedelta(days=14) > ends,
+            f"the certificate ends on {ends:%Y-%m-%d}, within 14 days",
+        )
 
 
 def _certificate_name(of: Situation) -> Wrongs:
@@ -200,7 +199,7 @@ def _clock(of: Situation) -> Wrongs:
     seen = [Path(file) for file in (__file__, str(of.settings.database)) if Path(file).exists()]
     ahead = max(file.stat().st_mtime for file in seen) - time.time()
     yield (
-        ahead > _CLOCK_S,
+        ahead > 300,
         f"the clock is at least {ahead:,.0f} seconds behind: files here are of the future",
     )
 
@@ -254,7 +253,7 @@ def _ports(of: Situation) -> Wrongs:
 def _open_files(of: Situation) -> Wrongs:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = of.settings.max_connections
-    needed = connections + _SPARE_FILES
+    needed = connections + 100  # files of its own
     yield (
         limit != resource.RLIM_INFINITY and limit < needed,
         f"{limit:,} files may be open, and {connections:,} connections need {needed:,}",
@@ -269,10 +268,6 @@ def _web_door(of: Situation) -> Wrongs:
             not is_loopback(settings.web_address[0]),
             f"browsers that reach {settings.web} {plain}",
         )
-
-
-def _aggregator(of: Situation) -> Wrongs:
-    return iter(()) if of.aggregator is None else _answers(of.aggregator, of)
 
 
 def _operator_key(of: Situation) -> Wrongs:
@@ -299,8 +294,10 @@ def _own_certificate(of: Situation) -> Iterator[Any]:
             yield load_pem_x509_certificates(of.settings.tls_certificate.read_bytes())[0]
 
 
-def _answers(address: str, of: Situation) -> Wrongs:
-    """Yield whether no aggregator answers at an address, and why."""
+def _answers(address: str | None, of: Situation) -> Wrongs:
+    """Yield whether no aggregator answers at an address, if there is one, and why."""
+    if address is None:
+        return
     file = of.settings.tls_certificate
     tls = TLS(insecure=True) if file is None else TLS(root_certificates=file.read_bytes())
     try:
@@ -368,7 +365,7 @@ CHECKS = (
     Diagnosis(
         "aggregator",
         "start it with 'geoveil serve', or name another with --aggregator",
-        _aggregator,
+        lambda of: _answers(of.aggregator, of),
     ),
     Diagnosis(
         "operator key",

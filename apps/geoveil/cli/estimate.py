@@ -45,7 +45,5 @@ def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connec
                 if isinstance(result, DensityMap):
                     with whole_file("--map", Path(request.statistics["map"][0])) as beside:
                         beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
-            if all(isinstance(result, Change) for result in others):  # of the curve before them
-                form.show(first, beside=others)
-            else:
-                form.show(first, *others)
+            changes = all(isinstance(result, Change) for result in others)  # of the first, a curve
+            form.show(first, *(() if changes else others), beside=others if changes else ())

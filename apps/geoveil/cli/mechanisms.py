@@ -10,8 +10,6 @@ from geoveil.cli import options
 from geoveil.cli.console import out, print_json, print_table
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError
 
-_DELTA = 1e-6
-_PROFILES = ("linear", "smoothstep")
 _PAPER = "calibration=paper,reach=inf"
 _OF_SMOOTH = (
     ("smooth:noise=student-t,nu=3", "Student-t noise, ν from above 2 to 100"),
@@ -54,19 +52,17 @@ def mechanisms(as_json: options.AsJson = False) -> None:
             for row in rows
         ),
     )
-    for sentence in _NOTES:
-        out.print(sentence)
+    out.paragraphs(*_NOTES)
 
 
 def _listed() -> list[tuple[str, str]]:
     """Return the words and summary of each mechanism that answers questions."""
-    listed = []
-    for family in MECHANISMS:
-        if family.default is not None or family.name not in MECHANISMS.built_in:
-            listed.append((family.name, family.summary))
-        if family.name == "smooth":
-            listed += _OF_SMOOTH
-    return listed
+    return [
+        of
+        for family in MECHANISMS
+        for of in ((family.name, family.summary), *(_OF_SMOOTH if family.name == "smooth" else ()))
+        if family.default is not None or family.name not in MECHANISMS.built_in
+    ]
 
 
 def _row(words: str, what: str) -> dict[str, Any]:
@@ -76,9 +72,9 @@ def _row(words: str, what: str) -> dict[str, Any]:
     spec = family.default if bare else MECHANISMS.parse(words)
     if not isinstance(spec, MechanismSpec):  # another package's, which needs parameters
         return {**row, "promises": "its package says", "browsers": False}
-    privacy = GeoPrivacy(1.0, 1.0, delta=_DELTA if spec.has_slack else 0.0)
+    privacy = GeoPrivacy(1.0, 1.0, delta=1e-6 if spec.has_slack else 0.0)
     served = MECHANISMS.is_built_in(spec)
-    for profile in _PROFILES:
+    for profile in ("linear", "smoothstep"):
         query = Threshold(0.0, 3.0, profile)
         try:
             variance = spec.build(query, privacy).variance(np.zeros(1))[0]

@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -12,6 +13,34 @@ import typer
 
 from geoveil.campaign import parse_period
 
+(
+    SERVER,
+    TLS,
+    TLS_ROOTS,
+    TLS_CLIENT_CERTIFICATE,
+    TLS_CLIENT_KEY,
+    TOKEN,
+    TOKEN_FILE,
+    TOKENS_FILE,
+    SIGN_KEY,
+    CONFIG,
+    LANGUAGE,
+) = VARIABLES = tuple(
+    f"GEOVEIL_{name}"
+    for name in (
+        *("SERVER", "TLS", "TLS_ROOTS", "TLS_CLIENT_CERTIFICATE", "TLS_CLIENT_KEY"),
+        *("TOKEN", "TOKEN_FILE", "TOKENS_FILE", "SIGN_KEY", "CONFIG", "LANG"),
+    )
+)
+"""The environment variables of commands; `serve` refuses others, which are misspelt.
+
+`TOKEN` holds the token that a server asks analysts for, `TOKEN_FILE` the name of a file with it.
+"""
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings, as for serve."),
+]
 Heaps = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import SigningKey, token_key_id
+from geoveil.cli import options
 from geoveil.cli.console import err, write_new
-from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
 from geoveil.relay import (
     GatewayKeys,
@@ -65,7 +64,7 @@ def rotate(
     sign_key: Annotated[
         Path,
         typer.Option(
-            envvar=SIGN_KEY,
+            envvar=options.SIGN_KEY,
             exists=True,
             dir_okay=False,
             help="The operator's key, which devices know; see 'geoveil campaign keygen'.",
@@ -81,7 +80,7 @@ def rotate(
     Example: geoveil relay rotate relay.keys --sign-key operator.pem
     """
     operator = SigningKey.from_pem(sign_key.read_bytes())
-    made = GatewayKeys.rotate(file, operator, lasting(expires))
+    made = GatewayKeys.rotate(file, operator, options.lasting(expires))
     until = datetime.fromtimestamp(made.expires, UTC)
     err.print(f"until {until:%Y-%m-%d %H:%M} UTC, for devices that know this operator:")
     typer.echo(operator.public)

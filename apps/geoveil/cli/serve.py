@@ -22,7 +22,6 @@ from geoveil.aggregator import (
     run,
 )
 from geoveil.cli import options
-from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import needed_for
 
@@ -134,7 +133,7 @@ def _option(name: str, heading: str, text: str) -> tuple[Any, None]:
 def serve(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings."),
+        typer.Option("--config", "-c", envvar=options.CONFIG, help="TOML file of settings."),
     ] = None,
     check: Annotated[
         bool,
@@ -151,7 +150,7 @@ def serve(
     SIGTERM or Ctrl-C: it reports NOT_SERVING, lets open calls end, and exits with status 0; a
     second one ends it at once.
     """
-    effective = load(config, os.environ, flags, others=VARIABLES)
+    effective = load(config, os.environ, flags, others=options.VARIABLES)
     settings = effective.settings
     if settings.web is not None:
         with needed_for("the gateway"):

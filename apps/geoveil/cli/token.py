@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoveil.cli import options
 from geoveil.cli.console import err, print_table
-from geoveil.cli.environment import TOKENS_FILE
-from geoveil.cli.options import lasting
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ app = typer.Typer(
 
 File = Annotated[
     Path,
-    typer.Option("--file", "-f", envvar=TOKENS_FILE, help="The tokens_file of the aggregator."),
+    typer.Option(
+        "--file", "-f", envvar=options.TOKENS_FILE, help="The tokens_file of the aggregator."
+    ),
 ]
 DEFAULT_FILE = Path("tokens.json")
 
@@ -49,9 +50,9 @@ def create(
     """Make a token and print it, this once: the file keeps only its SHA-256."""
     from geoveil.aggregator import TokenFile
 
-    text = TokenFile(file).create(
-        name, _scopes(scope), _end(expires, datetime.now(UTC)), campaign or None
-    )
+    now = datetime.now(UTC).replace(microsecond=0)
+    end = None if expires == "never" else now + options.lasting(expires)
+    text = TokenFile(file).create(name, _scopes(scope), end, campaign or None)
     err.print(f"token {name!r} added to {file}; keep it now, it is not shown again:")
     typer.echo(text)
 
@@ -97,8 +98,3 @@ def _scopes(text: str) -> "list[Scope]":
     if unknown := [name for name in names if name not in scopes]:
         raise ParameterError("scope", unknown[0], f"some of {', '.join(scopes)}")
     return [scopes[name] for name in names]
-
-
-def _end(text: str, now: datetime) -> datetime | None:
-    """Return the expiry of a token made now."""
-    return None if text == "never" else (now + lasting(text)).replace(microsecond=0)
