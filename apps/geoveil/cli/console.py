@@ -165,11 +165,10 @@ def bars(*, counted: bool = False) -> "Progress":
     """
     from rich import progress
 
-    done = progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn()
     columns = (
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
-        done,
+        progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn(),
         progress.TimeRemainingColumn(),
     )
     return progress.Progress(*columns, console=err)

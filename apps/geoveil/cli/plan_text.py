@@ -43,8 +43,10 @@ def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) 
     Args:
         only_quantiles: whether only quantiles were asked for.
     """
-    follows = "How well the share of people above it is known follows."
-    out.tell_all(*_quantiles(report), follows if only_quantiles else None)
+    out.tell_all(
+        *_quantiles(report),
+        "How well the share of people above it is known follows." if only_quantiles else None,
+    )
     (print_plan if "alternatives" in report else _print_comparison)(report)
     central, cap = report.get("central"), report.get("cap")
     out.tell_all(
@@ -141,8 +143,11 @@ def _print_comparison(report: Record) -> None:
         f" × error²: {_TIMES_MEAN}",
         style="dim",
     )
-    least = "has the least error of those that promise the same in all"
-    why = "is what was asked for" if report["asked_for"] else least
+    why = (
+        "is what was asked for"
+        if report["asked_for"]
+        else "has the least error of those that promise the same in all"
+    )
     out.paragraphs(
         f"{choice} {why}: {_ALLOCATIONS[choice]}.",
         _crossover(report["crossover"], m),

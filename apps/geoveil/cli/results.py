@@ -123,8 +123,9 @@ def _write_parquet(result: Result, file: Path) -> None:
         from pyarrow import parquet
 
     content = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
-    about = {"title": content["title"], "notes": "\n".join(content["notes"])}
-    table = pyarrow.Table.from_pylist(content["rows"]).replace_schema_metadata(about)
+    table = pyarrow.Table.from_pylist(content["rows"]).replace_schema_metadata(
+        {"title": content["title"], "notes": "\n".join(content["notes"])}
+    )
     with whole_file("--parquet", file) as beside:
         parquet.write_table(table, beside)
 
