@@ -251,7 +251,7 @@ def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
     assert f"any two values {to_one(sum(sides))}" in geoveil(*title).output
     shown = json.loads(geoveil("campaign", "show", "planned-with-a-cap", "--json").stdout)
     assert shown["any_two_epsilon"] == sum(sides)
-    with pytest.raises(ParameterError, match="--cap must be 'fit' or 'none'"):
+    with pytest.raises(ParameterError, match="--cap must be one of 'fit', 'none'"):
         geoveil(*plan[:-1], "little", to_server=False)
     for said in (["--cap", "none"], []):  # a band of 13.5 noise scales has no cap that protects
         done = geoveil(*plan[:-2], *said, to_server=False)

@@ -4,7 +4,6 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +38,7 @@ COMMANDS = (
     *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
-_NEED_MORE = MappingProxyType({"demo": "analyst", "simulate": "all", "compare": "all"})
+_NEED_MORE = {"demo": "analyst", "simulate": "all", "compare": "all"}
 """Commands that go on to need more than the library that is missed first → their extra."""
 _GROUP = "geoveil.commands"
 """The group of entry points by which other packages add commands: functions or `typer.Typer`."""

@@ -145,14 +145,6 @@ def _option(word: str, of: StatisticWord) -> tuple[Any, Any]:
     return Annotated[kind | None, typer.Option(help=of.help, exists=read, dir_okay=not read)], None
 
 
-_STATISTICS = {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.items()}
-
-
-def asks_statistics(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's argument `statistics` by the options for statistics."""
-    return takes("statistics", _STATISTICS | {"quantile": (Levels, None)}, _statistics)(command)
-
-
 def _statistics(**given: Any) -> dict[str, list[str]]:
     """Return the requested statistics' words and the text after each."""
     return {
@@ -166,23 +158,30 @@ def _statistics(**given: Any) -> dict[str, list[str]]:
     }
 
 
-_RELATIONS = {
-    word.replace("-", "_"): (
-        Annotated[list[str] | None, typer.Option(metavar=of.takes, help=of.help)],
-        None,
-    )
-    for word, of in RELATIONS.items()
-}
-
-
-def relates(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's argument `wishes` by the options for statistics of forms."""
-    return takes("wishes", _RELATIONS, _wishes)(command)
-
-
 def _wishes(**given: Sequence[str] | None) -> list[Wish]:
     return [
         wish_in(name.replace("_", "-"), text)
         for name, texts in given.items()
         for text in texts or ()
     ]
+
+
+asks_statistics = takes(
+    "statistics",
+    {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.items()}
+    | {"quantile": (Levels, None)},
+    _statistics,
+)
+"""Replaces a command's argument `statistics` by the options for statistics."""
+relates = takes(
+    "wishes",
+    {
+        word.replace("-", "_"): (
+            Annotated[list[str] | None, typer.Option(metavar=of.takes, help=of.help)],
+            None,
+        )
+        for word, of in RELATIONS.items()
+    },
+    _wishes,
+)
+"""Replaces a command's argument `wishes` by the options for statistics of forms."""

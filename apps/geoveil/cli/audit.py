@@ -196,22 +196,26 @@ def _conclude(report: AuditReport) -> None:
     keeping = sum(verdict.keeps and not report.disagrees(verdict) for verdict in verdicts)
     out.print(f"{keeping} of {len(verdicts)} keep their promise.")
     _tell_releases(another_law)
-    for verdict in verdicts:
-        if not verdict.keeps and _agrees(verdict):
-            witness = verdict.exact
-            out.tell(
+    out.tell_all(
+        *(
+            (
                 (verdict.mechanism, "bold red"),
-                f", {verdict.query}: look at output {_numbers(witness.y)} for"
-                f" {_numbers(witness.x)} and {_numbers(witness.other)}",
+                f", {verdict.query}: look at output {_numbers(verdict.exact.y)} for"
+                f" {_numbers(verdict.exact.x)} and {_numbers(verdict.exact.other)}",
             )
-    for disagreement in report.disagreeing:
-        out.tell(
-            (disagreement.mechanism, "bold red"),
-            f", {disagreement.query}: its reports are not drawn from its density. At"
-            f" {_numbers(disagreement.point)}, {disagreement.drawn:.2%} of them are from"
-            f" {disagreement.low:.6g} to {disagreement.high:.6g}, and {disagreement.stated:.2%}"
-            " should be.",
-        )
+            for verdict in verdicts
+            if not verdict.keeps and _agrees(verdict)
+        ),
+        *(
+            (
+                (row.mechanism, "bold red"),
+                f", {row.query}: its reports are not drawn from its density. At"
+                f" {_numbers(row.point)}, {row.drawn:.2%} of them are from {row.low:.6g} to"
+                f" {row.high:.6g}, and {row.stated:.2%} should be.",
+            )
+            for row in report.disagreeing
+        ),
+    )
     disagree = (
         "What is exact is of the density, and the black box of what is drawn: of a mechanism whose"
         " two disagree neither number can be relied on."
@@ -220,10 +224,16 @@ def _conclude(report: AuditReport) -> None:
 
 
 def _tell_releases(verdicts: Sequence[Verdict]) -> None:
-    for verdict in verdicts:
-        if verdict.draws is not None:
-            row = verdict.variant or verdict.query
-            out.tell((verdict.mechanism, "bold red"), f", {row}: {verdict.draws.difference}")
+    out.tell_all(
+        *(
+            (
+                (of.mechanism, "bold red"),
+                f", {of.variant or of.query}: {of.draws.difference}",
+            )
+            for of in verdicts
+            if of.draws is not None
+        )
+    )
 
 
 def _numbers(point: tuple[float, ...]) -> str:

@@ -1,7 +1,7 @@
 """The shared options of commands that connect to an aggregator."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +105,8 @@ def together(name: str, given: object, other: str, beside: object) -> None:
         raise ParameterError(missing, None, f"given together with {there}")
 
 
-def connects(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's argument `connection` by the options of a connection."""
-    return takes("connection", options_of(Connection), Connection)(command)
+connects = takes("connection", options_of(Connection), Connection)
+"""Replaces a command's argument `connection` by the options of a connection."""
 
 
 def advice(tls: TLS | None) -> str:

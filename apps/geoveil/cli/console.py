@@ -13,8 +13,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from shutil import get_terminal_size
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from unicodedata import normalize
 
 from rich.box import SIMPLE_HEAD
@@ -29,9 +28,6 @@ from geoveil.campaign import (
 )
 from geoveil.gp import ParameterError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 Part = str | tuple[str, str]
 """Text, or text and its style."""
 _INDENT = "  "
@@ -39,16 +35,14 @@ _LEAST_WIDTH = 8
 _WIDEST = 10_000
 _DEGRADING = "geoveil.degrading"
 """Name of the error handler for characters that an encoding lacks."""
-_SPELLED = MappingProxyType(
-    {
-        **{"ε": "epsilon", "β": "beta", "γ": "gamma", "δ": "delta", "ν": "nu", "σ": "sigma"},
-        **{"η": "eta", "κ": "kappa", "λ": "lambda", "μ": "u", "µ": "u", "π": "pi", "ρ": "rho"},
-        **{"–": "-", "—": "-", "−": "-", "…": "...", "·": "*", "×": "x", "±": "+-", "∞": "inf"},
-        **{"≥": ">=", "≤": "<=", "→": "->", "√": "sqrt ", "²": "^2", "³": "^3"},
-        **{"€": "EUR", "£": "GBP", "ß": "ss", "’": "'", "¿": "", "¡": ""},
-        **dict.fromkeys("„“”«»", '"'),
-    }
-)
+_SPELLED = {
+    **{"ε": "epsilon", "β": "beta", "γ": "gamma", "δ": "delta", "ν": "nu", "σ": "sigma"},
+    **{"η": "eta", "κ": "kappa", "λ": "lambda", "μ": "u", "µ": "u", "π": "pi", "ρ": "rho"},
+    **{"–": "-", "—": "-", "−": "-", "…": "...", "·": "*", "×": "x", "±": "+-", "∞": "inf"},
+    **{"≥": ">=", "≤": "<=", "→": "->", "√": "sqrt ", "²": "^2", "³": "^3"},
+    **{"€": "EUR", "£": "GBP", "ß": "ss", "’": "'", "¿": "", "¡": ""},
+    **dict.fromkeys("„“”«»", '"'),
+}
 
 BLANKS = str.maketrans("\u00a0\u202f", "  ")
 """Blanks at which no line is broken, which a terminal does not need."""
@@ -157,7 +151,7 @@ def fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def bars(*, counted: bool = False) -> "Progress":
+def bars(*, counted: bool = False) -> Any:
     """Return progress bars with the time left, in numbers or in per cent.
 
     Args:

@@ -1,7 +1,5 @@
 """geoveil contribute: take part in a campaign with your own value."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,7 +52,7 @@ from geoveil.client import (
     ReportBuilder,
     Transport,
 )
-from geoveil.gp import Area, GeoPrivacy, ParameterError, PrivateValueError
+from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _OUTCOMES = {
@@ -207,9 +205,18 @@ def _what_it_asks(campaign: AttributeCampaign | FormCampaign) -> Iterator[str]:
         yield from (say("tell.asks", name=field.wording.text) for field in campaign.fields)
         return
     yield say("tell.asks", name=campaign.texts.attribute)
-    yield say("tell.given", unit=given_in(campaign))
-    if campaign.attribute.coordinates is not None:
-        yield _area_text(campaign.attribute.coordinates.area)
+    attribute, places = campaign.attribute, campaign.attribute.coordinates
+    if places is None:
+        numbers = filter(None, (campaign.texts.unit, between(attribute.least, attribute.most)))
+        yield say("tell.given", unit=", ".join(numbers))
+        return
+    # The person reads the area before giving any place.
+    yield say("tell.given", unit=say("tell.degrees"))
+    yield say(
+        "tell.area",
+        radius=digits(round(places.area.radius_m)),
+        place=f"{places.area.longitude_deg:.7g},{places.area.latitude_deg:.7g}",
+    )
 
 
 def _what_it_costs(
@@ -330,23 +337,6 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
 
 def _ask_unseen(prompt: str) -> str:
     return str(typer.prompt(prompt.translate(BLANKS), hide_input=True, err=True))
-
-
-def _area_text(area: Area) -> str:
-    """Return the area in words, which the person reads before giving any place."""
-    return say(
-        "tell.area",
-        radius=digits(round(area.radius_m)),
-        place=f"{area.longitude_deg:.7g},{area.latitude_deg:.7g}",
-    )
-
-
-def given_in(campaign: AttributeCampaign) -> str:
-    """Return the numbers that a campaign asks for."""
-    if campaign.attribute.coordinates is not None:
-        return say("tell.degrees")
-    attribute, unit = campaign.attribute, campaign.texts.unit
-    return ", ".join(filter(None, (unit, between(attribute.least, attribute.most))))
 
 
 def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float | list[float]:

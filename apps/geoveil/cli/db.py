@@ -36,8 +36,7 @@ def check(
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
     with for_operators():
         report = check_database(_database(config, database, database_url_file))
-    for fault in report.faults:
-        out.tell(fault)
+    out.tell_all(*report.faults)
     what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
     if report.faults:
         err.print(f"{what}: {_count(len(report.faults), 'fault')}")

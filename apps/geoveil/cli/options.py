@@ -6,7 +6,6 @@ from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -111,20 +110,18 @@ Workers = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
-SHARED: Mapping[str, Any] = MappingProxyType(
-    {
-        "epsilon": Epsilon,
-        "per": Per,
-        "delta": Delta,
-        "reach": Reach,
-        "ratios_from": RatiosFrom,
-        "center": Center,
-        "radius": Radius,
-        "confidence": Confidence,
-        "contamination": Contamination,
-        "heap": Heaps,
-    }
-)
+SHARED: Mapping[str, Any] = {
+    "epsilon": Epsilon,
+    "per": Per,
+    "delta": Delta,
+    "reach": Reach,
+    "ratios_from": RatiosFrom,
+    "center": Center,
+    "radius": Radius,
+    "confidence": Confidence,
+    "contamination": Contamination,
+    "heap": Heaps,
+}
 """Name of a field of a request → the option that other commands have as well."""
 
 

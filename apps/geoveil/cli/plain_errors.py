@@ -7,51 +7,46 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
-from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 import typer
 
 from geoveil.gp import GeoVeilError, ParameterError
 
-_ALSO_CALLED = MappingProxyType(
-    {
-        "target": "server",
-        "campaign_id": "id",
-        "levels": "quantile",
-        "edges": "histogram",
-        "share": "top-share",
-        "count": "top",
-        "n": "participants",
-        "prior": "people",
-        "source": "prior people",
-        "columns": "prior-column value column",
-        "weights": "weights prior-weights weight",
-        "file": "file plan out",
-        "tokens_file": "tokens-file file",
-        "authority": "folder",
-        "address": "port host",
-        "signing key": "sign-key",
-        "attribute.name": "attribute",
-        "attribute.unit": "unit",
-        "attribute.least": "least",
-        "attribute.most": "most",
-        "mechanism.dimension": "dimension",
-        "readings.cohorts": "cohorts",
-        "radius_m": "radius",
-        "floor": "ratios-from",
-        "factor": "per",
-        "privacy.delta": "delta",
-        "privacy.reach": "reach",
-    }
-)
+_ALSO_CALLED = {
+    "target": "server",
+    "campaign_id": "id",
+    "levels": "quantile",
+    "edges": "histogram",
+    "share": "top-share",
+    "count": "top",
+    "n": "participants",
+    "prior": "people",
+    "source": "prior people",
+    "columns": "prior-column value column",
+    "weights": "weights prior-weights weight",
+    "file": "file plan out",
+    "tokens_file": "tokens-file file",
+    "authority": "folder",
+    "address": "port host",
+    "signing key": "sign-key",
+    "attribute.name": "attribute",
+    "attribute.unit": "unit",
+    "attribute.least": "least",
+    "attribute.most": "most",
+    "mechanism.dimension": "dimension",
+    "readings.cohorts": "cohorts",
+    "radius_m": "radius",
+    "floor": "ratios-from",
+    "factor": "per",
+    "privacy.delta": "delta",
+    "privacy.reach": "reach",
+}
 """Name of a parameter in the library → the options that set it in commands."""
-_NO_NUMBER = MappingProxyType(
-    {
-        "float_parsing": "is no number: write it like 100000 or 0.5",
-        "int_parsing": "is no whole number: write it like 20000",
-    }
-)
+_NO_NUMBER = {
+    "float_parsing": "is no number: write it like 100000 or 0.5",
+    "int_parsing": "is no whole number: write it like 20000",
+}
 """Type of a Pydantic error → the message about the typed text."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Click's errors for unreadable commands, whether Typer requires Click or contains it."""

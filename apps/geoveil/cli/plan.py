@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -380,15 +379,13 @@ def _in_words(said: str) -> Sequence[AnalystQuestion]:
     return questions_in({word: [text.strip()]})
 
 
-_PROMPTS: Mapping[str, str] = MappingProxyType(
-    {
-        "participants": "How many people will take part?",
-        "prior": f"What is publicly known of them ({KNOWN})?",
-        "unit": "In which unit are the values?",
-        "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
-        "per": "Which distance (by ratio: factor) should nobody be able to tell, in that unit?",
-    }
-)
+_PROMPTS: Mapping[str, str] = {
+    "participants": "How many people will take part?",
+    "prior": f"What is publicly known of them ({KNOWN})?",
+    "unit": "In which unit are the values?",
+    "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
+    "per": "Which distance (by ratio: factor) should nobody be able to tell, in that unit?",
+}
 _COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
 
 

@@ -1,7 +1,6 @@
 """Plans as people read them: tables, and privacy in words."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from rich.text import Text
@@ -11,15 +10,13 @@ from geoveil.campaign import away, likelihood
 from geoveil.cli.console import out, print_table
 from geoveil.gp import LOG, GeoPrivacy
 
-_ALLOCATIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "partition": "each person answers one question, drawn at random",
-        "split": "each answers all of them, each with a part of ε",
-        "repeat": "each answers all of them with all of ε: a weaker promise",
-        "vector": "each answers all of them, which vary apart, with ε together",
-        "points": "each sends one perturbed point, which answers all of them",
-    }
-)
+_ALLOCATIONS: Mapping[str, str] = {
+    "partition": "each person answers one question, drawn at random",
+    "split": "each answers all of them, each with a part of ε",
+    "repeat": "each answers all of them with all of ε: a weaker promise",
+    "vector": "each answers all of them, which vary apart, with ε together",
+    "points": "each sends one perturbed point, which answers all of them",
+}
 
 
 _TIMES_MEAN = (

@@ -35,5 +35,4 @@ def rehearse(*, request: RehearsalRequest, form: OutputFormat) -> None:
         results = request.results(planned)
     form.show(*results)
     if not (form.quiet or form.as_json or form.as_csv):
-        for line in request.truths():
-            out.print(line)
+        out.paragraphs(*request.truths())

@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,9 +102,8 @@ def check_picture(option: str, file: Path | None) -> None:
         )
 
 
-def formed(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's argument `form` by the output options."""
-    return takes("form", options_of(OutputFormat), OutputFormat)(command)
+formed = takes("form", options_of(OutputFormat), OutputFormat)
+"""Replaces a command's argument `form` by the output options."""
 
 
 def _draw(result: Result, file: Path) -> None:

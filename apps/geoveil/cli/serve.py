@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -26,85 +25,81 @@ from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import needed_for
 
 _TEN_SECONDS = "(10 seconds of them)"
-_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "Where": {
-            "host": "Address to listen on",
-            "port": "Port; 0 takes a free one",
-            "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
-            "web_streets": "PMTiles file of streets for the maps of the gateway's pages",
-            "web_issuer": "URL of the issuer from which the gateway's page gets people's tokens",
-            "relay_keys": "Keys of 'geoveil relay rotate': --web also answers requests from relays",
-            "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
-            "database": "SQLite file, or postgresql:// URL",
-            "database_url_file": "File with the database's URL, which contains a password",
-        },
-        "Security": {
-            "tls_certificate": "PEM certificate chain",
-            "tls_key": "PEM private key",
-            "tls_client_ca": "PEM certificates of authorities; every client then needs a"
-            " certificate from one of them",
-            "tokens_file": "File of tokens: analysts then need one from 'geoveil token create'",
-            "results_token_file": "File with a token: everybody may see the estimates that it"
-            " permits, at /results/",
-            "results_frames": "Pages of this origin may embed those results; may be repeated",
-            "web_origins": "Pages of this origin may call the gateway; may be repeated",
-            "web_proxies": "Trust X-Forwarded-For from this address; may be repeated",
-            "trusted_keys": "Accept only campaigns signed by this key ed25519:...; may be repeated",
-        },
-        "Open to anyone": {
-            "insecure_open_analyst": "Accept analysts' calls without a token from anywhere",
-            "reflection": "Describe the services to anyone (gRPC reflection)",
-        },
-        "Limits": {
-            "max_batch": "Most reports in one request",
-            "max_message_bytes": "Largest size of a request in bytes",
-            "queue_limit": "Most reports that wait to be written",
-            "campaign_rate": "Reports per second to one campaign (any)",
-            "campaign_burst": f"Reports to one campaign at once {_TEN_SECONDS}",
-            "campaign_quota": "Most reports of one campaign (any)",
-            "least_free_bytes": "Refuse new reports when SQLite's disk has fewer free bytes",
-            "peer_rate": "Reports per second from one address",
-            "peer_burst": f"Reports from one address at once {_TEN_SECONDS}",
-            "call_rate": "Calls per second from one address",
-            "call_burst": f"Calls from one address at once {_TEN_SECONDS}",
-            "max_connections": "Most open connections",
-            "connection_idle_s": "Seconds after which a connection without calls is closed",
-            "max_held_bytes": "Most bytes of requests and responses under way",
-            "commit_limit": "Reports in one transaction",
-            "commit_latency_s": "Seconds to wait for more reports before a transaction",
-            "busy_timeout_s": "Seconds to wait for other writers to the database",
-            "clock_skew_s": "Seconds by which devices' clocks may differ",
-        },
-        "Starting and stopping": {
-            "drain_s": "Seconds to report NOT_SERVING and still serve after a signal to stop",
-            "grace_s": "Seconds that open calls get after that",
-        },
-        "Watching": {
-            "health_interval_s": "Seconds between probes of the database",
-            "metrics_host": "Address for Prometheus",
-            "metrics_port": "Port for Prometheus; off unless given",
-            "traces": "Share of calls whose spans go to OTEL_EXPORTER_OTLP_ENDPOINT (none)",
-            "log_level": "debug, info, warning or error",
-            "log_format": "json, human, or auto: human on a terminal",
-        },
-    }
-)
+_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "Where": {
+        "host": "Address to listen on",
+        "port": "Port; 0 takes a free one",
+        "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
+        "web_streets": "PMTiles file of streets for the maps of the gateway's pages",
+        "web_issuer": "URL of the issuer from which the gateway's page gets people's tokens",
+        "relay_keys": "Keys of 'geoveil relay rotate': --web also answers requests from relays",
+        "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
+        "database": "SQLite file, or postgresql:// URL",
+        "database_url_file": "File with the database's URL, which contains a password",
+    },
+    "Security": {
+        "tls_certificate": "PEM certificate chain",
+        "tls_key": "PEM private key",
+        "tls_client_ca": "PEM certificates of authorities; every client then needs a"
+        " certificate from one of them",
+        "tokens_file": "File of tokens: analysts then need one from 'geoveil token create'",
+        "results_token_file": "File with a token: everybody may see the estimates that it"
+        " permits, at /results/",
+        "results_frames": "Pages of this origin may embed those results; may be repeated",
+        "web_origins": "Pages of this origin may call the gateway; may be repeated",
+        "web_proxies": "Trust X-Forwarded-For from this address; may be repeated",
+        "trusted_keys": "Accept only campaigns signed by this key ed25519:...; may be repeated",
+    },
+    "Open to anyone": {
+        "insecure_open_analyst": "Accept analysts' calls without a token from anywhere",
+        "reflection": "Describe the services to anyone (gRPC reflection)",
+    },
+    "Limits": {
+        "max_batch": "Most reports in one request",
+        "max_message_bytes": "Largest size of a request in bytes",
+        "queue_limit": "Most reports that wait to be written",
+        "campaign_rate": "Reports per second to one campaign (any)",
+        "campaign_burst": f"Reports to one campaign at once {_TEN_SECONDS}",
+        "campaign_quota": "Most reports of one campaign (any)",
+        "least_free_bytes": "Refuse new reports when SQLite's disk has fewer free bytes",
+        "peer_rate": "Reports per second from one address",
+        "peer_burst": f"Reports from one address at once {_TEN_SECONDS}",
+        "call_rate": "Calls per second from one address",
+        "call_burst": f"Calls from one address at once {_TEN_SECONDS}",
+        "max_connections": "Most open connections",
+        "connection_idle_s": "Seconds after which a connection without calls is closed",
+        "max_held_bytes": "Most bytes of requests and responses under way",
+        "commit_limit": "Reports in one transaction",
+        "commit_latency_s": "Seconds to wait for more reports before a transaction",
+        "busy_timeout_s": "Seconds to wait for other writers to the database",
+        "clock_skew_s": "Seconds by which devices' clocks may differ",
+    },
+    "Starting and stopping": {
+        "drain_s": "Seconds to report NOT_SERVING and still serve after a signal to stop",
+        "grace_s": "Seconds that open calls get after that",
+    },
+    "Watching": {
+        "health_interval_s": "Seconds between probes of the database",
+        "metrics_host": "Address for Prometheus",
+        "metrics_port": "Port for Prometheus; off unless given",
+        "traces": "Share of calls whose spans go to OTEL_EXPORTER_OTLP_ENDPOINT (none)",
+        "log_level": "debug, info, warning or error",
+        "log_format": "json, human, or auto: human on a terminal",
+    },
+}
 """Heading → setting → help of its option; types and defaults are those of `Settings`."""
-_SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "database": ("--database", "-d"),
-        "tls_certificate": ("--tls-certificate", "--tls-cert"),
-        "trusted_keys": ("--trusted-keys", "--trusted-key"),
-        "web_origins": ("--web-origins", "--web-origin"),
-        "web_proxies": ("--web-proxies", "--web-proxy"),
-        "results_frames": ("--results-frames", "--results-frame"),
-        "console": ("--console/--no-console",),
-        "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
-        "reflection": ("--reflection/--no-reflection",),
-        "grace_s": ("--grace-s", "--grace"),
-    }
-)
+_SPELLED: Mapping[str, tuple[str, ...]] = {
+    "database": ("--database", "-d"),
+    "tls_certificate": ("--tls-certificate", "--tls-cert"),
+    "trusted_keys": ("--trusted-keys", "--trusted-key"),
+    "web_origins": ("--web-origins", "--web-origin"),
+    "web_proxies": ("--web-proxies", "--web-proxy"),
+    "results_frames": ("--results-frames", "--results-frame"),
+    "console": ("--console/--no-console",),
+    "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
+    "reflection": ("--reflection/--no-reflection",),
+    "grace_s": ("--grace-s", "--grace"),
+}
 """The names of options that differ from their settings' names."""
 
 
