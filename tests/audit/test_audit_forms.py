@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from geoveil.audit import audit
+from geoveil.audit.draws import draws_of
 from geoveil.audit.forms import FORM, FormReport, form_faults, forms
 from geoveil.gp import SeededSource
 
@@ -21,7 +22,10 @@ def test_a_form_tells_what_the_ledger_charges_and_no_more():
 
 def test_devices_whose_fields_follow_each_other_are_caught():
     found = {verdict.variant: verdict for verdict in audit([*form_faults()], samples=20_000)}
+    released = found.pop("a number sent as it is")
     assert set(found) == {"noise by another field", "not asked, below the range"}
+    assert not released.keeps
+    assert replace(released, draws=None).keeps
     for verdict in found.values():
         assert verdict.caught
         assert verdict.exact.fraction > 2
@@ -46,6 +50,44 @@ def test_a_fault_in_any_one_field_is_caught_from_reports_alone():
         assert verdict.exact.fraction <= 1 + 1e-6
 
 
+def true_option(prepared, source):
+    """The second choice is the truth in one report of four."""
+    age, mood, rents, years = FORM.release(prepared, source)
+    return [age, mood, rents if source.bits(2) else prepared[2], years]
+
+
+def by_another_field(prepared, source):
+    """The mood is that of a person who rents."""
+    age, mood, rents, years = FORM.release(prepared, source)
+    return [age, mood if prepared[2] else 0, rents, years]
+
+
+def noise_used_twice(prepared, source):
+    """Both numbers have the same noise."""
+    age, mood, rents, _ = FORM.release(prepared, source)
+    steps = FormReport().step
+    return [age, mood, rents, age + round(prepared[3] / steps[3]) - round(prepared[0] / steps[0])]
+
+
+@pytest.mark.parametrize(
+    ("release", "agrees"),
+    [
+        (FORM.release, True),
+        (true_option, False),
+        (by_another_field, False),
+        (noise_used_twice, False),
+        (lambda prepared, _: FORM.release(prepared, SeededSource(3)), False),
+    ],
+)
+def test_releases_of_forms_are_held_to_their_law(release, agrees):
+    """20,000 releases, α = 1e-6; none was looked at."""
+    (case,) = forms()
+    case = replace(case, mechanism=FormReport(release=release))
+    found = draws_of(case, 20_000, 5, 1e-6)
+    assert found is not None
+    assert found.agree == agrees, found
+
+
 @pytest.mark.deep(keep=0)
 def test_the_law_of_the_row_is_that_of_releases():
     """4,000 releases of two forms; χ² of both choices together, and the mean distance of numbers.
@@ -63,7 +105,7 @@ def test_the_law_of_the_row_is_that_of_releases():
             step = FORM.fields[column].mechanism.step  # type: ignore[attr-defined]
             apart = np.abs(drawn[:, column] * step - prepared[column])
             assert abs(apart.mean() / 2 - 1) < 4.9 / np.sqrt(n)
-        for column, law in zip((1, 2), report._laws, strict=True):
-            shares = np.exp(law[int(prepared[column])])
+        for column, chain in report._chains.items():
+            shares = chain.law[int(prepared[column])]
             seen = np.bincount(drawn[:, column].astype(int), minlength=len(shares)) / n
             assert (np.abs(seen - shares) < 4.9 * np.sqrt(shares * (1 - shares) / n)).all()

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.laws import Placed
 
+Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _EVEN = 1e-4
@@ -22,10 +23,14 @@ def digits(reports: list[Integers], where: list[Placed], halves: list[int], fail
 
     Two reports of one person, from two generators, also differ by a multiple of m in 1/m of cases.
     """
-    both = zip(reports, where, strict=True)
-    likely = [float(place.once.max()) ** (1 / max(r[0].size, 1)) for r, place in both]
     share = failure / 2
-    return _at_points(reports, where, share) or _apart(reports, likely, halves, share)
+    return _at_points(reports, where, share) or _apart(reports, where, halves, share)
+
+
+def _likely(once: Array, equal: Array) -> Array:
+    """Bound the probability of any integer in each column, (c,): 1 in a column of options."""
+    alike = once.max(initial=0.0) ** (1 / equal.shape[1])
+    return np.where(equal.max(axis=0, initial=0.0) > _EVEN, 1.0, alike)
 
 
 def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> str:
@@ -35,17 +40,17 @@ def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> 
     for every, place in zip(reports, where, strict=True):
         # Beside atoms, of the reports that are none, whose law is what is left of the whole.
         light = place.once <= _EVEN
-        drawn, once = every[light], float(place.once[light].max(initial=0.0))
-        most = once ** (1 / max(every[0].size, 1)) * len(every) / max(len(drawn), 1)
-        shifts = _SHIFTS[16 * 2.0**_SHIFTS * most <= _EVEN]
-        moduli = _MODULI[_MODULI * most <= _EVEN]
-        if len(drawn) < _SURE or not len(shifts):
-            continue
-        sizes = np.concatenate([np.full(len(shifts), 16), moduli])
-        slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * most
-        starts = np.cumsum(sizes) - sizes
-        p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
-        for k in drawn.reshape(len(drawn), -1).T:
+        drawn = every[light]
+        likely = _likely(place.once[light], place.equal[light]) * len(every) / max(len(drawn), 1)
+        for k, most in zip(drawn.reshape(len(drawn), -1).T, likely, strict=True):
+            shifts = _SHIFTS[16 * 2.0**_SHIFTS * most <= _EVEN]
+            moduli = _MODULI[_MODULI * most <= _EVEN]
+            if len(k) < _SURE or not len(shifts):
+                continue
+            sizes = np.concatenate([np.full(len(shifts), 16), moduli])
+            slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * most
+            starts = np.cumsum(sizes) - sizes
+            p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
             apart = int(np.gcd.reduce(k - k[0]))
             if apart > 1:
                 return f"integers of one person differ by multiples of {apart}"
@@ -61,13 +66,17 @@ def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> 
     return ""
 
 
-def _apart(reports: list[Integers], likely: list[float], halves: list[int], failure: float) -> str:
+def _apart(reports: list[Integers], where: list[Placed], halves: list[int], failure: float) -> str:
     from scipy.stats import binom
 
-    light = _DIVISORS[-1] * np.array(likely) <= _EVEN
     both = [r.reshape(len(r), -1) for r in reports]
-    pairs = [r[:n] - r[n:] for r, n, use in zip(both, halves, light, strict=True) if use]
-    for apart in np.concatenate(pairs).T if pairs else ():
+    light = [_DIVISORS[-1] * _likely(place.once, place.equal) <= _EVEN for place in where]
+    for column in range(both[0].shape[1]):
+        every = zip(both, halves, light, strict=True)
+        pairs = [r[:n, column] - r[n:, column] for r, n, use in every if use[column]]
+        if not pairs:
+            continue
+        apart = np.concatenate(pairs)
         counts = np.array([np.count_nonzero(apart % m == 0) for m in _DIVISORS])
         chance = binom.sf(counts - 1, len(apart), (1 + _EVEN) / _DIVISORS)
         worst = int(np.argmin(chance))

@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
-from geoveil.audit.categories import CATEGORIES, Chain
 from geoveil.audit.dependence import chance_of_evenness, chance_of_order, likeliest
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
@@ -58,8 +57,8 @@ from geoveil.gp import (
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_OWN_SHARE, _LIBRARY_SHARE = 2, 10
-"""Samples per exact release, for a user's mechanism and for one of the library."""
+_OWN_SHARE, _LAW_SHARE, _LIBRARY_SHARE = 2, 4, 10
+"""Samples per exact release, of a user's mechanism, of categories or a form, and of others."""
 IMPOSSIBLE = 1e-13
 """Probability below which the audit refuses a report."""
 _LIGHT = 1e-4
@@ -97,12 +96,9 @@ class Draws:
 
 
 def releases_of(case: Case, samples: int) -> int:
-    """Return the number of releases for a row, as many as samples if releases are fast.
-
-    All categories together have as many as samples.
-    """
+    """Return the number of releases for a row, as many as samples if releases are fast."""
     if not isinstance(case.mechanism, Mechanism):
-        return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)
+        return samples // (_LAW_SHARE if hasattr(case.mechanism, "placed") else 1)
     return samples // (_OWN_SHARE if _is_own(case) else _LIBRARY_SHARE)
 
 

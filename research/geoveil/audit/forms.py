@@ -7,8 +7,8 @@ moves along one axis at a time. Every other form is made up.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Case
 from geoveil.audit.categories import Chain
+from geoveil.audit.laws import placed, together
 from geoveil.campaign import (
     Attribute,
     ChoiceField,
@@ -25,7 +26,7 @@ from geoveil.campaign import (
     NumberField,
     OrdinalField,
 )
-from geoveil.gp import GeoPrivacy, lazy
+from geoveil.gp import GeoPrivacy, RandomSource, lazy
 
 Array = NDArray[np.float64]
 _PER, _MOST = 2.0, 10.0
@@ -69,6 +70,8 @@ class FormReport:
     """Answers prepared by the campaign, (n, 4) → values that a device perturbs."""
     factor: Callable[[Array], Array] = _alike
     """The same answers → the factor on the noise of the age, (n,)."""
+    release: Callable[[Sequence[Any], RandomSource], Sequence[int]] = FORM.release
+    """A device's release of prepared answers, which the other two do not affect."""
 
     @property
     def privacy(self) -> GeoPrivacy:
@@ -80,14 +83,22 @@ class FormReport:
         """The length of one year or option along each axis."""
         return np.array([privacy.rate for _, privacy, _ in FORM.charges])
 
+    @property
+    def step(self) -> Array:
+        """The unit of each integer of a report."""
+        return np.array([getattr(field.mechanism, "step", 1.0) for field in FORM.fields])  # type: ignore[attr-defined]
+
     @lazy
-    def _laws(self) -> Sequence[Array]:
-        fields = (FORM.field("mood"), _RENTS)
-        return [np.log(Chain(f.mechanism, range(len(f.options))).law) for f in fields]  # type: ignore[attr-defined]
+    def _chains(self) -> Mapping[int, Chain]:
+        """The laws of options, by column."""
+        fields: Any = enumerate(FORM.fields)
+        return {
+            i: Chain(f.mechanism, range(len(f.options))) for i, f in fields if f.attribute_options
+        }
 
     def _prepared(self, x: Array) -> Array:
         """Return the campaign's prepared answers at points with whole options."""
-        answers = np.clip(x / self._units, 0.0, [np.inf, 2.0, 1.0, np.inf])
+        answers = np.clip(x / self._units, 0.0, [_MOST, 2.0, 1.0, _MOST])  # as devices do
         rows, back = np.unique(answers, axis=0, return_inverse=True)
         prepared = [FORM.prepare(self._named(row)) for row in rows.tolist()]
         return np.array(prepared, np.float64)[back.ravel()]
@@ -97,6 +108,29 @@ class FormReport:
             field.name: field.attribute_options[round(v)] if field.attribute_options else v
             for field, v in zip(FORM.fields, row, strict=True)
         }
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the mean of each number and option of a sound report of each form."""
+        means = self._prepared(np.asarray(x, np.float64))
+        for column, chain in self._chains.items():
+            means[:, column] = chain.mean(means[:, column])
+        return means
+
+    def release_many(self, x: ArrayLike, source: RandomSource) -> NDArray[np.int64]:
+        """Return the integers of one report per form, (n, 4)."""
+        prepared = self._prepared(np.asarray(x, np.float64)).tolist()
+        whole = [[int(v) if i in self._chains else v for i, v in enumerate(r)] for r in prepared]
+        return np.array([self.release(row, source) for row in whole])
+
+    def placed(self, x: Array, reports: NDArray[np.int64]) -> tuple[Array, ...]:
+        """Return the places of integers in the law of a sound report, as `Placed` has them."""
+        prepared = self._prepared(x[None])[0]
+        parts: list[Any] = []
+        for i, field in enumerate(FORM.fields):
+            column = (reports[:, i], reports[:, [i]])[i not in self._chains]
+            law: Any = self._chains.get(i, field.mechanism)  # type: ignore[attr-defined]
+            parts.append(placed(law, prepared[i], column))
+        return astuple(together(parts))
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one report per form."""
@@ -124,7 +158,8 @@ class FormReport:
         sent, scale = self.sent(prepared), _PER * self.factor(prepared)
         logs = -np.log(2 * scale) - np.abs(y[..., 0] - sent[:, 0]) / scale
         logs = logs - np.log(2 * _PER) - np.abs(y[..., 3] - sent[:, 3]) / _PER
-        for column, law in zip((1, 2), self._laws, strict=True):
+        for column, chain in self._chains.items():
+            law = np.log(chain.law)
             logs = logs + law[sent[:, column].astype(int), y[..., column].astype(int)]
         return np.asarray(logs)
 
@@ -176,7 +211,13 @@ def _by_mood(prepared: Array) -> Array:
     return np.asarray(1 + prepared[:, 1] / 2)
 
 
+def _last_bare(prepared: Sequence[Any], source: RandomSource) -> Sequence[int]:
+    *released, _ = FORM.release(prepared, source)
+    return [*released, round(prepared[-1] / FormReport().step[-1])]
+
+
 def form_faults() -> Iterator[Case]:
     """Yield faulty devices, which leak an answer in noise or in an inapplicable field."""
     yield _row(FormReport(factor=_by_mood), "noise by another field", lambda r: np.abs(r[:, 0] - 4))
     yield _row(FormReport(sent=_minus_the_range), "not asked, below the range", lambda r: r[:, 3])
+    yield _row(FormReport(release=_last_bare), "a number sent as it is")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit.categories import Chain
 from geoveil.gp import (
     FLOAT,
     AdditiveMechanism,
@@ -61,7 +60,7 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
     """
     if isinstance(mechanism, PlanarLaplace):
         return _around(mechanism, x, reports)
-    if isinstance(mechanism, Chain):
+    if hasattr(mechanism, "placed"):
         return Placed(*mechanism.placed(x, reports))
     if isinstance(mechanism, VectorSmoothMechanism):
         distances = mechanism._distances(x)
@@ -71,7 +70,7 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
             _additive(mechanism.noise, value, size, reports[:, j], mechanism.step)
             for j, (value, size) in enumerate(zip(values, scale, strict=True))
         ]
-        return _together(parts)
+        return together(parts)
     if not isinstance(mechanism, QueryMechanism):
         return None
     s = np.asarray(mechanism.query.signed_distance(x, FLOAT))
@@ -100,7 +99,8 @@ def _additive(noise: Noise, value: Any, scale: Any, reports: Integers, step: flo
     return Placed(below[:, None], above[:, None], once, rare)
 
 
-def _together(parts: list[Placed]) -> Placed:
+def together(parts: list[Placed]) -> Placed:
+    """Return the places of reports in their law, given those of their independent parts."""
     return Placed(
         np.concatenate([part.below for part in parts], axis=1),
         np.concatenate([part.above for part in parts], axis=1),
