@@ -94,25 +94,23 @@ from geoveil.analyst.planned_forms import (
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
     ALLOCATIONS as ALLOCATIONS,
+    NORMAL_95 as NORMAL_95,
     Allocated as Allocated,
     Comparison as Comparison,
     DoubtedPrior,
+    HardQuestion as HardQuestion,
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
     Plan as Plan,
     PointReports as PointReports,
+    Prediction as Prediction,
     Prior,
     ReportLaw as ReportLaw,
     SamplePrior,
-)
-from geoveil.analyst.planner.prediction import (
-    NORMAL_95 as NORMAL_95,
-    Prediction as Prediction,
     mean_reciprocal as mean_reciprocal,
     predicted as predicted,
 )
-from geoveil.analyst.planner.question import HardQuestion as HardQuestion
 from geoveil.analyst.planning import (
     Forecast,
     PlannedQuestion,
@@ -212,7 +210,7 @@ from geoveil.analyst.statistics.districts import (
 )
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.map import DensityMap, Map
 from geoveil.analyst.statistics.over_time import (
     FALSE_ALARMS as FALSE_ALARMS,
@@ -224,7 +222,6 @@ from geoveil.analyst.statistics.over_time import (
 )
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
-from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (

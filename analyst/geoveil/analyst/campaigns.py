@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from geoveil.analyst.planner.caps import default_cap
+from geoveil.analyst.planner import default_cap
 from geoveil.analyst.questions import AnalystQuestion, Place, Softness, is_inside
 from geoveil.campaign import (
     MECHANISMS,

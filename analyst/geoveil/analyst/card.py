@@ -15,7 +15,6 @@ from geoveil.campaign import (
     Campaign,
     Charge,
     ChoiceField,
-    Field,
     FormCampaign,
     MultipleField,
     NumberField,
@@ -149,15 +148,14 @@ def _of_form(form: FormCampaign) -> dict[str, Any]:
     return {
         "promises": what_a_form_tells(form),
         "central": None,
-        "mechanism": "; ".join(f"{field.name}: {_how(field)}" for field in form.fields),
+        "mechanism": "; ".join(
+            f"{of.name}: {'sent as it is' if of.privacy is None else _KINDS[type(of)]}"
+            for of in form.fields
+        ),
         **_sent(f"an answer to each of: {', '.join(f.name for f in form.fields)}", plain),
         **_spent(form, form.privacy_of(form.periods), open_fields=plain),
         **_moved(points),
     }
-
-
-def _how(field: Field) -> str:
-    return "sent as it is" if field.privacy is None else _KINDS[type(field)]
 
 
 def _sent(held: str, plain: str) -> dict[str, str]:
@@ -178,7 +176,8 @@ def _spent(
         read: how often a value is read, as a sentence.
         open_fields: the names of fields that are sent unperturbed.
     """
-    schedule, all_cost = "A participant answers once.", "; ".join(map(_cost_text, totals))
+    schedule = "A participant answers once."
+    all_cost = "; ".join(f"{total.attribute}: {total.privacy}" for total in totals)
     if campaign.period is not None:
         schedule = (
             f"A participant answers at most once in each of {campaign.periods:,} periods of"
@@ -206,10 +205,6 @@ def _spent(
             else f"ε is at a distance, {all_cost or NOT_STATED}."
         ),
     }
-
-
-def _cost_text(charge: Charge) -> str:
-    return f"{charge.attribute}: {charge.privacy}"
 
 
 def _cost(each: Charge, total: Charge) -> dict[str, Any]:

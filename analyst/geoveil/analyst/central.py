@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.planner import Prior
-from geoveil.analyst.planner.caps import ChosenCap, cheapest_cap
-from geoveil.analyst.planner.prediction import binomial
+from geoveil.analyst.planner import ChosenCap, Prior, binomial, cheapest_cap
 from geoveil.campaign import (
     Allocation,
     AttributeCampaign,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
-from geoveil.analyst.planner.candidates import PointReports
+from geoveil.analyst.planner import PointReports
 from geoveil.analyst.results import Estimates, possible, rows_of
 from geoveil.gp import ParameterError, validation
 

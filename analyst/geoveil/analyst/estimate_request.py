@@ -5,7 +5,7 @@ from those that several commands have.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,11 @@ from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.plan_files import PlannedPoints, planned_points
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Result
-from geoveil.analyst.sources import EXPORTED, Source, SourceComparison
-from geoveil.analyst.statistics.comparison import People
+from geoveil.analyst.sources import EXPORTED, Source, ask_changes
+from geoveil.analyst.statistics.comparison import People, compare
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.ranking import Top
-from geoveil.analyst.statistics.statistic import Contaminated, Statistic
+from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY,
     left_out,
@@ -31,7 +32,7 @@ from geoveil.analyst.vocabulary import (
     two_numbers,
 )
 from geoveil.campaign import PointQuestion, ValueCampaign
-from geoveil.gp import IntervalMethod, ParameterError, validation
+from geoveil.gp import IntervalMethod, ParameterError, UnsupportedError, validation
 
 _OF_VALUES = frozenset({"mean", "geometric-mean", "gini", "top-share"})
 """Statistics whose intervals can use a public range of values."""
@@ -257,7 +258,7 @@ class EstimateRequest:
             tell: takes a sentence about bands that are narrower than the noise.
         """
         if self.compares:
-            yield self._changes(connect)
+            yield [*self._changes(connect)]
             return
         source = self._source(self.campaign_id, connect, self.period)
         if self.over_time:
@@ -279,21 +280,57 @@ class EstimateRequest:
     def _source(self, name: str, connect: Callable[[], Analyst], period: int | None) -> Source:
         return Source.of(name, connect, self.confidence, period, self.timeout)
 
-    def _changes(self, connect: Callable[[], Analyst]) -> Sequence[Result]:
+    def _changes(self, connect: Callable[[], Analyst]) -> Iterator[Result]:
+        """Yield the differences of results, of the campaigns' own questions if none are given."""
         if self.between is not None:
             sources = (self._source(self.campaign_id, connect, of) for of in self.between)
             sets = [source.dated(self.between) for source in sources]
         else:
             names = (str(self.against), self.campaign_id)
             sets = [self._source(name, connect, self.period) for name in names]
-        compared = SourceComparison(
-            sets=sets,
-            people=self.people or People.SAME,
-            contamination=self.contamination,
-            width=self.width,
-            bandwidth=self.bandwidth,
+        campaigns, asking = [of.campaign() for of in sets], [of.ask for of in sets]
+        how: dict[str, Any] = {
+            "people": self.people or People.SAME,
+            "names": [of.name for of in sets],
+        }
+        if self.questions:
+            yield compare(*self._means(sets), **how)
+        for statistic in self.wanted:
+            yield ask_changes(asking, statistic, campaigns, **how)
+        if not self.questions and not self.wanted:
+            yield from (compare(*joint, **how) for joint in self._fixed(sets))
+
+    def _means(self, sets: Sequence[Source]) -> Iterator[JointEstimates]:
+        """Yield the answers of each set, as soft as the noisier campaign needs."""
+        campaigns = [source.values() for source in sets]
+        softness = max(
+            (softness_of_points(of, self.width, self.bandwidth) for of in campaigns),
+            key=lambda each: each.noise_scale,
         )
-        return [*compared.changes(self.questions, self.wanted)]
+        for source, campaign in zip(sets, campaigns, strict=True):
+            means = Means(asked_of_points(campaign, self.questions, softness))
+            liars = self.contamination
+            yield source.ask(means if liars is None else Contaminated(means, liars))
+
+    def _fixed(self, sets: Sequence[Source]) -> Iterator[Sequence[JointEstimates]]:
+        """Yield the estimates of each set, together or, if that is not known, one by one."""
+        estimates = []
+        for source in sets:
+            if source.estimate is None or isinstance(source.campaign(), ValueCampaign):
+                expected = "at least one, as --threshold, --mean or --quantile, for points"
+                raise ParameterError("questions", "none", expected)
+            estimates.append(source.estimate())
+
+        def joint(labels: Sequence[str] | None) -> Sequence[JointEstimates]:
+            return [
+                replace(of.joint(labels, source.period), contamination=self.contamination or 0.0)
+                for source, of in zip(sets, estimates, strict=True)
+            ]
+
+        try:
+            yield joint(None)
+        except UnsupportedError:  # the correlations of one person's answers are unknown
+            yield from (joint([label]) for label in sets[0].campaign().labels)
 
     def _over_time(self, source: Source, tell: Callable[[str], object]) -> Sequence[Result]:
         """Return the curve of each question, or of one, and its change between two periods."""

@@ -7,21 +7,24 @@ from types import MappingProxyType
 import numpy as np
 
 from geoveil.analyst.planner import (
+    CLOSE,
+    KINDS,
+    MOST_REPEATED,
+    POINTS,
     Comparison,
     HardDisc,
     HardQuestion,
     HardThreshold,
     Plan,
+    PlanningProblem,
     PopulationMean,
     Prediction,
+    Search,
+    Searches,
+    Targets,
     compare_allocations,
+    screened,
 )
-from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.candidates import KINDS, POINTS
-from geoveil.analyst.planner.plan import CLOSE, screened
-from geoveil.analyst.planner.prediction import Targets
-from geoveil.analyst.planner.problem import MOST_REPEATED, PlanningProblem
-from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest, first_enough, rounded
 from geoveil.gp import ParameterError
 
@@ -179,7 +182,9 @@ def check_people(request: PlanRequest) -> None:
     if len(request.questions) == 1:
         problem = PlanningProblem.of(request.questions[0], request.plane_privacy, request.prior)
         least = least_people(request.but(participants=1), Search(problem), (_USUAL,))
-    more = "" if least is None else f"; {least:,} would do for {_what(request)}"
+    wanted = request.target_error
+    what = "an answer of use" if wanted is None else f"±{wanted:g}"
+    more = "" if least is None else f"; {least:,} would do for {what}"
     raise ParameterError("participants", request.participants, f"an integer >= 1{more}")
 
 
@@ -323,7 +328,3 @@ def _missed(request: PlanRequest, search: Search, n: int, kinds: Sequence[str]) 
 
     best = screened(search, kinds, error, within=CLOSE)
     return _excess(request, search.problem, best[0].prediction, n) if best else math.inf
-
-
-def _what(request: PlanRequest) -> str:
-    return "an answer of use" if request.target_error is None else f"±{request.target_error:g}"

@@ -129,8 +129,8 @@ def features_in(content: Any, name: str, source: str, kind: str = "") -> list[Fe
     if not isinstance(top, Mapping):
         raise refusal
     _check_reference_system(_declared(top), name)
-    features = []
-    for feature in _listed(top.get("features"), refusal) if _is_collection(top) else [top]:
+    features, is_one = [], top.get("type") != "FeatureCollection"
+    for feature in [top] if is_one else _listed(top.get("features"), refusal):
         if not isinstance(feature, Mapping):
             raise refusal
         of_feature = feature.get("type") == "Feature"
@@ -233,10 +233,6 @@ def _listed(content: Any, refusal: ParameterError) -> Sequence[Any]:
     if not isinstance(content, list | tuple):
         raise refusal
     return content
-
-
-def _is_collection(top: Mapping[str, Any]) -> bool:
-    return top.get("type") == "FeatureCollection"
 
 
 def _declared(top: Mapping[str, Any]) -> object:

@@ -15,19 +15,25 @@ from typing import Any
 import tomli_w
 from google.protobuf import json_format
 
-from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
-from geoveil.analyst.planner.allocation import Searches, vector_answers
-from geoveil.analyst.planner.candidates import (
+from geoveil.analyst.planner import (
+    ALLOCATIONS,
     KINDS,
     POINTS,
+    Alternative,
+    ChosenCap,
+    Comparison,
     Declared,
+    HardQuestion,
+    Plan,
+    Prediction,
+    Searches,
+    Targets,
+    as_question,
     in_words,
+    screened,
+    vector_answers,
     without_slack,
 )
-from geoveil.analyst.planner.caps import ChosenCap
-from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.prediction import Targets
-from geoveil.analyst.planner.question import HardQuestion, as_question
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (

@@ -165,7 +165,8 @@ class PlannedForm:
                 raise
             except GeoVeilError as error:
                 raise AnalystError(f"{wish.text}, of {n:,} reports: {error}") from error
-            answers.append({_label(row): _reach(row) for row in rows})
+            labels = [", ".join(x for x in row.values() if isinstance(x, str)) for row in rows]
+            answers.append(dict(zip(labels, map(_reach, rows), strict=True)))
         return answers
 
     def people_for(self, wish: Wish) -> int:
@@ -259,10 +260,6 @@ def simulated(
             integers = field.mechanism.simulate(integers, rng)
         columns.append(integers.astype(np.int64).reshape(len(held), -1))
     return FormReports(campaign, np.concatenate(columns, axis=1))
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return ", ".join(value for value in row.values() if isinstance(value, str))
 
 
 def _reach(row: Mapping[str, Any]) -> tuple[float, float]:

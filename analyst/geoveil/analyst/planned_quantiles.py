@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner import NORMAL_95
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.statistics.distribution import checked_levels

@@ -32,12 +32,23 @@ from geoveil.analyst.plan_files import (
     planned_campaign,
     write_plan,
 )
-from geoveil.analyst.planner import KINDS, Comparison, Plan
-from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.candidates import POINTS, in_words
-from geoveil.analyst.planner.caps import CAPPED_WIDTH, ChosenCap, default_cap
-from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, widest_within, width
-from geoveil.analyst.planner.plan import CLOSE, planned
+from geoveil.analyst.planner import (
+    CAPPED_WIDTH,
+    CLOSE,
+    KINDS,
+    NARROWEST,
+    POINTS,
+    WIDEST,
+    ChosenCap,
+    Comparison,
+    Plan,
+    Searches,
+    default_cap,
+    in_words,
+    planned,
+    widest_within,
+    width,
+)
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.report import Record, comparison_report, plan_report

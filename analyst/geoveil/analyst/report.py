@@ -9,17 +9,19 @@ from geoveil.analyst.hard_question import reach
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import (
     ALLOCATIONS,
+    KINDS,
+    NORMAL_95,
     Allocated,
     Alternative,
     Comparison,
     DoubtedPrior,
+    HardQuestion,
     Plan,
+    PlanningProblem,
+    PopulationMean,
     Prediction,
+    Targets,
 )
-from geoveil.analyst.planner.candidates import KINDS
-from geoveil.analyst.planner.prediction import NORMAL_95, Targets
-from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, PopulationMean
 from geoveil.analyst.public_prior import scaled
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import finite

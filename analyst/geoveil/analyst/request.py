@@ -16,13 +16,13 @@ from geoveil.analyst.planner import (
     Allocated,
     Comparison,
     HardQuestion,
+    PlanningProblem,
     PopulationMean,
     Prior,
+    Search,
     SoftQuestion,
+    profile_of,
 )
-from geoveil.analyst.planner.candidates import profile_of
-from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.search import Search
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import (
     RADIUS_M,

@@ -1,7 +1,7 @@
 """Sets of reports, from a campaign on a server or from a file, and differences between two."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.client import Analyst
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.masks import sidecar_of
-from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.comparison import (
     Changes,
     CurveChange,
@@ -24,10 +21,9 @@ from geoveil.analyst.statistics.comparison import (
 )
 from geoveil.analyst.statistics.distribution import DistributionFunction
 from geoveil.analyst.statistics.reports import reports_of
-from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
-from geoveil.analyst.statistics.thresholds import band_width
+from geoveil.analyst.statistics.statistic import Contaminated, Statistic, band_width
 from geoveil.campaign import AttributeCampaign, ValueCampaign
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import ParameterError
 
 
 def ask_changes(
@@ -210,82 +206,3 @@ class Source:
             expected = "left out: the campaign does not recur; --against compares it with another"
             raise ParameterError("change", f"{change[0]},{change[1]}", expected)
         return replace(self, name=f"{campaign.opens + self.period * campaign.period:%Y-%m-%d}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceComparison:
-    """Two sets of reports, and how to compare them."""
-
-    sets: Sequence[Source]
-    """The sets, the later one last."""
-    people: People
-    """Whether the people behind the reports are different."""
-    contamination: float | None
-    """The fraction of false reports for which intervals hold."""
-    width: float | None = None
-    bandwidth: float | None = None
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the sets."""
-        return [source.name for source in self.sets]
-
-    def changes(
-        self, questions: Sequence[AnalystQuestion], statistics: Sequence[Statistic[Any]]
-    ) -> Iterator[Result]:
-        """Yield the differences of results, of the campaigns' own questions if none are given.
-
-        Args:
-            questions: questions to points, as soft as the noisier campaign needs.
-            statistics: of points.
-        """
-        if questions:
-            yield self._of_questions(questions)
-        for statistic in statistics:
-            yield ask_changes(
-                [source.ask for source in self.sets],
-                statistic,
-                [source.campaign() for source in self.sets],
-                people=self.people,
-                names=self.names,
-            )
-        if not questions and not statistics:
-            yield from self._of_fixed_questions()
-
-    def _of_questions(self, questions: Sequence[AnalystQuestion]) -> Result:
-        campaigns = [source.values() for source in self.sets]
-        softness = max(
-            (softness_of_points(of, self.width, self.bandwidth) for of in campaigns),
-            key=lambda each: each.noise_scale,
-        )
-        answers = []
-        for source, campaign in zip(self.sets, campaigns, strict=True):
-            means: Statistic[Any] = Means(asked_of_points(campaign, questions, softness))
-            if self.contamination is not None:
-                means = Contaminated(means, self.contamination)
-            answers.append(source.ask(means))
-        result: Result = compare(*answers, people=self.people, names=self.names)
-        return result
-
-    def _of_fixed_questions(self) -> Iterator[Result]:
-        estimates = []
-        for source in self.sets:
-            if source.estimate is None or isinstance(source.campaign(), ValueCampaign):
-                expected = "at least one, as --threshold, --mean or --quantile, for points"
-                raise ParameterError("questions", "none", expected)
-            estimates.append(source.estimate())
-
-        def compared(labels: Sequence[str] | None) -> Result:
-            joint = [
-                replace(of.joint(labels, source.period), contamination=self.contamination or 0.0)
-                for source, of in zip(self.sets, estimates, strict=True)
-            ]
-            return compare(*joint, people=self.people, names=self.names)
-
-        try:
-            together = compared(None)
-        except UnsupportedError:  # the correlations of one person's answers are unknown
-            for label in self.sets[0].campaign().labels:
-                yield compared([label])
-        else:
-            yield together

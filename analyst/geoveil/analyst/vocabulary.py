@@ -134,10 +134,6 @@ def _region(text: str, name_property: str | None = None) -> Iterator[AnalystQues
     yield from outlines_in(content, text, name_property=name_property, stem=path.stem)
 
 
-def _query(text: str) -> Iterator[AnalystQuestion]:
-    yield MeanOf(QUERIES.parse(text), text)
-
-
 VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(
     {
         "threshold": _threshold,
@@ -145,7 +141,7 @@ VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingPr
         "place": _place,
         "circle": _circle,
         "region": _region,
-        "query": _query,
+        "query": lambda text: iter([MeanOf(QUERIES.parse(text), text)]),
     }
 )
 """Word → the reader of its argument."""

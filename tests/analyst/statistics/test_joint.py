@@ -20,7 +20,7 @@ from geoveil.analyst import (
     estimate,
     reports_of,
 )
-from geoveil.analyst.statistics.quantity import ratio_of
+from geoveil.analyst.statistics.joint import ratio_of
 from geoveil.campaign import (
     Attribute,
     PlanarLaplaceSpec,

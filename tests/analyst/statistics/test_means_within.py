@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from geoveil.analyst import Contaminated, Gini, MeanValue, TopShare
-from geoveil.analyst.statistics import thresholds
+from geoveil.analyst.statistics import statistic
 from geoveil.gp import ParameterError
 from tests.analyst.statistics.populations import PRIVACY, reports
 
@@ -103,7 +103,7 @@ def test_a_few_far_beyond_the_others_are_counted(monkeypatch):
         return max(off)
 
     assert farthest_off() < 500
-    monkeypatch.setattr(thresholds, "span", lambda at, found: thresholds.ends(at, found, 0.0))
+    monkeypatch.setattr(statistic, "span", lambda at, found: statistic.ends(at, found, 0.0))
     assert farthest_off() > 5_000
 
 

@@ -6,8 +6,7 @@ import pytest
 from geoveil.analyst import Quantiles, planned_quantiles
 from geoveil.analyst.statistics import quantiles
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.analyst.statistics.statistic import driven
-from geoveil.analyst.statistics.thresholds import shares_above
+from geoveil.analyst.statistics.statistic import driven, shares_above
 from geoveil.gp import Threshold
 from geoveil.simulation.populations import household_incomes
 from geoveil.simulation.priors import public_prior

@@ -13,8 +13,7 @@ from geoveil.analyst.statistics.distribution import Density, DistributionFunctio
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
-from geoveil.analyst.statistics.statistic import driven
-from geoveil.analyst.statistics.thresholds import shares_above
+from geoveil.analyst.statistics.statistic import driven, shares_above
 from geoveil.campaign import PointQuestion
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 

@@ -11,11 +11,48 @@ from geoveil.analyst.planner.allocation import (
     Allocated,
     AllocationRule,
     Comparison,
+    Searches as Searches,
     compare_allocations,
+    vector_answers as vector_answers,
 )
-from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, ReportLaw
-from geoveil.analyst.planner.plan import Plan, plan
-from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.candidates import (
+    KINDS,
+    POINTS as POINTS,
+    Declared as Declared,
+    Kind,
+    PointReports,
+    ReportLaw,
+    in_words as in_words,
+    profile_of as profile_of,
+    without_slack as without_slack,
+)
+from geoveil.analyst.planner.caps import (
+    CAPPED_WIDTH as CAPPED_WIDTH,
+    ChosenCap as ChosenCap,
+    cheapest_cap as cheapest_cap,
+    default_cap as default_cap,
+)
+from geoveil.analyst.planner.coarse import (
+    NARROWEST as NARROWEST,
+    WIDEST as WIDEST,
+    widest_within as widest_within,
+    width as width,
+)
+from geoveil.analyst.planner.plan import (
+    CLOSE as CLOSE,
+    Plan,
+    plan,
+    planned as planned,
+    screened as screened,
+)
+from geoveil.analyst.planner.prediction import (
+    NORMAL_95 as NORMAL_95,
+    Prediction,
+    Targets as Targets,
+    binomial as binomial,
+    mean_reciprocal as mean_reciprocal,
+    predicted as predicted,
+)
 from geoveil.analyst.planner.priors import (
     DoubtedPrior,
     ExpPrior,
@@ -26,6 +63,10 @@ from geoveil.analyst.planner.priors import (
     Prior,
     SamplePrior,
 )
+from geoveil.analyst.planner.problem import (
+    MOST_REPEATED as MOST_REPEATED,
+    PlanningProblem as PlanningProblem,
+)
 from geoveil.analyst.planner.question import (
     HardDisc,
     HardPolygon,
@@ -34,8 +75,9 @@ from geoveil.analyst.planner.question import (
     HardThreshold,
     PopulationMean,
     SoftQuestion,
+    as_question as as_question,
 )
-from geoveil.analyst.planner.search import Alternative
+from geoveil.analyst.planner.search import Alternative, Search as Search
 
 __all__ = [
     "ALLOCATIONS",

@@ -151,11 +151,6 @@ class Comparison:
         raise ParameterError("allocation", allocation, f"one of {names}")
 
 
-def _none_yet(privacy: GeoPrivacy) -> dict[int, Search]:
-    """Return room for the searches under a guarantee, by the number of a question."""
-    return {}
-
-
 class Searches:
     """A cache of searches, for the same questions and their prior.
 
@@ -165,7 +160,7 @@ class Searches:
 
     def __init__(self, most: int | None = None, widest: int = WIDEST) -> None:
         self._widest = widest
-        self._under = lru_cache(most)(_none_yet)
+        self._under = lru_cache(most)(lambda privacy: dict[int, Search]())
         self._first: dict[int, PlanningProblem] = {}
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import NumberOf, Score, Term
-from geoveil.analyst.statistics.quantity import Quantity, ratios_within
+from geoveil.analyst.statistics.joint import Quantity, ratios_within
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
 from geoveil.gp import Array, ParameterError
 

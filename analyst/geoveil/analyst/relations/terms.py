@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.questions import AnalystQuestion, Softness
-from geoveil.analyst.statistics.thresholds import logarithms
+from geoveil.analyst.statistics.statistic import logarithms
 from geoveil.campaign import (
     ChoiceField,
     Field,

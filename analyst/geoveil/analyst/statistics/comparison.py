@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike
 from geoveil.analyst.results import Series, rows_of
 from geoveil.analyst.simultaneous import critical_value, critical_value_of_one, two_sided
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
-from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_liars
+from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.analyst.statistics.quantity import Quantity
 from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, enum_repr
 
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates

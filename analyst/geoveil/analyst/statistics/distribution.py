@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from geoveil.analyst.pictures import Axes, draw_curve
 from geoveil.analyst.results import Estimates, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.statistic import Statistic, Steps
-from geoveil.analyst.statistics.thresholds import (
+from geoveil.analyst.statistics.statistic import (
+    Statistic,
+    Steps,
     band_width,
     grid,
     located,

@@ -18,7 +18,7 @@ from geoveil.analyst.simultaneous import (
     largest_errors,
     scores_of,
 )
-from geoveil.analyst.statistics.quantity import Quantity
+from geoveil.analyst.statistics.joint import Quantity
 from geoveil.gp import (
     UNLIMITED,
     Array,

@@ -14,10 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from geoveil.analyst.statistics.distribution import inverse
-from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import Quantity, ratio_of, ratios_within
-from geoveil.analyst.statistics.statistic import Statistic, Steps
-from geoveil.analyst.statistics.thresholds import band_width, everywhere
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity, ratio_of, ratios_within
+from geoveil.analyst.statistics.statistic import Statistic, Steps, band_width, everywhere
 from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, kept_within, validation
 

@@ -21,8 +21,7 @@ from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.pictures import Axes
 from geoveil.analyst.results import Series, possible, rows_of
 from geoveil.analyst.simultaneous import critical_value_of_many, critical_value_of_one
-from geoveil.analyst.statistics.joint import limits_of_sum
-from geoveil.analyst.statistics.quantity import Quantity
+from geoveil.analyst.statistics.joint import Quantity, limits_of_sum
 from geoveil.campaign import ORIGIN, AttributeCampaign
 from geoveil.gp import (
     UNLIMITED,

@@ -16,8 +16,14 @@ from geoveil.analyst.pictures import Axes, draw_bars
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Answer, Series, rows_of, share_answer, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
-from geoveil.analyst.statistics.thresholds import logarithms, shares_above
+from geoveil.analyst.statistics.statistic import (
+    MOST_QUESTIONS,
+    Statistic,
+    Steps,
+    logarithms,
+    noise_scale,
+    shares_above,
+)
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, Limits, LogScale, ParameterError, validation
 

@@ -14,10 +14,16 @@ import numpy as np
 from geoveil.analyst.results import Answer, Series, amount_answer, rows_of, what_holds
 from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
-from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import Quantity
-from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
-from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.statistic import (
+    MOST_QUESTIONS,
+    Statistic,
+    Steps,
+    band_width,
+    ends,
+    octaves,
+    shares_above,
+)
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, LogScale, ParameterError
 

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import Quantity
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.report_files import (
     Frame,
     ReportRows,
