@@ -41,11 +41,13 @@ def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> 
         # Beside atoms, of the reports that are none, whose law is what is left of the whole.
         light = place.once <= _EVEN
         drawn = every[light]
+        if len(drawn) < _SURE:
+            continue
         likely = _likely(place.once[light], place.equal[light]) * len(every) / max(len(drawn), 1)
         for k, most in zip(drawn.reshape(len(drawn), -1).T, likely, strict=True):
             shifts = _SHIFTS[16 * 2.0**_SHIFTS * most <= _EVEN]
             moduli = _MODULI[_MODULI * most <= _EVEN]
-            if len(k) < _SURE or not len(shifts):
+            if not len(shifts):
                 continue
             sizes = np.concatenate([np.full(len(shifts), 16), moduli])
             slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * most
