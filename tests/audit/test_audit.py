@@ -1,15 +1,18 @@
 """Test that the auditors pass private mechanisms and catch others, with a witness."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from geoveil.audit import black_box_bound, exact_rate
+from geoveil.audit import NoisyAnswer, audit, black_box_bound, exact_rate
+from geoveil.audit.catalogue import INCOME, RAMP as SCENE
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
     GeoPrivacy,
+    Laplace,
     LipschitzMechanism,
     ParameterError,
     SmoothMechanism,
@@ -127,6 +130,20 @@ def test_black_box_bound_is_below_the_truth_as_often_as_it_says():
         )
         above += bound.epsilon > 1
     assert above <= 118
+
+
+@pytest.mark.parametrize(
+    ("width", "factor", "delta"), [(0.07, 2.8, 0.01), (0.1, 1.9, 0.01), (0.03, 8.0, 0.05)]
+)
+def test_with_a_slack_narrow_bands_are_compared_across_their_width(width, factor, delta):
+    """Widths in `per`; steps of the path are 1/40, of which pairs had eight. Control: ε itself."""
+    privacy = replace(INCOME, delta=delta)
+    band = Threshold(100_000.0 + 0.11 * privacy.per, width * privacy.per)
+    for over in (factor, 1.0):
+        mechanism = NoisyAnswer(band, privacy, Laplace(), band.lipschitz / (over * privacy.rate))
+        case = SCENE.case(mechanism, np.linspace(-100, 101, 4001))
+        (verdict,) = audit([case], samples=1000)
+        assert verdict.keeps == (over == 1.0)
 
 
 @pytest.mark.parametrize(

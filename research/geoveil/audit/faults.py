@@ -22,16 +22,19 @@ from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two, re
 from geoveil.audit.categories import category_faults
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
+from geoveil.audit.own import NoisyAnswer
 from geoveil.audit.release_faults import release_faults
 from geoveil.gp import (
     FLOAT,
     AdditiveMechanism,
     Cap,
     GeoPrivacy,
+    Laplace,
     LipschitzMechanism,
     LocalPrivacy,
     Query,
     SmoothMechanism,
+    Threshold,
 )
 
 Array = NDArray[np.float64]
@@ -347,11 +350,14 @@ def faults() -> tuple[Case, ...]:
     ramp, bell = (SmoothMechanism(scene.query, scene.privacy) for scene in (RAMP, BELL))
     wide, narrow = (additive_outputs(m.largest_scale) for m in (ramp, bell))
     feet = feet_for_metres(BELL.query, BELL.privacy)
+    slack, band = replace(INCOME, delta=0.01), Threshold(101_000.0, 560.0)
+    steep = NoisyAnswer(band, slack, Laplace(), band.lipschitz / (2.8 * slack.rate))
     return (
         RAMP.case(less_noise(ramp), wide, "noise × 0.7", name="SmoothMechanism"),
         RAMP.case(beta_doubled(ramp), wide, "β doubled", name="SmoothMechanism"),
         BELL.case(slope_for_bound(bell), narrow, "|∇f| for B", name="SmoothMechanism"),
         BELL.case(feet, narrow, "feet for metres", name="LipschitzMechanism"),
+        RAMP.case(steep, np.linspace(-60, 61, 4001), "2.8 ε in a band", name="ApproximateLaplace"),
         any_two(STEP, Cap(2.5, 1.5), "clipped a scale too far", stated=3.0),
         *_of_histories(),
         *release_faults(),

@@ -96,6 +96,8 @@ _APART, _STRIDE = 8, 8
 """Steps of the path between compared points for guarantees with δ, and to the next pair."""
 _THIN = 1 / 100
 """Length of a step of the path, in units of `per`, below that of every row except added strips."""
+_AROUND = (0, 8, 16, 32, 64)
+"""Lengths of an added strip on both sides of it, between compared points."""
 _FAINT = -600.0
 """A log-density promised to be above this does not underflow to −∞."""
 
@@ -257,7 +259,9 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     far = pairwise(with_far_points(replace(case, path=path[[0, 1, -2, -1]])))
     others += [pair for pair in far if _distance(pair) < case.per]
     narrow = pairwise(with_narrow_steps(case))
-    others += [pair for pair in narrow if _distance(pair) < case.per * _THIN]
+    for low, high in narrow:
+        if _distance((low, high)) < case.per * _THIN:
+            others += [(low - n * (high - low), high + n * (high - low)) for n in _AROUND]
     worst = 0.0
     for x, other in others:
         distance = _distance((x, other))
