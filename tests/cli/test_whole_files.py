@@ -98,7 +98,7 @@ def test_no_key_is_left_without_its_certificate(geoveil, tmp_path, monkeypatch):
         written.append(file)
         file.write_bytes(b"key")
 
-    monkeypatch.setattr("geoveil.cli.certificate.write_new", only_one)
+    monkeypatch.setattr("geoveil.cli.credentials.write_new", only_one)
     with pytest.raises(ParameterError, match="No space left"):
         geoveil("certificate", "authority", "a", "--folder", str(tmp_path), to_server=False)
     assert written == [tmp_path / "ca-key.pem"]

@@ -37,7 +37,9 @@ COMMANDS = (
     ),
     *("demo", "audit", "simulate", "compare"),
 )
-"""In the order of the help; each is a module here, with an `app` or a function of its name."""
+"""In the order of the help; a module here has a function or group of its name, or an `app`."""
+_MODULES = {"token": "credentials", "certificate": "credentials", "db": "doctor"}
+"""Command → its module, unless that has its name."""
 _NEED_MORE = {"demo": "analyst", "simulate": "all", "compare": "all"}
 """Commands that go on to need more than the library that is missed first → their extra."""
 _GROUP = "geoveil.commands"
@@ -58,10 +60,10 @@ class _Lazy(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
             try:
-                module = import_module(f"geoveil.cli.{cmd_name}")
+                module = import_module(f"geoveil.cli.{_MODULES.get(cmd_name, cmd_name)}")
             except MissingExtraError as error:
                 return _not_installed(cmd_name, error)
-            made: Any = getattr(module, "app", None) or getattr(module, cmd_name)
+            made: Any = getattr(module, cmd_name, None) or module.app
         elif cmd_name in added(_GROUP, frozenset(COMMANDS)):
             made = load(_GROUP, cmd_name, COMMANDS)
         else:

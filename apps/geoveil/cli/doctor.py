@@ -1,4 +1,4 @@
-"""geoveil doctor: find misconfigurations before or while a server runs, with remedies."""
+"""geoveil doctor and db: misconfigurations with their remedies, and care of a database."""
 
 import os
 import resource
@@ -17,12 +17,22 @@ from typing import Annotated, Any, TypeAlias
 import grpc
 import typer
 
-from geoveil.aggregator import Settings, TokenFile, check_files, database_of, load, open_store
+from geoveil.aggregator import (
+    Settings,
+    TokenFile,
+    back_up_database,
+    check_database,
+    check_files,
+    database_of,
+    load,
+    open_store,
+)
 from geoveil.campaign import TLS, SigningKey, is_loopback, signer
 from geoveil.cli import options
 from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import health_of
-from geoveil.cli.console import out, print_json
+from geoveil.cli.console import err, out, print_json
+from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import GeoVeilError, ParameterError
 
 _ANSWER_S = 2.0
@@ -378,3 +388,62 @@ CHECKS = (
     ),
 )
 """All checks, in the order in which they are looked at."""
+
+db = typer.Typer(
+    help="Check or copy the database of an aggregator, also while it runs.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Database = Annotated[
+    str | None,
+    typer.Option("--database", "-d", help="SQLite file, or postgresql:// URL (geoveil.db)."),
+]
+URLFile = Annotated[
+    Path | None,
+    typer.Option("--database-url-file", help="File with the URL, which holds a password."),
+]
+
+
+@db.command()
+def check(
+    database: Database = None,
+    database_url_file: URLFile = None,
+    config: options.Config = None,
+) -> None:
+    """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
+    with for_operators():
+        report = check_database(_database_in(config, database, database_url_file))
+    out.tell_all(*report.faults)
+    what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
+    if report.faults:
+        err.print(f"{what}: {_count(len(report.faults), 'fault')}")
+        raise typer.Exit(1)
+    err.print(f"{what}: sound")
+
+
+@db.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="New file.")],
+    database: Database = None,
+    database_url_file: URLFile = None,
+    config: options.Config = None,
+) -> None:
+    """Write a consistent copy to a new file, which only its owner may read.
+
+    Of SQLite it is a database as it is. Of PostgreSQL it is for pg_restore, and takes a pg_dump on
+    the PATH that is of the server's major version or later.
+    """
+    with for_operators():
+        back_up_database(_database_in(config, database, database_url_file), target)
+    err.print(f"copied to {target}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _database_in(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
+    """Return the database that `geoveil serve` would use."""
+    flags = {"database": database, "database_url_file": url_file}
+    return database_of(load(config, os.environ, flags, others=options.VARIABLES).settings)

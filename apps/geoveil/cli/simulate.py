@@ -129,19 +129,11 @@ def ledger(
     for reproduced in done if row else ():
         _show(reproduced)
     if not row:
-        print_table(
-            ("row", "shows", *VERDICTS, "seconds"),
-            (
-                (
-                    of.name,
-                    of.what,
-                    *(str(of.count(v) or "–") for v in VERDICTS),
-                    f"{of.seconds:.1f}",
-                )
-                for of in done
-            ),
-            wrapped=[1],
+        rows = (
+            (of.name, of.what, *(str(of.count(v) or "–") for v in VERDICTS), f"{of.seconds:.1f}")
+            for of in done
         )
+        print_table(("row", "shows", *VERDICTS, "seconds"), rows, wrapped=[1])
         show_table(summary_of(done))
         out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
     numbers = (each for reproduced in done for each in reproduced.compared)
