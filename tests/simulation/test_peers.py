@@ -123,7 +123,7 @@ def test_ten_thresholds_are_read_off_ranges():
 @pytest.mark.deep(keep=0)
 @pytest.mark.usefixtures("alone")
 def test_the_command_names_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("geoveil.cli.compare.version_of", lambda _: None)
+    monkeypatch.setattr("geoveil.cli.simulate_experiments.version_of", lambda _: None)
     (tmp_path / "own.py").write_text(
         "from geoveil.audit import NoisyAnswer\nfrom geoveil.gp import Laplace\n"
         "def wide(query, privacy):\n    scale = 1.1 * query.lipschitz / privacy.rate\n"
@@ -152,7 +152,7 @@ def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch):
         micros=123.4,
         proven=0.85,
     )
-    monkeypatch.setattr("geoveil.cli.compare.compare_peers", lambda **_: [row])
+    monkeypatch.setattr("geoveil.cli.simulate_experiments.compare_peers", lambda **_: [row])
     monkeypatch.setattr("geoveil.cli.console.out.width", 160)
     ran = CliRunner().invoke(app, ["compare"])
     cells = "ours ε = 1 0.0123 ± 0.0045 -0.0067 0.0321 123.4, array exact 0.85"

@@ -59,6 +59,7 @@ from geoveil.analyst.labelled_estimate import (
 )
 from geoveil.analyst.masks import (
     NOT_HIDDEN as NOT_HIDDEN,
+    fields_of_mask as fields_of_mask,
     mask_file as mask_file,
     sidecar_of as sidecar_of,
 )
@@ -158,7 +159,13 @@ from geoveil.analyst.relations.regression import (
     RegressionEstimates,
 )
 from geoveil.analyst.relations.solving import ParameterEstimates
-from geoveil.analyst.relations.tables import CrossTable, Shares, SharesGiven, ShareTable
+from geoveil.analyst.relations.tables import (
+    CrossTable,
+    Shares,
+    SharesGiven,
+    ShareTable,
+    with_invited as with_invited,
+)
 from geoveil.analyst.relations.terms import (
     Above,
     Between,

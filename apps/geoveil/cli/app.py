@@ -38,7 +38,10 @@ COMMANDS = (
     *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; a module here has a function or group of its name, or an `app`."""
-_MODULES = {"token": "credentials", "certificate": "credentials", "db": "doctor"}
+_MODULES = {
+    **{"token": "credentials", "certificate": "credentials", "db": "doctor", "mask": "form"},
+    "compare": "simulate_experiments",
+}
 """Command → its module, unless that has its name."""
 _NEED_MORE = {"demo": "analyst", "simulate": "all", "compare": "all"}
 """Commands that go on to need more than the library that is missed first → their extra."""

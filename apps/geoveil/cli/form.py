@@ -1,6 +1,7 @@
-"""geoveil form: forms from XLSForm, the format of ODK and KoboToolbox, and back."""
+"""geoveil form and mask: forms from XLSForm and back, and noise on the columns of a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -8,29 +9,33 @@ import typer
 
 from geoveil.analyst import (
     EXPORTED,
+    NOT_HIDDEN,
     RADIUS_M,
     FormReports,
     PlannedForm,
-    Result,
-    ShareTable,
     Wish,
     area_of,
     contributions,
+    fields_of_mask,
     fields_of_toml,
     form_of_workbook,
     form_plan,
     form_reports_of,
+    id_of,
     is_file_of_reports,
     left_out,
+    mask_file,
     place_in,
     sample_of,
+    sidecar_of,
     toml_of,
     whole_file,
     wishes_for,
+    with_invited,
     workbook_of,
     write_answers,
 )
-from geoveil.campaign import Field
+from geoveil.campaign import Field, FormCampaign, PlaceField, field_text, what_a_form_tells
 from geoveil.cli import options
 from geoveil.cli.asking import Period, relates
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -189,26 +194,7 @@ def ask(
         reports.ask(wish.statistic, confidence)
         for wish in wishes or wishes_for(reports.campaign.fields)
     ]
-    form.show(*(results if invited is None else _with_invited(results, invited)))
-
-
-def _with_invited(results: Sequence[Result], invited: str) -> Iterator[Result]:
-    """Yield results with worst cases or response rates."""
-    parts = [part.partition("=") for part in invited.split(",")]
-    by_group = parts[0][1] == "="
-    try:
-        counts = {name.strip(): int(count if by_group else name) for name, _, count in parts}
-    except ValueError:
-        counts = {}
-    if len(counts) < len(parts) or (len(parts) > 1 and not by_group):
-        raise ParameterError("invited", invited, "a whole number, or OPTION=N,...")
-    for result in results:
-        if not isinstance(result, ShareTable):
-            raise ParameterError("invited", invited, "given with --shares or --table only")
-        if by_group:
-            yield from (result, result.response(counts))
-        else:
-            yield result.among_invited(*counts.values())
+    form.show(*(results if invited is None else with_invited(results, invited)))
 
 
 def of_form(
@@ -256,3 +242,90 @@ def of_form(
             else None
         )
     return True
+
+
+def mask(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="CSV, also from ODK or KoboToolbox (.csv, .tsv), GeoJSON (.geojson, .json) or"
+            " GeoPackage (.gpkg), one row per person.",
+        ),
+    ],
+    out_file: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The masked file, in the same format."),
+    ],
+    form: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A form, .toml, whose fields are the columns to mask: numbers and places.",
+        ),
+    ] = None,
+    place: Annotated[
+        str,
+        typer.Option(
+            help="Without a form: the name of the masked place. In GeoJSON and GeoPackage it is the"
+            " geometry."
+        ),
+    ] = "place",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="'LON,LAT': the columns of longitude and latitude, in a CSV that does not name"
+            " them as ODK and KoboToolbox do."
+        ),
+    ] = None,
+    epsilon: options.Epsilon = None,
+    per: options.Per = None,
+    center: Annotated[
+        str | None, typer.Option(help="'LON,LAT' of the area's centre, a public fact.")
+    ] = None,
+    radius: options.Radius = None,
+    drop_empty: Annotated[
+        bool, typer.Option("--drop-empty", help="Leave out rows in which a value is missing.")
+    ] = False,
+) -> None:
+    """Add exact noise to columns of a file that you hold, and describe the noise in a second file.
+
+    'geoveil estimate OUT' and 'geoveil form ask OUT' then correct shares, densities and the like
+    for the noise. This hides values from people who get the masked file, but not from anybody
+    who has the original.
+
+    Example: geoveil mask homes.csv --columns lon,lat --epsilon 1 --per 500 --center=2.35,48.86
+    --radius 15000 --out masked.csv
+    """
+    at = None if center is None else place_in("center", center)
+    area = RADIUS_M if radius is None else radius
+    answers = None if form is None else fields_in(form)
+    fields = fields_of_mask(answers, place, epsilon, per, at, area)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    made = FormCampaign(
+        campaign_id=id_of(f"mask-{out_file.stem}"),
+        title="Masked columns",
+        fields=fields,
+        opens=today - timedelta(days=1),
+        closes=today,  # no more come: intervals are for a single look
+    )
+    placed = next((field for field in fields if isinstance(field, PlaceField)), fields[0])
+    rows = mask_file(
+        file,
+        out_file,
+        made,
+        {} if columns is None else {placed.name: _pair(columns)},
+        drop_empty=drop_empty,
+    )
+    out.tell_all(*(field_text(made, field) for field in fields))
+    err.tell_all(*what_a_form_tells(made), *NOT_HIDDEN)
+    out.tell(f"{rows:,} rows in {out_file}; which noise is on them says {sidecar_of(out_file)}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    first, comma, second = text.partition(",")
+    if not (first and comma and second):
+        raise ParameterError("columns", text, "LON,LAT: two names of columns")
+    return first, second

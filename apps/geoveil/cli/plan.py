@@ -45,7 +45,7 @@ from geoveil.cli.plan_text import print_planned
 from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
 from geoveil.simulation.people_files import FORMATS
-from geoveil.simulation.priors import KNOWN, public_prior
+from geoveil.simulation.priors import KNOWN, public_prior, with_scenarios
 
 _EXAMPLES = (
     "What do you want to know? For example: threshold 100000; range 50000,100000;"
@@ -435,8 +435,8 @@ def source_of(
     text: str = answer("prior", prior, lambda _, said: _of_people(said))
     if prior is None and _is_of_rows(text) and columns is None:
         columns = until_right(_COLUMNS, lambda said: _columns(text, said))
-    doubts = [_named(of) for of in scenario or ()]
-    any_rows = any(map(_is_of_rows, (text, *(other for _, other in doubts))))
+    others = [of.partition("=")[2] for of in scenario or ()]
+    any_rows = any(map(_is_of_rows, (text, *others)))
 
     def known(of: str) -> PublicPrior:
         """Return a public prior, or a pilot from a campaign's reports at a server."""
@@ -448,31 +448,12 @@ def source_of(
         said = (tuple(columns or ()), weights) if _is_of_rows(of) or not any_rows else ((), None)
         return public_prior(of, *said, heaps)
 
-    return known(text).doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
+    return with_scenarios(known, text, scenario or (), scale)
 
 
 def _is_of_rows(prior: str) -> bool:
     """Return whether a prior is a file of rows, which has columns."""
     return Path(prior).suffix in FORMATS and ":" not in prior
-
-
-def _named(scenario: str) -> tuple[str, str]:
-    """Return the two parts of NAME=PRIOR."""
-    name, _, prior = scenario.partition("=")
-    if not name.strip() or not prior:
-        raise ParameterError("scenario", scenario, "NAME=PRIOR, for example 2019=incomes2019.csv")
-    return name.strip(), prior
-
-
-def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> PublicPrior:
-    """Return a scenario; a file of rows has the columns of the prior."""
-    try:
-        return known(prior)
-    except ParameterError as error:
-        of = "--prior-column" if error.name == "columns" else "the prior"
-        raise ParameterError(
-            "scenario", f"{name}={prior}", f"NAME=PRIOR, {of} {error.expected}"
-        ) from error
 
 
 def _of_people(said: str) -> str:

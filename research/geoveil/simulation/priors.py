@@ -79,6 +79,35 @@ def public_prior(
     return prior.with_heaps(heaps)
 
 
+def with_scenarios(
+    known: Callable[[str], PublicPrior], text: str, scenarios: Sequence[str], scale: float
+) -> PublicPrior:
+    """Return a prior with its scenarios; a file of rows has the columns of the prior.
+
+    Args:
+        known: returns the prior with a name.
+        text: the name of the prior.
+        scenarios: NAME=PRIOR each.
+        scale: relative error of the prior's numbers; see `PublicPrior.doubted`.
+
+    Raises:
+        ParameterError: with the scenario that can't be used.
+    """
+    source, others = known(text), {}
+    for scenario in scenarios:
+        name, _, prior = scenario.partition("=")
+        if not name.strip() or not prior:
+            expected = "NAME=PRIOR, for example 2019=incomes2019.csv"
+            raise ParameterError("scenario", scenario, expected)
+        try:
+            others[name.strip()] = known(prior)
+        except ParameterError as error:
+            of = "--prior-column" if error.name == "columns" else "the prior"
+            expected = f"NAME=PRIOR, {of} {error.expected}"
+            raise ParameterError("scenario", scenario, expected) from error
+    return source.doubted(others, scale)
+
+
 def _pilot(text: str, file: str) -> Reports:
     try:
         return reports_of(file)

@@ -30,7 +30,14 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import Answer, Series, chance_words, possible, share_answer
+from geoveil.analyst.results import (
+    Answer,
+    Result,
+    Series,
+    chance_words,
+    possible,
+    share_answer,
+)
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
 from geoveil.campaign import FormCampaign
@@ -393,3 +400,30 @@ def _root(covariance: Array) -> Array:
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NO_SPREAD * max(float(values[-1]), 0.0) if len(values) else values > 0
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def with_invited(results: Sequence[Result], invited: str) -> Iterator[Result]:
+    """Yield tables with worst cases, or with response rates.
+
+    Args:
+        results: tables of shares.
+        invited: the number of people who were invited, or that of each option: OPTION=N,...
+
+    Raises:
+        ParameterError: if it is neither, or a result is no table of shares.
+    """
+    parts = [part.partition("=") for part in invited.split(",")]
+    by_group = parts[0][1] == "="
+    try:
+        counts = {name.strip(): int(count if by_group else name) for name, _, count in parts}
+    except ValueError:
+        counts = {}
+    if len(counts) < len(parts) or (len(parts) > 1 and not by_group):
+        raise ParameterError("invited", invited, "a whole number, or OPTION=N,...")
+    for result in results:
+        if not isinstance(result, ShareTable):
+            raise ParameterError("invited", invited, "given with --shares or --table only")
+        if by_group:
+            yield from (result, result.response(counts))
+        else:
+            yield result.among_invited(*counts.values())
