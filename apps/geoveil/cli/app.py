@@ -40,7 +40,7 @@ COMMANDS = (
 """In the order of the help; a module here has a function or group of its name, or an `app`."""
 _MODULES = {
     **{"token": "credentials", "certificate": "credentials", "db": "doctor", "mask": "form"},
-    "compare": "simulate_experiments",
+    **{"compare": "simulate_experiments", "estimate": "results"},
 }
 """Command → its module, unless that has its name."""
 _NEED_MORE = {"demo": "analyst", "simulate": "all", "compare": "all"}

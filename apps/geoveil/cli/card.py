@@ -4,7 +4,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,12 +22,8 @@ _TIMEOUT_S = 15.0
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
-class Format(Enum):
-    """The format of a card."""
-
-    markdown = "markdown"
-    html = "html"
-    json = "json"
+Format = StrEnum("Format", ["markdown", "html", "json"])
+"""The format of a card."""
 
 
 @connects

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from shutil import get_terminal_size
@@ -72,8 +73,7 @@ class PlainConsole(Console):
         So no part of a long text can pass for a separate line. Characters beyond ASCII count as
         two columns wide, since terminals disagree on which of them are.
         """
-        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-        text = self.styled(*((part.translate(BLANKS), style) for part, style in pairs))
+        text = self.styled(*parts)
         if not self.is_terminal:
             self.print(text, soft_wrap=True)
             return
@@ -93,7 +93,9 @@ class PlainConsole(Console):
             self.print(text)
 
     def _plain(self, text: str) -> str:
-        return visible(text).encode(self.encoding, _DEGRADING).decode(self.encoding)
+        return (
+            visible(text.translate(BLANKS)).encode(self.encoding, _DEGRADING).decode(self.encoding)
+        )
 
 
 out = PlainConsole()
@@ -256,20 +258,14 @@ def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
         ParameterError: if there is one, or it can't be written.
     """
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as opened:
+            opened.write(content)
     except FileExistsError:
         raise ParameterError("file", str(file), "new: what is there is never overwritten") from None
-    except OSError as error:
-        raise _no_file_to_write(file, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
     except BaseException as error:
-        file.unlink()
+        with suppress(OSError):  # which may not be there
+            file.unlink()
         if isinstance(error, OSError):
-            raise _no_file_to_write(file, error) from error
+            expected = f"a file to write ({error.strerror})"
+            raise ParameterError("file", str(file), expected) from error
         raise
-
-
-def _no_file_to_write(file: Path, error: OSError) -> ParameterError:
-    return ParameterError("file", str(file), f"a file to write ({error.strerror})")

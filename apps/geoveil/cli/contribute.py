@@ -235,8 +235,8 @@ def _what_it_costs(
     if epoch is not None:
         yield say("tell.epoch", name=campaign.texts.attribute, epoch=str(epoch))
     elif campaign.readings is not None:
-        text, total = str(campaign.readings), _price(str(campaign.total_privacy))
-        yield say("tell.total", readings=text, privacy=total)
+        total = _price(str(campaign.total_privacy))
+        yield say("tell.total", readings=str(campaign.readings), privacy=total)
     if campaign.readings is not None and campaign.cohorts > 1:
         yield campaign.readings.telling
 

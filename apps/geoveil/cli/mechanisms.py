@@ -36,7 +36,12 @@ def mechanisms(as_json: options.AsJson = False) -> None:
     The list has each one's promise: ε, or ε with a δ. The variance is that of a report by someone
     in the middle of a band 3·PER/ε wide, a ramp or else a smoothstep, with δ = 1e-6 if any.
     """
-    rows = [_row(words, what) for words, what in _listed()]
+    rows = [
+        _row(words, what)
+        for of in MECHANISMS
+        for words, what in ((of.name, of.summary), *(_OF_SMOOTH if of.name == "smooth" else ()))
+        if of.default is not None or of.name not in MECHANISMS.built_in
+    ]
     if as_json:
         print_json(rows)
         return
@@ -53,16 +58,6 @@ def mechanisms(as_json: options.AsJson = False) -> None:
         ),
     )
     out.paragraphs(*_NOTES)
-
-
-def _listed() -> list[tuple[str, str]]:
-    """Return the words and summary of each mechanism that answers questions."""
-    return [
-        of
-        for family in MECHANISMS
-        for of in ((family.name, family.summary), *(_OF_SMOOTH if family.name == "smooth" else ()))
-        if family.default is not None or family.name not in MECHANISMS.built_in
-    ]
 
 
 def _row(words: str, what: str) -> dict[str, Any]:

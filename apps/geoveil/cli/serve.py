@@ -152,13 +152,13 @@ def serve(
     """
     effective = load(config, os.environ, flags, others=options.VARIABLES)
     settings = effective.settings
-    if settings.web is not None:
-        with needed_for("the gateway"):
-            import_module("httptools")
-            import_module("uvicorn")
-    if settings.console or settings.results_token_file is not None:
-        with needed_for("the console"):
-            import_module("jinja2")
+    pages = settings.console or settings.results_token_file is not None
+    for what, needed, libraries in (
+        ("the gateway", settings.web is not None, ("httptools", "uvicorn")),
+        ("the console", pages, ("jinja2",)),
+    ):
+        with needed_for(what):
+            _ = [import_module(library) for library in libraries if needed]
     if check:
         check_files(settings)
         _check_relay_keys(settings)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -121,6 +122,5 @@ def web(
 
 def _end_with_parent() -> None:
     """Wait until the parent process is gone, and end this one."""
-    while os.read(0, 1):
-        pass
+    sys.stdin.buffer.read()
     os._exit(0)
