@@ -45,7 +45,12 @@ from geoveil.analyst.errors import (
 from geoveil.analyst.estimate_request import EstimateRequest as EstimateRequest
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
-from geoveil.analyst.form_files import fields_of_toml, texts_of_toml as texts_of_toml, toml_of
+from geoveil.analyst.form_files import (
+    fields_of_mask as fields_of_mask,
+    fields_of_toml,
+    texts_of_toml as texts_of_toml,
+    toml_of,
+)
 from geoveil.analyst.geojson import (
     check_distinct as check_distinct,
     features_in as features_in,
@@ -59,7 +64,6 @@ from geoveil.analyst.labelled_estimate import (
 )
 from geoveil.analyst.masks import (
     NOT_HIDDEN as NOT_HIDDEN,
-    fields_of_mask as fields_of_mask,
     mask_file as mask_file,
     sidecar_of as sidecar_of,
 )

@@ -19,6 +19,8 @@ from typing import Any
 
 import tomli_w
 
+from geoveil.analyst.questions import Place, area_of
+from geoveil.analyst.vocabulary import all_given, left_out
 from geoveil.campaign import (
     CATEGORIES,
     Asker,
@@ -253,3 +255,35 @@ def _translation(tag: str, table: Any, asker: Asker | None) -> Translation:
         return Translation(language=tag, asker=Asker(**absent | given) if given else None, **own)
     except ParameterError as error:
         raise ParameterError(f"[{tag}] {error.name}", error.value, error.expected) from None
+
+
+def fields_of_mask(
+    form: Sequence[Field] | None,
+    name: str,
+    epsilon: float | None,
+    per: float | None,
+    center: Place | None,
+    radius: float,
+) -> tuple[Field, ...]:
+    """Return the fields of a mask: those of a form, or else a place.
+
+    Args:
+        form: says all of it, if it is given.
+        name: of the place.
+        epsilon: ε of the promise to two places that are `per` apart.
+        per: in metres.
+        center: longitude and latitude of the area's centre, a public fact.
+        radius: of the area, in metres.
+
+    Raises:
+        ParameterError: if one is missing, or given beside a form.
+    """
+    given = {"epsilon": epsilon, "per": per, "center": center}
+    if form is not None:
+        left_out(given, "left out: the form says it")
+        return tuple(form)
+    all_given(given, ", or --form in its place")
+    assert epsilon is not None
+    assert per is not None
+    area = Attribute(name=name, unit="metre", coordinates=area_of((), center, radius))
+    return (PlaceField(attribute=area, privacy=GeoPrivacy(epsilon, per, "metre")),)

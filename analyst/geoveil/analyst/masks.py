@@ -20,21 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.questions import Place, area_of
-from geoveil.analyst.refusals import all_given, left_out
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
-    Attribute,
-    Field,
     FormCampaign,
-    PlaceField,
     PointField,
     decode,
     digest,
     encode,
     what_a_form_tells,
 )
-from geoveil.gp import Array, AzimuthalEquidistant, GeoPrivacy, ParameterError, PrivateValueError
+from geoveil.gp import Array, AzimuthalEquidistant, ParameterError, PrivateValueError
 
 _DIGITS = 9
 """Decimals of longitudes and latitudes: the last is a tenth of a millimetre."""
@@ -345,38 +340,6 @@ _SCALES = 64
 def sidecar_of(file: Path) -> Path:
     """Return the path of the file that describes the noise of a masked file."""
     return file.with_name(file.name + ".mask.json")
-
-
-def fields_of_mask(
-    form: Sequence[Field] | None,
-    name: str,
-    epsilon: float | None,
-    per: float | None,
-    center: Place | None,
-    radius: float,
-) -> tuple[Field, ...]:
-    """Return the fields of a mask: those of a form, or else a place.
-
-    Args:
-        form: says all of it, if it is given.
-        name: of the place.
-        epsilon: ε of the promise to two places that are `per` apart.
-        per: in metres.
-        center: longitude and latitude of the area's centre, a public fact.
-        radius: of the area, in metres.
-
-    Raises:
-        ParameterError: if one is missing, or given beside a form.
-    """
-    given = {"epsilon": epsilon, "per": per, "center": center}
-    if form is not None:
-        left_out(given, "left out: the form says it")
-        return tuple(form)
-    all_given(given, ", or --form in its place")
-    assert epsilon is not None
-    assert per is not None
-    area = Attribute(name=name, unit="metre", coordinates=area_of((), center, radius))
-    return (PlaceField(attribute=area, privacy=GeoPrivacy(epsilon, per, "metre")),)
 
 
 def mask_file(
