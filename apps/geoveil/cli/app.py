@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
@@ -78,10 +79,17 @@ class _Lazy(TyperGroup):
             alone.command()(made)
             command = typer.main.get_command(alone)
         command.name = cmd_name
-        _let_flow(command)
-        refuse_empty_paths(command)
-        tell_plainly(command)
+        for each in _with_those_below(command):
+            _let_flow(each)
+            refuse_empty_paths(each)
+            tell_plainly(each)
         return command
+
+
+def _with_those_below(command: Any) -> Iterator[Any]:
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from _with_those_below(below)
 
 
 def _not_installed(name: str, error: MissingExtraError) -> Any:
@@ -110,8 +118,6 @@ def _let_flow(command: Any) -> None:
     for parameter in command.params:
         if getattr(parameter, "multiple", False):  # its help says that it may be repeated
             parameter.metavar = "<...>"
-    for below in getattr(command, "commands", {}).values():
-        _let_flow(below)
 
 
 app = typer.Typer(

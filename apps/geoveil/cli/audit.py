@@ -216,11 +216,12 @@ def _conclude(report: AuditReport) -> None:
             for row in report.disagreeing
         ),
     )
-    disagree = (
+    out.paragraphs(
         "What is exact is of the density, and the black box of what is drawn: of a mechanism whose"
         " two disagree neither number can be relied on."
+        if report.disagreeing
+        else None
     )
-    out.paragraphs(disagree if report.disagreeing else None)
 
 
 def _tell_releases(verdicts: Sequence[Verdict]) -> None:

@@ -104,18 +104,15 @@ def create(
         return
     campaign = require_attribute(campaign)
     asked = f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}' asks the points what"
-    n = campaign.periods
+    n, readings = campaign.periods, campaign.readings
     once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
     spent = f"each participant spends this {once}" if campaign.period else None
-    if campaign.readings is not None:
-        spent = (
-            f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
-        )
+    in_all = f"{readings} In all, a participant spends at most {campaign.total_privacy}."
     out.tell_all(
         _headline(campaign, digest),
         expected_text(campaign, request.people),
         f"{asked} was planned" if request.plan and isinstance(campaign, ValueCampaign) else None,
-        spent,
+        spent if readings is None else in_all,
         weight_text(campaign),
         None if key is None else f"signed by {key.public}",
     )

@@ -15,7 +15,7 @@ from geoveil.analyst import NOT_STATED, card_of
 from geoveil.campaign import digits
 from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import Connection, connects, device_at
-from geoveil.cli.console import out, print_json, write_new
+from geoveil.cli.console import out, write_new
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 
 _TIMEOUT_S = 15.0
@@ -60,12 +60,8 @@ def card(
                 GetCampaignRequest(campaign_id=campaign), _TIMEOUT_S
             ).envelope
     record = card_of(envelope)
-    if form is Format.json and out_file is None:
-        print_json(record)
-        return
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    if form is not Format.json:
-        text = _page(record, form)
+    as_json = form is Format.json
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n" if as_json else _page(record, form)
     if out_file is None:
         typer.echo(text, nl=False)
         return

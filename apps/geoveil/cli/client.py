@@ -126,19 +126,21 @@ def history(
     if as_json:
         sys.stdout.writelines(f"{json.dumps(receipt.to_dict())}\n" for receipt in receipts)
         return
-    rows = (
+    print_table(
+        ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)", "status"),
         (
-            receipt.campaign_id + (f" ({receipt.period})" if receipt.period else ""),
-            "\n".join(charge.attribute for charge in receipt.charges),
-            _values(receipt),
-            "\n".join(str(charge.privacy) for charge in receipt.charges),
-            f"{receipt.drawn:%Y-%m-%d %H:%M}",
-            _status(receipt),
-        )
-        for receipt in receipts
+            (
+                receipt.campaign_id + (f" ({receipt.period})" if receipt.period else ""),
+                "\n".join(charge.attribute for charge in receipt.charges),
+                _values(receipt),
+                "\n".join(str(charge.privacy) for charge in receipt.charges),
+                f"{receipt.drawn:%Y-%m-%d %H:%M}",
+                _status(receipt),
+            )
+            for receipt in receipts
+        ),
+        wrapped=(1, 2, 3),  # an id has to be typed
     )
-    headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
-    print_table((*headers, "status"), rows, wrapped=(1, 2, 3))  # an id has to be typed
     out.tell_all(
         _summary(counts),
         *(

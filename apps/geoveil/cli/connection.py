@@ -87,8 +87,7 @@ class Connection:
         # Imported here: without TLS nobody pays for it.
         from geoveil.campaign.pem_files import read_authorities, read_pair
 
-        path = self.tls_roots
-        roots = None if path is None else read_authorities("tls_roots", path)
+        roots = read_authorities("tls_roots", self.tls_roots) if self.tls_roots else None
         if self.tls_client_certificate is None or self.tls_client_key is None:
             return TLS(root_certificates=roots)
         pair = read_pair(
@@ -230,9 +229,8 @@ def analyst_at(connection: Connection) -> "Iterator[Analyst]":
 
 
 def _token() -> str | None:
-    name = os.environ.get(TOKEN_FILE)
+    name, token = os.environ.get(TOKEN_FILE), os.environ.get(TOKEN)
     if name is None:
-        token = os.environ.get(TOKEN)
         if token is not None and not token.isascii():
             raise CommandError(f"{TOKEN} holds no token: one has characters of ASCII only")
         return token

@@ -108,7 +108,7 @@ def _folds(text: str, width: int) -> Iterator[int]:
     """Yield the positions at which to fold a text, after blanks if there are any."""
     start, room = 0, max(width, _LEAST_WIDTH)
     while True:
-        filled = accumulate(map(_columns, text[start:]))
+        filled = accumulate(1 if c.isascii() else 2 for c in text[start:])
         end = next((start + i for i, used in enumerate(filled) if used > room), None)
         if end is None:
             return
@@ -116,10 +116,6 @@ def _folds(text: str, width: int) -> Iterator[int]:
         start = after_blank if after_blank > start else end
         yield start
         room = max(width, _LEAST_WIDTH) - len(_INDENT)
-
-
-def _columns(c: str) -> int:
-    return 1 if c.isascii() else 2
 
 
 def degrade() -> None:
@@ -212,7 +208,8 @@ def _fit(table: Table, wrapped: Container[int], console: PlainConsole) -> None:
     widths, spare = [], []
     for place, column in enumerate(table.columns):
         head, cells = _lines([column.header]), _lines(column.cells)
-        least = _widest(_words(head) + (_words(cells) if place in wrapped else cells))
+        words = " ".join(head if place not in wrapped else head + cells).split()
+        least = _widest(words + ([] if place in wrapped else cells))
         widths.append(_widest(head + cells))
         spare.append(widths[-1] - least)
     while excess > 0 and max(spare) > 0:
@@ -227,10 +224,6 @@ def _fit(table: Table, wrapped: Container[int], console: PlainConsole) -> None:
 
 def _lines(cells: Iterable[Any]) -> list[str]:
     return [out.styled(line).plain for cell in cells for line in str(cell).splitlines()]
-
-
-def _words(lines: Iterable[str]) -> list[str]:
-    return [word for line in lines for word in line.split()]
 
 
 def _widest(texts: Iterable[str]) -> int:

@@ -140,17 +140,22 @@ def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign
     """Return the epoch that --read-every and --reading-epsilon set for a campaign's value."""
     if every is None:
         if epsilon is not None:
-            expected = "left out unless there is --read-every"
-            raise ParameterError("reading-epsilon", epsilon, expected)
+            raise ParameterError(
+                "reading-epsilon", epsilon, "left out unless there is --read-every"
+            )
         return None
     length, stated = parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
-        expected = "left out: such questions are not answered from one reading"
-        raise ParameterError("read-every", every, expected)
+        raise ParameterError(
+            "read-every", every, "left out: such questions are not answered from one reading"
+        )
     privacy = stated if epsilon is None else GeoPrivacy(epsilon, stated.per, stated.unit)
     if privacy.epsilon < stated.epsilon:
-        expected = f"at least {stated.epsilon:g}, which this campaign asks for"
-        raise ParameterError("reading-epsilon", epsilon, expected)
+        raise ParameterError(
+            "reading-epsilon",
+            epsilon,
+            f"at least {stated.epsilon:g}, which this campaign asks for",
+        )
     return Epoch(privacy=privacy, length=length)
 
 
@@ -255,9 +260,8 @@ def _confirm(
     if seen:
         err.tell_all(_echo(campaign, value), *what_it_tells_of(campaign, value, read=read))
     if doubt or (seen and not yes):
-        question = doubt or say("tell.send")
-        unsaid = say("tell.unsaid.value", yes=say("tell.yes")[0])
-        _agree(question if seen else say("tell.slip"), unsaid)
+        question = (doubt or say("tell.send")) if seen else say("tell.slip")
+        _agree(question, say("tell.unsaid.value", yes=say("tell.yes")[0]))
 
 
 def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:

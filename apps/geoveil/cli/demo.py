@@ -138,18 +138,19 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
 
 def _print_footings(rows: Sequence[DemoRow]) -> None:
     """Print the odds and the noise of ε-LDP at each footing."""
-    epsilon_of_both = rows[0].estimate.privacy.epsilon
-    epsilons = [epsilon_of_both * scales for scales in FOOTINGS]
+    epsilons = [rows[0].estimate.privacy.epsilon * scales for scales in FOOTINGS]  # of both
     headers = ("odds of values apart by", "geo-privacy", *(f"ε-LDP ε={e:g}" for e in epsilons))
     table = []
     for scales, epsilon in zip(FOOTINGS, epsilons, strict=True):
-        by_odds: dict[str, list[str]] = {}
-        for row in rows:
-            by_odds.setdefault(_odds(min(epsilon, row.any_two)), []).append(
-                f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}"
-            )
-        for odds, values in by_odds.items():
-            table.append([" or ".join(values), odds, *map(_odds, epsilons)])
+        apart = [
+            (f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}", odds)
+            for row in rows
+            for odds in [_odds(min(epsilon, row.any_two))]
+        ]
+        table += [
+            [" or ".join(of for of, its in apart if its == odds), odds, *map(_odds, epsilons)]
+            for odds in dict.fromkeys(odds for _, odds in apart)
+        ]
     for row in rows:
         ours, *_ = row.predictions.values()
         table.append(

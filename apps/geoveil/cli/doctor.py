@@ -108,8 +108,7 @@ def doctor(
         rows = [("settings", str(error), "correct the setting: see docs/operating.md")]
     else:
         situation = Situation(settings, name, campaign, sign_key, aggregator)
-        looked = [(check.name, check(situation), check.remedy) for check in CHECKS]
-        rows = [(of, wrong, remedy) for of, wrong, remedy in looked if wrong is not None]
+        rows = [(of.name, wrong, of.remedy) for of in CHECKS if (wrong := of(situation))]
     if as_json:
         print_json([dict(zip(("check", "wrong", "remedy"), row, strict=True)) for row in rows])
     for of, wrong, remedy in () if as_json else rows:
@@ -201,9 +200,11 @@ def _analysts(of: Situation) -> Wrongs:
 
 
 def _extras(of: Situation) -> Wrongs:
-    needed = ["uvicorn", "httptools"] if of.settings.web is not None else []
-    needed += ["jinja2", "pyarrow"] if of.settings.console else []
-    lacking = [name for name in needed if find_spec(name) is None]
+    needed = {
+        **dict.fromkeys(["uvicorn", "httptools"], of.settings.web is not None),
+        **dict.fromkeys(["jinja2", "pyarrow"], of.settings.console),
+    }
+    lacking = [name for name, used in needed.items() if used and find_spec(name) is None]
     yield lacking, f"not installed: {', '.join(lacking)}"
 
 

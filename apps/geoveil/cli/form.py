@@ -188,8 +188,8 @@ def ask(
     """
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     reports = _reports(campaign_id, period, connection)
-    aimed = next((wish.text for wish in wishes if wish.error is not None), None)
-    left_out({"statistic": aimed}, "without '@', which is for a plan")
+    for wish in wishes:
+        left_out({"statistic": wish.error and wish.text}, "without '@', which is for a plan")
     results = [
         reports.ask(wish.statistic, confidence)
         for wish in wishes or wishes_for(reports.campaign.fields)

@@ -33,9 +33,8 @@ def health(
 ) -> None:
     """Ask an aggregator whether it takes requests: exit status 0 if it is SERVING, else 1."""
     tls = connection.security()
-    if timeout_s is None:
-        timeout_s = 60.0 if wait else 5.0
-    validation.positive("timeout_s", timeout_s)
+    usual_s = 60.0 if wait else 5.0
+    timeout_s = validation.positive("timeout_s", usual_s if timeout_s is None else timeout_s)
     status = ""
     try:
         asking = health_of(

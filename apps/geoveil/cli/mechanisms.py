@@ -62,9 +62,8 @@ def mechanisms(as_json: options.AsJson = False) -> None:
 
 def _row(words: str, what: str) -> dict[str, Any]:
     family = MECHANISMS[words.partition(":")[0]]
-    bare = ":" not in words
     row: dict[str, Any] = {"mechanism": words, "what": what, "variance": None, "profile": None}
-    spec = family.default if bare else MECHANISMS.parse(words)
+    spec = MECHANISMS.parse(words) if ":" in words else family.default
     if not isinstance(spec, MechanismSpec):  # another package's, which needs parameters
         return {**row, "promises": "its package says", "browsers": False}
     privacy = GeoPrivacy(1.0, 1.0, delta=1e-6 if spec.has_slack else 0.0)

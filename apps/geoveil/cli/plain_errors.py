@@ -53,7 +53,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def tell_plainly(command: Any) -> None:
-    """Let a command, and its subcommands, report errors in the words of the command line.
+    """Let a command report errors in the words of the command line.
 
     One about an option names it as it is typed; one that the code of a --module raises says so, in
     which line. Each is an error that a command says in one line.
@@ -61,9 +61,7 @@ def tell_plainly(command: Any) -> None:
     Args:
         command: of Click; its callback is replaced.
     """
-    if (below := getattr(command, "commands", None)) is not None:
-        for command_below in below.values():
-            tell_plainly(command_below)
+    if hasattr(command, "commands"):  # its subcommands do
         return
     _show_what_is_no_number(command)
     run = command.callback
@@ -150,18 +148,14 @@ def _given(value: object) -> bool:
 
 
 def refuse_empty_paths(command: Any) -> None:
-    """Let a command, and its subcommands, refuse "" as a path.
+    """Let a command refuse "" as a path.
 
     It would be read as ".", the folder that the command is run in.
 
     Args:
         command: of Click; its parameters are changed.
     """
-    for below in getattr(command, "commands", {}).values():
-        refuse_empty_paths(below)
-    if command.callback is None:
-        return
-    hints = get_type_hints(command.callback)
+    hints = {} if command.callback is None else get_type_hints(command.callback)
     for parameter in command.params:
         if Path in _kinds(hints.get(parameter.name)):
             parameter.process_value = _unless_empty(parameter.process_value, _spelling(parameter))

@@ -435,8 +435,7 @@ def source_of(
     text: str = answer("prior", prior, lambda _, said: _of_people(said))
     if prior is None and _is_of_rows(text) and columns is None:
         columns = until_right(_COLUMNS, lambda said: _columns(text, said))
-    others = [of.partition("=")[2] for of in scenario or ()]
-    any_rows = any(map(_is_of_rows, (text, *others)))
+    any_rows = any(map(_is_of_rows, (text, *(of.partition("=")[2] for of in scenario or ()))))
 
     def known(of: str) -> PublicPrior:
         """Return a public prior, or a pilot from a campaign's reports at a server."""

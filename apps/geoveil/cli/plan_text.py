@@ -86,14 +86,13 @@ def print_plan(report: Record) -> None:
         f" people do not remove. ×: {_TIMES_MEAN}",
         style="dim",
     )
-    taken = (
-        f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the band"
-        " lies; the rest from people."
-    )
     out.paragraphs(
         report["reason"],
         _asked(report["alternatives"][0], form),
-        taken if report["from_prior"] > 0 else None,
+        f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the band"
+        " lies; the rest from people."
+        if report["from_prior"] > 0
+        else None,
     )
     print_table(
         ("of", "95 % error"),
