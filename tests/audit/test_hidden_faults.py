@@ -394,6 +394,21 @@ def test_a_mechanism_of_the_library_in_ones_file_is_asked_as_devices_ask(faulty)
     assert other.keeps  # it was not asked
 
 
+class ToAQuarter(SmoothMechanism):
+    """The value to a quarter of `per`, before the noise."""
+
+    def release(self, x, source=None):
+        grid = self.privacy.per / 4
+        return super().release((np.rint(np.asarray(x) / grid) * grid).tolist(), source)
+
+
+@pytest.mark.parametrize("kind", [ToAQuarter, OwnSmooth])
+def test_noise_is_so_small_at_one_epsilon_that_a_rounded_value_shows(kind):
+    """10,000 releases; at ε = 1 it was kept, as answers moved by an eighth of their noise."""
+    kept = [verdict.keeps for verdict in audit(own_cases({"mine": kind})[:2], samples=20_000)]
+    assert kept == [True, kind is OwnSmooth]
+
+
 @pytest.mark.parametrize(("origin", "caught"), [(1e5, True), (1e12, True), (1e16, False)])
 def test_points_that_floats_do_not_tell_apart_are_not_compared(origin, caught):
     """A dollar per `per`: beyond 2⁵³ whole dollars don't differ, so nothing is refused there."""

@@ -152,6 +152,12 @@ def _faults() -> Iterator[Case]:
     def whole_dollars(x: Array, rng: np.random.Generator) -> Array:
         return x + np.rint(rng.laplace(scale=1 / INCOME.rate, size=x.shape))
 
+    fine = LipschitzMechanism(RAMP.query, replace(INCOME, epsilon=16.0))
+    grid = INCOME.per / 4
+
+    def to_a_quarter(x: Array, rng: np.random.Generator) -> Array:
+        return np.asarray(fine.simulate(np.rint(x / grid) * grid, rng))
+
     soft = DebiasedLaplace(STEP.query, INCOME)
 
     def six_bits_bare(x: Array, rng: np.random.Generator) -> Array:
@@ -172,6 +178,12 @@ def _faults() -> Iterator[Case]:
         ("random numbers of 24 bits", of_24_bits),
     ):
         yield RAMP.case(Released(sound, draw), outputs, variant, name="LipschitzMechanism")
+    yield replace(RAMP, privacy=fine.privacy).case(
+        Released(fine, to_a_quarter),
+        additive_outputs(fine.largest_scale),
+        "x to a quarter of per",
+        name="LipschitzMechanism",
+    )
     between = bounded_outputs(*soft.range, soft.atoms)
     low = Released(soft, six_bits_bare)
     yield STEP.case(low, between, "low bits beside atoms", name="DebiasedLaplace")
