@@ -16,8 +16,7 @@ from geoveil.analyst.planner import (
     compare_allocations,
     plan,
 )
-from geoveil.analyst.planner.problem import Nodes, mesh, nodes_near
-from geoveil.analyst.planner.question import SoftQuestion
+from geoveil.analyst.planner.problem import Nodes, SoftQuestion, mesh, nodes_near
 from geoveil.gp import (
     Disc,
     FormulaProfile,

@@ -164,7 +164,7 @@ def test_what_cannot_be_compared_is_refused():
         compare(a, replace(b, labels=("x", "y", "z")), people="different")
     with pytest.raises(ParameterError, match="confidence"):
         compare(a, replace(b, confidence=0.9), people="different")
-    with pytest.raises(ParameterError, match="'different' or 'same'"):
+    with pytest.raises(ParameterError, match="'different', 'same'"):
         compare(a, b, people="others")
     with pytest.raises(ParameterError, match="names"):
         compare(a, b, people="same", names=["one"])

@@ -1,6 +1,6 @@
 """Planning: which mechanism suits a question, and how good any could be [MATH §8].
 
-From the top: `question`, `priors` and `problem` state the question and public knowledge;
+From the top: `problem` and `priors` state the question and public knowledge;
 `candidates` are kinds of mechanisms, each with a `prediction` of its error; `coarse` and `search`
 try bands for them, by tables and then exactly; `plan` chooses, `allocation` for several questions;
 `caps` bound the odds of any two values.
@@ -65,14 +65,12 @@ from geoveil.analyst.planner.priors import (
 )
 from geoveil.analyst.planner.problem import (
     MOST_REPEATED as MOST_REPEATED,
-    PlanningProblem as PlanningProblem,
-)
-from geoveil.analyst.planner.question import (
     HardDisc,
     HardPolygon,
     HardQuestion,
     HardRange,
     HardThreshold,
+    PlanningProblem as PlanningProblem,
     PopulationMean,
     SoftQuestion,
     as_question as as_question,

@@ -26,8 +26,13 @@ from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import Nodes, PlanningProblem, check_promise
-from geoveil.analyst.planner.question import PopulationMean, as_question
+from geoveil.analyst.planner.problem import (
+    Nodes,
+    PlanningProblem,
+    PopulationMean,
+    as_question,
+    check_promise,
+)
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import (

@@ -17,8 +17,13 @@ import numpy as np
 
 from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.problem import Nodes, PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold
+from geoveil.analyst.planner.problem import (
+    HardQuestion,
+    HardRange,
+    HardThreshold,
+    Nodes,
+    PlanningProblem,
+)
 from geoveil.gp import (
     PROFILES,
     Array,

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import PlanningProblem, check_promise
-from geoveil.analyst.planner.question import PopulationMean, SoftQuestion, as_question
+from geoveil.analyst.planner.problem import (
+    PlanningProblem,
+    PopulationMean,
+    SoftQuestion,
+    as_question,
+    check_promise,
+)
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
 

@@ -35,8 +35,7 @@ from geoveil.analyst.planner.coarse import (
     width,
 )
 from geoveil.analyst.planner.prediction import Prediction, predicted
-from geoveil.analyst.planner.problem import Nodes, PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
+from geoveil.analyst.planner.problem import HardQuestion, Nodes, PlanningProblem, SoftQuestion
 from geoveil.gp import (
     PROFILES,
     Array,

@@ -3,7 +3,6 @@
 At every node it is the mean over people around it, weighted by a bell: E[y·K]/E[K] [MATH §15].
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,11 @@ _MOST_NODES = 441
 class MeanMapEstimates(Grid):
     """Means on a grid; nodes with too few people around them have none."""
 
+    coverage = (
+        "Each mean is of the people around a place, weighted by a bell of {of.bandwidth:,.4g} m;"
+        " all intervals hold at once, with {of.percent} confidence. They are Fieller's, and have no"
+        " ends where too few people are."
+    )
     label: str
     means: MeansByGroup
     """The means at the nodes that have one, labelled by node numbers from west to east, then
@@ -33,15 +37,6 @@ class MeanMapEstimates(Grid):
     def title(self) -> str:
         size = f"{len(self.longitudes)} × {len(self.latitudes)}"
         return f"{self.label} at {size} places, from {self.n:,} reports"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (
-            "Each mean is of the people around a place, weighted by a bell of"
-            f" {self.bandwidth:,.4g} m.",
-            f"All intervals hold at once, with {self.percent} confidence; they"
-            " are Fieller's, and have no ends where too few people are.",
-        )
 
     def rows(self) -> list[dict[str, Any]]:
         shape = (len(self.latitudes), len(self.longitudes))

@@ -68,9 +68,9 @@ class Term(ABC):
     """The kinds of fields that it accepts."""
 
     @property
-    @abstractmethod
     def text(self) -> str:
-        """The name of its rows and columns in tables."""
+        """The name of its rows and columns in tables; that of the field by default."""
+        return self.field
 
     @classmethod
     @abstractmethod
@@ -205,10 +205,6 @@ class Score(_Category):
     values: Sequence[float] | None = None
     """The numbers, in the order of the options; not all the same."""
 
-    @property
-    def text(self) -> str:
-        return self.field
-
     def scores(self, field: Any) -> Array:
         count = len(field.options)
         if self.values is None:
@@ -270,10 +266,6 @@ def _on_scale(field: NumberField, name: str, at: float) -> float:
 @dataclass(frozen=True, eq=False)
 class NumberOf(_Numeric):
     """The number itself, or its logarithm if numbers are compared by ratio."""
-
-    @property
-    def text(self) -> str:
-        return self.field
 
     def jet(self, field: NumberField, x: Array) -> Jet:
         return x, np.ones_like(x), np.zeros_like(x)

@@ -19,7 +19,14 @@ from geoveil.analyst.simultaneous import critical_value, critical_value_of_one, 
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, enum_repr
+from geoveil.gp import (
+    Array,
+    GeoPrivacy,
+    ParameterError,
+    UnsupportedError,
+    enum_repr,
+    validation,
+)
 
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 """Estimates whose differences are `Changes`."""
@@ -177,8 +184,9 @@ def compare(
 
     def margins(confidence: float) -> Array:
         ends = [sample.margins(confidence) for sample in samples]
-        joined = [_together(kind, ends[b], ends[a][::-1]) for a, b in pairs]
-        return np.concatenate(joined, axis=1)
+        # The margin of a difference from both margins (Zou and Donner 2008), or its maximum.
+        joined = np.add if kind is People.SAME else np.hypot
+        return np.concatenate([joined(ends[b], ends[a][::-1]) for a, b in pairs], axis=1)
 
     below, above = margins(math.erf(critical / math.sqrt(2)))
     # The part that liars can't have caused.
@@ -358,22 +366,13 @@ def _check_softness(first: float, other: float) -> None:
         raise ParameterError("width", other, f"{first:.15g}, as of the first: ask all with one")
 
 
-def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
-    """Return notes on false reports, for the estimate that may contain the most."""
-    worst = max(estimates, key=lambda one: one.contamination)
-    return tuple(notes_of_liars(worst.contamination))
-
-
 def people_of(people: People | str) -> People:
     """Return whether two estimates are about the same people.
 
     Raises:
         ParameterError: if it is neither.
     """
-    try:
-        return People(people)
-    except ValueError:
-        raise ParameterError("people", people, "'different' or 'same'") from None
+    return People(validation.choice("people", people, tuple(of.value for of in People)))
 
 
 def _correlations(
@@ -395,11 +394,6 @@ def _correlations(
     correlations *= np.outer(scale, scale)
     np.fill_diagonal(correlations, 1.0)
     return correlations
-
-
-def _together(kind: People, one: Array, other: Array) -> Array:
-    """Return the margin of a difference from both margins (Zou and Donner 2008), or its maximum."""
-    return one + other if kind is People.SAME else np.hypot(one, other)
 
 
 def bonferroni(count: int, confidence: float) -> float:

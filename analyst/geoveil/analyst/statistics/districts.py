@@ -6,7 +6,7 @@ one counts partly for both sides; everybody counts for 1 in total.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,21 +144,15 @@ class Districts(Statistic[DistrictShares]):
         polygons = {label: outline.parts for label, outline in cut.items()}
         _check_apart(polygons)
         answered: JointEstimates = yield _questions(polygons, bandwidth)
-        shares = partition_shares(with_elsewhere(replace(answered, confidence=confidence)))
-        made = _fields_of(shares, bandwidth)
-        beyond = [label for label, outline in cut.items() if not outline.whole]
+        about, beyond = [_softened(bandwidth)], [of for of in cut if not cut[of].whole]
         if beyond:
-            made["about"] += (
+            about.append(
                 f"Beyond the area of the survey lies a part of {', '.join(beyond)}: people there"
-                " count where they are moved to, on the edge of the area.",
+                " count where they are moved to, on the edge of the area."
             )
-        return DistrictShares(
-            **made,
-            outlines=tuple(
-                {"type": "MultiPolygon", "coordinates": district.parts}
-                for district in self.districts
-            ),
-        )
+        shares = partition_shares(with_elsewhere(replace(answered, confidence=confidence)))
+        outlines = ({"type": "MultiPolygon", "coordinates": of.parts} for of in self.districts)
+        return DistrictShares(**vars(shares) | {"about": tuple(about)}, outlines=tuple(outlines))
 
 
 @dataclass(frozen=True)
@@ -210,8 +204,8 @@ class Nearest(Statistic[PartitionShares]):
             label: [[cell_of(centers, number, half)]] for number, label in enumerate(self.places)
         }
         answered: JointEstimates = yield _questions(cells, bandwidth)
-        shares = partition_shares(replace(answered, confidence=confidence))
-        return PartitionShares(**_fields_of(shares, bandwidth))
+        joint = replace(answered, confidence=confidence)
+        return partition_shares(joint, about=(_softened(bandwidth),))
 
 
 def cell_of(centers: Any, number: int, half: float) -> list[Place]:
@@ -263,14 +257,11 @@ def _questions(
     ]
 
 
-def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
-    """Return the fields of shares, with the softness of edges."""
-    common = {field.name: getattr(shares, field.name) for field in fields(PartitionShares)}
-    common["about"] = (
+def _softened(bandwidth: float) -> str:
+    return (
         f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: who is near one counts for both"
-        " sides in part.",
+        " sides in part."
     )
-    return common
 
 
 def with_elsewhere(found: JointEstimates) -> JointEstimates:

@@ -180,11 +180,12 @@ def names_of_parts(edges: Sequence[str]) -> tuple[str, ...]:
     return (f"up to {edges[0]}", *middle, f"above {edges[-1]}")
 
 
-def partition_shares(joint: JointEstimates) -> PartitionShares:
+def partition_shares(joint: JointEstimates, **more: Any) -> PartitionShares:
     """Return estimates of all parts of a partition as shares, with joint intervals.
 
     Args:
         joint: of the share of each part, unbiased; together they are 1, or nearly so.
+        more: other fields of `PartitionShares`.
     """
     low, high = (np.clip(ends, 0.0, 1.0) for ends in joint.band())
     left, taken = 1 - (low.sum() - low), 1 - (high.sum() - high)
@@ -200,6 +201,7 @@ def partition_shares(joint: JointEstimates) -> PartitionShares:
         privacy=joint.privacy,
         population=joint.population,
         joint=joint,
+        **more,
     )
 
 

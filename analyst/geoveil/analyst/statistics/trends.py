@@ -20,11 +20,10 @@ from geoveil.analyst.statistics.comparison import (
     bonferroni,
     check_samples,
     holm,
-    notes_of_most_liars,
     people_of,
     sample_of,
 )
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.campaign import digits
 from geoveil.gp import Array, ParameterError
 
@@ -161,6 +160,6 @@ def trend(
         privacy=estimates[0].privacy,
         about=(
             f"Errors of different times are taken as {assumption}.",
-            *notes_of_most_liars(estimates),
+            *notes_of_liars(max(estimate.contamination for estimate in estimates)),
         ),
     )
