@@ -214,6 +214,30 @@ def test_the_law_of_a_capped_polygon_is_attained(monkeypatch):
 
 
 @pytest.mark.deep
+def test_the_law_of_balls_in_a_row_is_attained(monkeypatch):
+    """In three dimensions, with a quarter of the boxes. Control: places in all dimensions."""
+    way, aside = np.array([2.0, -1.0, 2.0]) / 3, np.array([1.0, 2.0, 0.0]) / math.sqrt(5)
+    privacy, cap = GeoPrivacy(1.0, per=1.0), Cap(3.0, 3.0)
+    balls = [Disc(tuple(1.5 * k * way), 0.8, 1.0) for k in range(3)]
+    queries = [cap.on(ball, Fraction(1, 3)) for ball in balls]
+    meshes = [np.meshgrid(np.linspace(-r, r, 600), np.linspace(0, r, 300)) for r in (9, 200)]
+    x = np.concatenate([np.stack(mesh, axis=-1).reshape(-1, 2) for mesh in meshes])
+    x = x @ np.stack([way, aside])
+    monkeypatch.setattr(boxes, "_MOST", 2**14)
+
+    def looked_at() -> tuple[float, float]:
+        vector = VectorSmoothMechanism(queries, privacy)
+        law = vector.answers[1].law()
+        return hull_less_people(law, queries[1].value(x), vector.variance(x)[:, 0])
+
+    outside, loose = looked_at()
+    assert outside <= 1e-9
+    assert loose <= 0.05
+    monkeypatch.setattr(vector_bounds, "_along_centers", lambda queries: (queries, False))
+    assert looked_at()[1] > 0.5
+
+
+@pytest.mark.deep
 def test_noise_on_the_ridge_of_a_wedge_is_attained(monkeypatch):
     """Everybody where a thin wedge at a slant is deepest.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.arrays import Array, NDArray, distinct, np
@@ -33,6 +34,8 @@ _NEAR = 1e-4, 0.01
 as may seem near."""
 _LONGEST, _ROUNDED = 64, 1 + 1e-9
 """The most edges of a polygon to which distances are compared, and a factor above rounding."""
+_EVEN = 1e-14
+"""Relative distance of centers from a line or a plane that is only rounding."""
 _ENDS = ((1.0,), (-1.0,))
 """Signs that make two least numbers of a least and a greatest."""
 
@@ -161,18 +164,20 @@ class VectorSearch:
 
     def __init__(self, vector: VectorSmoothMechanism) -> None:
         self.vector, self.beta = vector, float(vector._beta)
+        self.queries, half = _along_centers(vector.queries)
         self._shares: dict[tuple[int, ...], _Share] = {}
         self.steepest = np.array([[self._share((j,)).steepest] for j in range(vector.size)])
         self.everywhere = float(self._heaviest(self.steepest)[0])
-        around = [_around(query, vector.reach) for query in vector.queries]
+        around = [_around(query, vector.reach) for query in self.queries]
         self.corners = np.empty((0, 0))
         if all(map(len, around)):
             self.corners = np.stack([np.min(around, axis=0)[0], np.max(around, axis=0)[1]])
+            self.corners[0, -1] *= not half
             self.far = self.corners + np.array([[-1.0], [1.0]]) * _AWAY / self.beta
 
     def _share(self, queries: tuple[int, ...]) -> _Share:
         if queries not in self._shares:
-            self._shares[queries] = _Share(self.vector, [self.vector.queries[j] for j in queries])
+            self._shares[queries] = _Share(self.vector, [self.queries[j] for j in queries])
         return self._shares[queries]
 
     def _together(self, index: int) -> list[_Share]:
@@ -181,7 +186,7 @@ class VectorSearch:
             return [self._share((j,)) for j in range(self.vector.size)]
         alike: dict[object, tuple[int, ...]] = {}
         for j in sorted(range(self.vector.size), key=lambda j: j != index):
-            shape = _shape(self.vector.queries[j].unclipped)
+            shape = _shape(self.queries[j].unclipped)
             alike[shape] = (*alike.get(shape, ()), j)
         return [self._share(group) for group in alike.values()]
 
@@ -220,7 +225,7 @@ class VectorSearch:
         Returns:
             (2, 2, n), in 1/(unit of x).
         """
-        query, own = self.vector.queries[index], self._together(index)[self._place(index)]
+        query, own = self.queries[index], self._together(index)[self._place(index)]
         ends = np.stack([edges[:-1], edges[1:]])
         if beyond is not None:
             ends = np.array([[-np.inf, edges[-1]], [edges[0], np.inf]])[:, beyond]
@@ -258,7 +263,7 @@ class VectorSearch:
         # Where all queries count together others add the same, whatever one has in the part.
         added = own * (not wide)
         # Distances to a polygon in a box are bounded, those to others are known.
-        polygon = isinstance(self.vector.queries[index].unclipped, Polygon)
+        polygon = isinstance(self.queries[index].unclipped, Polygon)
         near = np.multiply(_NEAR, np.ptp(self._together(index)[self._place(index)].band))
         thin = spans(np.diff(ends, axis=0))
         ranges, shares, place = (
@@ -293,7 +298,7 @@ class VectorSearch:
     def _boxes(self, index: int, ends: Array) -> Array:
         """Return boxes that cover the plane, and points, most of them where parts are."""
         extent = float(np.ptp(self.corners))
-        plain, count = self.vector.queries[index].unclipped, max(256, _PEOPLE * ends.shape[1])
+        plain, count = self.queries[index].unclipped, max(256, _PEOPLE * ends.shape[1])
         steps = np.arange(1, count + 1)[:, None] * _STEPS[: self.corners.shape[1]] % 1
         points = self.corners[0] + steps * np.diff(self.corners, axis=0)
         s, aside = _distance(plain, points), 1e-6 * extent
@@ -304,7 +309,7 @@ class VectorSearch:
         )
         points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
         boxes = [np.stack([points, points]), self.corners[:, None]]
-        if any(isinstance(query.unclipped, TwoWayThreshold) for query in self.vector.queries):
+        if any(isinstance(query.unclipped, TwoWayThreshold) for query in self.queries):
             # The sides that their bands cross, far outside.
             strips = np.stack([self.corners, self.corners], axis=1)
             strips[:, [0, 1], [0, 1]] = self.far[1]
@@ -348,6 +353,28 @@ def _distance(plain: Query, points: Array) -> Array:
     """Return distances, as without caps, of points (n, k), (n,)."""
     points = points[:, 0] if points.shape[1] == 1 else points
     return np.asarray(plain.signed_distance(points, FLOAT))
+
+
+def _along_centers(queries: Sequence[Query]) -> tuple[Sequence[Query], bool]:
+    """Return queries of the same distances, and whether they are the same on both sides of 0.
+
+    If all centers are on a line, or a plane, all is the same on circles around it. So places along
+    it count, and on the last axis how far away they are.
+    """
+    plain: list[Any] = [query.unclipped for query in queries]
+    if queries[0].dimension == 1 or not all(_is_ours(q) and hasattr(q, "center") for q in plain):
+        return queries, False
+    centers = np.array([q.center for q in plain], np.float64)
+    lengths, axes = np.linalg.svd(centers - centers[0])[1:]
+    rank = max(np.count_nonzero(lengths > _EVEN * np.abs(centers).max()), 1)
+    if rank == len(axes):
+        return queries, False
+    places = np.pad((centers - centers[0]) @ axes[:rank].T, ((0, 0), (0, 1)))
+    moved = []
+    for query, old, at in zip(queries, plain, places.tolist(), strict=True):
+        new = replace(old, center=tuple(at))
+        moved.append(new if query is old else replace(query, query=new))  # type: ignore[type-var]
+    return moved, True
 
 
 def _farthest(parts: Parts, low: Array, high: Array) -> Array:
