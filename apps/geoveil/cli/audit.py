@@ -257,10 +257,8 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
             *attacks.attack_times(samples=count, seed=seed),
         ]
     if as_json:
-        print_json(
-            {"attack": True, "timing_samples": count, "seed": seed, "failure_probability": ALPHA}
-            | {"rows": [row.to_dict() for row in rows]}
-        )
+        made = {"attack": True, "timing_samples": count, "seed": seed, "failure_probability": ALPHA}
+        print_json(made | {"rows": [row.to_dict() for row in rows]})
     else:
         print_table(
             ("attack", "mechanism", "path", "n", "found", "permitted", "verdict"),
@@ -286,10 +284,8 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
 def _bounds(row: Attack) -> tuple[str, str]:
     if isinstance(row, OutputAttack):
         return f"ε ≥ {number(row.guesses.epsilon, 3)}", f"ε = {number(row.promised, 3)}"
-    return (
-        f"p = {row.p_value:.0e}" if row.p_value > _LEAST_P else f"p < {_LEAST_P:.0e}",
-        f"p ≥ {row.threshold:.0e}",
-    )
+    p_value = f"p = {row.p_value:.0e}" if row.p_value > _LEAST_P else f"p < {_LEAST_P:.0e}"
+    return p_value, f"p ≥ {row.threshold:.0e}"
 
 
 def _outcome(row: Attack) -> Text:
@@ -297,10 +293,9 @@ def _outcome(row: Attack) -> Text:
         return Text("succeeds" if row.succeeds else "fails", "bold red")
     if not row.succeeds:
         return Text("fails", "green")
+    by_output = isinstance(row, OutputAttack)
     return (
-        Text("succeeds, as it must", "green")
-        if isinstance(row, OutputAttack)
-        else Text("succeeds: pace it", "yellow")
+        Text("succeeds, as it must", "green") if by_output else Text("succeeds: pace it", "yellow")
     )
 
 

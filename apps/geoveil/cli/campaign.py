@@ -347,11 +347,12 @@ def print_campaign(campaign: Campaign) -> None:
     campaign = require_attribute(campaign)
     attribute, readings = campaign.attribute, campaign.readings
     expected = between(attribute.least, attribute.most)
+    doubt = f"devices ask about a value that is not {expected} {attribute.value_unit}"
     out.tell_all(
         ((campaign.campaign_id, "bold"), f"  {campaign.title}"),
         f"{attribute.name}: {privacy_text(campaign)}",
         least_counted(campaign),
-        expected and f"devices ask about a value that is not {expected} {attribute.value_unit}",
+        expected and doubt,
         *_when_and_how(campaign),
         None if readings is None else str(readings),
         readings.telling if readings and campaign.cohorts > 1 else None,
@@ -393,11 +394,8 @@ def _when_and_how(campaign: Campaign) -> Iterator[str | None]:
 def weight_text(campaign: AttributeCampaign) -> str:
     """Return the largest effect of one report on an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
-    return (
-        MEAN_MOVES
-        if math.isinf(most)
-        else f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
-    )
+    moves = f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+    return MEAN_MOVES if math.isinf(most) else moves
 
 
 def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:

@@ -157,10 +157,11 @@ def bars(*, counted: bool = False) -> Any:
     """
     from rich import progress
 
+    done = progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn()
     columns = (
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
-        progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn(),
+        done,
         progress.TimeRemainingColumn(),
     )
     return progress.Progress(*columns, console=err)

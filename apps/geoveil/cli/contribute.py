@@ -171,7 +171,8 @@ def _take_part(
         collector_pb2.GetCampaignRequest(campaign_id=campaign_id), TIMEOUT_S
     )
     campaign = decode(response.envelope.campaign)
-    epoch = None if isinstance(campaign, FormCampaign) else epoch_of(require_attribute(campaign))
+    of_form = isinstance(campaign, FormCampaign)
+    epoch = None if of_form else epoch_of(require_attribute(campaign))
     policy = Policy.permitting(campaign, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, response.envelope.SerializeToString())

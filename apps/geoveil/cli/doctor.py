@@ -183,10 +183,8 @@ def _tokens(of: Situation) -> Wrongs:
     file, now = of.settings.tokens_file, datetime.now(UTC)
     try:
         ends = [token.expires for token in TokenFile(file).read()] if file is not None else [None]
-        yield (
-            not any(end is None or end > now for end in ends),
-            f"no token of {file} is good any more",
-        )
+        good = any(end is None or end > now for end in ends)
+        yield not good, f"no token of {file} is good any more"
     except ParameterError as error:
         yield True, str(error)
 
@@ -221,10 +219,8 @@ def _database(of: Situation) -> Wrongs:
     database = of.settings.database
     if isinstance(database, Path) and not database.exists():
         folder = database.absolute().parent
-        yield (
-            not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)),
-            f"{database} can't be made: {folder} is no folder that may be written",
-        )
+        can = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        yield not can, f"{database} can't be made: {folder} is no folder that may be written"
         return
     try:
         with open_store(database_of(of.settings), busy_timeout_s=_ANSWER_S) as store:

@@ -236,11 +236,8 @@ def of_form(
         print_json(report)
     else:
         print_form(report)
-        err.tell_all(
-            f"wrote {out_file}: a form for geoveil campaign create --form"
-            if out_file is not None
-            else None
-        )
+        made = f"wrote {out_file}: a form for geoveil campaign create --form"
+        err.tell_all(made if out_file is not None else None)
     return True
 
 

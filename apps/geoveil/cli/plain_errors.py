@@ -108,13 +108,8 @@ def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
     ]
     ends = own[1:]
     same = [said for said, value in typed.items() if said.endswith(ends) and value == error.value]
-    return next(
-        iter(
-            [spelling for spelling in (*there, *same) if _given(typed[spelling])]
-            or ([] if _given(error.value) else there)
-        ),
-        None,
-    )
+    given = [spelling for spelling in (*there, *same) if _given(typed[spelling])]
+    return next(iter(given or ([] if _given(error.value) else there)), None)
 
 
 def _note(error: Exception, typed: Mapping[str, Any]) -> None:

@@ -227,11 +227,8 @@ def plan(
         left_out({"honest": honest, "central": central}, "left out without a cap")
     if periods is None:
         left_out({"drift": drift or None}, "left out where there is no --periods")
-    questions = _questions(
-        words,
-        bool(quantile),
-        {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per},
-    )
+    needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
+    questions = _questions(words, bool(quantile), needed)
     people: int = answer("participants", participants, validation.require_count)
     source = source_of(
         prior, prior_column, prior_weights, heap, scenario, scenario_scale, connection
@@ -300,11 +297,10 @@ def plan(
         print_json(report)
         return
     print_planned(report, planned.request.privacy, only_quantiles=only_quantiles)
+    capped = out_file is not None and cap != "none"
     err.tell_all(
         *(f"wrote {file}" for file in (out_file, figure) if file is not None),
-        str(planned.cap or "no cap: no protection of far values")
-        if (out_file is not None and cap != "none")
-        else None,
+        str(planned.cap or "no cap: no protection of far values") if capped else None,
     )
 
 

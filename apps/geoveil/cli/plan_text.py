@@ -40,10 +40,8 @@ def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) 
     Args:
         only_quantiles: whether only quantiles were asked for.
     """
-    out.tell_all(
-        *_quantiles(report),
-        "How well the share of people above it is known follows." if only_quantiles else None,
-    )
+    follows = "How well the share of people above it is known follows."
+    out.tell_all(*_quantiles(report), follows if only_quantiles else None)
     (print_plan if "alternatives" in report else _print_comparison)(report)
     central, cap = report.get("central"), report.get("cap")
     out.tell_all(
@@ -139,11 +137,8 @@ def _print_comparison(report: Record) -> None:
         f" × error²: {_TIMES_MEAN}",
         style="dim",
     )
-    why = (
-        "is what was asked for"
-        if report["asked_for"]
-        else "has the least error of those that promise the same in all"
-    )
+    least = "has the least error of those that promise the same in all"
+    why = "is what was asked for" if report["asked_for"] else least
     out.paragraphs(
         f"{choice} {why}: {_ALLOCATIONS[choice]}.",
         _crossover(report["crossover"], m),

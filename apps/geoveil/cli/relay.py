@@ -161,13 +161,8 @@ def issue(
     """
     if (codes is None) == (ask is None):
         raise ParameterError("codes", None if codes is None else str(codes), "given, or else --ask")
-    with IssuerServer(
-        _address(listen),
-        Issuer(
-            [key for file in keys for key in IssuerKey.all_from_pem(file.read_bytes())],
-            InvitationCodes(codes) if codes is not None else WebAttester(str(ask)),
-            given,
-        ),
-    ) as running:
+    attester = InvitationCodes(codes) if codes is not None else WebAttester(str(ask))
+    every = [key for file in keys for key in IssuerKey.all_from_pem(file.read_bytes())]
+    with IssuerServer(_address(listen), Issuer(every, attester, given)) as running:
         err.print(f"issuer at http://{running.server_name}:{running.server_port}", soft_wrap=True)
         running.serve_forever()

@@ -135,9 +135,8 @@ def _write_parquet(result: Result, file: Path) -> None:
         from pyarrow import parquet
 
     content = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
-    table = pyarrow.Table.from_pylist(content["rows"]).replace_schema_metadata(
-        {"title": content["title"], "notes": "\n".join(content["notes"])}
-    )
+    about = {"title": content["title"], "notes": "\n".join(content["notes"])}
+    table = pyarrow.Table.from_pylist(content["rows"]).replace_schema_metadata(about)
     with whole_file("--parquet", file) as beside:
         parquet.write_table(table, beside)
 

@@ -111,15 +111,10 @@ def _option(name: str, heading: str, text: str) -> tuple[Any, None]:
     shown = "" if unsaid else f" ({default:g})" if kind is float else f" ({default})"
     if kind not in (bool, int, float, Path):
         kind = list[str] if several else str
-    return Annotated[
-        kind | None,
-        typer.Option(
-            *_SPELLED.get(name, ()),
-            help=f"{text}{shown}.",
-            rich_help_panel=heading,
-            show_default=False,
-        ),
-    ], None
+    said = typer.Option(
+        *_SPELLED.get(name, ()), help=f"{text}{shown}.", rich_help_panel=heading, show_default=False
+    )
+    return Annotated[kind | None, said], None
 
 
 @options.takes(

@@ -120,9 +120,8 @@ def ledger(
             progress.advance(task)
     done = [*by_name.values()]
     if directory is not None:
-        write_text(
-            directory / "reproductions.md", ledger_page(done, [file.name for file in given.data])
-        )
+        page = ledger_page(done, [file.name for file in given.data])
+        write_text(directory / "reproductions.md", page)
     if as_json:
         print_json([reproduced.as_json() for reproduced in done])
         return
@@ -315,9 +314,8 @@ def _show_estimates(
     of_simulation = any(truth is not None for _, truth, *_ in estimates)
     # So many decimals show two digits of every standard error.
     errors = [got.standard_error for *_, got in estimates if got.standard_error]
-    shown = partial(
-        number, digits=max([4, *(1 - math.floor(math.log10(error)) for error in errors)])
-    )
+    digits = max([4, *(1 - math.floor(math.log10(error)) for error in errors)])
+    shown = partial(number, digits=digits)
     table = (
         (
             label,
@@ -435,16 +433,10 @@ def _send(
             return asyncio.run(_closing(transport, by_devices(name, values, **how)))
         # Outside of asyncio, which hears of Ctrl-C only between two steps of its own.
         drawn = {"policy": policy, "batch_size": batch_size, "on_reports": bar("drawing")}
-        return asyncio.run(
-            _closing(
-                transport,
-                by_batches(
-                    list(prepared(name, published, values, **drawn)),
-                    **how,
-                    on_reports=bar("sending"),
-                ),
-            )
+        sending = by_batches(
+            list(prepared(name, published, values, **drawn)), **how, on_reports=bar("sending")
         )
+        return asyncio.run(_closing(transport, sending))
 
 
 async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Load]) -> Load:
@@ -480,8 +472,9 @@ def _show_load(load: Load, counted: int, missing: int, batch_size: int | None) -
         f" the throughput: run several at once{or_else}."
     )
     out.paragraphs(busy if load.busy > 0.85 else None)  # of one core
+    lost = load.lost or missing
     out.tell(
-        ("reports were lost", "bold red") if (load.lost or missing) else "nothing was lost",
+        ("reports were lost", "bold red") if lost else "nothing was lost",
         f": of {load.devices:,} reports the aggregator counted {counted:,}",
     )
 
