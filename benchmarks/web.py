@@ -46,7 +46,7 @@ class Crowd:
     Args:
         resident_mb: the gateway's peak memory.
         p99_s: the time within which 99 % of the reports were acknowledged.
-        processor: the part of a processor that the gateway used.
+        processor: the fraction of a processor that the gateway used.
         open: the number of connections still open at the end.
     """
 

@@ -18,7 +18,7 @@ function campaignOf(per) {
   return campaigns.get(per);
 }
 
-/** Random bits that are kept: each dot keeps its luck while somebody drags. */
+/** Stored random bits: each dot keeps its luck while somebody drags. */
 class Tape {
   #bits = [];
 
@@ -67,17 +67,17 @@ function pictured(rows, what) {
   return box;
 }
 
-/** How far chance usually moves an average of so many reports: in two of three surveys by less. */
+/** How far chance usually moves the average of this many reports: less in two of three surveys. */
 const error = (campaign, people) => (Math.SQRT2 * campaign.pointMechanism.scale.toNumber()) / Math.sqrt(people);
 
 const dollars = (amount) => `${digits(amount)} dollar`;
 const rounded = (amount) => dollars(Number(amount.toPrecision(2)));
 
-/** What one report tells of Ada and Bob. */
+/** What one report reveals about Ada and Bob. */
 function told(privacy, apart) {
   if (!apart) return "Both earn the same: nobody can tell their reports apart, and whoever guesses is right half of the time.";
   const { sure, other } = shares(greatest(privacy, apart));
-  if (!other) return "From one report somebody can tell Ada from Bob, nearly always: this far apart the rule hides nothing.";
+  if (!other) return "From one report somebody can nearly always tell Ada from Bob: this far apart the rule hides nothing.";
   return `A report is at most ${factor(privacy, apart).replace(" to 1", "")} times as likely from one of them as from the other. Somebody who thinks both equally likely, and guesses from the report, is right at most ${sure} of the time.`;
 }
 

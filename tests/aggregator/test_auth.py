@@ -77,7 +77,7 @@ def test_what_is_no_token_is_refused(gate, make):
 
 def test_a_refusal_names_the_scope_that_it_takes(gate, make):
     others = [scope for scope in Scope if scope is not RULES[ANALYST[0]]]
-    with pytest.raises(DeniedError, match=f"it takes the scope {RULES[ANALYST[0]].value}"):
+    with pytest.raises(DeniedError, match=f"it needs the scope {RULES[ANALYST[0]].value}"):
         gate.admit(ANALYST[0], make(*others))
 
 

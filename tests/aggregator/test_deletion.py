@@ -183,7 +183,7 @@ def test_a_check_finds_a_report_that_is_left(database):
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE campaign SET deleted = 1")
     (fault,) = check_database(database).faults
-    assert fault == "campaign d: reports are left that were to be deleted"
+    assert fault == "campaign d: reports remain that should have been deleted"
 
 
 _PROGRAM = """

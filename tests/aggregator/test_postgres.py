@@ -376,7 +376,7 @@ def test_a_schema_of_its_own_in_a_database_of_others(postgres_url):
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE TABLE diary (page TEXT)")
         connection.execute("CREATE SCHEMA geoveil")
-    with pytest.raises(ServiceError, match="something else"):
+    with pytest.raises(ServiceError, match="another program's tables"):
         PostgresStore(postgres_url)
     url = f"{postgres_url}&options=-csearch_path%3Dgeoveil"
     with PostgresStore(url) as store:

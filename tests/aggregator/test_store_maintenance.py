@@ -75,7 +75,10 @@ def refusal(target: Path | str) -> str:
     ("version", "advice"),
     [
         ("0099", "version 99, this version of geoveil needs 10: install a later geoveil"),
-        ("0006", "version 6, this version of geoveil needs 10: use the geoveil that made it, or a"),
+        (
+            "0006",
+            "version 6, this version of geoveil needs 10: use the version of geoveil that made it",
+        ),
     ],
 )
 def test_other_versions_are_refused_by_number_and_left_alone(target, execute, version, advice):
@@ -98,8 +101,8 @@ def test_the_first_version_is_refused_by_number(database):
 def test_databases_of_something_else_are_refused_and_left_alone(target, execute):
     execute("CREATE TABLE diary (page TEXT)")
     execute("INSERT INTO diary VALUES ('dear diary')")
-    assert "something else" in refusal(target)
-    with pytest.raises(ServiceError, match="something else"):
+    assert "another program" in refusal(target)
+    with pytest.raises(ServiceError, match="another program"):
         check_database(target)
     assert execute("SELECT page FROM diary") == [("dear diary",)]
     with pytest.raises(Exception, match="campaign"):
@@ -193,7 +196,7 @@ def test_without_pg_dump_there_is_no_copy_of_postgresql(postgres_url, tmp_path, 
     for said, found in [
         (None, "there is none"),
         (f"pg_dump (PostgreSQL) {needed - 1}.9 (Debian)", f"{program} is of version {needed - 1}"),
-        ("something else", f"{program} is of no version it tells"),
+        ("something else", f"{program} is of an unknown version"),
     ]:
         if said is not None:
             program.write_text(f"#!/bin/sh\necho '{said}'\n")

@@ -70,7 +70,7 @@ def test_names_are_of_one_token(path):
     file.create("alice", ALL, None)
     with pytest.raises(ParameterError, match="one that no token has"):
         file.create("alice", ALL, None)
-    with pytest.raises(ParameterError, match="that of a token"):
+    with pytest.raises(ParameterError, match="the name of a token"):
         file.revoke("bob")
     assert [token.name for token in file.read()] == ["alice"]
 

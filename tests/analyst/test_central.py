@@ -131,7 +131,7 @@ def replace_request(planned, **changes):
 def test_answers_without_a_cap_keep_no_wish():
     prior, wish = LogNormalPrior(11.1, 0.8), CentralWish(epsilon=0.4, honest=10**5)
     points = small_campaign("p", mechanism=PlanarLaplaceSpec(dimension=1))
-    with pytest.raises(ParameterError, match="central must be left out with a delta, and of"):
+    with pytest.raises(ParameterError, match="central must be left out with a delta, and for"):
         central_cap(points, wish, prior)
     with pytest.raises(ParameterError, match=r"central must be at least 0\.823, which 1,000"):
         central_cap(small_campaign("c"), CentralWish(epsilon=0.4, honest=1_000), prior)

@@ -211,7 +211,7 @@ def test_what_was_chosen_and_assumed_is_said():
     heaps = (Heap(100_000.0, 0.0105),)
     shown = answered(ChosenBands(CAMPAIGN, [ShareAbove(100_000)], heaps=heaps), points)
     text = " ".join(shown.notes)
-    assert "which is no certificate" in text
+    assert "which proves nothing" in text
     assert "0.0105 hold exactly 100,000, as stated" in text
     (told,) = shown.to_dict()["estimates"]
     assert told["band"]["from_reports"]

@@ -97,5 +97,5 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match="invited"):
         table.among_invited(99)
     weighted = reports.ask(Shares("rents"), weights=np.linspace(1, 2, 100))
-    with pytest.raises(ParameterError, match="left out beside weights"):
+    with pytest.raises(ParameterError, match="left out with weights"):
         weighted.among_invited(200)

@@ -121,7 +121,7 @@ async def test_a_form_is_answered_screen_by_screen(survey, page, width, scheme):
     await page.emulate_media(color_scheme=scheme)
     sent = submitted(page.context)
     await begun(survey, page)
-    assert "Each answer is perturbed on this device by itself, but for “side”: sent as it is." in (
+    assert "Each answer is perturbed separately on this device, except “side”: sent as it is." in (
         await page.inner_text("#asks")
     )
     told = what_a_form_tells(form_of("household"))

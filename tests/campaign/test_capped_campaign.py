@@ -158,7 +158,7 @@ def test_what_clipping_changes_of_a_bell_is_said_of_its_estimates():
     bell = (Question("near", GaussianKernel(100_000.0, 8_000.0)),)
     capped = small_campaign("c", questions=bell, cap=Cap(1.0, 4.0))
     assert capped.mechanisms[0].bias_bound == pytest.approx(math.exp(-8))
-    said = "Unbiased, but for a bias of at most 0.00034, for the mean of the soft query"
+    said = "Unbiased, except for a bias of at most 0.00034, for the mean of the soft query"
     assert unbiased_for(capped).startswith(said)
     for exact in (small_campaign("c", questions=bell), small_campaign("c", cap=CAP)):
         assert unbiased_for(exact).startswith("Unbiased for the mean of the soft query")

@@ -109,7 +109,7 @@ def test_places_have_the_diameter_of_their_area():
 def test_without_a_range_and_from_a_reading_nothing_is_clamped_and_it_is_said(campaign):
     assert not campaign.clamped
     assert campaign.largest_epsilon == math.inf
-    assert of_any_two(campaign) == ", no protection of far values"
+    assert of_any_two(campaign) == ", no protection of values far apart"
     assert "does not hide which of two very different values you have." in " ".join(
         what_it_tells(campaign)
     )

@@ -309,7 +309,7 @@ def test_chances_of_answers_that_are_moved_on_are_said_of_those_that_were_just_r
         "m", questions=(Question("q", asked),), readings=every, period=timedelta(days=7)
     )
     said = what_it_tells_of(campaign, 85_000.0)
-    assert said[-1] == "That is so of a report made when your value was just read."
+    assert said[-1] == "That holds for a report made when your value was just read."
     assert said[:-1] == what_it_tells_of(
         replace(campaign, readings=replace(every, extrapolated=False)), 85_000.0
     )

@@ -227,7 +227,7 @@ CONTROLS = {
     "a summary": (replace(QUERIES["threshold"], summary=""), "a summary"),
     "examples": (replace(QUERIES["threshold"], examples=lambda: ()), "examples"),
     "a wire form": (
-        replace(QUERIES["threshold"], made=Query, wire=None, examples=lambda: ()), "no dataclass"
+        replace(QUERIES["threshold"], made=Query, wire=None, examples=lambda: ()), "not a dataclass"
     ),
     "its own example": (
         replace(QUERIES["range"], examples=lambda: (EXAMPLE,)), "not of the family"

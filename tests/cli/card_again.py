@@ -75,7 +75,7 @@ def hidden(nats: float) -> bool:
 
 def far_text(nats: float) -> str:
     return f", any two values {times(nats, 4)} to 1" if hidden(nats) else (
-        ", no protection of far values"
+        ", no protection of values far apart"
     )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def ways_again(asked: Any, periods: int) -> tuple[dict[str, str], list[str]]:
         named = f"a key for each of {periods:,} periods"
         if not recurs:
             named = f"the key {hashlib.sha256(spki_of(key)).hexdigest()}"
-        ways["tokens"] = f"Each report needs a token of the issuer with {named}."
+        ways["tokens"] = f"Each report needs a token from the issuer with {named}."
         learns += [
             f"An issuer lets each person send one report{' in each period' * recurs}: it learns who"
             " you are, your address, that you take part in this survey, and when, but neither which"
@@ -270,11 +270,11 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         ]  # fmt: skip
         promises = [promise_of_field(part, periods) for part in parts]
         if periods > 1:
-            promises.append(f"That is so of all {periods:,} reports of this survey together.")
+            promises.append(f"That holds for all {periods:,} reports of this survey together.")
         if len(parts) > 1:
             promises.append(
-                "What the answers tell adds up: somebody who knows how one of them usually goes"
-                " with another learns about each from both."
+                "What the answers reveal adds up: somebody who knows how two of them are usually "
+                "related learns about each from both."
             )
         costs = "; ".join(
             f"{p.name}: sent as it is" if p.sent_open else
@@ -295,7 +295,7 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
             )
         else:
             points = [part]
-            held = "one perturbed value, of which any statistic is estimated"
+            held = "one perturbed value, from which any statistic is estimated"
             mechanism = "points: noise on the point itself, which answers any query later"
         parts, promises = [part], promises_of_one(part, periods, not asked.queries)
         costs = promise(part.epsilon, part.per, part.unit) + far_text(part.far)
@@ -346,7 +346,7 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         "open": f"{opens:%Y-%m-%d %H:%M} to {closes:%Y-%m-%d %H:%M} UTC",
         "version": version,
         "costs": costs,
-        "minimum": f"The server shows no estimate of fewer than {least:,} answers."
+        "minimum": f"The server shows no estimate from fewer than {least:,} answers."
         if least
         else None,
         "release_type": "Many releases" if length else "One release",
@@ -368,9 +368,9 @@ def card(sealed: bytes, version: str) -> dict[str, Any]:
         "registry_delta": 0.0 if hidden(far) or alone else None,
         "registry_details": "All reports of a participant together: "
         + (
-            f"ε is between any two sets of answers. At a distance it is {of_all}."
+            f"ε holds between any two sets of answers. At a distance it is {of_all}."
             if hidden(far)
-            else f"ε is at a distance, {of_all or NO}."
+            else f"ε holds at a distance, {of_all or NO}."
         ),
         "noise": [part.noise() for part in points] or None,
         "places": [part.noise() for part in places] or None,

@@ -94,7 +94,7 @@ def test_a_recurring_campaign_shows_its_periods_and_what_they_spend(geoveil, tmp
     table = geoveil("estimate", "weekly", "--period", "0").output
     assert "begins" in table
     assert "ε = 1 per 8000 dollar, for each participant in each period" in table
-    with pytest.raises(ServerError, match="no other has begun"):
+    with pytest.raises(ServerError, match="later ones have not begun"):
         geoveil("estimate", "weekly", "--period", "1")
 
 
@@ -216,9 +216,9 @@ def test_a_cap_is_published_and_told(geoveil):
     said = "their central ε is 0.185 between two values 8,000 dollar apart and 0.358 between any"
     assert said in " ".join(geoveil(*show).stdout.split())
     far = geoveil("campaign", "create", "Capped far", *INCOME, "--cap", "6,6").output
-    assert "ε = 1 per 8000 dollar, no protection of far values" in far
+    assert "ε = 1 per 8000 dollar, no protection of values far apart" in far
     free = geoveil("campaign", "create", "Free", *INCOME, "--cap", "none").output
-    assert "ε = 1 per 8000 dollar, no protection of far values  sha256" in free
+    assert "ε = 1 per 8000 dollar, no protection of values far apart  sha256" in free
     assert "central" not in geoveil("campaign", "show", "free", "--honest", "100000").stdout
 
 
@@ -255,7 +255,7 @@ def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
         geoveil(*plan[:-1], "little", to_server=False)
     for said in (["--cap", "none"], []):  # a band of 13.5 noise scales has no cap that protects
         done = geoveil(*plan[:-2], *said, to_server=False)
-        assert ("no cap: no protection of far values" in done.stderr) is not bool(said)
+        assert ("no cap: no protection of values far apart" in done.stderr) is not bool(said)
         assert "cap" not in tomllib.loads(file.read_text())
 
 
@@ -283,7 +283,7 @@ def test_answers_from_a_reading_and_the_paper_s_calibration_have_no_cap(geoveil,
 
 def test_points_have_no_cap(geoveil):
     words = [*INCOME[:-2], "--points", "--cap", "4,4"]
-    with pytest.raises(ParameterError, match="--cap must be left out of points"):
+    with pytest.raises(ParameterError, match="--cap must be left out for points"):
         geoveil("campaign", "create", "No cap", *words)
 
 
@@ -291,7 +291,7 @@ def test_points_have_no_cap(geoveil):
     ("words", "match"),
     [
         (["--mechanism", "smooth:noise=laplace"], "--delta must be"),
-        (["--delta", "1e-6"], "--delta must be 0, but of smooth noise of the family laplace"),
+        (["--delta", "1e-6"], "--delta must be 0, except for smooth noise of the family laplace"),
         (["--reach", "100"], "--reach must be infinite: without a δ"),
         (["--delta", "1"], "--delta must be"),
     ],
@@ -334,11 +334,11 @@ def test_a_campaign_that_recurs_has_a_key_for_each_period(geoveil, tmp_path):
 
     assert create("2").exit_code == 0
     shown = geoveil("campaign", "show", "income-for-2").output
-    assert "token of the issuer with a key for each of 2 periods" in " ".join(shown.split())
+    assert "token from the issuer with a key for each of 2 periods" in " ".join(shown.split())
     with pytest.raises(ParameterError, match=r"--token-key must be the 32 .* each of 3 periods"):
         create("3")
     ids.write_text("".join(f"{n:064x}\n" for n in range(125)))
     operator = ["--relay-operator", str(SigningKey.generate().public)]
     recurs = ["--every", "1d", "--days", "125", "--token-key", str(ids)]
-    with pytest.raises(ParameterError, match=r"fewer periods, as a relay .*, not .* with --force"):
+    with pytest.raises(ParameterError, match=r"fewer periods, because a relay .*, not .* --force"):
         geoveil("campaign", "create", "Too long for a relay", *INCOME, *recurs, *operator)

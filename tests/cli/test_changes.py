@@ -88,10 +88,10 @@ def test_another_campaign_is_compared_with(geoveil, files):
 def test_what_goes_not_together_is_refused(geoveil, files):
     refused = {
         "FIRST,LAST": ["--mean", "--change", "1"],
-        "left out beside --against": ["--mean", "--change", "0,1", "--against", "another"],
+        "left out with --against": ["--mean", "--change", "0,1", "--against", "another"],
         "which names two": ["--mean", "--change", "0,1", "--period", "0"],
         "at least one": ["--change", "0,1"],
-        "beside --change of what": ["--mean", "--people", "same"],
+        "with --change and a question": ["--mean", "--people", "same"],
         "over-time": ["--label", "above", "--change", "0,1"],
         "estimates": ["--density", "--change", "0,1"],
         "different periods": ["--mean", "--change", "1,1"],

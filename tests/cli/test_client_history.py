@@ -63,7 +63,7 @@ def test_it_shows_what_left_what_it_cost_and_what_waits(geoveil, state):
     assert "acknowledged" in shown
     assert "1 acknowledged, 1 pending" in shown
     # Two reports of 0.5 each.
-    words = "spent of 'household income' in all: ε = 1 per 8000 dollar, any two values 2,981 to 1"
+    words = "spent on 'household income' in all: ε = 1 per 8000 dollar, any two values 2,981 to 1"
     assert words in " ".join(shown.split())
     assert [receipt.any_two for receipt in receipts] == [4.0, 4.0]
     assert "87654" not in shown
@@ -102,7 +102,7 @@ def test_what_is_from_one_reading_is_said_in_a_sentence_and_added_up_once(geovei
         " together they cost at most ε = 0.5 per 8000 dollar"
     )
     assert sentence in shown
-    assert "spent of 'household income' in all: ε = 0.5 per 8000 dollar" in shown
+    assert "spent on 'household income' in all: ε = 0.5 per 8000 dollar" in shown
 
 
 def test_it_looks_and_changes_nothing(geoveil, state):

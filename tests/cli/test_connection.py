@@ -144,7 +144,7 @@ def test_without_one_of_the_authority_nothing_works(command, files, tmp_path, ca
     if client:
         options += ["--tls-client-certificate", str(files[client])]
         options += ["--tls-client-key", str(files[f"{client}-key"])]
-    expected = "yours is not of its tls_client_ca" if client else "asks for --tls-client-cert"
+    expected = "yours is not from its tls_client_ca" if client else "asks for --tls-client-cert"
     arguments = [part.format(folder=tmp_path) for part in call]
     with pytest.raises(CommandError, match=expected):
         command(*arguments, *options)

@@ -48,7 +48,7 @@ def test_one_that_never_does_is_told(geoveil):
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("wait", [[], ["--wait"]])
 def test_a_service_that_there_is_not_is_told(geoveil, wait):
-    with pytest.raises(CommandError, match="has no service 'nothing': without --service"):
+    with pytest.raises(CommandError, match="has no service 'nothing': leave out --service"):
         geoveil("health", "--service", "nothing", "--timeout-s", "1", *wait)
 
 
@@ -74,7 +74,7 @@ def test_a_server_that_stays_out_of_service_is_told(geoveil, monkeypatch):
             raise Stopping
 
     monkeypatch.setattr("grpc_health.v1.health_pb2_grpc.HealthStub", Stub)
-    with pytest.raises(CommandError, match="answered NOT_SERVING, and SERVING not in time"):
+    with pytest.raises(CommandError, match="answered NOT_SERVING, and was not SERVING in time"):
         geoveil("health", "--wait")
 
 

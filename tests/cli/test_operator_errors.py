@@ -149,7 +149,7 @@ def cut_short(path):
 
 DATABASES = {
     "of a later version": (of_a_later_version, "install a later geoveil"),
-    "of something else": (of_something_else, "tables of something else"),
+    "of something else": (of_something_else, "another program's tables"),
     "no database": (lambda path: path.write_bytes(50_000 * b"r"), "file is not a database"),
     "torn": (torn, "malformed"),
     "cut short": (cut_short, "malformed"),
@@ -231,7 +231,7 @@ def test_a_file_of_tokens_that_is_none(one_line, tmp_path, what):
     ("arguments", "told"),
     [
         (["list", "--file", "absent.json"], "file"),
-        (["revoke", "alice", "--file", "absent.json"], "name must be that of a token"),
+        (["revoke", "alice", "--file", "absent.json"], "name must be the name of a token"),
         (["create", "alice", "--file", "no/folder/tokens.json"], "file"),
         (["create", "alice", "--file", "."], "file"),
         (["create", ""], "name"),

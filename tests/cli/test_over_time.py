@@ -128,7 +128,7 @@ def test_what_can_not_be_said_is_named(geoveil, server):
     with pytest.raises(ParameterError, match="above 50000, above 100000"):
         of(geoveil, fresh.campaign_id, "--label", "no such")
     for option, match in (
-        (["--mean"], "curve is of means"),
+        (["--mean"], "it draws means"),
         (["--period", "1"], "left out"),
         (["--period", "0"], "left out"),
         (["--interval", "student"], "left out"),
@@ -139,7 +139,7 @@ def test_what_can_not_be_said_is_named(geoveil, server):
             of(geoveil, "no-curve-yet", *option)
     with pytest.raises(ParameterError, match="period by period"):
         geoveil("estimate", "x.parquet", "--over-time", to_server=False)
-    with pytest.raises(ParameterError, match="beside --over-time"):
+    with pytest.raises(ParameterError, match="with --over-time"):
         geoveil("estimate", "no-curve-yet", "--label", "above 50000")
     with pytest.raises(UnsupportedError, match="two answers"):
         geoveil("estimate", "no-curve-yet", "--change", "0,1")

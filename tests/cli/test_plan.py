@@ -161,7 +161,7 @@ def test_a_scenario_of_rows_stands_beside_a_prior_without_columns(planned, plan,
     [
         (("--scenario", "older"), "--scenario must be NAME=PRIOR"),
         (("--scenario", "older=nothing"), "--scenario must be NAME=PRIOR, the prior one of"),
-        (("--scenario", "places=collisions"), "must be a prior of what"),
+        (("--scenario", "places=collisions"), "must be a prior of the same quantity"),
         (("--scenario-scale", 1), "--scenario-scale must be"),
     ],
 )

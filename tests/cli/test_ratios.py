@@ -97,7 +97,7 @@ def test_points_are_asked_later(geoveil, tmp_path):
         ([*ABOVE, "--per", "1"], "--per must be a finite number > 1"),
         ([*ABOVE, "--ratios-from", "0"], "--ratios-from must be"),
         ([*ABOVE, "--width", "1"], "width must be a factor > 1"),
-        ([*ABOVE, "--reach", "4"], "reach must be left out beside --ratios-from"),
+        ([*ABOVE, "--reach", "4"], "reach must be left out with --ratios-from"),
         (["--place", "-73.9,40.7"], "nothing else is asked on a log scale"),
     ],
 )

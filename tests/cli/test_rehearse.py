@@ -54,7 +54,7 @@ def test_statistics_are_read_from_one_value_each(people):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"{LINE}", "question must be given: at least one, as --threshold"),
+        (f"{LINE}", "question must be given: at least one, such as --threshold"),
         ("--unit dollar --threshold 1", "--per must be given"),
         ("--per 8000 --threshold 1", "--unit must be given"),
         (f"{LINE} --threshold 1 --epsilon -1", "--epsilon must be"),

@@ -73,7 +73,7 @@ def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
     taken = geoveil("contribute", "said", "--yes", *state, stdin="97000")
     assert taken.exit_code == 0
     promise = "This report is at most 20.1 times as likely"
-    assert f"Privacy: {SUM}, no protection of far values\n{promise}" in taken.stderr
+    assert f"Privacy: {SUM}, no protection of values far apart\n{promise}" in taken.stderr
     assert taken.stdout.count("perturbed") == 3
     assert "ε = 3 per 8000 dollar" in geoveil("client", "history", *state, to_server=False).output
     history = geoveil("client", "history", "--json", *state, to_server=False).output

@@ -159,7 +159,7 @@ def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):
     ("asked", "named"),
     [
         (["--quantile", "2"], "--quantile must be increasing"),
-        (["--histogram", "a,b"], "numbers with commas"),
+        (["--histogram", "a,b"], "numbers separated by commas"),
         (["--histogram", "2,1"], "increasing"),
         (["--top-share", "1.5"], "share"),
         (["--mean", "--interval", "student"], "chooses its own"),
@@ -192,5 +192,5 @@ def test_a_range_of_values_is_two_numbers_in_order(geoveil, file, said):
 
 
 def test_a_range_of_values_is_for_a_mean(geoveil, file):
-    with pytest.raises(ParameterError, match="given beside --mean"):
+    with pytest.raises(ParameterError, match="given with --mean"):
         of(geoveil, file, "--quantile", "0.5", "--range-of-values", "0,1")

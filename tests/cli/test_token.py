@@ -65,7 +65,7 @@ def test_revoke_ends_a_token(token, path):
     tokens = Tokens(path)
     assert token("revoke", "alice").exit_code == 0
     assert tokens.find(text) is None
-    with pytest.raises(ParameterError, match="that of a token"):
+    with pytest.raises(ParameterError, match="the name of a token"):
         token("revoke", "alice")
 
 

@@ -71,7 +71,7 @@ NEAR = ["--points", "--attribute", "location", "--epsilon", "1", "--per", "200",
 @pytest.mark.parametrize(
     ("made", "asked", "told"),
     [
-        (POINTS, "--quantile 50", "--quantile must be increasing numbers in (0, 1), as 0.5"),
+        (POINTS, "--quantile 50", "--quantile must be increasing numbers in (0, 1), such as 0.5"),
         (POINTS, "--histogram 3,2", "--histogram must be 1 to 450 finite, increasing numbers"),
         (POINTS, "--histogram a,b", "--histogram must be numbers"),
         (POINTS, "--histogram ''", "--histogram must be numbers"),
@@ -79,18 +79,18 @@ NEAR = ["--points", "--attribute", "location", "--epsilon", "1", "--per", "200",
         (POINTS, "--top-share ''", "--top-share must be numbers"),
         (POINTS, "--place 1,2", "--place must be about one number, which is what each"),
         (POINTS, "--confidence 95", "--confidence must be a number in (0, 1)"),
-        (POINTS, "--density --bandwidth 0", "--bandwidth must be left out: nothing that is asked"),
+        (POINTS, "--density --bandwidth 0", "--bandwidth must be left out: no question here"),
         (POINTS, "--timeout -1", "--timeout must be a finite number > 0"),
         (NEAR, "--nearest A=1,2", "--nearest must be 2 to 899 places 'LABEL=LON,LAT', each with"),
         (NEAR, "--nearest A=1,2 --nearest A=1,3", "--nearest must be 2 to 899 places"),
         (NEAR, "--nearest A=1 --nearest B=2", "--nearest must be 'longitude,latitude'"),
         (NEAR, "--place 1,2 --place 1,3 --top 5", "--top must be from 1 to 1"),
-        (NEAR, "--top 1", "--top must be given beside two questions or more"),
+        (NEAR, "--top 1", "--top must be given with two or more questions"),
         (NEAR, f"--districts {__file__}", "--districts must be a GeoJSON file"),
         (NEAR, "--threshold 5", "--threshold must be about a place"),
         (NEAR, "--place 2,1", "--place must be in the area of the campaign; the longitude comes"),
         (NEAR, "--place 1,2 --width -1", "--width must be a finite number > 0"),
-        (NEAR, "--circle 1,2,0.5", "a region is told through a bandwidth of 600"),
+        (NEAR, "--circle 1,2,0.5", "a bandwidth of 600"),
     ],
 )
 def test_what_is_asked_of_points_is_named_as_it_is_typed(geoveil, made, asked, told):
@@ -135,9 +135,9 @@ def test_a_plan_for_a_latitude_and_a_longitude_is_refused(geoveil, asked, told):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (["--threshold", "100,000"], "'100,000' is no number: write it like 100000"),
-        (["--participants", "20,000"], "'20,000' is no whole number: write it like 20000"),
-        (["--epsilon", "1 %"], "'1 %' is no number"),
+        (["--threshold", "100,000"], "'100,000' is not a number: write it like 100000"),
+        (["--participants", "20,000"], "'20,000' is not a whole number: write it like 20000"),
+        (["--epsilon", "1 %"], "'1 %' is not a number"),
     ],
 )
 def test_what_is_no_number_is_shown(geoveil, asked, told):
@@ -302,7 +302,7 @@ def test_a_quantile_and_a_share_of_few_people_are_planned(geoveil):
     assert " ".join(planned.stdout.split()).startswith(first)
     share = geoveil("plan", "--threshold", "15370", *asked, *people, to_server=False)
     assert share.exit_code == 0
-    (taken,) = re.findall(r"(\d+)% of what is asked is taken from the prior", share.stdout)
+    (taken,) = re.findall(r"(\d+)% of the answer comes from the prior", share.stdout)
     assert int(taken) <= 50
 
 
@@ -317,7 +317,7 @@ def test_people_who_all_hold_one_value_have_no_threshold(geoveil, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a;debt\n1;2\n", "by commas, and here by semicolons"),
+        ("a;debt\n1;2\n", "by commas, but here are separated by semicolons"),
         ("", "the file is empty"),
         ("debt,debt\n1,2\n", "there, once; it is there 2 times"),
     ],

@@ -75,7 +75,7 @@ def test_the_area_is_said_before_a_place_is_given_and_one_outside_is_asked_about
     for number, place in enumerate(["13.41,52.51", "-70.6,-33.4\ny"]):
         arguments[-1] = str(tmp_path / str(number))
         done = geoveil(*arguments, stdin=place)
-        assert "Area: within 20,000 metre of 13.4,52.5. About a place outside of it" in done.stderr
+        assert "Area: within 20,000 metre of 13.4,52.5. Before anything is drawn" in done.stderr
         assert done.stdout.count("counted: report") == 1
         assert "70.6" not in done.output
 

@@ -342,8 +342,8 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
     for arguments, message in (
         ((other, "--plan", plan), "plan must be for a campaign like this one"),
         ((name, "--plan", signed), "plan must be a plan for points"),
-        ((name, "--plan", plan, "--threshold", "5"), "left out beside questions"),
-        ((name, "--plan", plan, "--width", "5"), "width must be left out beside --plan"),
+        ((name, "--plan", plan, "--threshold", "5"), "left out with questions"),
+        ((name, "--plan", plan, "--width", "5"), "width must be left out with --plan"),
         ((name, "--plan", str(tmp_path / "absent.toml")), "plan must be .* there is no such file"),
     ):
         with pytest.raises(ParameterError, match=message):

@@ -243,7 +243,7 @@ def test_a_campaign_that_can_not_be_had_says_why_and_is_asked_for_seldom(
         with pytest.raises(CampaignNotFetched):
             client.contribute(campaign_id, 52_000)
     background.run(3_600)
-    with pytest.raises(CampaignNotFetched, match="it was tried: the server knows no") as raised:
+    with pytest.raises(CampaignNotFetched, match="it was tried: the server has no") as raised:
         client.contribute("unknown", 52_000)
     assert type(raised.value.cause).__name__ == "CampaignNotFound"
     assert 12 <= tape.fetched - 1 <= 14

@@ -124,4 +124,4 @@ def test_a_client_that_forgets_says_so_once(make_either, tmp_path, caplog):
         for _ in range(3):
             make_either()
     (record,) = caplog.records
-    assert "its limits last no longer" in record.getMessage()
+    assert "starts with full limits" in record.getMessage()

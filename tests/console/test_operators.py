@@ -103,7 +103,7 @@ def test_warnings_say_what_is_wrong():
     metrics.certificate_expires.set((NOW + timedelta(days=3, hours=1)).timestamp())
     told = warned(metrics, queue_limit=100)
     assert len(told) == 4
-    assert "ends in 3 days" in told[-1]
+    assert "expires in 3 days" in told[-1]
     metrics = Metrics()
     metrics.ready.set(1)
     (told_of_tls,) = warned(metrics, queue_limit=100, on_loopback=False)

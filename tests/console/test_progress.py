@@ -38,7 +38,7 @@ def test_days_are_told_one_by_one_beside_the_plan():
         ("2026-05-04", 210, 260, 375),
         ("2026-05-05", 40, 300, 400),
     ]
-    assert found.words == "75 % of the 400 that the plan has by now"
+    assert found.words == "75 % of the 400 that the plan expects by now"
     assert found.behind
     assert [count for _, count in found.line()] == [0, 50, 50, 260, 300]  # level where none came
     times = [when for when, _ in found.line()]

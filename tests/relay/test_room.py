@@ -59,7 +59,7 @@ async def test_exactly_what_is_not_refused_comes_through(
 def test_the_part_that_takes_most_is_named(publish: Callable[..., Published]) -> None:
     plain = publish(queries=150).campaign
     with pytest.raises(
-        ParameterError, match=r"queries must be less: ask fewer questions, as a rel"
+        ParameterError, match=r"queries must be less: ask fewer questions, because a rel"
     ):
         require_room(plain)
     recurs = replace(publish(queries=1).campaign, period=(plain.closes - plain.opens) / 125)

@@ -294,7 +294,7 @@ def test_the_command_prints_json_and_writes_the_page(tmp_path):
     assert "LD2 takes its utility" in shown.stdout
     assert "left out by --quick" not in shown.stdout
     part = runner.invoke(app, ["simulate", "ledger", "--quick", "--row", "sps-figure-1"])
-    assert "not tested: it takes data that do not ship, or is left out by --quick." in part.stdout
+    assert "not tested: it needs data that are not included, or --quick omits it." in part.stdout
     assert " ± 0." in part.stdout
     wrong = runner.invoke(app, ["simulate", "ledger", "--row", "sgp-figure-99"])
     assert wrong.exit_code != 0

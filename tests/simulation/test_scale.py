@@ -225,7 +225,7 @@ def test_finished_blocks_of_other_work_are_refused_and_left_alone(tmp_path):
     total(Numbers(4), path=path)
     before = path.read_bytes()
     for other in (Numbers(5), Numbers(4, "others")):
-        with pytest.raises(FinishedFileError, match="not of this work"):
+        with pytest.raises(FinishedFileError, match="from other work"):
             total(other, path=path)
     assert path.read_bytes() == before
     works = [incomes(), incomes(seed=8), incomes(40_501), incomes(block_size=999)]

@@ -337,7 +337,7 @@ def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
 
 
 def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield encodings of a campaign that no writer produces, or that are no campaign."""
+    """Yield encodings of a campaign that no writer produces, or that are not campaigns."""
     plain = bases["plain"]
     yield "unknown field at the end", plain + b"\x98\x06\x01"
     yield "unknown field within a message", _within(plain, (3,), lambda b: b + b"\x98\x06\x01")

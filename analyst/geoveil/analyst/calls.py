@@ -405,7 +405,9 @@ def of_people(
     campaign_id = read_campaign.request.campaign_id
     if isinstance(asked, Statistic):
         if cohorts:
-            raise ParameterError("cohorts", cohorts, "left out of a statistic: questions have it")
+            raise ParameterError(
+                "cohorts", cohorts, "left out for a statistic: only questions take it"
+            )
         campaign = yield read_campaign
         return (yield from _answered(asked, campaign, confidence, period, timeout_s))
     of_all = yield ask(campaign_id, asked, confidence, period, timeout_s)

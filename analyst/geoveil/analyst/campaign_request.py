@@ -101,7 +101,7 @@ class CampaignRequest:
     ratios_from: float | None = None
     least: Annotated[
         float | None,
-        "The least plausible value. Devices ask before they send a smaller one, which may"
+        "The least plausible value. Devices ask before they send a smaller value, which may"
         " be a slip; with --points and --most it then counts as this.",
     ] = None
     most: Annotated[
@@ -150,7 +150,7 @@ class CampaignRequest:
     ] = None
     days: Annotated[
         float,
-        "Days for which it takes reports, from now.",
+        "Days from now for which it takes reports.",
     ] = 30.0
     every: Annotated[
         str | None,
@@ -212,7 +212,7 @@ class CampaignRequest:
     ] = None
     notice: Annotated[
         str | None,
-        "Address https://... of all that people are told of their data.",
+        "Address https://... of the notice on what happens to people's data.",
     ] = None
     texts: Annotated[
         Path | None,
@@ -291,7 +291,7 @@ class CampaignRequest:
         if self.relay_operator is not None:
             later["relay_operator"] = PublicKey.parse(self.relay_operator)
         if self.form is not None:
-            self._leave_out("read_every", "left out: the form says it")
+            self._leave_out("read_every", "left out: the form states it")
             return FormCampaign(fields=fields_of_toml(_text_of("form", self.form)), **later)
         return self._about_one_attribute(later | {"readings": self._readings()})
 
@@ -316,10 +316,10 @@ class CampaignRequest:
         if self.cap is None:
             return campaign
         if not isinstance(campaign, StatisticCampaign):
-            raise ParameterError("cap", self.cap, "left out of points, which have no boundary")
+            raise ParameterError("cap", self.cap, "left out for points, which have no boundary")
         if self.cap == "none":
             return replace(campaign, cap=None)
-        sides = numbers_in("cap", self.cap, 2, "two numbers, BELOW,ABOVE, as 4,4; or none")
+        sides = numbers_in("cap", self.cap, 2, "two numbers BELOW,ABOVE, such as 4,4; or none")
         return replace(campaign, cap=Cap(*sides))
 
     def _without_plan(self, later: dict[str, Any]) -> AttributeCampaign:
@@ -376,7 +376,7 @@ class CampaignRequest:
             return GeoPrivacy(self.epsilon, self.per, unit, self.delta, reach), None
         scale = LogScale(self.ratios_from)
         privacy = GeoPrivacy.per_factor(self.epsilon, self.per, unit)
-        self._leave_out("reach", "left out beside --ratios-from")
+        self._leave_out("reach", "left out with --ratios-from")
         return replace(privacy, delta=self.delta), scale
 
     def _asker(self) -> Asker | None:
@@ -414,4 +414,6 @@ def _hexadecimal(file: Path) -> bytes:
     try:
         return bytes.fromhex(file.read_text(encoding="ascii"))
     except (OSError, ValueError):
-        raise ParameterError("token-key", str(file), "a file of 'geoveil relay key'") from None
+        raise ParameterError(
+            "token-key", str(file), "a file that 'geoveil relay key' wrote"
+        ) from None

@@ -296,16 +296,16 @@ def expected_text(campaign: AttributeCampaign, participants: int) -> str:
         if campaign.attribute.scale is not None:
             by = f"a factor of {math.exp(min(moved, 700.0)):,.4g}, up or down,"
         return (
-            f"each point is moved by {by} on average; 'geoveil plan' tells the error of a question"
-            " that is asked of them"
+            f"each point is moved by {by} on average; 'geoveil plan' predicts the error of a "
+            "question asked of them"
         )
     assert isinstance(campaign, StatisticCampaign)
     error, label = max(_errors(campaign, participants))
     of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
     return (
         f"expect a standard error for the population of at most {error:.2g}{of} with"
-        f" {participants:,} participants, noise and sampling together, and half of it with four"
-        " times as many"
+        f" {participants:,} participants, noise and sampling together, and half that with four "
+        "times as many"
     )
 
 
@@ -324,7 +324,7 @@ def browsers_refuse(campaign: AttributeCampaign) -> str | None:
     queries = [question.query for question in campaign.questions]
     if MECHANISMS.is_built_in(campaign.mechanism) and all(map(QUERIES.is_built_in, queries)):
         return campaign.mechanism.unserved(queries)
-    return "they have the families of geoveil itself, and of no other package"
+    return "they know only geoveil's own families"
 
 
 def refuse_unlikely(

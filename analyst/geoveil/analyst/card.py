@@ -104,7 +104,7 @@ def _facts(envelope: CampaignEnvelope) -> dict[str, Any]:
         "open": f"{campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC",
         "version": __version__,
         "costs": privacy_text(campaign),
-        "minimum": f"The server shows no estimate of fewer than {least:,} answers." * (least > 0)
+        "minimum": f"The server shows no estimate from fewer than {least:,} answers." * (least > 0)
         or None,
         "release_type": "Many releases" if campaign.period else "One release",
         "source_type": "Dynamic" if campaign.period else "Static",
@@ -124,7 +124,7 @@ def _of_one(campaign: Campaign) -> dict[str, Any]:
     points: _Points = {}
     if isinstance(about, ValueCampaign):
         points[about.attribute.name] = about.attribute, about.point_mechanism
-        held = "one perturbed value, of which any statistic is estimated"
+        held = "one perturbed value, from which any statistic is estimated"
     else:
         many = "perturbed answers to all" if about.answers_all else "a perturbed answer to one"
         held = f"{many} of: {', '.join(about.labels)}"
@@ -200,9 +200,9 @@ def _spent(
         "registry_delta": 0.0 if pure else alone and alone.delta,
         "registry_details": "All reports of a participant together: "
         + (
-            f"ε is between any two sets of answers. At a distance it is {all_cost}."
+            f"ε holds between any two sets of answers. At a distance it is {all_cost}."
             if pure
-            else f"ε is at a distance, {all_cost or NOT_STATED}."
+            else f"ε holds at a distance, {all_cost or NOT_STATED}."
         ),
     }
 
@@ -282,5 +282,5 @@ def ways_of(campaign: Campaign) -> dict[str, str | None]:
         named = f"the key {token_key_id(campaign.token_key).hex()}"
         if campaign.period is not None:
             named = f"a key for each of {campaign.periods:,} periods"
-        tokens = f"each report needs a token of the issuer with {named}"
+        tokens = f"each report needs a token from the issuer with {named}"
     return {"window": window, "relay": relay, "tokens": tokens}

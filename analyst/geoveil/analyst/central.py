@@ -232,10 +232,10 @@ def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) ->
         prior: a public law of points, in the coordinates of the queries.
 
     Raises:
-        ParameterError: naming `central`, if no cap keeps it, with the least that there is.
+        ParameterError: naming `central`, if no cap keeps it, with the least possible.
     """
     if not isinstance(campaign, StatisticCampaign) or campaign.report_privacy.delta:
-        expected = "left out with a delta, and of points; the allocation partition asks none"
+        expected = "left out with a delta, and for points: choose the allocation partition"
         raise ParameterError("central", wish.epsilon, expected)
     refused = ParameterError("central", wish.epsilon, "left out: no cap serves these answers")
     try:
@@ -245,7 +245,7 @@ def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) ->
     if widest is None:
         raise refused
     whole = replace(campaign, cap=widest.cap).largest_epsilon
-    # A report of several answers has so many times their ε.
+    # A report of several answers has that many times their ε.
     times = whole / (widest.cap.below + widest.cap.above)
     chosen, _ = cheapest_cap(campaign.mechanisms, prior, wish.largest_epsilon / times)
     if chosen is None:
@@ -258,6 +258,6 @@ def out_of_reach(wish: CentralWish, largest_epsilon: float) -> ParameterError:
     least = wish.of(min(largest_epsilon, 500.0))
     expected = (
         f"at least {least:.3g}, which {wish.honest:,} honest reports have with the least cap that"
-        " these questions settle within; more of them, or fewer questions, allow less"
+        " serves these questions; more reports, or fewer questions, allow less"
     )
     return ParameterError("central", wish.epsilon, expected)

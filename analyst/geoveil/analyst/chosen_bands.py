@@ -6,7 +6,7 @@ module takes the band whose bias-aware interval is shortest [MATH §8].
 
 The user states a bound on the slope of the density of people. Otherwise it is estimated from the
 reports: the upper end of the slope between densities at nearby places, smoothed by less than the
-noise, times 1.5. This estimate is no certificate, because people can be crowded more closely than
+noise, times 1.5. This estimate certifies nothing, because people can be crowded more closely than
 the noise shows. The user must state heaps, that is, people who hold exactly one value. The interval
 `any_crowd` holds without any of this: it reaches from the share above a soft threshold that counts
 nobody below T to the share above one that counts everybody above T.
@@ -85,7 +85,8 @@ class ChosenBands:
             raise ParameterError("dimension", self.campaign.dimension, "1")
         if (scale := self.campaign.attribute.scale) is not None:
             if self.slope_bound is not None:
-                expected = "left out on a log scale: it is of a density of the numbers"
+                expected = "left out on a log scale: it bounds the density of the numbers "
+                "themselves"
                 raise ParameterError("slope_bound", self.slope_bound, expected)
             object.__setattr__(
                 self, "shares", tuple(share.on_scale(scale) for share in self.shares)

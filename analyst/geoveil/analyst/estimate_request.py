@@ -50,7 +50,7 @@ class EstimateRequest:
     Example:
         >>> EstimateRequest(campaign_id="income", words={"threshold": ["50000"]}, top=3)
         Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: top must be given beside two questions or more, as \
+        geoveil.gp.errors.ParameterError: top must be given with two or more questions, such as \
 --place, got top=3
     """
 
@@ -108,13 +108,13 @@ class EstimateRequest:
     contamination: float | None = None
     invited: Annotated[
         int | None,
-        "The number of people who were invited, in each period: adds the worst-case interval, which"
-        " holds whatever those hold who did not answer.",
+        "The number of people who were invited, in each period: adds the worst-case interval, "
+        "which holds whatever the people who did not answer hold.",
     ] = None
     timeout: Annotated[float, "Time limit, in seconds, of an estimate from points."] = 600.0
     watch: Annotated[
         bool,
-        "Print again whenever reports come, until the campaign closes; intervals hold at all"
+        "Print again whenever reports arrive, until the campaign closes; intervals hold at all"
         " looks.",
     ] = False
     over_time: Annotated[
@@ -146,7 +146,7 @@ class EstimateRequest:
         validation.positive("timeout", self.timeout)
         if self.period is not None:
             validation.between("period", self.period, 0, LAST_PERIOD)
-        _ = self.between  # refuses what are no two periods
+        _ = self.between  # refuses anything but two periods
         self._refuse_what_lacks_its_question()
         self._refuse_conflicts()
         for name in ("width", "bandwidth", "invited", "top"):
@@ -157,44 +157,44 @@ class EstimateRequest:
     def _refuse_what_lacks_its_question(self) -> None:
         every = questions_in(self.words)
         if not (every or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
-            self._refuse("bandwidth", "left out: nothing that is asked has a bell")
+            self._refuse("bandwidth", "left out: no question here has a bell")
         if _OF_VALUES.isdisjoint(self.statistics):
-            self._refuse("range_of_values", "given beside --mean, --gini or --top-share")
+            self._refuse("range_of_values", "given with --mean, --gini or --top-share")
         if len(every) < 2:
-            self._refuse("top", "given beside two questions or more, as --place")
+            self._refuse("top", "given with two or more questions, such as --place")
         if not self.over_time:
-            self._refuse("label", "given beside --over-time, whose curve it is of")
+            self._refuse("label", "given with --over-time, to choose its curve")
         if not self.compares:
-            self._refuse("people", "given beside --change of what is asked, or --against")
+            self._refuse("people", "given with --change and a question, or with --against")
         if not self.questions or self.over_time or self.compares:
             self._refuse_crowds()
 
     def _refuse_conflicts(self) -> None:
         if self.wanted:
             self._refuse("interval", "left out: a statistic chooses its own")
-            self._refuse("invited", "left out: a worst case is known of means and shares only")
+            self._refuse("invited", "left out: only means and shares have a worst case")
         if self.questions or self.wanted:
             self._refuse("watch", "left out: an estimate from points is read once")
         if self.over_time:
             alone = "period interval contamination invited top watch against"
-            self._refuse(alone, "left out beside --over-time")
+            self._refuse(alone, "left out with --over-time")
             for word in self.statistics:
-                expected = "left out beside --over-time: a curve is of means, as of --threshold"
+                expected = "left out with --over-time: it draws means, such as --threshold"
                 raise ParameterError(word, True, expected)
             if self.campaign_id.endswith(EXPORTED):
                 expected = "the id of a campaign on a server: a file is asked period by period"
                 raise ParameterError("campaign_id", self.campaign_id, expected)
         if self.compares:
             alone = "interval invited watch top plan"
-            self._refuse(alone, "left out beside --change and --against")
+            self._refuse(alone, "left out with --change and --against")
             if self.against is not None:
-                self._refuse("change", "left out beside --against")
+                self._refuse("change", "left out with --against")
             if self.between is not None:
-                self._refuse("period", "left out beside --change, which names two")
+                self._refuse("period", "left out with --change, which names two")
         if self.planned is not None:
-            self._refuse("width bandwidth over_time watch top", "left out beside --plan")
+            self._refuse("width bandwidth over_time watch top", "left out with --plan")
             if self.questions:
-                self._refuse("plan", "left out beside questions: it has its own")
+                self._refuse("plan", "left out with questions: it has its own")
 
     def _refuse(self, names: str, expected: str) -> None:
         """Refuse the first of some options, with blanks between their names, that was given."""
@@ -202,7 +202,7 @@ class EstimateRequest:
 
     def _refuse_crowds(self) -> None:
         """Refuse facts about people where no width is chosen."""
-        expected = "left out: it counts where the reports choose the width for --threshold or"
+        expected = "left out: it applies only where the reports choose the width for --threshold or"
         self._refuse("slope_bound heap", f"{expected} --range of numbers")
 
     @cached_property
@@ -268,7 +268,8 @@ class EstimateRequest:
             yield of_points + [source.ask(statistic) for statistic in self.wanted]
         elif source.estimate is None:
             expected = (
-                "at least one, as --threshold, --quantile or --curve, for the reports of a file"
+                "at least one, such as --threshold, --quantile or --curve, for the reports of a "
+                "file"
             )
             raise ParameterError("questions", "none", expected)
         elif self.watch:
@@ -317,7 +318,7 @@ class EstimateRequest:
         estimates = []
         for source in sets:
             if source.estimate is None or isinstance(source.campaign(), ValueCampaign):
-                expected = "at least one, as --threshold, --mean or --quantile, for points"
+                expected = "at least one, such as --threshold, --mean or --quantile, for points"
                 raise ParameterError("questions", "none", expected)
             estimates.append(source.estimate())
 
@@ -335,7 +336,7 @@ class EstimateRequest:
     def _over_time(self, source: Source, tell: Callable[[str], object]) -> Sequence[Result]:
         """Return the curve of each question, or of one, and its change between two periods."""
         campaign = source.campaign()
-        assert source.estimate is not None  # of a file there is no curve over time
+        assert source.estimate is not None  # a file has no curve over time
         if self.questions:
             questions = self._in_coordinates(source, tell)
             estimates = source.ask(questions, cohorts=campaign.cohorts > 1)

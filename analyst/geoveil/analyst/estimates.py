@@ -46,7 +46,7 @@ from geoveil.gp import (
 _WHY_ALL_LOOKS = {
     "open": "Reports still come in, so the interval holds at all looks; after the closing date it"
     " is narrower, for one look.",
-    "closed": "The campaign was closed by hand before its date, perhaps because of what it said, so"
+    "closed": "The campaign was closed by hand before its date, perhaps because of its result, so"
     " the interval still holds at all looks.",
 }
 """State → why the interval is a sequence."""
@@ -168,7 +168,7 @@ class CampaignEstimates(Result):
 
     @property
     def place(self) -> Answer | None:
-        """The sentence of the mean place in the latest period; None if these are no places."""
+        """The sentence of the mean place in the latest period; None if these are not places."""
         rows = self.latest
         plane, labels = self.campaign.attribute.coordinates, tuple(row.label for row in rows)
         point = [row.value for row in rows]
@@ -182,7 +182,7 @@ class CampaignEstimates(Result):
         halves = [(row.ci_high - row.ci_low) / 2 for row in rows if row.ci_low and row.ci_high]
         within = f"± {math.hypot(*halves) / 1000:.1g} km" if len(halves) == 2 else ""
         number = f"{abs(latitude):.3f}° {north}, {abs(longitude):.3f}° {east}"
-        rest = f"is the middle of everybody's {self.campaign.attribute.name}"
+        rest = f"is the mean of everybody's {self.campaign.attribute.name}"
         return Answer(None, number, within, rest)
 
     def with_interval(self, method: IntervalMethod | None) -> "CampaignEstimates":
@@ -262,7 +262,7 @@ class CampaignEstimates(Result):
             period: of a recurring campaign; None: the only one.
 
         Raises:
-            ParameterError: if there is no such estimate, or the period is not said.
+            ParameterError: if there is no such estimate, or the period is not stated.
             UnsupportedError: if covariances are not known, or there are fewer than two answers.
         """
         wanted = period_of(self.campaign, period)
@@ -277,8 +277,8 @@ class CampaignEstimates(Result):
         apart = isinstance(self.campaign, StatisticCampaign) and not self.campaign.answers_all
         if len(rows) > 1 and not apart:
             raise UnsupportedError(
-                "how the errors of several questions go together is not known where one person"
-                " answers them all: name one label, or ask points of a value campaign (Means)"
+                "how the errors of several questions are correlated is unknown where one person "
+                "answers them all: name one label, or ask points of a value campaign (Means)"
             )
         errors = [row.standard_error for row in rows]
         if None in errors:
@@ -490,7 +490,8 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
         if min(ratios) == math.inf:
             paid = "not known, as all of the variance of these answers may be noise"
         yield (
-            f"Of the participants themselves the standard error is {_between(errors, '.3g')}. Price"
+            f"For the participants themselves the standard error is {_between(errors, '.3g')}. "
+            "Price"
             f" of privacy: {paid} ({basis.words})."
         )
 

@@ -87,8 +87,8 @@ _SAID: Mapping[str, str] = MappingProxyType(
 def times_wanted(request: PlanRequest, targets: Targets) -> float:
     """Return the 95 % error over the wanted one, at most 1 if it is met.
 
-    What is wanted is said of the population, as an estimate will print it; with the bias of what is
-    asked softly the error is to be of some use.
+    The desired error is for the population, as an estimate will print it; with the bias of the soft
+    question, the error must still be useful.
     """
     wanted = math.inf if request.target_error is None else request.target_error
     return max(targets.population / wanted, targets.hard_question / USELESS)
@@ -136,7 +136,7 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
 def _near_threshold(_: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
     if low == high:
-        return f"All of them hold {low:.12g}, so that no threshold would do"
+        return f"All of them hold {low:.12g}, so no threshold would do"
     return f"A threshold in [{low:.12g}, {high:.12g}) would do"
 
 

@@ -280,7 +280,7 @@ def fields_of_mask(
     """
     given = {"epsilon": epsilon, "per": per, "center": center}
     if form is not None:
-        left_out(given, "left out: the form says it")
+        left_out(given, "left out: the form states it")
         return tuple(form)
     all_given(given, ", or --form in its place")
     assert epsilon is not None

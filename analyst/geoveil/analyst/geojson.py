@@ -161,8 +161,8 @@ def _names(
     if not all(labels):
         there = f", one of {', '.join(map(str, has[:_SHOWN]))}" if has else ""
         expected = (
-            f"of features that each have a property {key!r}, which feature"
-            f" {labels.index('') + 1} has not: give the property that names them{there}"
+            f"of features that each have a property {key!r}, which feature {labels.index('') + 1} "
+            f"lacks: give the property that names them{there}"
         )
         raise ParameterError(name, source, f"{expected} (--name-property, name_property)")
     check_distinct(labels, name, source)
@@ -261,7 +261,7 @@ def _check_reference_system(system: object, name: str) -> None:
 
 def _expected(kind: str) -> str:
     if kind == "Polygon":
-        return "a GeoJSON file of a Polygon or MultiPolygon, or of features that are such"
+        return "a GeoJSON file of a Polygon or MultiPolygon, or of such features"
     if kind == "Point":
         return "GeoJSON of features that are each a Point"
     return "GeoJSON of places, lines or polygons, in degrees"

@@ -162,7 +162,7 @@ class ChosenBand:
     slope_bound: float
     """Their density changes by at most this, in shares per (unit of the values)²."""
     from_reports: bool
-    """Whether the bound comes from the reports, and so is no certificate; otherwise it was
+    """Whether the bound comes from the reports, and so certifies nothing; otherwise it was
     stated."""
     heaps: tuple[Heap, ...]
     """People who hold exactly one value, as stated."""
@@ -179,9 +179,8 @@ class ChosenBand:
             else "no value near the question is one that many hold exactly (state it if one is)"
         )
         basis = (
-            "as the reports suggest, which is no certificate: they do not show people who are"
-            " crowded into less room than the noise"
-            + ("" if self.by_ratio else "; state a bound that you know")
+            "as the reports suggest, which proves nothing: they do not show people crowded more "
+            "closely than the noise" + ("" if self.by_ratio else "; state a bound that you know")
             if self.from_reports
             else "as stated"
         )

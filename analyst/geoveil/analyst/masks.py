@@ -324,9 +324,9 @@ def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
 
 NOT_HIDDEN = (
     "This is a tool for whoever holds the values, and hides nothing from them.",
-    "Other columns are as they were: an address, a district or a photo still tells a place.",
-    "A row is taken for a person. Of a person with several rows, and of a file that is masked"
-    " again, every ε adds up: mask once, and keep the result.",
+    "Other columns are as they were: an address, a district or a photo still reveals a place.",
+    "Each row counts as one person. For a person with several rows, and for a file masked twice, "
+    "every ε adds up: mask once, and keep the result.",
     "How many rows there are, and their order, is not hidden.",
 )
 """The limits of a mask, as sentences for those who make or read it."""
@@ -356,7 +356,7 @@ def mask_file(
         file: CSV, GeoJSON or GeoPackage, with one row per person; see `mask_tables`.
         out: a file of the same kind, which is replaced as a whole.
         form: its fields are the columns: numbers and places.
-        columns: name of a place → the columns of its longitude and latitude, in CSV, if it is no
+        columns: name of a place → the columns of its longitude and latitude, in CSV, if it is not a
             column of ODK or KoboToolbox.
         drop_empty: leave out rows without one of the values, instead of refusing them.
 

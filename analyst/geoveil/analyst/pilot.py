@@ -53,7 +53,7 @@ def expectation_maximisation(
         smoothing: an odd number of symmetric weights ≥ 0 with sum 1, which spread each cell over
             its neighbours after each step; (1,) smooths nothing.
         tolerance: > 0.
-        iterations: at most so many, ≥ 1.
+        iterations: at most this many, ≥ 1.
 
     Raises:
         ParameterError: if an argument is out of range, or the shapes do not fit.

@@ -70,7 +70,7 @@ def sample_of(fields: Sequence[Field], file: Path) -> list[dict[str, Any]]:
     """Return people's answers from a CSV file that has a column for each field.
 
     A place is "latitude longitude" and options are separated by spaces, as in XLSForm data; an
-    empty cell is no answer.
+    empty cell is not an answer.
 
     Raises:
         ParameterError: naming the row, if it holds no answers to the form.
@@ -327,7 +327,7 @@ class RelationWord:
 def _names(word: str, text: str, most: int = 2) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not 2 <= len(names) <= most or not all(names):
-        raise ParameterError(word, text, f"2 to {most} names of fields, between commas")
+        raise ParameterError(word, text, f"2 to {most} names of fields, separated by commas")
     return names
 
 

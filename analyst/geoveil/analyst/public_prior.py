@@ -101,7 +101,9 @@ class PublicPrior:
                 self.unit or other.unit,
             ):
                 raise ParameterError(
-                    f"scenarios[{name!r}]", other.name, f"a prior of what {self.name} is of"
+                    f"scenarios[{name!r}]",
+                    other.name,
+                    f"a prior of the same quantity as {self.name}",
                 )
         if not others and scale == 0:
             return self

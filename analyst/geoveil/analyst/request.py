@@ -150,7 +150,7 @@ class PlanRequest:
         several = len(questions) > 1 or allocation == "points"
         far = None if reach == math.inf else reach
         for name, value, fits, unless in (
-            ("width", width, soft, "unless soft is given: otherwise it is planned"),
+            ("width", width, soft, "unless soft is given: otherwise the planner chooses it"),
             ("bandwidth", bandwidth, places, "unless a density at a place is asked"),
             ("allocation", allocation, several, "unless there are several questions, or 'points'"),
             ("mechanism", mechanism, allocation != "points", "of points"),
@@ -258,12 +258,14 @@ def _dimension(questions: Sequence[AnalystQuestion]) -> int:
         raise ParameterError("question", "none", "at least one")
     first, *others = sorted({question.dimension for question in questions})
     if others:
-        raise ParameterError("questions", "numbers and places", "of one kind: plan each by itself")
+        raise ParameterError(
+            "questions", "numbers and places", "of one kind: plan each kind separately"
+        )
     if first not in _HELD:
         raise ParameterError(
             "question",
             questions[0].label,
-            "about a number or a place: of no others is a prior known",
+            "about a number or a place: nothing else has a prior",
         )
     return first
 
@@ -293,8 +295,8 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
         raise ParameterError(
             "bandwidth",
             None,
-            f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
-            f" answered to {RELATIVE_ERROR:.0%} of the expected density",
+            f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide has"
+            f" an error within {RELATIVE_ERROR:.0%} of the expected density",
         )
     return narrow
 

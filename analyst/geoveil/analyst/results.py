@@ -174,8 +174,8 @@ if TYPE_CHECKING:
 
 
 POPULATION = (
-    "Estimates are of the population of which the participants are a random sample; errors hold"
-    " the noise of privacy and the sampling."
+    "Estimates are for the population of which the participants are a random sample; errors "
+    "include the noise of privacy and the sampling."
 )
 _INTERVALS = {
     "ci": "interval",

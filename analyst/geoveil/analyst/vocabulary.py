@@ -94,7 +94,7 @@ def place_in(name: str, text: str) -> Place:
     """Return the longitude and latitude of 'longitude,latitude'.
 
     Raises:
-        ParameterError: naming `name`, if they are no such numbers.
+        ParameterError: naming `name`, if they are not such numbers.
     """
     longitude, latitude = numbers_in(name, text, 2, "'longitude,latitude' in degrees")
     return on_earth(name, (longitude, latitude))
@@ -174,9 +174,9 @@ def left_out(given: Mapping[str, object], expected: str) -> None:
         expected: the end of the error's message.
 
     Example:
-        >>> left_out({"by": None, "top": 0}, "left out beside --plan")
+        >>> left_out({"by": None, "top": 0}, "left out with --plan")
         Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: top must be left out beside --plan, got top=0
+        geoveil.gp.errors.ParameterError: top must be left out with --plan, got top=0
     """
     for name, value in given.items():
         if value is not None and value is not False:
@@ -187,11 +187,11 @@ Made = Statistic[Any]
 
 
 def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
-    """Return numbers with commas between them."""
+    """Return numbers separated by commas."""
     try:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
-        raise ParameterError(word, said, "numbers with commas between them") from None
+        raise ParameterError(word, said, "numbers separated by commas") from None
 
 
 def two_numbers(word: str, said: str) -> tuple[float, float]:

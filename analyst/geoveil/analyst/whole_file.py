@@ -17,7 +17,7 @@ def whole_file(name: str, file: Path) -> Iterator[Path]:
     """Yield a path to write to, which then replaces the file as a whole.
 
     If that fails or is interrupted, what was there before stays, or nothing. The path that is
-    yielded lies in the same folder and has the same ending. What is no ordinary file, as
+    yielded lies in the same folder and has the same ending. Anything but an ordinary file, such as
     /dev/stdout, is written directly.
 
     Args:

@@ -219,7 +219,7 @@ class _Reader:
 
     def _place(self, name: str, row: _Row) -> Field:
         if self.plane is None:
-            raise ParameterError("center", None, "stated, of a form that asks for places")
+            raise ParameterError("center", None, "stated, for a form that asks for places")
         length, unit = _per(row)
         attribute = Attribute(name=name, unit="metre", coordinates=self.plane)
         privacy = GeoPrivacy(_epsilon(row), length, unit.removesuffix("s"))
@@ -243,7 +243,7 @@ class _Reader:
         if default in options:
             return made(**given, otherwise=default)
         if made is OrdinalField:
-            expected = "an option, which those give who are not asked"
+            expected = "an option, which counts as the answer of those not asked"
             raise ParameterError("default", default, expected)
         wordings = tuple(
             replace(w, options=(*w.options, NOT_ASKED) if w.options else ())

@@ -165,7 +165,7 @@ def run() -> None:
         why = " ".join([error.strerror or str(error), *getattr(error, "__notes__", ())])
         fail(f"the system refuses{of}: {why}")
     except UnicodeEncodeError:
-        fail("an argument holds bytes that are no text in UTF-8")
+        fail("an argument is not text in UTF-8")
     except RecursionError:
         fail("a file is nested too deeply to be read")
 

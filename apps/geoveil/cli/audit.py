@@ -106,12 +106,12 @@ def _released(verdicts: Sequence[Verdict]) -> str:
     """Print the numbers of releases compared with their distribution, and of failures."""
     counts = sorted(v.draws.releases for v in verdicts if v.draws is not None)
     if not counts:
-        return "No row releases integers of a law that is known."
+        return "No row releases integers with a known law."
     each = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
     return (
         f"Releases: {each} in each of {len(counts)} rows, {sum(counts):,} in all, half with a"
-        " seed and half with the system's bits, have the law of integers that is stated; that any"
-        f" row is refused which has it has a probability of at most {FAILURE_PROBABILITY:g}."
+        " seed and half with the system's bits, follow the stated law of integers; any row that "
+        f"does is refused with a probability of at most {FAILURE_PROBABILITY:g}."
     )
 
 
@@ -153,9 +153,9 @@ def _print_table(report: AuditReport) -> None:
     )
     out.print(
         "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
-        " over the ε promised at that distance; with a δ, the ε needed besides it. Black box: at"
-        f" least so much is lost, as {report.request.samples:,} reports at each of two points"
-        f" prove; all of these bounds, at {report.pairs} pairs of points, hold at once with"
+        " over the ε promised at that distance; with a δ, the ε needed besides it. Black box: at "
+        f"least this much is lost, as {report.request.samples:,} reports at each of two points "
+        f"prove; all of these bounds, at {report.pairs} pairs of points, hold at once with"
         f" probability 1 − {FAILURE_PROBABILITY:g}. {_released(report.verdicts)} Seed:"
         f" {report.request.seed}."
     )
@@ -217,8 +217,8 @@ def _conclude(report: AuditReport) -> None:
         ),
     )
     out.paragraphs(
-        "What is exact is of the density, and the black box of what is drawn: of a mechanism whose"
-        " two disagree neither number can be relied on."
+        "The exact number concerns the density, the black box the draws: where the two disagree, "
+        "rely on neither number."
         if report.disagreeing
         else None
     )
@@ -315,8 +315,9 @@ def _explain(rows: Sequence[Attack]) -> None:
                 f" {max(row.medians.values()) * 1e6:.1f} µs by place."
             )
     out.print(
-        "simulate is for experiments: attacks on it must succeed, those on release must fail. ε: at"
-        " least so much is lost, as the guesses prove; n outputs of each of two inputs. Times: n"
+        "simulate is for experiments: attacks on it must succeed, those on release must fail. ε: "
+        "at least this much is lost, as the guesses prove; n outputs of each of two inputs. "
+        "Times: n"
         " releases at each of eight places, in random order, on this machine as busy as it is; the"
         " least p-value of rank tests of seven places against one. A floor (`geoveil.gp.paced`)"
         " must hide what they find; without one, times do not count for the status. By chance"

@@ -134,7 +134,7 @@ def _refuse_unlikely(request: CampaignRequest, campaign: Campaign) -> None:
         request.refuse_unlikely(campaign)
     except ParameterError as error:
         raise ParameterError(
-            error.name, error.value, f"{error.expected}. Publish it all the same with --force"
+            error.name, error.value, f"{error.expected}. Publish it anyway with --force"
         ) from None
 
 

@@ -86,7 +86,7 @@ class DeviceWay:
             through = RelayTransport(self.relay, operator=key, root_certificates=roots)
         except PlaintextRefused:
             raise ParameterError(
-                "relay", self.relay, "a URL with https://, unless it is of this machine"
+                "relay", self.relay, "a URL with https://, unless it is on this machine"
             ) from None
         yield self._with_tokens(through, roots, state_dir)
 
@@ -230,7 +230,7 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[str]:
     for (attribute, _), spent in by_space.items():
         far = of_far_values(math.fsum(charge.any_two for charge in spent))
         total = compose(*(charge.privacy for charge in spent))
-        yield f"spent of {attribute!r} in all: {total}{far}"
+        yield f"spent on {attribute!r} in all: {total}{far}"
 
 
 def _reading(receipt: Receipt) -> tuple[str, datetime, GeoPrivacy] | None:

@@ -120,9 +120,9 @@ def advice(tls: TLS | None) -> str:
     own = (
         "it asks for --tls-client-certificate"
         if tls.certificate_chain is None
-        else "yours is not of its tls_client_ca"
+        else "yours is not from its tls_client_ca"
     )
-    return f"or its certificate is not of {roots} or for another name, or {own}"
+    return f"or its certificate is not from {roots} or is for another name, or {own}"
 
 
 class CommandError(GeoVeilError):
@@ -189,7 +189,7 @@ def device_at(connection: Connection) -> "Iterator[GrpcTransport]":
         transport = GrpcTransport(connection.server, tls=tls)
     except PlaintextRefused:
         raise CommandError(
-            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls or"
+            f"{connection.server!r} is not on this machine, so it needs TLS: give --tls or"
             " --tls-roots"
         ) from None
     try:
@@ -232,7 +232,7 @@ def _token() -> str | None:
     name, token = os.environ.get(TOKEN_FILE), os.environ.get(TOKEN)
     if name is None:
         if token is not None and not token.isascii():
-            raise CommandError(f"{TOKEN} holds no token: one has characters of ASCII only")
+            raise CommandError(f"{TOKEN} holds no token: a token has only ASCII characters")
         return token
     try:
         return Path(name).read_text(encoding="ascii").strip()

@@ -134,7 +134,7 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
     elif "\u2800" <= c <= "\u28ff":  # dots of what turns while one waits
         spelled = "."
     else:
-        # é is e; what is no letter, or of another script, is told by its escape.
+        # é becomes e; any other character becomes its escape.
         base = normalize("NFKD", c).encode("ascii", "ignore").decode() if c.isalpha() else ""
         spelled = base or ascii(c)[1:-1]
     return spelled, error.start + 1

@@ -73,8 +73,8 @@ def contribute(
         typer.Option(
             "--yes",
             "-y",
-            help="Accept the privacy shown and send without a question. A value that is likely a"
-            " slip is asked about all the same.",
+            help="Accept the privacy shown and send without a question. A value that is probably "
+            "a slip is still asked about.",
         ),
     ] = False,
     state_dir: Annotated[
@@ -101,7 +101,7 @@ def contribute(
         str,
         typer.Option(
             envvar=options.LANGUAGE,
-            help="Tell all of this, and read a number, in this language: en, de, es or fr.",
+            help="Language of all texts and of numbers: en, de, es or fr.",
         ),
     ] = "en",
     way: DeviceWay,

@@ -108,10 +108,11 @@ def _print_estimates(rows: Sequence[DemoRow]) -> None:
         ),
     )
     out.print(
-        "Soft: the truth that the interval is for, the mean of the soft query over the population."
-        " Hard: the share that the hard question asks for, in the same population. What lies"
-        " between the two is no error of the estimate, and no interval here shows it."
-        " 'geoveil plan' lays the band where the two agree, as far as is publicly known."
+        "Soft: the true value that the interval is for, the mean of the soft query over the "
+        "population."
+        " Hard: the share that the hard question asks for, in the same population. The difference "
+        "between the two is not an error of the estimate, and no interval here shows it. 'geoveil "
+        "plan' places the band where the two agree, as far as is publicly known."
     )
 
 
@@ -131,7 +132,8 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
         "DebiasedLaplace ran here;"
         " the Student-t mechanism of Liang and Yi (CCS 2024) and Lipschitz-Laplace would have the"
         " same ε per distance."
-        " Shown are the standard error at the same n, noise and sampling together, and the noise's"
+        " The table shows the standard error at the same n, noise and sampling together, and the "
+        "noise's"
         " variance against DebiasedLaplace."
     )
 
@@ -165,8 +167,8 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
         "Odds: by how much one report can change the odds of two values, whatever was known before."
         " Noise: the variance that ε-LDP would add, by randomised response or the piecewise"
         " mechanism, whichever adds less, against DebiasedLaplace."
-        " Each ε-LDP is on an equal footing with the campaigns at one distance: nearer pairs it"
-        " hides less, farther ones more. The campaign about incomes has a cap of 4 noise scales a"
+        " Each ε-LDP is on an equal footing with the campaigns at one distance: it hides nearer "
+        "pairs less, farther ones more. The campaign about incomes has a cap of 4 noise scales a"
         " side, as by default."
     )
 

@@ -90,7 +90,7 @@ def doctor(
     aggregator: Annotated[
         str | None,
         typer.Option(
-            help="HOST:PORT of the aggregator that 'geoveil web' on another machine asks."
+            help="HOST:PORT of the aggregator that 'geoveil web' on another machine calls."
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -125,7 +125,7 @@ def _tls(of: Situation) -> Wrongs:
     where = settings.web if is_loopback(settings.host) else settings.host
     yield (
         settings.tls_certificate is None and not settings.on_loopback,
-        f"{where} is reached from other machines, and talks without TLS",
+        f"{where} can be reached from other machines without TLS",
     )
 
 
@@ -140,7 +140,8 @@ def _dates(of: Situation) -> Wrongs:
     now = datetime.now(UTC)
     for own in _own_certificate(of):
         begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
-        yield now < begins, f"the certificate begins on {begins:%Y-%m-%d}: or the clock is wrong"
+        yield now < begins, f"the certificate is not valid before {begins:%Y-%m-%d}, or the clock "
+        "is wrong"
         yield now >= ends, f"the certificate ended on {ends:%Y-%m-%d}"
         yield (
             now + timedelta(days=14) > ends,
@@ -184,7 +185,7 @@ def _tokens(of: Situation) -> Wrongs:
     try:
         ends = [token.expires for token in TokenFile(file).read()] if file is not None else [None]
         good = any(end is None or end > now for end in ends)
-        yield not good, f"no token of {file} is good any more"
+        yield not good, f"no token of {file} is valid any more"
     except ParameterError as error:
         yield True, str(error)
 
@@ -211,7 +212,7 @@ def _clock(of: Situation) -> Wrongs:
     ahead = max(file.stat().st_mtime for file in seen) - time.time()
     yield (
         ahead > 300,
-        f"the clock is at least {ahead:,.0f} seconds behind: files here are of the future",
+        f"the clock is at least {ahead:,.0f} seconds behind: files here are from the future",
     )
 
 
@@ -220,7 +221,7 @@ def _database(of: Situation) -> Wrongs:
     if isinstance(database, Path) and not database.exists():
         folder = database.absolute().parent
         can = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-        yield not can, f"{database} can't be made: {folder} is no folder that may be written"
+        yield not can, f"{database} can't be made: {folder} is not a folder that may be written"
         return
     try:
         with open_store(database_of(of.settings), busy_timeout_s=_ANSWER_S) as store:
@@ -292,7 +293,7 @@ def _operator_key(of: Situation) -> Wrongs:
             yield True, f"{of.campaign}: {error}"
             return
         signed = f"{of.campaign} is signed by {by or 'nobody'}"
-        yield trusted and by not in trusted, f"{signed}, who is none of trusted_keys"
+        yield trusted and by not in trusted, f"{signed}, who is not one of trusted_keys"
         yield own and by != own, f"{signed}, and not with {of.sign_key}"
 
 
@@ -352,7 +353,7 @@ CHECKS = (
         "extras", "pip install 'geoveil[console]', or 'geoveil[server]' without a console", _extras
     ),
     Diagnosis(
-        "clock", "set the clock, and let it be kept by NTP: dates of campaigns depend on it", _clock
+        "clock", "set the clock, and keep it set by NTP: dates of campaigns depend on it", _clock
     ),
     Diagnosis(
         "database",
@@ -364,13 +365,15 @@ CHECKS = (
         "make room, or move the database: below least_free_bytes no new report is taken",
         _disk,
     ),
-    Diagnosis("ports", "end what has the port, or name another; 0 takes a free one", _ports),
+    Diagnosis(
+        "ports", "stop the program that uses the port, or name another; 0 takes a free one", _ports
+    ),
     Diagnosis(
         "open files", "raise the limit: LimitNOFILE= of the unit, or 'ulimit -n'", _open_files
     ),
     Diagnosis(
         "web door",
-        "let it be reached by TLS, or name the proxy before it with web_proxies",
+        "serve it over TLS, or name the proxy in front of it with web_proxies",
         _web_door,
     ),
     Diagnosis(

@@ -318,7 +318,7 @@ def mask(
     )
     out.tell_all(*(field_text(made, field) for field in fields))
     err.tell_all(*what_a_form_tells(made), *NOT_HIDDEN)
-    out.tell(f"{rows:,} rows in {out_file}; which noise is on them says {sidecar_of(out_file)}")
+    out.tell(f"{rows:,} rows in {out_file}; their noise is described in {sidecar_of(out_file)}")
 
 
 def _pair(text: str) -> tuple[str, str]:

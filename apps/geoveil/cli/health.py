@@ -62,11 +62,13 @@ def _explained(
     code = error.code()
     if code is grpc.StatusCode.NOT_FOUND or status == "SERVICE_UNKNOWN":
         return CommandError(
-            f"the server at {server} has no service {service!r}: without --service the whole"
-            " server is asked"
+            f"the server at {server} has no service {service!r}: leave out --service to ask about "
+            "the whole server"
         )
     if status:
-        return CommandError(f"the server at {server} answered {status}, and SERVING not in time")
+        return CommandError(
+            f"the server at {server} answered {status}, and was not SERVING in time"
+        )
     failed = CallError(
         "UNAVAILABLE" if code in _UNANSWERED else code.name,
         error.details() or "",

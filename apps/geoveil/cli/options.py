@@ -67,8 +67,8 @@ Per = Annotated[
 RatiosFrom = Annotated[
     float | None,
     typer.Option(
-        help="Compare values by ratio: PER and --width are factors, such as 2. Values below this"
-        " one, also 0, count as this one."
+        help="Compare values by ratio: PER and --width are factors, such as 2. Values below this "
+        "one, including 0, count as this one."
     ),
 ]
 CentralDelta = Annotated[
@@ -96,8 +96,8 @@ Confidence = Annotated[float, typer.Option(help="Confidence of the interval, in 
 Contamination = Annotated[
     float | None,
     typer.Option(
-        help="Also print how far this fraction of false reports, for example 0.01, can move the"
-        " numbers at most."
+        help="Also print the most by which this fraction of false reports, for example 0.01, can "
+        "move the numbers."
     ),
 ]
 Scheduler = Annotated[

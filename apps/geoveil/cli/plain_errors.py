@@ -44,8 +44,8 @@ _ALSO_CALLED = {
 }
 """Name of a parameter in the library → the options that set it in commands."""
 _NO_NUMBER = {
-    "float_parsing": "is no number: write it like 100000 or 0.5",
-    "int_parsing": "is no whole number: write it like 20000",
+    "float_parsing": "is not a number: write it like 100000 or 0.5",
+    "int_parsing": "is not a whole number: write it like 20000",
 }
 """Type of a Pydantic error → the message about the typed text."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]

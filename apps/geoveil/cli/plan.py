@@ -64,7 +64,7 @@ def plan(
         Path | None,
         typer.Option(
             help="A form (TOML) to plan for: predict the statistics named by the options below;"
-            " append '@ERROR' or '@ROW=ERROR' to wish for a 95 % error. Needs --prior-sample."
+            " append '@ERROR' or '@ROW=ERROR' to ask for a 95 % error. Needs --prior-sample."
         ),
     ] = None,
     prior_sample: Annotated[
@@ -135,7 +135,7 @@ def plan(
     target_error: Annotated[
         float | None,
         typer.Option(
-            help="The wished 95 % error of the population's value, as an estimate prints it;"
+            help="The desired 95 % error of the population's value, as an estimate prints it;"
             " refused if out of reach."
         ),
     ] = None,
@@ -300,7 +300,7 @@ def plan(
     capped = out_file is not None and cap != "none"
     err.tell_all(
         *(f"wrote {file}" for file in (out_file, figure) if file is not None),
-        str(planned.cap or "no cap: no protection of far values") if capped else None,
+        str(planned.cap or "no cap: no protection of values far apart") if capped else None,
     )
 
 
@@ -377,10 +377,10 @@ def _in_words(said: str) -> Sequence[AnalystQuestion]:
 
 _PROMPTS: Mapping[str, str] = {
     "participants": "How many people will take part?",
-    "prior": f"What is publicly known of them ({KNOWN})?",
+    "prior": f"What is publicly known about them ({KNOWN})?",
     "unit": "In which unit are the values?",
-    "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
-    "per": "Which distance (by ratio: factor) should nobody be able to tell, in that unit?",
+    "epsilon": "ε: how much may a report reveal about two values a distance apart (usually 1)?",
+    "per": "Within which distance (by ratio: factor) should values look alike, in that unit?",
 }
 _COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
 

@@ -14,7 +14,7 @@ _ALLOCATIONS: Mapping[str, str] = {
     "partition": "each person answers one question, drawn at random",
     "split": "each answers all of them, each with a part of ε",
     "repeat": "each answers all of them with all of ε: a weaker promise",
-    "vector": "each answers all of them, which vary apart, with ε together",
+    "vector": "each answers all of them with one ε, if they vary in different places",
     "points": "each sends one perturbed point, which answers all of them",
 }
 
@@ -27,10 +27,10 @@ _TIMES_MEAN = (
 _TARGETS = ("participants", "population", "hard_question")
 _TARGETS_MEAN = (
     "Participants: their own mean of the soft query. Population: that of all of whom they are a"
-    " random sample. Hard question: what was asked, in the population; the interval is longer by"
-    " what the bias of asking softly may be. ±: half of a normal interval at 95 %, or of the"
-    " bias-aware one for the hard question. An estimate prints the intervals of the last two, and"
-    " of the first the standard error, ± over 1.96."
+    " random sample. Hard question: what was asked, in the population; the interval is longer by "
+    "the possible bias of asking softly. ±: half of a normal interval at 95 %, or of the"
+    " bias-aware one for the hard question. An estimate prints the intervals of the last two, and "
+    "for the first the standard error, ± over 1.96."
 )
 
 
@@ -40,7 +40,7 @@ def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) 
     Args:
         only_quantiles: whether only quantiles were asked for.
     """
-    follows = "How well the share of people above it is known follows."
+    follows = "Next: how precisely the share of people above it is estimated."
     out.tell_all(*_quantiles(report), follows if only_quantiles else None)
     (print_plan if "alternatives" in report else _print_comparison)(report)
     central, cap = report.get("central"), report.get("cap")
@@ -87,8 +87,8 @@ def print_plan(report: Record) -> None:
     out.paragraphs(
         report["reason"],
         _asked(report["alternatives"][0], form),
-        f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the band"
-        " lies; the rest from people."
+        f"{report['from_prior']:.0%} of the answer comes from the prior, by where the band lies; "
+        "the rest from people."
         if report["from_prior"] > 0
         else None,
     )
@@ -137,7 +137,7 @@ def _print_comparison(report: Record) -> None:
         f" × error²: {_TIMES_MEAN}",
         style="dim",
     )
-    least = "has the least error of those that promise the same in all"
+    least = "has the least error of those that promise the same in total"
     why = "is what was asked for" if report["asked_for"] else least
     out.paragraphs(
         f"{choice} {why}: {_ALLOCATIONS[choice]}.",
@@ -157,7 +157,8 @@ def _print_comparison(report: Record) -> None:
         right=range(1, 5),
     )
     out.print(
-        f"{_TARGETS_MEAN} Price: of privacy, the variance in multiples of what the same people"
+        f"{_TARGETS_MEAN} Price: the price of privacy, the variance in multiples of what the same "
+        "people"
         " would give in the clear.",
         style="dim",
     )
@@ -213,8 +214,8 @@ def _periods(report: Record) -> str | None:
         f" {periods['drift_split']:.2g} a period, a reading that is carried errs less than noise"
         f" split over the periods; by less than {periods['drift_carried']:.2g}, also less than one"
         " that goes on as the last two did (geoveil campaign create --read-every, --extrapolated)."
-        " A reading's ε is for any so many periods on end; a campaign of just these may meet two,"
-        " as devices draw when they begin."
+        " A reading's ε covers that many consecutive periods; this campaign may meet two "
+        "readings, because devices draw when each begins."
     )
 
 
@@ -271,8 +272,8 @@ def print_form(report: Record) -> None:
         )
         out.print(
             f"Of {people:,} participants like the {report['sample']:,} of the sample: simulated"
-            " reports were asked as real ones will be. 95 % error: how far the farther end of an"
-            " interval is; –: the reports would set none."
+            " reports were asked as real ones will be. 95 % error: the distance to the farther "
+            "end of an interval; –: the reports would give none."
         )
     out.paragraphs(
         *(
@@ -323,10 +324,10 @@ def _print_scenarios(scenarios: Record | None) -> None:
         bold=[place],
     )
     out.print(
-        "Hard question: how far its interval has to reach there, once the middle of the differences"
+        "Hard question: how far its interval has to reach, once the middle of the differences"
         f" is taken from the estimate. The worst scenario is {worst}, {error}: it is planned for,"
-        " so that one interval holds in each. Participants: so many have the same error of the"
-        " population."
+        " so that one interval holds in each. Participants: this many have the same error for the "
+        "population."
     )
 
 
@@ -339,8 +340,8 @@ def _print_errors_and_odds(report: Record) -> None:
         bold=[place for place, row in enumerate(report["errors"]) if row["participants"] == n],
     )
     out.print(
-        "These errors are of one look, after the closing date. Who looks while reports come in gets"
-        f" intervals that hold at all looks, {report['times_at_all_looks']:.2f} times as wide at"
+        "These errors are for one look, after the closing date. Looks while reports come in have "
+        f"intervals that hold at all looks, {report['times_at_all_looks']:.2f} times as wide at"
         f" {n:,} participants."
     )
     if report["uses_delta"]:
@@ -348,8 +349,8 @@ def _print_errors_and_odds(report: Record) -> None:
     elif "delta" in report["privacy"]:
         out.print("The choice needs no δ: its campaign promises ε alone.")
     out.print(
-        "To somebody who finds two values of a person equally likely, the report can make one of"
-        " them at most so likely:"
+        "Somebody who finds two values of a person equally likely can become at most this sure of "
+        "one of them from the report:"
     )
     for row in report["odds"]:
         apart = f"{row['distance']:,.6g} {privacy.unit} apart"

@@ -136,7 +136,7 @@ def issue(
     codes: Annotated[
         Path | None,
         typer.Option(
-            dir_okay=False, help="Give tokens to people with a code of 'geoveil relay invite'."
+            dir_okay=False, help="Give tokens to people with a code from 'geoveil relay invite'."
         ),
     ] = None,
     ask: Annotated[

@@ -71,7 +71,8 @@ class OutputFormat:
         Raises:
             ParameterError: if there are several results and a form that holds one, or a file can't
                 be written.
-            UnsupportedError: if one has no picture and it is wanted, before anything is printed.
+            UnsupportedError: if one has no picture but one was requested, before anything is
+                printed.
         """
         results = [first, *others, *beside]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
@@ -82,7 +83,7 @@ class OutputFormat:
                     "asked of one result: ask one statistic at a time",
                 )
         if beside and (self.as_csv or self.parquet or self.plot):
-            err.tell(f"written is the first of {len(results)} tables: --json has all of them")
+            err.tell(f"only the first of {len(results)} tables is written: --json has all of them")
         if self.plot is not None:
             _draw(first, self.plot)
         if self.parquet is not None:

@@ -137,7 +137,7 @@ def ledger(
         out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
     numbers = (each for reproduced in done for each in reproduced.compared)
     if quick and any(each.verdict == UNTESTED and not each.why for each in numbers):
-        out.print(f"{UNTESTED}: it takes data that do not ship, or is left out by --quick.")
+        out.print(f"{UNTESTED}: it needs data that are not included, or --quick omits it.")
 
 
 def _show(row: Reproduction) -> None:
@@ -151,8 +151,8 @@ def _show(row: Reproduction) -> None:
             title_justify="left",
         )
         out.print(
-            "agrees: at most 2 standard errors of both together, or what rounding allows, apart;"
-            " ≤ and ≥ are bounds. Sources: "
+            "agrees: at most 2 joint standard errors apart, or as far as rounding allows; ≤ and ≥ "
+            "are bounds. Sources: "
             + "; ".join(dict.fromkeys(compared.source for compared in row.compared))
             + "."
         )
@@ -408,7 +408,7 @@ def _look(analyst: Analyst, name: str) -> tuple[AttributeCampaign, bytes, int]:
         campaign = published.campaign
         if campaign.campaign_id == name:
             return require_attribute(campaign), published.envelope.campaign, published.reports
-    raise CommandError(f"the server knows no campaign {name!r}")
+    raise CommandError(f"the server has no campaign {name!r}")
 
 
 def _send(

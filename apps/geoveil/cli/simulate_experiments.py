@@ -432,7 +432,8 @@ def compare(
         show_table(peers_table(rows))
         out.print(
             "Error: root mean squared error of the hard share of participants above one threshold,"
-            " and above each of ten; ±: its standard error. Bias: the mean error above the one. µs:"
-            " of a processor for a report. Proven: the part of the promised ε that outputs prove to"
+            " and above each of ten; ±: its standard error. Bias: the mean error above the one. "
+            "µs: processor time per report. Proven: the part of the promised ε that outputs prove "
+            "to"
             " be used; above 1 the promise is broken."
         )

@@ -344,7 +344,7 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
         _text(
             left,
             below,
-            f"Where most are: {number(float(f'{100 * most:.2g}'))} % of the people per km².",
+            f"At the densest place: {number(float(f'{100 * most:.2g}'))} % of the people per km².",
             soft=True,
         )
     )

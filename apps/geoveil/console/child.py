@@ -74,6 +74,6 @@ def main(make: Callable[[], Worker]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a library's output is no answer
+    os.dup2(2, 1)  # a library's output is not an answer
     serve(sys.stdin.buffer, sink, make)
     os._exit(0)  # nobody waits for unfinished work

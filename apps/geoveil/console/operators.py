@@ -214,8 +214,8 @@ def _replicas(status: GetStatusResponse) -> str:
     """Return, in words, how many servers share the database."""
     if not status.HasField("writers"):
         return "the number of servers on the database is unknown"
-    number = "one server is" if status.writers == 1 else f"{status.writers} servers are"
-    return f"{number} connected that took reports (one that took none yet is not counted)"
+    number = "one server" if status.writers == 1 else f"{status.writers} servers"
+    return f"{number} on this database took reports (others are not counted)"
 
 
 def warnings_of(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[str]:
@@ -224,19 +224,19 @@ def warnings_of(now: Sample, status: GetStatusResponse, time_now: datetime) -> I
         yield "The database can't be written: no reports are taken (geoveil_ready is 0)."
     failed = sum(now.by("geoveil_store_errors_total", "operation").values())
     if failed:
-        yield f"{failed:,.0f} operations of the database failed since the server was started."
+        yield f"{failed:,.0f} database operations have failed since the server started."
     waiting = now.get("geoveil_queue_weight")
     if waiting > _FULL * status.queue_limit:
-        yield "More than half of the queue is full: writing is slower than reports come."
+        yield "More than half of the queue is full: reports arrive faster than they are written."
     reports = now.by("geoveil_reports_total", "outcome")
     rejected = reports.get("rejected", 0.0)
     if rejected > _MANY_REJECTED * max(sum(reports.values()), 1.0):
-        yield f"{rejected:,.0f} reports were rejected: see by which reason."
+        yield f"{rejected:,.0f} reports were rejected: see the reasons below."
     expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
     if expires:
         days = (datetime.fromtimestamp(expires, UTC) - time_now).total_seconds() / 86_400
         if days < _EXPIRES_SOON_DAYS:
-            yield f"The certificate ends in {max(days, 0.0):.0f} days."
+            yield f"The certificate expires in {max(days, 0.0):.0f} days."
     elif not status.on_loopback:
         yield "Without TLS reports and tokens travel in the clear, unless a proxy adds it."
 

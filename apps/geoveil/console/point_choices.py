@@ -54,9 +54,11 @@ PLACES = (
         optional=True,
     ),
     PointChoice("districts", "Shares of districts", file=_DISTRICTS),
-    PointChoice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
+    PointChoice("top-districts", "Districts with the most people, and how surely", file=_DISTRICTS),
     PointChoice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
-    PointChoice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
+    PointChoice(
+        "nearest", "Shares of the people nearest to each place", f"places, {_PLACES}", lines=True
+    ),
     PointChoice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
 )
 CHANGES_OF_NUMBERS = (

@@ -271,7 +271,7 @@ def _several(name: str, said: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in said.replace(",", " ").split())
     except ValueError:
-        raise ParameterError(name, said[:80], "numbers with commas between them") from None
+        raise ParameterError(name, said[:80], "numbers separated by commas") from None
 
 
 def _geojson(text: str) -> Any:
@@ -301,7 +301,7 @@ def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Report
     if other:
         published = request.analyst.campaign(other)
         if not isinstance(published, ValueCampaign) or published.dimension != campaign.dimension:
-            raise ParameterError("against", other[:40], "a survey whose reports are alike")
+            raise ParameterError("against", other[:40], "a survey with the same kind of reports")
         again = None if published.period is None else period or 0
         return [_Reports(other, published, again), _Reports(campaign.campaign_id, campaign, period)]
     assert campaign.period is not None  # else another is needed

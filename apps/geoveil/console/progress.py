@@ -62,7 +62,7 @@ class ReportsOverTime(Result):
             " of any report."
         ]
         if self.planned is not None:
-            said.append("The plan is taken to be spread evenly over the days of the survey.")
+            said.append("The plan is assumed to be spread evenly over the days of the survey.")
         if self._before:
             said.append(f"{self._before:,} came before this server counted by the day.")
         return said
@@ -112,7 +112,7 @@ class ReportsOverTime(Result):
         if expected < max(_TOO_EARLY * self.planned, 1.0):
             return f"{self.planned:,} are planned by the end"
         part = 100 * self.reports / expected
-        return f"{part:.0f} % of the {expected:,.0f} that the plan has by now"
+        return f"{part:.0f} % of the {expected:,.0f} that the plan expects by now"
 
     @property
     def behind(self) -> bool:

@@ -213,8 +213,8 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     if hard is not None:
         yield (
             f"The question with a sharp edge: {100 * hard['value']:.2f} %, within"
-            f" {100 * hard['ci_low']:.2f} to {100 * hard['ci_high']:.2f} % at {often}, the softness"
-            " of what is asked included."
+            f" {100 * hard['ci_low']:.2f} to {100 * hard['ci_high']:.2f} % at {often}, including "
+            "the softness of the question."
         )
     elif row.mechanism is not None:
         yield (

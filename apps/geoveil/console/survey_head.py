@@ -91,7 +91,7 @@ def privacy_of(campaign: Campaign) -> str:
     """Return the privacy guarantee of a report in words."""
     if isinstance(campaign, AttributeCampaign):
         return privacy_words(campaign.report_privacy) + of_any_two(campaign)
-    return "each answer by itself, as it says above"
+    return "each answer separately, as stated above"
 
 
 def asks_of(campaign: Campaign) -> Sequence[str]:
@@ -103,8 +103,8 @@ def asks_of(campaign: Campaign) -> Sequence[str]:
     if isinstance(campaign, StatisticCampaign):
         return [f"{name}: {label}" for label in campaign.labels]
     return [
-        f"{name}: everybody sends one perturbed point; what is asked of all of them is chosen"
-        " later, and costs nobody any more privacy"
+        f"{name}: everybody sends one perturbed point; questions about all of them are chosen "
+        f"later, and cost nobody more privacy"
     ]
 
 

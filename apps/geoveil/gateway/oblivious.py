@@ -90,7 +90,7 @@ class Oblivious:
         try:
             key = self._keys.published()
         except KeyUnknown:
-            await answer(send, 503, "the gateway's keys have ended: see 'geoveil relay rotate'")
+            await answer(send, 503, "the gateway's keys have expired: see 'geoveil relay rotate'")
             return
         content = key.configuration
         fields = [(_TYPE, KEYS_TYPE.encode()), (SIGNED.encode(), key.signed.encode())]

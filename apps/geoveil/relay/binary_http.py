@@ -97,7 +97,7 @@ def read_response(data: bytes) -> InnerResponse:
     while 100 <= (status := reader.integer()) < 200:
         reader.fields()
     if not 200 <= status < 600:
-        raise MessageInvalid("its status is none of HTTP")
+        raise MessageInvalid("its status is not one of HTTP")
     return InnerResponse(status, *reader.rest())
 
 
@@ -128,7 +128,7 @@ class _Reader:
         form = self.integer()
         self._indeterminate = form == kind + _INDETERMINATE
         if form != kind and not self._indeterminate:
-            raise MessageInvalid("it is not of the kind that belongs here")
+            raise MessageInvalid("it is of the wrong kind")
 
     def integer(self) -> int:
         size = 1 << (self._take(1)[0] >> 6)

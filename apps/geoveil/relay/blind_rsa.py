@@ -127,7 +127,7 @@ class IssuerKey:
         p, q, modulus, by_p, by_q, inverse = self._numbers
         message = fmpz(int.from_bytes(blinded, "big"))
         if len(blinded) != len(self.public) or not 0 < message < modulus:
-            raise MessageInvalid("it is no blinded message for this key")
+            raise MessageInvalid("it is not a blinded message for this key")
         factor = fmpz(int.from_bytes(os.urandom(len(blinded)), "big") | 1) % modulus
         hidden = message * pow(factor, EXPONENT, modulus) % modulus
         of_p, of_q = pow(hidden % p, by_p, p), pow(hidden % q, by_q, q)

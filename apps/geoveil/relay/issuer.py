@@ -53,7 +53,9 @@ class InvitationCodes:
         try:
             self._hashes = frozenset(Path(path).read_text(encoding="ascii").split())
         except (OSError, ValueError, TypeError):
-            raise ParameterError("codes", str(path), "a file of 'geoveil relay invite'") from None
+            raise ParameterError(
+                "codes", str(path), "a file that 'geoveil relay invite' wrote"
+            ) from None
 
     def account(self, credential: str) -> str | None:
         hashed = _hash(credential)
@@ -115,7 +117,7 @@ class Issuer:
                 " PRIMARY KEY (key, account)) WITHOUT ROWID"
             )
         except sqlite3.Error:
-            raise ParameterError("given", str(path), "a file of SQLite, or none") from None
+            raise ParameterError("given", str(path), "an SQLite file, or none") from None
 
     def key(self, name: str) -> bytes:
         """Return the public half of the key with this name; empty if there is none."""

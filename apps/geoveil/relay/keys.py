@@ -37,7 +37,7 @@ class KeyUnknown(GeoVeilError):  # noqa: N818 - says what happened, as the clien
     """A request was sealed for a key that its gateway no longer has, or never had."""
 
     def __str__(self) -> str:
-        return "the request was sealed for another key than the gateway's"
+        return "the request was sealed for a key other than the gateway's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class PublishedKey:
             key = cls(int(serial), int(expires), public, base64.b64decode(signature))
             by_operator = operator.signed(_CONTEXT, key._statement, key.signature)
         except (ValueError, struct.error):
-            raise MessageInvalid("it is no signed key of a gateway") from None
+            raise MessageInvalid("it is not a signed key of a gateway") from None
         if (key_id, kem, *symmetric) != (key.key_id, *ALGORITHMS) or not by_operator:
             raise MessageInvalid(f"the gateway's key is not signed by {operator}")
         if key.expires <= now:
-            raise MessageInvalid("the gateway's key has ended, or this clock is wrong")
+            raise MessageInvalid("the gateway's key has expired, or this clock is wrong")
         return key
 
     @property

@@ -40,7 +40,7 @@ def require_room(campaign: Campaign) -> None:
         name, size = f"field {longest.attribute.name}", longest.ByteSize()
     most = message.ByteSize() - over
     expected = (
-        f"less: {helps}, as a relay carries {most:,} bytes of a campaign, not {most + over:,}"
+        f"less: {helps}, because a relay carries {most:,} bytes of a campaign, not {most + over:,}"
     )
     raise ParameterError(name, f"{size:,} bytes", expected)
 

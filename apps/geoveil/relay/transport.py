@@ -112,7 +112,7 @@ class RelayTransport(Transport):
         except (MessageInvalid, DecodeError) as error:
             raise TransportError("DATA_LOSS", str(error)) from None
         except _OldKeyError:
-            text = "the gateway has another key than it publishes"
+            text = "the gateway uses a key other than the one it publishes"
             raise TransportError("UNAVAILABLE", text) from None
 
     def _exchange(self, message: bytes, end: float) -> bytes:
@@ -123,12 +123,12 @@ class RelayTransport(Transport):
             signed = answer.headers.get(SIGNED, "")
             fresh = PublishedKey.read(answer.content, signed, self.operator, self.clock())
             if key is not None and fresh.serial < key.serial:
-                raise MessageInvalid("the gateway's key is older than one before it")
+                raise MessageInvalid("the gateway's key is older than an earlier one")
             self._key = key = fresh
         sealed, opened = seal_request(key.key_id, key.public, message)
         answer = self._ask("POST", sealed, end)
         if len(answer.content) != len(sealed):
-            raise MessageInvalid("the answer has not the size of its request")
+            raise MessageInvalid("the answer differs in size from its request")
         response = read_response(opened(answer.content))
         if response.status != 200:
             raise _refused(response.content)
@@ -191,6 +191,6 @@ def _refused(content: bytes) -> TransportError:
                 delay = RetryInfo.FromString(packed).retry_delay
                 wait_s = delay.seconds + delay.nanos * 1e-9
     except (ValueError, TypeError, LookupError, AttributeError, DecodeError):
-        return TransportError("INTERNAL", "the gateway answered with an error of no known form")
+        return TransportError("INTERNAL", "the gateway answered with an error of an unknown form")
     code = "CANCELLED" if code == "CANCELED" else code
     return TransportError(code, str(error.get("message", "")), retry_after_s=wait_s)

@@ -222,7 +222,7 @@ class AttributeCampaign(Campaign):
             raise ParameterError("privacy.reach", privacy.reach, "infinite on a log scale")
         if privacy.delta > 0 and not self._has_slack:
             raise ParameterError(
-                "privacy.delta", privacy.delta, "0, but of smooth noise of the family laplace"
+                "privacy.delta", privacy.delta, "0, except for smooth noise of the family laplace"
             )
         if privacy.delta == 0 and privacy.reach < math.inf:
             raise ParameterError(

@@ -56,7 +56,7 @@ def what_a_form_tells(form: FormCampaign) -> list[str]:
         mood: what is sent is at most 1.65 times as likely for your answer as for one next to it,\
  and at most 2.72 times as for any other.
         region: your answer is sent as it is.
-        What the answers tell adds up: somebody who knows how one of them usually goes with another\
+        What the answers reveal adds up: somebody who knows how two of them are usually related\
  learns about each from both.
     """
     validation.require_kind("form", form, FormCampaign)

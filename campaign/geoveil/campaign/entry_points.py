@@ -63,9 +63,9 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
 
     def __str__(self) -> str:
         return (
-            f"{self.name!r} is none of the {self.group.removeprefix('geoveil.')} that are installed"
-            f" here: install the package that declares {self.name!r} among its entry points"
-            f" {self.group!r}; known are {', '.join(self.known) or 'none'}"
+            f"{self.name!r} is not among the {self.group.removeprefix('geoveil.')} installed "
+            f"here: install the package that declares {self.name!r} among its entry points"
+            f" {self.group!r}; known: {', '.join(self.known) or 'none'}"
         )
 
 

@@ -87,7 +87,7 @@ class MechanismSpec(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A family's cost on a device, in microseconds of a processor at about 3 GHz."""
+    """A family's cost on a device, in microseconds of processor time at about 3 GHz."""
 
     read: int
     """The time to read and check a query, besides 1 per 2 bytes."""
@@ -302,7 +302,7 @@ class Registry(Generic[F]):
         family = self.of(value)
         if family is None:
             raise UnsupportedError(
-                f"{value!r} can't go on the wire; known are {', '.join(self.names)}"
+                f"{value!r} can't go on the wire; known: {', '.join(self.names)}"
             )
         return family.encode(value)
 

@@ -227,7 +227,7 @@ def _check_condition(field: Field, condition: Condition, before: Sequence[Field]
         expected = f"some of the options of {decides.name}: {', '.join(decides.options[:20])}"
         raise ParameterError(f"{field.name}: applies.options", condition.options, expected)
     if getattr(decides, "otherwise", None) in condition.options:
-        expected = f"without {decides.otherwise!r}, which those give who are not asked"
+        expected = f"without {decides.otherwise!r}, which stands for those not asked"
         raise ParameterError(f"{field.name}: applies.options", condition.options, expected)
     if field.privacy is None and decides.privacy is not None:
         expected = f"stated: sent as it is, it would tell {decides.name}"

@@ -66,4 +66,4 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
 def _within(bias: float) -> str:
     """Return a clause on a small bias, rounded up."""
     shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
-    return f", but for a bias of at most {shown:g},"
+    return f", except for a bias of at most {shown:g},"

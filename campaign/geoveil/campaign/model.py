@@ -89,7 +89,7 @@ class Campaign(ABC):
     relay_operator: PublicKey | None = None
     """If set, reports come only through a relay, sealed for a gateway whose keys this key signs."""
     token_key: bytes | None = None
-    """If set, each report needs a token of the issuer with this key, given as a modulus of 256
+    """If set, each report needs a token from the issuer with this key, given as a modulus of 256
     bytes or, with periods, as a key id of 32 bytes per period; see `geoveil.campaign.tokens`.
     Otherwise anybody may send any number of reports."""
     window: timedelta | None = None

@@ -29,8 +29,8 @@ class Readings:
     Example:
         >>> print(Readings(every=timedelta(days=91), extrapolated=True))
         Your value is read and perturbed once in each stretch of 91 days, when your device first\
- answers in it; all reports of the stretch are made from that, and go on as two readings did. Your\
- device draws when its stretches begin: any 91 days touch two of them.
+ answers in it; all reports of the stretch are made from that, and continue the change between\
+ two readings. Your device draws when its stretches begin: any 91 days touch two of them.
     """
 
     every: timedelta

@@ -67,7 +67,7 @@ def of_far_values(nats: float) -> str:
 
     Example:
         >>> of_far_values(8.0), of_far_values(math.inf)
-        (', any two values 2,981 to 1', ', no protection of far values')
+        (', any two values 2,981 to 1', ', no protection of values far apart')
     """
     odds = to_one(nats)
     return say("price.far", odds=odds) if odds else say("price.near")

@@ -110,7 +110,7 @@ class SmoothSpec(MechanismSpec):
         if self.noise == noise:
             object.__setattr__(self, name, float(value if given is None else given))
         elif given is not None:
-            raise ParameterError(name, given, f"left out, but of {noise} noise")
+            raise ParameterError(name, given, f"left out, except for {noise} noise")
 
     @property
     def _made(self) -> Noise | None:

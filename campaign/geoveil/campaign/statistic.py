@@ -247,7 +247,7 @@ class StatisticCampaign(AttributeCampaign):
         value = self.mechanisms[column].release(point, source)
         low, high = self.mechanisms[column].grid_range
         if type(value) is not int or not low <= value <= high:
-            raise UnsupportedError("no integer of the range that the mechanism states")
+            raise UnsupportedError("not an integer in the range that the mechanism states")
         return value
 
     def _finest_exponent(self) -> int:

@@ -44,7 +44,7 @@ def require_printable(name: str, text: object, most: int) -> str:
         Traceback (most recent call last):
         ...
         geoveil.gp.errors.ParameterError: unit must be 1 to 64 visible characters on one line,\
- without blanks around them, got unit='dollar '
+ without spaces around them, got unit='dollar '
     """
     if (
         not isinstance(text, str)
@@ -54,7 +54,7 @@ def require_printable(name: str, text: object, most: int) -> str:
         or not (text.isascii() or all(seen for _, seen in _characters(text)))
     ):
         raise ParameterError(
-            name, text, f"1 to {most} visible characters on one line, without blanks around them"
+            name, text, f"1 to {most} visible characters on one line, without spaces around them"
         )
     return text
 

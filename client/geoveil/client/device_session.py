@@ -376,8 +376,8 @@ def check_id(campaign_id: str) -> None:
 def _say_that_all_is_forgotten() -> None:
     """Warn once per process that a client without a state_dir forgets everything."""
     _LOG.warning(
-        "a client without a state_dir forgets with its process what was answered and spent: its"
-        " limits last no longer, and the next process draws anew"
+        "a client without a state_dir forgets what was answered and spent when its process ends: "
+        "the next process starts with full limits and draws anew"
     )
 
 

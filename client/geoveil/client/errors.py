@@ -137,7 +137,7 @@ class OutboxFull(ClientError):
         return (
             f"campaign {self.campaign_id!r} can't be answered now: {self.reports:,} reports"
             f" ({self.size:,} bytes) wait to be sent, of {self.most_reports:,}"
-            f" ({self.most_bytes:,} bytes) that may; nothing was drawn, so try again later"
+            f" ({self.most_bytes:,} bytes) at most; nothing was drawn, so try again later"
         )
 
 
@@ -152,7 +152,7 @@ class CampaignNotFound(CampaignError):
     """The server knows no such campaign."""
 
     def __str__(self) -> str:
-        return f"the server knows no campaign {self.campaign_id!r}"
+        return f"the server has no campaign {self.campaign_id!r}"
 
 
 @dataclass(eq=False, repr=False)
@@ -195,7 +195,7 @@ class AnswerNotYet(CampaignError):
     def __str__(self) -> str:
         return (
             f"campaign {self.campaign_id!r} can't be answered before {self.starts.isoformat()}: its"
-            " answers go on as two readings did, for as long as lay between them"
+            " answers continue the change between two readings, for as long as lay between them"
         )
 
 

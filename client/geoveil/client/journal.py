@@ -251,7 +251,7 @@ class Journal:
             of_status = dict(rows.fetchall())
             _, size = connection.execute(WAITING).fetchone()
         if not of_status.keys() <= set(DeliveryStatus):
-            raise JournalError(self._file.place, "it is damaged: a status is none")
+            raise JournalError(self._file.place, "it is damaged: a status is invalid")
         return {status: of_status.get(status, 0) for status in DeliveryStatus}, size
 
     def spent(
@@ -405,4 +405,4 @@ def _check(connection: sqlite3.Connection) -> None:
             content_of(values)
             counted ^= values[-1]
     if connection.execute("SELECT rows FROM state").fetchone() != (counted,):
-        raise JournalError("rows", "some are missing, or of another time")
+        raise JournalError("rows", "some are missing, or from another time")

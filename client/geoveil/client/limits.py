@@ -124,9 +124,9 @@ class Limit:
     """The epoch in which one perturbed value answers campaigns. None: every report is drawn anew,
     unless the campaign has `readings`."""
     cohorts: int = 0
-    """With 2 to 16, campaigns with equal epochs may learn in which of so many parts of an epoch, or
-    of a divisor's, this device's epochs begin, which links a person's reports for years. With 0 no
-    campaign may."""
+    """With 2 to 16, campaigns with equal epochs may learn in which of that many parts of an epoch,
+    or of a divisor's, this device's epochs begin, which links a person's reports for years. With 0
+    no campaign may."""
     any_two: LocalPrivacy | None = None
     """The limit on any two values for one campaign over all its periods, for example
     `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. It permits only campaigns with a cap, and

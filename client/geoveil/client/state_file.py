@@ -101,7 +101,7 @@ class _Translated:
         if isinstance(error, (OSError, sqlite3.Error)):
             raise JournalError(self._place, str(error)) from error
         if isinstance(error, UnicodeDecodeError):  # from SQLite's own names or messages
-            raise JournalError(self._place, "it is damaged: a text in it is none") from None
+            raise JournalError(self._place, "it is damaged: a text in it is invalid") from None
 
 
 class StateFile:

@@ -1,8 +1,8 @@
-/** What is put off after it failed, and until when: a campaign, or all that the server is asked. */
+/** Which calls wait after a failure, and until when: those of a campaign, or all calls to the server. */
 import { systemSource } from "./exact/bits.js";
 import type { TransportError } from "./transport.js";
 
-/** What concerns every campaign; no campaign has this id. */
+/** Stands for every campaign; no campaign has this id. */
 const SERVER = "";
 
 interface PutOff {
@@ -15,7 +15,7 @@ function jitter(): number {
   return Number(systemSource.bits(53)) / 2 ** 53;
 }
 
-/** Milliseconds to wait before another try: a share of a bound, and what the server asks for. */
+/** Milliseconds to wait before another try: a random share of a bound, plus what the server asks for. */
 export function pauseMs(error: TransportError, boundMs: number): number {
   return jitter() * boundMs + (error.retryAfterMs ?? 0) * (1 + jitter());
 }
@@ -24,9 +24,9 @@ export class Backoff {
   readonly #putOff = new Map<string, PutOff>();
 
   /**
-   * @param firstMs - the longest that the first pause may be; each bound is twice the one before.
-   * @param longestMs - the longest that any pause may be.
-   * @param hopelessMs - how long to wait after what another try can't mend.
+   * @param firstMs - the longest first pause; each later bound is twice the one before.
+   * @param longestMs - the longest pause of all.
+   * @param hopelessMs - the wait after a failure that no retry can fix.
    */
   constructor(
     readonly firstMs: number,
@@ -41,26 +41,26 @@ export class Backoff {
     this.#putOff.set(key, { untilMs: performance.now() + wait, boundMs });
   }
 
-  /** Forget the failures of a campaign, and of the server, which has answered. */
+  /** Forget the failures of a campaign and of the server, which has answered. */
   succeeded(campaignId: string): void {
     this.#putOff.delete(campaignId);
     this.#putOff.delete(SERVER);
   }
 
-  /** Whether a campaign may be tried now, and the server; without one, the server alone. */
+  /** Whether a campaign and the server may be tried now; without a campaign, the server alone. */
   ready(campaignId = SERVER): boolean {
     const now = performance.now();
     return [campaignId, SERVER].every((key) => (this.#putOff.get(key)?.untilMs ?? now) <= now);
   }
 
-  /** Forget all but some campaigns, and the server: nothing waits for the others any more. */
+  /** Forget all but the server and some campaigns: nothing waits for the others any more. */
   retain(campaignIds: ReadonlySet<string>): void {
     for (const key of this.#putOff.keys()) if (key !== SERVER && !campaignIds.has(key)) this.#putOff.delete(key);
   }
 
-  /** Milliseconds until something may be tried again; undefined if nothing is put off. */
+  /** Milliseconds until something may be tried again; undefined if nothing waits. */
   waitMs(): number | undefined {
-    // While the server is put off, it does not matter that a campaign no longer is.
+    // While the server must wait, a campaign that need not wait makes no difference.
     const serverReady = this.ready();
     const until = [...this.#putOff].filter(([key]) => (key === SERVER) !== serverReady).map(([, { untilMs }]) => untilMs);
     if (until.length) return Math.max(Math.min(...until) - performance.now(), 0);

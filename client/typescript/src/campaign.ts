@@ -45,17 +45,17 @@ const TEN_YEARS_US = 3660n * DAY_US;
 const MOST_BYTES = 1 << 20;
 const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
-/** Radii from one end of an area to the other, and more than the rounding of places that are projected. */
+/** Radii from one end of an area to the other, with a margin for the rounding of projected places. */
 const ACROSS = Rational.of(2_000_000_002n, 1_000_000_000n);
 /** What has an inside. */
 const SIDED = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon"]);
 const STEPS = new Set(["threshold", "range"]);
-/** What a perturbed number answers, asked of one coordinate. */
+/** Queries that a perturbed number answers, about one coordinate. */
 const NESTING = new Set(["threshold", "range", "gaussianKernel", "linear"]);
 
 export interface Question {
   readonly label: string;
-  /** What is asked, with the fields of the protocol: {kind: "threshold", at, width, profile, ...}. */
+  /** The query, with the fields of the protocol: {kind: "threshold", at, width, profile, ...}. */
   readonly query: { readonly kind: string; readonly [field: string]: unknown };
 }
 
@@ -65,11 +65,14 @@ export interface Attribute {
   readonly unit: string;
   /** The plane of places given as longitude and latitude; undefined: numbers are used as they are. */
   readonly coordinates: Plane | undefined;
-  /** What turns numbers into logarithms, so that ratios are distances. */
+  /** Turns numbers into logarithms, so that ratios are distances. */
   readonly scale: LogScale | undefined;
   /** The unit of what participants hold: "dollar" where distances are in "log dollar". */
   readonly valueUnit: string;
-  /** What numbers people are expected to hold: one beyond is asked about, and taken if it is meant: see `clamped`. */
+  /**
+   * The range of numbers that people are expected to hold: a number beyond it is confirmed, then taken;
+   * see `clamped`.
+   */
   readonly least: number | undefined;
   readonly most: number | undefined;
 }
@@ -81,17 +84,17 @@ export async function digest(campaign: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", campaign as Uint8Array<ArrayBuffer>));
 }
 
-/** Who asks, as the campaign's signature covers it; nobody checks that it is true. */
+/** Who asks, covered by the campaign's signature; nobody checks that it is true. */
 export interface Asker {
   readonly organisation: string;
   /** What the answers are for. */
   readonly purpose: string;
   readonly contact: string;
-  /** An address, https://..., of all that people are told; empty: none. */
+  /** An address, https://..., of the whole notice; empty: none. */
   readonly notice: string;
 }
 
-/** The texts of a campaign in another language; what is empty or undefined is as the campaign has it. */
+/** The texts of a campaign in another language; the campaign's own replace what is empty or undefined. */
 export interface Translation {
   /** A BCP 47 tag. */
   readonly language: string;
@@ -104,7 +107,7 @@ export interface Translation {
   readonly labels: readonly string[];
 }
 
-/** What campaigns of all kinds say. */
+/** What campaigns of all kinds state. */
 export abstract class Dated {
   readonly id: string;
   readonly title: string;
@@ -114,11 +117,14 @@ export abstract class Dated {
   readonly minimumParticipants: bigint;
   /** Reports leave only through a relay, sealed for a gateway whose keys this one signs. */
   readonly relayOperator: PublicKey | undefined;
-  /** Each report needs a token of the issuer with this key, the 256 bytes of its modulus; with periods: the ids of their keys. */
+  /**
+   * Each report needs a token from the issuer with this key, the 256 bytes of its modulus; with periods:
+   * the ids of their keys.
+   */
   readonly tokenKey: Uint8Array | undefined;
   /** Undefined: that is unknown. */
   readonly asker: Asker | undefined;
-  /** After when the server deletes single reports, and keeps sums; undefined: that is unknown. */
+  /** When the server deletes single reports and keeps sums; undefined: unknown. */
   readonly deleteAfter: Date | undefined;
   /** The language of its texts; "": none is stated. */
   readonly language: string;
@@ -159,7 +165,7 @@ export abstract class Dated {
     requireLanguages("languages of texts", [this.language, ...this.translations.map(({ language }) => language)]);
   }
 
-  /** Integers that all reports of a period hold, by their query_index. */
+  /** Integers that all reports of a period hold, by query_index. */
   abstract get indices(): number;
 
   get periods(): bigint {
@@ -178,7 +184,7 @@ export abstract class Dated {
     return nowUs < this.opensUs ? "pending" : "open";
   }
 
-  /** The period at a time, from 0; times outside the dates count to the nearest one. */
+  /** The period at a time, from 0; times outside the dates belong to the nearest period. */
   periodAt(nowUs: bigint): number {
     if (this.periodUs === undefined || nowUs < this.opensUs) return 0;
     const period = (nowUs - this.opensUs) / this.periodUs;
@@ -200,7 +206,7 @@ function askerOf({ organisation, purpose, contact, notice }: Asker): Asker {
   return { organisation, purpose, contact, notice };
 }
 
-/** Refuse texts that nobody should read, and those of what a campaign does not have. */
+/** Refuse unreadable texts, and texts for things that a campaign does not have. */
 function translationOf({ language, title, asker, attribute, unit, labels }: TranslationMessage, of: CampaignMessage): Translation {
   const absent = (asker && !of.asker) || (!of.attribute && (attribute || unit)) || (labels.length && labels.length !== of.queries.length);
   if (absent || new Set(labels).size < labels.length) throw new ParameterError("translation", language, "of what the campaign has, with distinct labels");
@@ -209,7 +215,7 @@ function translationOf({ language, title, asker, attribute, unit, labels }: Tran
   return { language, title, asker: asker && askerOf(asker), attribute, unit, labels };
 }
 
-/** A modulus or, of so many periods, as many ids of keys; anything else is refused. */
+/** A modulus or, with periods, one key id for each; anything else is refused. */
 function tokenKeyOf(key: Uint8Array, periods: number | undefined): Uint8Array {
   const ids = new Set(hex(key).match(/.{1,64}/g));
   const sound = periods === undefined ? key.length === 256 && key[0]! >> 7 && key[255]! & 1 : key.length === 32 * ids.size && ids.size === periods;
@@ -217,7 +223,7 @@ function tokenKeyOf(key: Uint8Array, periods: number | undefined): Uint8Array {
   return key;
 }
 
-/** What the bytes of a campaign hold, if all of it is known. */
+/** The content of a campaign's bytes, if every field is known. */
 export function messageOf(bytes: Uint8Array): CampaignMessage {
   if (bytes.length > MOST_BYTES) throw new ParameterError("size of the campaign", bytes.length, `at most ${MOST_BYTES} bytes`);
   const message = parse(CampaignSchema, bytes, "campaign");
@@ -227,7 +233,7 @@ export function messageOf(bytes: Uint8Array): CampaignMessage {
   return message;
 }
 
-/** A campaign about one attribute that was read, checked and understood. */
+/** A campaign about one attribute, parsed and checked. */
 export class Campaign extends Dated {
   readonly attribute: Attribute;
   /** The stated guarantee; a report spends `reportPrivacy`. */
@@ -236,7 +242,7 @@ export class Campaign extends Dated {
   readonly mechanism: string;
   readonly allocation: "partition" | "split" | "repeat" | "vector";
   readonly stepExponent: number;
-  /** How often a value is read; undefined: for every report, unless the app's policy says otherwise. */
+  /** How often the device reads a value; undefined: for every report, unless the app's policy says otherwise. */
   readonly readings: Readings | undefined;
   /** Up to where distances count; undefined: everywhere. */
   readonly cap: queries.Cap | undefined;
@@ -249,7 +255,7 @@ export class Campaign extends Dated {
   /** ε of each answer between any two values. */
   #each: readonly number[] = [];
 
-  /** Read a campaign from its bytes, and refuse what is not sound or not known. */
+  /** Read a campaign from its bytes; refuse one that is unsound or has unknown parts. */
   constructor(bytes: Uint8Array) {
     const message = messageOf(bytes);
     if (message.fields.length) throw new UnsupportedError("the campaign is a form, of several answers");
@@ -301,7 +307,7 @@ export class Campaign extends Dated {
     return (this.attribute.coordinates ? ["metres east", "metres north"] : ["x", "y", "z"]).slice(0, this.dimension);
   }
 
-  /** What one answer, or one point, spends, over true distances. */
+  /** The cost of one answer, or one point, over true distances. */
   get answerPrivacy(): Privacy {
     if (this.#ofPoints || this.allocation !== "split") return this.privacy;
     const { epsilon, delta } = this.privacy;
@@ -309,13 +315,13 @@ export class Campaign extends Dated {
     const part = { ...this.privacy, epsilon: positive("epsilon", share(epsilon)) };
     return delta ? { ...part, delta: share(delta) } : part;
   }
-  /** What one report spends, all its answers together, over true distances. */
+  /** The cost of one report, all its answers together, over true distances. */
   get reportPrivacy(): Privacy {
     if (this.readings) return this.answerPrivacy; // all answers are made from one point
     const times = this.allocation === "repeat" && !this.#ofPoints ? BigInt(this.columns) : 1n;
     return repeated(this.privacy, times);
   }
-  /** What somebody spends who answers in every period. */
+  /** The cost for somebody who answers in every period. */
   get totalPrivacy(): Privacy {
     let times = this.periods;
     if (this.readings && this.periodUs !== undefined) {
@@ -335,7 +341,10 @@ export class Campaign extends Dated {
     if (!this.answersAll || most === Infinity) return most;
     return each.map((x) => Rational.from(x)).reduce((sum, x) => sum.add(x)).roundUp();
   }
-  /** Whether values count as the nearest in the attribute's range: a reading answers other campaigns as well. */
+  /**
+   * Whether values beyond the attribute's range are moved to its nearest end: not with a reading, which
+   * answers other campaigns as well.
+   */
   get clamped(): boolean {
     const { least, most } = this.attribute;
     return this.#ofPoints && !this.readings && least !== undefined && most !== undefined;
@@ -350,18 +359,18 @@ export class Campaign extends Dated {
     const asked = this.questions.every(({ query: { kind } }) => NESTING.has(kind) && !(this.cap && kind === "gaussianKernel"));
     return asked && this.dimension === 1 && this.mechanism === "debiasedLaplace";
   }
-  /** What perturbs a point at a rate over true distances, on the grid of that rate. */
+  /** The mechanism that perturbs a point at a rate over true distances, on the grid of that rate. */
   reader(privacy: Privacy): PlanarLaplace {
     return new PlanarLaplace(this.#inPlane(privacy), this.dimension);
   }
-  /** What perturbs a point at the rate of one answer. */
+  /** The mechanism that perturbs a point at the rate of one answer. */
   get pointMechanism(): PlanarLaplace {
     const grid = this.#ofPoints ? this.stepExponent : undefined;
     return new PlanarLaplace(this.#inPlane(this.answerPrivacy), this.dimension, grid);
   }
 
   /**
-   * Where a point lies, and how often an answer is on its side; undefined where a question has no sides.
+   * The side on which a point lies, and how often an answer is on it; undefined if a question has no sides.
    *
    * @param ofPoint - whether answers are made from a perturbed point, whose noise can cross a whole range.
    */
@@ -380,9 +389,9 @@ export class Campaign extends Dated {
   }
 
   /**
-   * Draw the answers and the id of one report: which question, the id, the noise, in this order.
+   * Draw the answers and the id of one report: first which question, then the id, then the noise.
    *
-   * @param point - the private value in the coordinates of queries, doubles.
+   * @param point - the private value in the coordinates of queries, as doubles.
    */
   draw(point: readonly number[], source: BitSource): Drawn {
     return this.#drawn(0, source, (columns) => {
@@ -401,7 +410,7 @@ export class Campaign extends Dated {
    * @param latest - the point of the epoch.
    * @param before - that of an earlier one, the age of the latest and the time between both; undefined: answers
    *   are not moved on.
-   * @param cohort - of the device, from 0.
+   * @param cohort - the device's cohort, from 0.
    */
   answer(latest: readonly bigint[], before: Before | undefined, cohort: number, source: BitSource): Drawn {
     return this.#drawn(cohort, source, (columns) => {
@@ -498,7 +507,7 @@ export class Campaign extends Dated {
   }
 }
 
-/** Load what a campaign needs that most do not. */
+/** Load the code that few campaigns need. */
 export async function loadFor(bytes: Uint8Array): Promise<void> {
   if (parse(CampaignSchema, bytes, "campaign").allocation === Allocation.VECTOR) await loadVectors();
 }
@@ -509,7 +518,7 @@ export interface Answer {
   readonly value: bigint;
 }
 
-/** What an answer is moved on from. */
+/** What an answer is extrapolated from. */
 export interface Before {
   readonly point: readonly bigint[];
   readonly ageUs: bigint;
@@ -531,7 +540,7 @@ export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Arra
 
 export type Ends = readonly [number, number];
 
-/** Between which points of an attribute numbers are clamped. */
+/** The points between which an attribute's numbers are clamped. */
 export function endsOf({ least, most, scale }: Attribute): Ends | undefined {
   if (least === undefined || most === undefined) return undefined;
   const point = (end: number): number => (scale ? coordinateOf(scale, end) : end);
@@ -560,7 +569,7 @@ export function attributeOf(found: CampaignMessage["attribute"]): Attribute {
   plain("attribute.name", found.name, 64);
   plain("attribute.unit", found.unit, 64);
   if (coordinates && found.unit !== "metre") throw new ParameterError("attribute.unit", found.unit, "'metre' for places");
-  // By their units policies and ledgers tell ratios from differences.
+  // Policies and ledgers tell ratios from differences by their units.
   if (LOG.test(found.unit) === !scale) throw new ParameterError("attribute.unit", found.unit, "'log dollar' on a log scale");
   requireEnds("attribute", found);
   const { name, unit, least, most } = found;
@@ -577,7 +586,7 @@ export function privacyOf({ privacy, mechanism }: { privacy?: CampaignMessage["p
   if (delta === 0 && reach !== undefined) throw new ParameterError("privacy.reach", reach, "left out without a delta");
   const kind = mechanism?.kind;
   if (delta > 0 && !(kind?.case === "smooth" && hasSlack(kind.value))) {
-    throw new ParameterError("privacy.delta", delta, "0, but of smooth noise of the family laplace");
+    throw new ParameterError("privacy.delta", delta, "0, except for smooth noise of the family laplace");
   }
   if (delta === 0) return pure;
   return { ...pure, delta, ...(reach !== undefined && { reach }) };

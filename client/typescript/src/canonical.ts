@@ -1,4 +1,4 @@
-/** Whether the bytes of a message are what every writer of known fields writes, and hold nothing else. */
+/** Whether the bytes of a message are in canonical form, and hold only known fields. */
 import { type DescMessage, ScalarType } from "@bufbuild/protobuf";
 
 const MOST_DEPTH = 20;
@@ -11,7 +11,7 @@ class Reader {
     return this.at === this.bytes.length;
   }
 
-  /** A varint of the fewest bytes; undefined if it is none. */
+  /** A varint in the fewest bytes; undefined if it is not one. */
   varint(): bigint | undefined {
     let value = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
@@ -44,7 +44,7 @@ function wireType(scalar: ScalarType): number {
   return VARINT;
 }
 
-/** A mark of the order of bytes at its start would be lost where it is read. */
+/** A byte-order mark at its start would be lost in decoding. */
 function isText(bytes: Uint8Array): boolean {
   try {
     return !new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes).startsWith("\ufeff");
@@ -53,7 +53,7 @@ function isText(bytes: Uint8Array): boolean {
   }
 }
 
-/** The bytes of one scalar, and whether they are those of its default. */
+/** The bytes of one scalar, and whether they encode its default. */
 function scalarIs(reader: Reader, scalar: ScalarType): "default" | "other" | undefined {
   const type = wireType(scalar);
   if (type === VARINT) {
@@ -69,7 +69,7 @@ function scalarIs(reader: Reader, scalar: ScalarType): "default" | "other" | und
   return bytes && (bytes.every((b) => b === 0) && (type !== BLOCK || !bytes.length) ? "default" : "other");
 }
 
-/** The messages that the bytes of another hold in one of its fields. */
+/** The messages in one field of another message's bytes. */
 export function blocksOf(bytes: Uint8Array, field: number): Uint8Array[] {
   const reader = new Reader(bytes);
   const found: Uint8Array[] = [];

@@ -1,4 +1,4 @@
-/** The client: campaigns are fetched and checked, one report is drawn for each, kept, and sent. */
+/** The client: it fetches and checks campaigns, and draws, stores and sends one report for each. */
 import { Backoff, pauseMs } from "./backoff.js";
 import { Campaign, digest, type Drawn, loadFor, messageOf } from "./campaign.js";
 import { type Answers, type Charge, type Form, isForm, loadForms, readForm } from "./form.js";
@@ -18,7 +18,7 @@ import { type Transport, TransportError, transportTo } from "./transport.js";
 import { placeOf, pointOf, type Value } from "./values.js";
 import { loadMessages } from "./words.js";
 
-/** What becomes of a report whose person got the token for another one. */
+/** The outcome of a report if the person's token was given for another one. */
 const TAKEN = { status: "rejected", reason: "WRONG_TOKEN" } as const;
 const MOST_PENDING = 1000;
 const MOST_PENDING_BYTES = 4 << 20;
@@ -27,7 +27,7 @@ const RELEASE_FLOOR_MS = 10;
 const KEPT_AFTER_CLOSE_US = 30n * 86_400_000_000n;
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [200, 5_000];
 const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
-/** Microseconds of a processor that a list of campaigns may take. */
+/** Microseconds of processor time that a list of campaigns may take. */
 const MOST_LISTED_WORK = 1_000_000;
 
 export interface ClientOptions {
@@ -35,22 +35,22 @@ export interface ClientOptions {
   readonly server: string | Transport;
   /** What the app permits. */
   readonly policy: Policy;
-  /** Where this person gets the one token of each campaign that asks for tokens. */
+  /** The issuer of this person's token for each campaign that asks for tokens. */
   readonly issuer?: Issuer;
-  /** Where campaigns and reports are kept; in memory if left out, as long as the page lives. */
+  /** Where campaigns and reports are stored; by default in memory, for as long as the page lives. */
   readonly storage?: Storage;
-  /** Send what waits by itself, later and again: true if left out. */
+  /** Whether to send waiting reports in the background, with retries; true by default. */
   readonly background?: boolean;
-  /** The least time, in milliseconds, of what looks at a value; 0: no floor. */
+  /** The least time, in milliseconds, of an operation that reads a value; 0: no floor. */
   readonly releaseFloorMs?: number;
   /** The date, in milliseconds since 1970. */
   readonly now?: () => number;
-  /** Random bits; those of the system if left out. For tests only. */
+  /** Random bits; by default the system's. For tests only. */
   readonly source?: BitSource;
 }
 
 export interface ContributeOptions {
-  /** The digest of the campaign that was shown to somebody: any other is refused. */
+  /** The digest of the campaign that the person saw: any other is refused. */
   readonly digest?: string | undefined;
 }
 
@@ -59,14 +59,17 @@ export interface Offer {
   readonly campaign: Campaign | Form;
   /** SHA-256 of the campaign's bytes, in hexadecimal. */
   readonly digest: string;
-  /** Whose valid signature it has; null: nobody's. */
+  /** The key of its valid signature; null: unsigned. */
   readonly signer: string | null;
-  /** What a report spends, all its answers together, over true distances; undefined of a form, which has `charges`. */
+  /**
+   * The cost of a report, all its answers together, over true distances; undefined for a form, which has
+   * `charges`.
+   */
   readonly price: { readonly epsilon: number; readonly per: number; readonly unit: string } | undefined;
   readonly demand: Demand;
   /** Whether it was closed before its date. */
   readonly closed: boolean;
-  /** Null if the policy permits it, else why not. */
+  /** Null if the policy permits it, otherwise the reason why not. */
   readonly acceptable: string | null;
 }
 
@@ -89,7 +92,7 @@ interface Accepted {
   digest: string;
   signer: PublicKey | undefined;
   demand: Demand;
-  /** By hand, before its date, as the server says. */
+  /** The server says that it was closed by hand, before its date. */
   readonly closed?: boolean;
 }
 
@@ -122,8 +125,9 @@ export class Client {
   }
 
   /**
-   * The campaigns that are open or will be, and that this device can read; permitted ones first. What
-   * asks too much of the device is left out unread, and so are all after the first that together do.
+   * The campaigns that are open or will be, and that this device can read; permitted ones first.
+   * Campaigns that ask too much of the device are left out unread, as are all from where the total
+   * becomes too much.
    */
   async campaigns(): Promise<Offer[]> {
     const offers: Offer[] = [];
@@ -141,25 +145,29 @@ export class Client {
     return offers.sort((a, b) => Number(a.acceptable !== null) - Number(b.acceptable !== null));
   }
 
-  /** A campaign as the server publishes it or, with `kept`, as this device keeps it if it does: checked, whether permitted or not. */
+  /**
+   * A campaign as the server publishes it or, with `kept`, this device's copy if there is one: checked,
+   * whether permitted or not.
+   */
   async offer(id: string, { kept = false } = {}): Promise<Offer> {
     await loadMessages();
     const pinned = kept ? await this.#pinned(id) : undefined;
     return this.#offer(pinned ? await this.#read(id, unhex(pinned.envelope)!, false) : await this.#fetched(id, false));
   }
 
-  /** Fetch, check and keep a campaign that the policy permits. */
+  /** Fetch, check and store a campaign that the policy permits. */
   async fetch(id: string): Promise<Campaign | Form> {
     return (await this.#accept(id, true)).campaign;
   }
 
   /**
-   * Draw and keep the one report to a campaign and period, or return the one that is kept.
+   * Draw and store the one report to a campaign and period, or return the stored one.
    *
-   * It resolves when the report is kept; it is sent afterwards, or by `flush`. A second call draws
-   * nothing, its value has no effect, and its receipt is not `fresh`. To a form all answers are drawn, or none.
+   * It resolves when the report is stored; sending follows, in the background or by `flush`. A second call draws
+   * nothing, its value has no effect, and its receipt is not `fresh`. For a form, all answers are drawn, or none.
    *
-   * @param value - the private value; to a form name of a field → answer: a number, a place, an option, or a list of options.
+   * @param value - the private value; for a form, name of a field → answer: a number, a place, an
+   *   option, or a list of options.
    */
   async contribute(id: string, value: Value | Answers, { digest: shown }: ContributeOptions = {}): Promise<Receipt> {
     const { campaign, digest: named } = await this.#accept(id, false);
@@ -206,11 +214,11 @@ export class Client {
     return kept;
   }
 
-  /** Send what waits until nothing is left that another try could help, or time is up. */
+  /** Send waiting reports until none is left that another try could help, or time is up. */
   async flush({ deadlineMs = TIMEOUT_MS } = {}): Promise<FlushResult> {
     const end = performance.now() + deadlineMs;
     let [acknowledged, rejected] = [0, 0];
-    // Its own: who flushes asks to try now, and more often than the background does.
+    // Its own backoff: a flush tries now, and more often than the background does.
     const backoff = new Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Infinity);
     for (;;) {
       const done = await this.#deliver(end, backoff);
@@ -222,12 +230,12 @@ export class Client {
     }
   }
 
-  /** The receipts of all that ever left this device or waits to, oldest first. */
+  /** The receipts of all reports that ever left this device or wait to, oldest first. */
   async history(): Promise<Receipt[]> {
     return (await this.#storage.exclusively((journal) => journal.entries())).map((entry) => receiptOf(entry));
   }
 
-  /** The limits over all campaigns, and what is spent of them. */
+  /** The limits over all campaigns, and how much of each is spent. */
   async budgets(): Promise<Budget[]> {
     const entries = await this.#storage.exclusively((journal) => journal.entries());
     const { policy } = this.#options;
@@ -252,7 +260,7 @@ export class Client {
     };
   }
 
-  /** Stop sending by itself. What is kept stays, for the next client of the storage. */
+  /** Stop sending by itself. Stored reports stay for the next client of the storage. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -275,7 +283,7 @@ export class Client {
     return { campaign, digest, signer: signer?.toString() ?? null, price, demand, closed, acceptable };
   }
 
-  /** A campaign that is permitted, from what is kept or else from the server. */
+  /** A permitted campaign, from the storage or else from the server. */
   async #accept(id: string, anew: boolean): Promise<Accepted> {
     const known = this.#accepted.get(id);
     if (known && !anew) return known;
@@ -296,7 +304,7 @@ export class Client {
     this.#checkWay(campaign.id, campaign.relayOperator, campaign.tokenKey !== undefined);
   }
 
-  /** Refuse what may not leave by this client's way. */
+  /** Refuse reports that may not leave through this client's transport. */
   #checkWay(id: string, operator: PublicKey | undefined, token: boolean): void {
     if (token && !this.#options.issuer) throw refused(id, "token", "one from its issuer", "none");
     const own = this.#transport.operator;
@@ -304,7 +312,10 @@ export class Client {
     throw refused(id, "relay", `to the gateway of ${operator}`, own ? `to the gateway of ${own}` : "none");
   }
 
-  /** A report as it leaves, with its token if it needs one, also of an earlier client; undefined: the person's token is that of another. */
+  /**
+   * A report as it leaves, with its token if it needs one, even an earlier client's; undefined: the
+   * person's token belongs to another report.
+   */
   async #complete(entry: Entry, timeoutMs: number): Promise<string | undefined> {
     const pinned = await this.#pinned(entry.campaignId);
     if (!pinned) return entry.report;
@@ -318,7 +329,7 @@ export class Client {
     return this.#storage.exclusively((journal) => journal.campaign(id));
   }
 
-  /** Ask the server, trying again as long as that can help, and compare with what was seen first. */
+  /** Ask the server, with retries while they can help, and compare with the version seen first. */
   async #fetched(id: string, keep: boolean): Promise<Accepted> {
     const end = performance.now() + TIMEOUT_MS;
     for (let bound = FIRST_PAUSE_MS; ; bound = Math.min(2 * bound, LONGEST_PAUSE_MS)) {
@@ -331,7 +342,7 @@ export class Client {
         return accepted;
       } catch (error) {
         if (!(error instanceof TransportError)) throw error;
-        if (error.status === "not_found") throw new GeoveilError("campaign-not-found", `the server knows no campaign ${id}`);
+        if (error.status === "not_found") throw new GeoveilError("campaign-not-found", `the server has no campaign ${id}`);
         const wait = pauseMs(error, bound);
         if (!error.retryable || performance.now() + wait >= end) throw error;
         await new Promise((resolve) => setTimeout(resolve, wait));
@@ -349,7 +360,7 @@ export class Client {
     });
   }
 
-  /** Read an envelope; with `permitted`, what asks too much is refused before anything is made of it. */
+  /** Read an envelope; with `permitted`, refuse a campaign that asks too much before interpreting it. */
   async #read(id: string | undefined, envelope: Uint8Array, permitted: boolean): Promise<Accepted> {
     try {
       const { campaign: bytes, signer } = await openEnvelope(envelope);
@@ -364,7 +375,7 @@ export class Client {
       return { campaign, digest: hex(await digest(bytes)), signer, demand };
     } catch (error) {
       if (error instanceof GeoveilError) throw error.code === "parameter" ? invalid(id ?? "", error.message) : error;
-      // Numbers so extreme that a formula gives up.
+      // Numbers too extreme for a formula.
       throw invalid(id ?? "", "it can't be read");
     }
   }
@@ -389,7 +400,7 @@ export class Client {
     checkValue(limit.value ?? number, asked.attribute, held, placeOf(asked, value));
   }
 
-  /** Draw the report of a form, if no answer is a slip by the policy. */
+  /** Draw the report of a form, unless an answer is a slip by the policy. */
   #answered(form: Form, limits: readonly Limit[], answers: Answers): Drawn {
     const prepared = form.prepare(answers);
     for (const field of form.applying(answers)) {
@@ -400,7 +411,7 @@ export class Client {
     return form.draw(prepared, this.#source);
   }
 
-  /** One round over what waits and is not put off, one report a request. */
+  /** One round over the reports that are due, one report per request. */
   async #deliver(end: number, backoff: Backoff): Promise<FlushResult> {
     const round = this.#delivering.then(() => this.#round(end, backoff));
     this.#delivering = round.catch(() => undefined);
@@ -450,7 +461,7 @@ export class Client {
     return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected };
   }
 
-  /** Note what became of a report, unless another tab has noted that it is settled. */
+  /** Record the outcome of a report, unless another tab already has. */
   async #settle(entry: Entry): Promise<void> {
     await this.#storage.exclusively(async (journal) => {
       const now = (await journal.entries()).find((e) => e.campaignId === entry.campaignId && e.period === entry.period);
@@ -462,19 +473,19 @@ export class Client {
     if (this.#closed || this.#options.background === false) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => void this.#work(), delayMs);
-    // In Node a timer would keep the process alive.
+    // In Node, a timer would keep the process alive.
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
   async #work(): Promise<void> {
     try {
-      // While the server is put off, not even a look at what waits.
+      // While the server must wait, don't even look for waiting reports.
       const { pending } = this.#backoff.ready()
         ? await this.#deliver(performance.now() + TIMEOUT_MS, this.#backoff)
         : { pending: 1 };
       if (pending) this.#wake(this.#backoff.waitMs() ?? 0);
     } catch {
-      // The storage failed: later, without a word, as nothing was sent.
+      // The storage failed: retry later, silently, because nothing was sent.
       this.#wake(LONGEST_WAIT_MS);
     }
   }
@@ -518,7 +529,7 @@ function spendings(entries: readonly Entry[], attribute: string, unit: string): 
   });
 }
 
-/** When a report told the server last; undefined: it waits, and may leave at any time. */
+/** When a report last told the server anything; undefined: it waits, and may leave at any time. */
 function toldOf({ status, settledUs, drawnUs }: Entry): bigint | undefined {
   return status === "pending" ? undefined : BigInt(settledUs ?? drawnUs);
 }

@@ -1,5 +1,5 @@
 /**
- * What a campaign's reports tell about somebody, as sentences for the person: before and after. Every
+ * What a campaign's reports reveal about somebody, as sentences for the person, before and after. Every
  * number is computed from the campaign's own mechanism; the words are those of Python
  * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
  */
@@ -17,10 +17,10 @@ import { digits, type Key, say } from "./words.js";
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
 const [SURE, HARDLY, MOSTLY] = [0.99, 0.6, 0.5];
-/** Times as far from 0 as what is asked about, or as what the guarantee is stated for: beyond both is likely a slip. */
+/** Multiples of the largest threshold, and of the guarantee's distance: a value beyond both is likely a slip. */
 const [FAR, FAR_APART] = [10, 100];
 
-/** The fields that hold the numbers which a question compares a value with. */
+/** The fields with the numbers to which a question compares a value. */
 const EDGES: Readonly<Record<string, readonly string[]>> = { threshold: ["at"], range: ["low", "high"], twoWayThreshold: ["first", "second"] };
 
 /** ε at a distance. */
@@ -40,7 +40,7 @@ function away(apart: number, unit: string): string {
   return factor === digits(2) ? say("away.twice") : say("away.factor", { factor });
 }
 
-/** A coordinate, as the value that is held there. */
+/** A coordinate, as the value that it stands for. */
 function held({ scale }: Attribute, coordinate: number): string {
   return scale ? onScale(coordinate) : digits(coordinate);
 }
@@ -62,14 +62,14 @@ function slack({ delta }: Privacy): string {
   return delta ? say("slack", { many: digits(Math.floor(1 / delta + 1e-6)) }) : "";
 }
 
-/** What is promised of values at any distance, as a sentence. */
+/** The promise for values at any distance, as a sentence. */
 function howeverFar(nats: number, privacy: Privacy, subject: Subject, yours: string, names: Names = {}): string {
   if (!toOne(nats)) return say("far.none", { subject: say(`${subject}.hides`, names) });
   return say("far", { subject: say(`${subject}.is`, names), factor: digits(roundedUp(Math.exp(nats), 4)), yours, slack: slack(privacy) });
 }
 
 /**
- * What reports to a campaign tell about anybody, as sentences for those who are asked.
+ * What reports to a campaign reveal about anybody, as sentences for the people asked.
  *
  * @param reading - what one reading costs under the app's own policy; undefined: there are none but those that the
  *   campaign asks for.
@@ -106,7 +106,7 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
   return said;
 }
 
-/** Between which values all are told apart; nothing if all are. */
+/** The values between which all can be told apart; empty if all can. */
 export function countedAs({ scale, least, most, valueUnit }: Attribute, clamped: boolean): string[] {
   if (!scale && !clamped) return [];
   const low = Math.max(scale?.floor ?? -Infinity, clamped ? least! : -Infinity);
@@ -114,7 +114,10 @@ export function countedAs({ scale, least, most, valueUnit }: Attribute, clamped:
   return [clamped ? say("clamped", { ...told, most: digits(Math.max(low, most!)) }) : say("floor", told)];
 }
 
-/** How well a value can be told from another one, at the distance that sentences are about. It holds the private value. */
+/**
+ * How well a value can be told from another, at the distance that the sentences are about. It holds the
+ * private value.
+ */
 export function toldApart(attribute: Attribute, privacy: Privacy, point: readonly number[], anyTwo: number, begins: Key = "begins.report"): string {
   const apart = apartOf(privacy);
   const pair =
@@ -126,7 +129,7 @@ export function toldApart(attribute: Attribute, privacy: Privacy, point: readonl
 }
 
 /**
- * What a report tells about one person, as sentences for nobody else: they hold the private value.
+ * What a report reveals about one person, as sentences for that person alone: they contain the private value.
  *
  * @param read - whether the app's policy has one reading answer the campaign.
  */
@@ -166,10 +169,10 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
 }
 
 /**
- * What to ask somebody whose value is likely a slip, before anything leaves; else "". That is a place outside the
- * campaign's area, and a number beyond the range that the campaign states. Where it states none: a number below 0 where
- * no threshold is, and one beyond ten times the largest threshold, and beyond a hundred times the distance that the
- * guarantee is stated for. It holds the private value.
+ * A question for somebody whose value is likely a slip, to ask before anything leaves; else "". A slip
+ * is a place outside the campaign's area, or a number beyond the campaign's stated range. Without a
+ * stated range: a number below 0 where no threshold is, or one beyond both ten times the largest
+ * threshold and a hundred times the guarantee's distance. It holds the private value.
  */
 export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "privacy" | "questions">, value: Value): string {
   const { dimension, privacy } = campaign;
@@ -180,7 +183,7 @@ export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "
     if (holds(coordinates, placeOf(campaign, value)!)) return "";
     return say("asks.outside", { name });
   }
-  // On a log scale in the unit of values, with no distance in it.
+  // On a log scale, in the unit of values, without distances.
   const numbers = scale ? [value].flat() as number[] : point;
   const edges = questions
     .flatMap(({ query }) => (EDGES[query.kind] ?? []).flatMap((field) => query[field] as number | number[]))
@@ -195,7 +198,7 @@ export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "
   return say("asks.number", { numbers: both(numbers.map((x) => digits(x))), name, unit: valueUnit }) + expects;
 }
 
-/** Which side of a question a value is on, in words. */
+/** The side of a question on which a value is, in words. */
 export function region(campaign: Campaign, index: number, inside: boolean): string {
   const { questions, attribute } = textsOf(campaign);
   const { label, query } = questions[index]!;

@@ -1,13 +1,13 @@
-/** What a campaign asks of a device, told from its bytes before anything is made of them. */
+/** What a campaign asks of a device, estimated from its bytes before they are interpreted. */
 import { parse } from "./campaign.js";
 import { blocksOf } from "./canonical.js";
 import { ParameterError } from "./errors.js";
 import { Allocation, CampaignSchema, Growth, type Query, type Smooth } from "./gen/geoveil/proto/v1/campaign_pb.js";
 
 export interface Demand {
-  /** Questions, or fields of a form; 0 of a campaign that asks for points. */
+  /** The number of questions, or of a form's fields; 0 for a campaign that asks for points. */
   readonly queries: number;
-  /** Microseconds of a processor, at most, by the reckoning of the protocol. */
+  /** An upper bound on processor time, in microseconds, by the protocol's estimate. */
   readonly work: number;
 }
 
@@ -29,7 +29,10 @@ const ASKED: Partial<Record<string, readonly [read: number, drawn: number]>> = {
   linear: [700, 1200],
 };
 
-/** To read a field, beside 1 for every 2 bytes; to draw a point; to draw one of some options, and more for each. */
+/**
+ * To read a field, besides 1 for every 2 bytes; to draw a point; to draw one of some options, and more
+ * for each option.
+ */
 const [FIELD, POINT, OPTIONS, OPTION] = [300, 160, 60, 2];
 
 export function demandOf(campaign: Uint8Array): Demand {
@@ -60,7 +63,7 @@ export function demandOf(campaign: Uint8Array): Demand {
   return { queries: queries.length, work: read + most };
 }
 
-/** What noise without a closed quantile, and bounds of other than the local slope, take beyond others. */
+/** The extra cost of noise without a closed quantile, and of bounds other than the local slope. */
 function dearer({ noise, reach, growth }: Smooth): number {
   const inverted = noise.case === "studentT" || noise.case === "generalizedCauchy";
   return (inverted ? 300 : 0) + (reach !== undefined || growth === Growth.LINEAR ? 200 : 0);

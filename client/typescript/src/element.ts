@@ -1,7 +1,8 @@
 /**
- * `<geoveil-survey campaign="income" server="https://collector.example" key="ed25519:...">`: a survey on any page, from
- * its question and what an answer tells to the receipt. It sends the events `geoveil-sent`, with the receipt, and
- * `geoveil-error`, with what failed. Every text of a survey is shown as text.
+ * `<geoveil-survey campaign="income" server="https://collector.example" key="ed25519:...">`: a survey on
+ * any page, from its question and what an answer reveals to the receipt. It dispatches the events
+ * `geoveil-sent`, with the receipt, and `geoveil-error`, with the error. Every text of a survey is shown
+ * as text.
  */
 import { type GeoveilError, type Issuer, isForm, type Offer, type Policy, type PolicyOptions, type Receipt, say, speak, type Storage, textsOf } from "./index.js";
 import { applying, contribution, dateText, errorText, linesOf, make, type Question, questionsOf, toldOf, whatIsSent } from "./questions.js";
@@ -43,7 +44,7 @@ th { font-weight: inherit; }
 `;
 const ATTRIBUTES = ["campaign", "server", "key", "lifetime", "lang"];
 
-/** What is shown of a question, and where what depends on its answer goes. */
+/** The elements of a question, and the place for what depends on its answer. */
 interface Shown {
   readonly question: Question;
   readonly box: HTMLElement;
@@ -52,7 +53,7 @@ interface Shown {
   readonly problem: HTMLElement;
 }
 
-/** Where there are no pages, as on a server that prepares them, this file does nothing. */
+/** Without a document, as on a server that renders pages, this file does nothing. */
 const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
 
 /** A survey on a page. */
@@ -64,7 +65,7 @@ export class GeoveilSurvey extends Base {
   #planned = false;
   /** What is shown at present. */
   #status = "";
-  /** Whether its person has just answered, and is taken to the receipt. */
+  /** Whether the person has just answered and should see the receipt. */
   #answered = false;
 
   constructor() {
@@ -74,7 +75,7 @@ export class GeoveilSurvey extends Base {
     this.#root.adoptedStyleSheets = [sheet];
   }
 
-  /** What the page permits; undefined: what is shown, up to the attribute `lifetime` for all surveys of the site. */
+  /** What the page permits; undefined: what it shows, up to the attribute `lifetime` for all surveys of the site. */
   get policy(): Policy | PolicyOptions | undefined {
     return this.#given.policy;
   }
@@ -82,7 +83,7 @@ export class GeoveilSurvey extends Base {
     this.#take({ policy });
   }
 
-  /** Where this person gets the token of a campaign that asks for tokens. */
+  /** The issuer of this person's token, for a campaign that asks for tokens. */
   get issuer(): Issuer | undefined {
     return this.#given.issuer;
   }
@@ -90,7 +91,7 @@ export class GeoveilSurvey extends Base {
     this.#take({ issuer });
   }
 
-  /** Where reports are kept; undefined: in the database of this site. */
+  /** Where reports are stored; undefined: in the database of this site. */
   get storage(): Storage | undefined {
     return this.#given.storage;
   }
@@ -99,7 +100,7 @@ export class GeoveilSurvey extends Base {
   }
 
   connectedCallback(): void {
-    // A property that was set before this file was loaded hides the one of the class.
+    // A property set before this file was loaded hides the class's own.
     for (const name of ["policy", "issuer", "storage"] as const) {
       if (!Object.hasOwn(this, name)) continue;
       const given = this[name];
@@ -123,7 +124,7 @@ export class GeoveilSurvey extends Base {
     this.#restart();
   }
 
-  /** Begin anew, once for all that changes at the same time. */
+  /** Begin anew, once for all simultaneous changes. */
   #restart(): void {
     if (this.#planned) return;
     this.#planned = true;
@@ -240,7 +241,7 @@ export class GeoveilSurvey extends Base {
       send.disabled = true;
       this.#answered = true;
       survey.contribute(contribution(offer, questions)).then(
-        // Nothing of the answers stays on the page once what was drawn from them is kept.
+        // The page keeps no answer once the report drawn from it is stored.
         () => questions.forEach((question) => question.clear()),
         (error: GeoveilError) => {
           this.#answered = false;
@@ -289,7 +290,7 @@ function note(text: string): HTMLElement {
   return make("p", { class: "note", part: "note" }, text);
 }
 
-/** What a report about one attribute answers. */
+/** What a report about one attribute says. */
 function whatIsAsked(labels: readonly string[]): HTMLElement[] {
   if (!labels.length) return [note(say("asked.later"))];
   return [make("h3", { part: "heading" }, say("asked.title")), list(labels)];

@@ -1,4 +1,4 @@
-/** Envelopes: a campaign's bytes, and whose signature they have. */
+/** Envelopes: a campaign's bytes and their signature. */
 import { parse } from "./campaign.js";
 import { isCanonical } from "./canonical.js";
 import { GeoveilError, ParameterError, UnsupportedError } from "./errors.js";
@@ -21,13 +21,13 @@ export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The bytes that hexadecimal digits stand for; undefined if these are none. */
+/** The bytes that hexadecimal digits stand for; undefined if the text is not hexadecimal. */
 export function unhex(text: string): Uint8Array<ArrayBuffer> | undefined {
   if (text.length % 2 || !/^[0-9a-fA-F]*$/.test(text)) return undefined;
   return Uint8Array.from(text.match(/../g) ?? [], (byte) => parseInt(byte, 16));
 }
 
-/** An Ed25519 public key: names an analyst, and is what an app trusts. */
+/** An Ed25519 public key: names an analyst whom an app may trust. */
 export class PublicKey {
   private constructor(readonly bytes: Uint8Array) {}
 
@@ -39,7 +39,7 @@ export class PublicKey {
     return new PublicKey(Uint8Array.from(bytes));
   }
 
-  /** The key that `toString` has written: "ed25519:" and 64 hexadecimal digits. */
+  /** The key that `toString` wrote: "ed25519:" and 64 hexadecimal digits. */
   static parse(text: string): PublicKey {
     const bytes = typeof text === "string" && text.startsWith("ed25519:") ? unhex(text.slice(8)) : undefined;
     if (bytes?.length !== 32) throw new ParameterError("public key", text, "'ed25519:' and 64 hexadecimal digits");
@@ -54,11 +54,11 @@ export class PublicKey {
 export interface Opened {
   /** The campaign's bytes, as they were published. */
   readonly campaign: Uint8Array;
-  /** Whose valid signature they have; undefined: nobody's. */
+  /** The key of their valid signature; undefined: unsigned. */
   readonly signer: PublicKey | undefined;
 }
 
-/** Open an envelope and verify its signature. Whether the campaign is sound is for `Campaign` to say. */
+/** Open an envelope and verify its signature. `Campaign` checks whether the campaign is sound. */
 export async function openEnvelope(published: Uint8Array): Promise<Opened> {
   if (published.length > MOST_BYTES) {
     throw new ParameterError("size of the envelope", published.length, `at most ${MOST_BYTES} bytes`);
@@ -84,13 +84,16 @@ export async function openEnvelope(published: Uint8Array): Promise<Opened> {
   return { campaign, signer: key };
 }
 
-/** By the platform or, where it fails in whatever way, by a library that is loaded then: a failure says nothing of a signature. */
+/**
+ * By the platform or, if it fails in any way, by a library that is loaded then: a failure says nothing
+ * about a signature.
+ */
 export async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): Promise<boolean> {
   const [s, m, k] = [signature, message, key] as Uint8Array<ArrayBuffer>[];
   try {
     return await crypto.subtle.verify("Ed25519", await crypto.subtle.importKey("raw", k!, "Ed25519", false, ["verify"]), s!, m!);
   } catch {
-    // The platform may not know the curve, or how to import a key of it.
+    // The platform may not know the curve, or how to import its keys.
   }
   const { ed25519 } = await import("@noble/curves/ed25519.js").catch(() => {
     throw new UnsupportedError("this browser does not check signatures of Ed25519, and the code that does can't be loaded");
@@ -99,7 +102,7 @@ export async function verified(signature: Uint8Array, message: Uint8Array, key: 
   const [r, scalar] = [signature.subarray(0, 32), littleEndian(signature.subarray(32))];
   const hashed = new Uint8Array(await crypto.subtle.digest("SHA-512", new Uint8Array([...r, ...key, ...message])));
   try {
-    // The equation without a cofactor, as platforms have it; the library's own is with one.
+    // The equation without a cofactor, as on platforms; the library's own has one.
     if (scalar >= Point.CURVE().n) return false;
     const hA = Point.fromBytes(key).multiplyUnsafe(littleEndian(hashed) % Point.CURVE().n);
     return hex(Point.BASE.multiplyUnsafe(scalar).subtract(hA).toBytes()) === hex(r);

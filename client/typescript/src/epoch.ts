@@ -1,4 +1,4 @@
-/** Epochs: a value is read and perturbed once in a stretch of time, and all reports of it are made from that. */
+/** Epochs: a value is read and perturbed once in a stretch of time, and all its reports are made from that. */
 import type { Before, Campaign, Drawn } from "./campaign.js";
 import { below, type BitSource } from "./exact/bits.js";
 import { floorDiv } from "./exact/rational.js";
@@ -9,7 +9,7 @@ import type { Kept } from "./ledger.js";
 import { kindOf, type Limit, refused, words } from "./policy.js";
 import type { Entry } from "./storage.js";
 
-/** One perturbed value. It was released like a report, and holds neither the value nor its noise. */
+/** One perturbed value. It was released like a report, and contains neither the value nor its noise. */
 export interface Reading {
   readonly beginsUs: bigint;
   readonly endsUs: bigint;
@@ -19,21 +19,21 @@ export interface Reading {
   readonly drawnUs: bigint;
 }
 
-/** A reading made as coarse as a campaign asks, once in an epoch. */
+/** A reading made as coarse as a campaign asks, once per epoch. */
 export interface CampaignPoint {
   readonly reading: Reading;
   /** On the grid of `Campaign.pointMechanism`. */
   readonly point: readonly bigint[];
 }
 
-/** A report, what it costs, and what else is to be kept with it. */
+/** A report, its cost, and what else to store with it. */
 export interface Made {
   readonly drawn: Drawn;
   readonly privacy: Privacy;
   readonly kept: Pick<Entry, "epochUs" | "beforeUs" | "reading" | "points">;
 }
 
-/** What a campaign has once an epoch: the readings that answer it, and its points of them. */
+/** What a campaign has once per epoch: the readings that answer it, and its points made from them. */
 export class Epochs {
   readonly readings: readonly Reading[];
   readonly #points: CampaignPoint[];
@@ -67,7 +67,7 @@ export class Epochs {
     this.#current = this.readings.findLast(({ beginsUs, endsUs }) => beginsUs <= nowUs && nowUs < endsUs);
   }
 
-  /** Those of a campaign that is permitted; undefined: every report has noise of its own. */
+  /** Those of a permitted campaign; undefined: every report has its own noise. */
   static of(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint): Epochs | undefined {
     const { readings, answerPrivacy, id } = campaign;
     const { epoch } = limit;
@@ -75,23 +75,23 @@ export class Epochs {
     const { scale } = campaign.attribute;
     const kind = JSON.stringify(kindOf(campaign)) + (scale?.floor ?? "");
     if (epoch) return new Epochs(campaign, epoch.privacy, BigInt(Math.round(epoch.lengthMs * 1000)), kind, entries, nowUs);
-    // By its own wish: no campaign decides how coarse, or how old, another's answers are.
+    // At its own request: no campaign decides how coarse, or how old, another's answers are.
     return readings && new Epochs(campaign, answerPrivacy, readings.everyUs, `${kind} for ${id}`, entries, nowUs);
   }
 
-  /** What a reading would cost that is to be made; undefined: there is one. */
+  /** The cost of a reading yet to be made; undefined: there is one already. */
   get asked(): Privacy | undefined {
     return this.#current ? undefined : this.privacy;
   }
 
-  /** The readings that a report is made from. */
+  /** The readings from which a report is made. */
   get kept(): Kept[] {
     return [this.#current, this.#before(this.#current)]
       .filter((one) => one !== undefined)
       .map((one) => ({ privacy: one.privacy, reading: keyOf(this.space, one.beginsUs), used: this.#pointOf(one) !== undefined }));
   }
 
-  /** Make a report; the value is looked at if the epoch has no reading. */
+  /** Make a report; it reads the value only if the epoch has no reading. */
   report(pointOf: () => readonly number[], source: BitSource): Made {
     const { campaign, nowUs, space } = this;
     const latest = this.#current ?? this.#read(pointOf, source);
@@ -108,8 +108,8 @@ export class Epochs {
   }
 
   /**
-   * The reading that an answer goes on from, beside the latest: as long before it as that is before now, or
-   * longer. Undefined: the latest is of now, or made now. Refused if there is none.
+   * The earlier reading from which an answer is extrapolated: at least as long before the latest as that
+   * is before now. Undefined: the latest is from now, or is being made. Refused if there is none.
    */
   #before(latest: Reading | undefined): Reading | undefined {
     const { campaign, nowUs } = this;
@@ -126,20 +126,20 @@ export class Epochs {
     return this.#points.find((one) => one.reading === reading);
   }
 
-  /** Perturb the value, once for all campaigns of the epoch; when the first epoch begins is drawn. */
+  /** Perturb the value, once for all campaigns of the epoch; the start of the first epoch is random. */
   #read(pointOf: () => readonly number[], source: BitSource): Reading {
     const { campaign, privacy, lengthUs, nowUs } = this;
     const last = this.readings.at(-1)?.endsUs;
     let beginsUs = last === undefined ? nowUs - below(source, lengthUs) : last + floorDiv(nowUs - last, lengthUs) * lengthUs;
     const endsUs = beginsUs + lengthUs;
-    // The length may have been another.
+    // The length may have been different.
     for (const one of this.readings) if (one.endsUs <= nowUs && one.endsUs > beginsUs) beginsUs = one.endsUs;
     const point = campaign.reader(privacy).release(pointOf(), source);
     return { beginsUs, endsUs, privacy, point, drawnUs: nowUs };
   }
 }
 
-/** What tells a reading from the others of its attribute. */
+/** What distinguishes a reading from the others of its attribute. */
 export function keyOf(space: string, beginsUs: bigint | string): string {
   return `${space} ${beginsUs}`;
 }
@@ -149,7 +149,7 @@ function serves({ privacy }: Reading, { answerPrivacy }: Campaign): boolean {
   return exactRate(answerPrivacy).compare(exactRate(privacy)) <= 0;
 }
 
-/** The campaign's point of an epoch: drawn anew by each call, so that only one may be used. */
+/** The campaign's point of an epoch: each call draws a new one, and only one may be used. */
 export function coarser(campaign: Campaign, reading: Reading, source: BitSource): CampaignPoint {
   if (!serves(reading, campaign)) {
     const { id, answerPrivacy, attribute } = campaign;
@@ -160,7 +160,7 @@ export function coarser(campaign: Campaign, reading: Reading, source: BitSource)
   return { reading, point: coarsen(reading.point, campaign.reader(reading.privacy), campaign.pointMechanism, source) };
 }
 
-/** A report made from the campaign's points: of the epoch and, if answers are moved on, of one before. */
+/** A report made from the campaign's points: of the epoch and, to extrapolate, of an earlier one. */
 export function answered(
   campaign: Campaign,
   { reading, point }: CampaignPoint,

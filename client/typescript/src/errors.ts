@@ -1,4 +1,4 @@
-/** Every error of the client. Text, cause and fields hold nothing private. */
+/** Every error of the client. Text, cause and fields contain nothing private. */
 
 /** What went wrong, from a closed list. */
 export type Code =
@@ -26,7 +26,7 @@ export class GeoveilError extends Error {
   }
 }
 
-/** A parameter, its value, and what is permitted. Never for a private value. */
+/** A parameter, its value, and the permitted range. Never for a private value. */
 export class ParameterError extends GeoveilError {
   constructor(
     readonly parameter: string,
@@ -39,20 +39,20 @@ export class ParameterError extends GeoveilError {
   }
 }
 
-/** The campaign's answers go on as two readings did, and no two reach as far as now. Nothing was drawn. */
+/** The campaign's answers are extrapolated from two readings, and no two reach as far as now. Nothing was drawn. */
 export class AnswerNotYet extends GeoveilError {
   constructor(
     campaignId: string,
-    /** When the next epoch begins, with a reading that can be answered from at once: microseconds since 1970. */
+    /** When the next epoch begins, whose reading can answer at once: microseconds since 1970. */
     readonly startsUs: bigint,
   ) {
     const starts = new Date(Number(startsUs / 1000n)).toISOString();
-    super("answer-not-yet", `campaign ${campaignId} can't be answered before ${starts}: its answers go on as two readings did, for as long as lay between them`);
+    super("answer-not-yet", `campaign ${campaignId} can't be answered before ${starts}: its answers continue the change between two readings, for as long as lay between them`);
     this.name = "AnswerNotYet";
   }
 }
 
-/** A private value that is none of the kind asked for. Says what is expected, not what was given. */
+/** A private value that is not of the requested kind. Says what is expected, not what was given. */
 export class PrivateValueError extends GeoveilError {
   constructor(expected: string) {
     super("private-value", `the private value must be ${expected}; it is not shown`);
@@ -60,7 +60,7 @@ export class PrivateValueError extends GeoveilError {
   }
 }
 
-/** Something that this client does not know, or has not been taught. */
+/** Something that this client does not know or implement. */
 export class UnsupportedError extends GeoveilError {
   constructor(message: string) {
     super("unsupported", message);
@@ -69,7 +69,7 @@ export class UnsupportedError extends GeoveilError {
 }
 
 const MOST_SHOWN = 80;
-/** What a terminal could take for an order, or nobody can see: text may be the server's. */
+/** Characters that control terminals or are invisible: the text may be the server's. */
 const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
 
 function shown(value: unknown): string {

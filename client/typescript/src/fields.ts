@@ -1,7 +1,7 @@
 /**
  * The fields of a form: read from the wire, answered and perturbed.
  *
- * It is loaded where a campaign is a form, and imports nothing, so that it is a file of its own.
+ * It is loaded for forms only, and imports nothing, so that it is a separate file.
  */
 import type { Drawn } from "./campaign.js";
 import type { BitSource } from "./exact/bits.js";
@@ -15,7 +15,7 @@ import type { Value } from "./values.js";
 
 const MOST_FIELDS = 64;
 const MOST_REPORT_BYTES = 16_384;
-/** At most, of a report without answers, and of each of its integers. */
+/** The most bytes of a report without answers, and of each of its integers. */
 const [ID_BYTES, COLUMN_BYTES] = [32, 17];
 const MOST_OPTIONS = { choice: 10_000, ordinal: 100, multiple: 62 };
 const BITS_A_COLUMN = 62;
@@ -63,7 +63,7 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
       return this.fields.flatMap(({ columns, stepExponent }) => Array.from({ length: columns }, () => stepExponent));
     }
 
-    /** What a participant is charged who reports in every period. */
+    /** The charge for a participant who reports in every period. */
     get #inAll(): Charge[] {
       return this.charges.map((one) => ({ ...one, privacy: tools.repeated(one.privacy, this.periods), anyTwo: one.anyTwo * Number(this.periods) }));
     }
@@ -99,7 +99,7 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
       return { attribute: name, unit, privacy: { ...privacy, epsilon }, anyTwo: more(largestEpsilon) };
     }
 
-    /** The fields that may not apply, depending on a field or on what depends on it. */
+    /** The fields whose relevance depends on a field, directly or through others. */
     #followers(name: string): Field[] {
       const names = new Set([name]);
       return this.fields.filter((later) => later.applies && names.has(later.applies.field) && names.add(later.name));
@@ -163,11 +163,11 @@ function fieldTellsOf({ choiceOf, countedAs, percent, say, spokenAttribute, told
     const clamped = attribute.least !== undefined && attribute.most !== undefined;
     return [toldApart(attribute, privacy, prepared, anyTwo, "begins.field"), ...countedAs(attribute, clamped)];
   }
-  // By its own ε, in each report: whether others apply shows elsewhere.
+  // By its own ε, in each report: whether others apply is charged elsewhere.
   const weight = Math.exp(field.privacy!.epsilon);
   const own = (share: number): string[] => [say("own.share", { often: percent(share) })];
   if (kind === "multiple") return [say("own.ticked", { often: percent(weight / (weight + 1)) })];
-  // An end of the scale stands for all that is beyond it.
+  // An end of the scale stands for everything beyond it.
   if (kind === "ordinal") return own((prepared === 0n || Number(prepared) === options.length - 1 ? weight : weight - 1) / (weight + 1));
   if (choiceOf(options.length, field.privacy!.epsilon) === "kary") return own(weight / (weight + options.length - 1));
   return [say("own.list")];

@@ -1,4 +1,4 @@
-/** Forms: several answers of one person, each perturbed by itself, sent as one report. */
+/** Forms: several answers of one person, each perturbed separately, sent as one report. */
 import { type Attribute, attributeOf, type Campaign, clampedTo, Dated, type Drawn, endsOf, largestOfPoints, messageOf, privacyOf } from "./campaign.js";
 import { countedAs, likelihood, toldApart } from "./consent.js";
 import { GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
@@ -15,19 +15,19 @@ import { spokenAttribute } from "./texts.js";
 import { pointOf } from "./values.js";
 import { digits, say } from "./words.js";
 
-/** What people read of a field in one language. */
+/** The texts of a field in one language. */
 export interface Wording {
   /** A BCP 47 tag; "" if none is stated. */
   readonly language: string;
-  /** "": the name of the field stands for it. */
+  /** "": the name of the field is used. */
   readonly text: string;
-  /** For each option; empty: the options themselves. */
+  /** One for each option; empty: the options themselves. */
   readonly options: readonly string[];
-  /** Of a number or a place; "": the attribute's. */
+  /** The unit of a number or a place; "": the attribute's. */
   readonly unit: string;
 }
 
-/** To whom a field applies: those who gave one of some answers to an earlier field. */
+/** The people to whom a field applies: those who gave one of some answers to an earlier field. */
 export interface Condition {
   readonly field: string;
   readonly options: readonly string[];
@@ -44,25 +44,25 @@ export interface Field {
   /** Undefined: the answer is sent as it is. */
   readonly privacy: Privacy | undefined;
   readonly options: readonly string[];
-  /** Of "multiple": the most options that one person ticks. */
+  /** For "multiple": the most options that one person ticks. */
   readonly most: number | undefined;
   /** The first is the default. */
   readonly wordings: readonly Wording[];
   /** Undefined: it applies to everybody. */
   readonly applies: Condition | undefined;
-  /** Integers that it takes in a report. */
+  /** Its number of integers in a report. */
   readonly columns: number;
-  /** ε between any two answers; Infinity: nothing is promised of some. */
+  /** ε between any two answers; Infinity: nothing is promised for some. */
   readonly largestEpsilon: number;
-  /** ε at most between any answer and the one that stands for "does not apply". */
+  /** The largest ε between any answer and the one that stands for "does not apply". */
   readonly epsilonIfNotAsked: number;
   prepare(answer: unknown): Prepared;
-  /** What is released of those to whom it does not apply. */
+  /** What people release to whom it does not apply. */
   readonly notAsked: Prepared;
   release(prepared: Prepared, source: BitSource): bigint[];
-  /** Its integers of a report are multiplied by 2 to this power; of options 0. */
+  /** Its integers in a report are multiplied by 2 to this power; 0 for options. */
   readonly stepExponent: number;
-  /** What its integers of a report stand for: coordinates, or which options are named, from 0. */
+  /** What its integers in a report stand for: coordinates, or indices of options, from 0. */
   sent(values: readonly bigint[]): number[];
 }
 
@@ -71,32 +71,32 @@ export interface Charge {
   readonly attribute: string;
   readonly unit: string;
   readonly privacy: Privacy;
-  /** ε between any two values; Infinity: nothing is promised of them. */
+  /** ε between any two values; Infinity: nothing is promised. */
   readonly anyTwo: number;
 }
 
 /** Name of a field → answer: a number, a place, an option, or a list of options. */
 export type Answers = Readonly<Record<string, unknown>>;
 
-/** A form that was read, checked and understood. */
+/** A form, parsed and checked. */
 export interface Form extends Dated {
   readonly fields: readonly Field[];
   readonly columns: number;
-  /** Without open fields. What may show that a field applies is charged to the field that decides it. */
+  /** Without open fields. Revealing that a field applies is charged to the field that decides it. */
   readonly charges: readonly Charge[];
-  /** ε between any two forms; Infinity: nothing is promised of some. */
+  /** ε between any two forms; Infinity: nothing is promised for some. */
   readonly largestEpsilon: number;
-  /** The fields that apply to who gives these answers. Private. */
+  /** The fields that apply to somebody who gives these answers. Private. */
   applying(answers: Answers): Field[];
-  /** By which powers of two the integers of a report are multiplied. */
+  /** The powers of two by which the integers of a report are multiplied. */
   readonly exponents: readonly number[];
-  /** What the reports tell about anybody: a sentence for each field, then those about all together. */
+  /** What the reports reveal about anybody: a sentence for each field, then those about all together. */
   readonly tells: string[];
-  /** What the reports tell of one person's answer to a field: a private one, for nobody else. */
+  /** What the reports reveal about one person's answer to a field: private, for that person alone. */
   tellsOf(name: string, answer: unknown): string[];
-  /** What somebody permits who was shown it and agreed. */
+  /** The policy of somebody who has seen the form and agreed. */
   readonly permission: Pick<PolicyOptions, "limits" | "openly">;
-  /** Refuses what is missing or of no field; what a field holds that does not apply has no effect. Private. */
+  /** Refuses missing answers and unknown fields; the answer to a field that does not apply has no effect. Private. */
   prepare(answers: Answers): Prepared[];
   /** The id, then each field's integers, in this order. */
   draw(prepared: readonly Prepared[], source: BitSource): Drawn;
@@ -141,12 +141,12 @@ export type Tools = typeof tools;
 
 let code: typeof import("./fields.js") | undefined;
 
-/** Load what reads and answers forms. */
+/** Load the code for forms. */
 export async function loadForms(): Promise<void> {
   code ??= await import("./fields.js");
 }
 
-/** Read a form from its bytes, and refuse what is not sound or not known. */
+/** Read a form from its bytes; refuse one that is unsound or has unknown parts. */
 export function readForm(bytes: Uint8Array): Form {
   if (!code) throw new GeoveilError("unsupported", "await loadForms() first");
   return code.readForm(tools, bytes);

@@ -6,24 +6,28 @@ import type { GeoPrivacy, Limit } from "./policy.js";
 
 /** An answer that counts against the limits of an attribute. */
 export interface Spending {
-  /** The campaign whose limit it counts against; undefined: none, but all over campaigns, as a reading. */
+  /** The campaign against whose limit it counts; undefined: only the limits over all campaigns, as for a reading. */
   readonly campaignId?: string | undefined;
-  /** Whether a reading paid for it: it counts against the limit of its campaign alone. */
+  /** Whether a reading paid for it: then it counts against its campaign's limit alone. */
   readonly paid?: boolean | undefined;
   readonly privacy: Privacy;
-  /** When the last report that tells of it was settled, in microseconds since 1970; undefined: one waits,
-   * and may leave at any time. */
+  /**
+   * When the last report that reveals it was settled, in microseconds since 1970; undefined: one waits,
+   * and may leave at any time.
+   */
   readonly toldUs: bigint | undefined;
-  /** Of which reading it is; undefined: it has noise of its own. */
+  /** The reading from which it is made; undefined: it has its own noise. */
   readonly reading?: string | undefined;
 }
 
-/** A reading that an answer is made from. It counts once against the limit of a campaign, and once in
- * every window in which it tells anything. */
+/**
+ * A reading that an answer is made from. It counts once against a campaign's limit, and once in every
+ * window in which a report reveals it.
+ */
 export interface Kept {
   readonly privacy: Privacy;
   readonly reading: string;
-  /** Whether the campaign has been answered from it. */
+  /** Whether it has already answered the campaign. */
   readonly used: boolean;
 }
 
@@ -114,10 +118,10 @@ function total(spendings: readonly Pick<Spending, "privacy">[]): Spent {
 }
 
 /**
- * Refuse an answer that would exceed a limit; of several, by the one that holds longest.
+ * Refuse an answer that would exceed a limit; if it exceeds several, name the one that holds longest.
  *
- * @param asked - what the answer costs; undefined: nothing that others have not paid for.
- * @param kept - the readings that it is made from.
+ * @param asked - the cost of the answer; undefined: already paid.
+ * @param kept - the readings from which it is made.
  */
 export function checkLedger(
   asked: Privacy | undefined,
@@ -140,7 +144,7 @@ export function checkLedger(
     if (needed.within(scope.limit)) continue;
     let frees: bigint | undefined;
     if (scope.lengthUs !== undefined) {
-      // What waits to be sent leaves now at the earliest; what the answer tells again does not leave.
+      // Waiting reports leave now at the earliest; readings that the answer reveals again do not leave the window.
       const leaving = mine.filter(({ reading }) => !kept.some((one) => one.reading === reading));
       const dated = leaving.map(({ privacy, toldUs = nowUs }) => ({ privacy, toldUs }));
       for (const { privacy, toldUs } of dated.sort((a, b) => (a.toldUs < b.toldUs ? -1 : 1))) {
@@ -160,7 +164,7 @@ export function checkLedger(
   if (longest) throw longest;
 }
 
-/** The limits over all campaigns, each with what is spent of it. */
+/** The limits over all campaigns, each with the part that is spent. */
 export function budgetsOf(attribute: string, limit: Limit, history: readonly Spending[], nowUs: bigint): Budget[] {
   return scopes(limit).map((scope) => {
     const spent = total(counted(history, scope, nowUs));

@@ -1,4 +1,4 @@
-/** What a device in Node keeps on the disk, with the guarantees that a browser's database gives. */
+/** A device's storage on disk in Node, with the guarantees of a browser's database. */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { mkdir, open, readFile, stat, truncate, unlink, writeFile } from "node:fs/promises";
@@ -14,8 +14,7 @@ type Line = { readonly campaign: Pinned } | { readonly report: Entry };
 
 /**
  * A directory of one person's device. Each line of its one file ends with a checksum of itself and
- * all before it; a line is flushed to the disk before it counts, and a file of which a byte has
- * changed is not used.
+ * all before it; a line is flushed to disk before it counts, and a file with a changed byte is not used.
  */
 export class FileStorage implements Storage {
   readonly persistent = true;
@@ -62,8 +61,8 @@ export class FileStorage implements Storage {
       if (await made(lock, await identity(process.pid), this.folder)) return;
       const owner = await readFile(lock, "utf8").catch(() => "");
       if (owner && owner !== (await identity(Number(owner.split(" ")[0])))) {
-        // Only who holds this second file removes what the dead have left, so that nobody removes
-        // the lock of who came next.
+        // Only the holder of this second file removes a dead process's lock, so that nobody removes the
+        // next holder's.
         const mine = `${lock}.left`;
         if (await made(mine, "", this.folder)) {
           if ((await readFile(lock, "utf8").catch(() => "")) === owner) await unlink(lock).catch(() => undefined);
@@ -147,7 +146,7 @@ async function made(path: string, text: string, folder: string): Promise<boolean
   }
 }
 
-/** Number and, where the system tells it, start of a process; "" if there is none. */
+/** A process's number and, if the system tells it, start; "" if there is none. */
 async function identity(number: number): Promise<string> {
   try {
     process.kill(number, 0);

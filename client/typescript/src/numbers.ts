@@ -1,6 +1,6 @@
 /**
- * Numbers as people write them: read where only one number can be meant, else asked about. As Python's command does;
- * proto/vectors/numbers.json has what both make of forty inputs in nine locales.
+ * Numbers as people write them: read if only one number can be meant, otherwise asked about. As in
+ * Python's command; proto/vectors/numbers.json has how both read forty inputs in nine locales.
  */
 
 /** How numbers are written somewhere. */
@@ -14,7 +14,7 @@ export interface Separators {
 /** What a text can mean. */
 export interface Meaning {
   readonly numbers: readonly number[];
-  /** Whether there is one number, and no reader could take it for another. */
+  /** Whether there is one number that no reader could take for another. */
   readonly sure: boolean;
 }
 
@@ -43,7 +43,7 @@ export function separatorsOf(locale?: string): Separators {
 /**
  * The numbers that a text can mean.
  *
- * @param unit - may stand behind the number, as may a sign of money around it, and k for thousands.
+ * @param unit - may follow the number; a currency sign and k for thousands are accepted, too.
  */
 export function readNumber(text: string, written: Separators, unit = ""): Meaning {
   let body = text.replace(/[\u200e\u200f\u061c]/g, "").replace(/[\u00a0\u2009\u202f]/g, " ").replace("−", "-");
@@ -80,7 +80,7 @@ function* readingsOf(body: string): Generator<Reading> {
   } else if (INDIAN.test(body)) yield { number: without(body, ","), point: "", mark: ",", indian: true };
 }
 
-/** Whether a number is written as it is there, or so that the marks tell themselves. */
+/** Whether a number is written as in this locale, or its marks are unambiguous. */
 function fits({ point, mark, indian }: Reading, written: Separators): boolean {
   return indian ? written.indian : ["", "٫", written.decimal].includes(point) || mark !== "";
 }
@@ -102,7 +102,7 @@ const SMALL = (
 const TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
 const LARGE = ["", " thousand", " million", " billion", " trillion"];
 
-/** A number in English words, so that a slip by thousands is seen; "" beyond trillions. */
+/** A number in English words, so that people notice a slip by thousands; "" beyond trillions. */
 export function spelled(x: number): string {
   const [whole, part] = Math.abs(x).toLocaleString("en", { maximumSignificantDigits: 15 }).split(".");
   const groups = whole!.split(",");

@@ -1,12 +1,12 @@
-/** A floor under the time of what looks at a private value. */
+/** A floor under the time of operations that read a private value. */
 
 /**
- * What `work` returns, at a whole multiple of `floorMs` after the call.
+ * Return what `work` returns, a whole multiple of `floorMs` after the call.
  *
- * How long integers of any length take depends a little on the value and on the draw. Who can time a
- * call from elsewhere, another tab or the server, learns how many floors it took: one, if the floor
- * is above all that a release takes. It does not hide the load of the processor meanwhile, nor the
- * memory that is touched, nor anything from code in the same page. An error is paced as well.
+ * The time of big-integer arithmetic depends a little on the value and on the draw. Whoever times a call
+ * from elsewhere, such as another tab or the server, learns how many floors it took: one, if the floor
+ * is longer than any release. It hides neither the processor's load nor the memory accesses, and nothing
+ * from code in the same page. Errors are paced, too.
  */
 export async function paced<T>(work: () => T, floorMs: number): Promise<T> {
   const start = performance.now();

@@ -1,4 +1,4 @@
-/** Where a device gets the one token that a campaign gives a person: code that is loaded then. */
+/** Gets the one token that a person has for a campaign: loaded only when needed. */
 import { messageOf } from "./campaign.js";
 import { ParameterError } from "./errors.js";
 import { fromReport } from "./report.js";
@@ -12,7 +12,7 @@ export type Tools = typeof tools;
 export interface Issuer {
   /** Its https address. */
   readonly url: string;
-  /** What it knows this person by, such as an invitation code. */
+  /** The person's credential, such as an invitation code. */
   readonly credential: string;
 }
 
@@ -23,7 +23,10 @@ export function requireIssuer({ url, credential }: Issuer): void {
 
 let code: typeof import("./tokens.js") | undefined;
 
-/** The bytes of a report with its token, in hexadecimal; undefined if the issuer gave this person one for another report. */
+/**
+ * The bytes of a report with its token, in hexadecimal; undefined if the issuer gave this person one for
+ * another report.
+ */
 export async function completed(campaign: Uint8Array, entry: Entry, issuer: Issuer, timeoutMs: number): Promise<string | undefined> {
   code ??= await import("./tokens.js").catch(() => {
     throw new TransportError("aborted", undefined, "the code for tokens can't be loaded");

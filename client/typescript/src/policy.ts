@@ -11,23 +11,24 @@ import { positive, requireEnds } from "./gp/profile.js";
 import { DAY_US, lengthIn, MOST_COHORTS } from "./readings.js";
 import { between, toOne } from "./saying.js";
 
-/** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
+/** A guarantee with the unit of its distance: values `per` apart are distinguishable by at most `epsilon`. */
 export interface GeoPrivacy extends Privacy {
   readonly unit: string;
 }
 
-/** What a value is. The app says it, so that no server decides how a value is read. */
+/** What a value is. The app states it, so that no server decides how a value is read. */
 export type ValueKind =
   | { readonly kind: "number"; readonly least?: number; readonly most?: number } // others are slips, and refused
   | { readonly kind: "point"; readonly dimension: number }
   | { readonly kind: "place"; readonly area: Area | null; readonly outside?: Outside }
-  // With a limit per "option", and of "ordinal" per "step"; options that a form may offer, or fewer: any if left out.
+  // With a limit per "option", or per "step" for "ordinal"; the options that a form may offer (or
+  // fewer); any by default.
   | { readonly kind: "choice" | "ordinal" | "multiple"; readonly options?: readonly string[] };
 
 /**
- * What becomes of a place outside a campaign's area. "moved", as if left out: it takes part as the nearest place of the
- * area, so that neither silence nor an error tells where somebody is not; "refused": `contribute` throws, so that no
- * slip is sent.
+ * What happens to a place outside a campaign's area. "moved", the default: it counts as the nearest
+ * place in the area, so that neither silence nor an error reveals where somebody is not; "refused":
+ * `contribute` throws, so that no slip is sent.
  */
 export type Outside = "moved" | "refused";
 
@@ -42,31 +43,35 @@ export interface Area {
 export const number: ValueKind = { kind: "number" };
 /** Several numbers in the unit of their limit. */
 export const point = (dimension: number): ValueKind => ({ kind: "point", dimension });
-/** A place on the Earth; null, which has to be said: anywhere. */
+/** A place on the Earth; null, which must be stated: anywhere. */
 export const place = (area: Area | null): ValueKind => ({ kind: "place", area });
 
-/** The most that what leaves in any stretch of time of one length may cost: what waits counts until it is
- * settled, and a reading whenever anything made from it leaves. */
+/**
+ * The most that reports leaving in any stretch of this length may cost: a waiting report counts until it
+ * is settled, and a reading whenever anything made from it leaves.
+ */
 export interface Window {
   readonly limit: GeoPrivacy;
   readonly lengthMs: number;
 }
 
 /**
- * A value is read once in a stretch of time, and perturbed once for all that is asked in it, at the rate
- * of `privacy`: campaigns about points, and about one number with debiased Laplace noise. When the
- * first stretch begins, the device draws.
+ * A value is read and perturbed once in a stretch of time, at the rate of `privacy`, for campaigns about
+ * points and about one number with debiased Laplace noise. The device draws when the first stretch
+ * begins.
  */
 export interface Epoch {
   /** What one reading costs. */
   readonly privacy: GeoPrivacy;
   readonly lengthMs: number;
-  /** The largest rate that a campaign may ask for; that of `privacy` if left out. A smaller one makes
-   * every campaign's point a coarser one, so that two campaigns seldom see the same. */
+  /**
+   * The largest rate that a campaign may ask for; by default that of `privacy`. A smaller one makes
+   * every campaign's point coarser, so that two campaigns seldom see the same point.
+   */
   readonly finest?: GeoPrivacy | undefined;
 }
 
-/** What to tell people of an epoch, after the name of the value. */
+/** What to tell people about an epoch, after the name of the value. */
 export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   requireLength(lengthMs);
   const us = BigInt(Math.round(lengthMs * 1000));
@@ -82,36 +87,46 @@ export function describeEpoch({ privacy, lengthMs }: Epoch): string {
 export interface Limit {
   /** The most that one campaign may cost, with all its periods. */
   readonly campaign: GeoPrivacy;
-  /** The most that all campaigns together may ever cost; undefined: as `campaign`, unless windows bound it. */
+  /**
+   * The most that all campaigns together may ever cost; undefined: the same as `campaign`, unless
+   * windows bound it.
+   */
   readonly lifetime?: GeoPrivacy | "unbounded" | undefined;
   readonly windows?: readonly Window[];
-  /** What the attribute is; one number if left out. */
+  /** The kind of value; one number by default. */
   readonly value?: ValueKind;
   /** How long one perturbed value answers campaigns; undefined: every report is drawn anew, unless the
    * campaign asks for readings of its own. */
   readonly epoch?: Epoch | undefined;
-  /** Into how many parts an epoch is cut, of which campaigns may learn the one that this device's epochs
-   * begin in: 2 to 16. It links a person's reports for years; 0 or left out: no campaign may. */
+  /**
+   * The number of parts of an epoch, 2 to 16; campaigns may learn in which of them this device's epochs
+   * begin. It links a person's reports for years; 0, the default: no campaign may.
+   */
   readonly cohorts?: number;
-  /** The most that one campaign may tell of any two values, however far apart: ε, as Math.log(1000) for 1,000 to 1. Undefined: no cap is required. */
+  /**
+   * The largest ε of one campaign between any two values, however far apart: Math.log(1000) for 1,000 to
+   * 1. Undefined: no cap is required.
+   */
   readonly anyTwo?: number;
 }
 
 export interface PolicyOptions {
   /** Name of an attribute → its limit; others are never answered about. */
   readonly limits: Readonly<Record<string, Limit>>;
-  /** Whose campaigns are answered; undefined: anybody's, signed or not. */
+  /** The keys whose campaigns are answered; undefined: anybody's, signed or not. */
   readonly trustedKeys?: readonly PublicKey[] | undefined;
   /** Campaigns that close later are refused. */
   readonly latestClose?: Date | undefined;
   readonly minimumParticipants?: number;
   readonly mostQueries?: number;
-  /** Microseconds of a processor, by the reckoning of the protocol. */
+  /** Processor time in microseconds, by the protocol's estimate. */
   readonly mostWork?: number;
-  /** Name of a field → "choice", "ordinal" or "multiple": forms may ask for it as it is, without protection. */
+  /** Name of a field → "choice", "ordinal" or "multiple": forms may ask for it unprotected. */
   readonly openly?: Readonly<Record<string, ValueKind>>;
-  /** The most that one whole form may tell of any two answers to all its fields together, as ε. Then forms with an open
-   * field, or a number without a stated range, are refused. */
+  /**
+   * The largest ε of a whole form between any two sets of answers. It refuses forms with an open field,
+   * or with a number without a stated range.
+   */
   readonly formAnyTwo?: number;
 }
 
@@ -123,10 +138,10 @@ const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", 
 const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts", "anyTwo"];
 const GUARANTEE = "{ epsilon, per, unit }";
 const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"], choice: ["options"], ordinal: ["options"], multiple: ["options"] };
-/** Units of what is of one kind only. */
+/** Units that only one kind of value has. */
 const UNITS: Readonly<Partial<Record<ValueKind["kind"], string>>> = { place: "metre", choice: "option", multiple: "option", ordinal: "step" };
 
-/** What may be asked of a person, for each attribute that the app answers about. */
+/** What campaigns may ask of a person, for each attribute that the app answers about. */
 export class Policy {
   readonly limits: ReadonlyMap<string, Limit>;
   readonly openly: ReadonlyMap<string, ValueKind>;
@@ -181,9 +196,10 @@ export class Policy {
   }
 
   /**
-   * What somebody permits who was shown a campaign and agreed: it, in all its periods.
+   * The policy of somebody who has seen a campaign and agreed: permits it, in all its periods.
    *
-   * @param epoch - how long one perturbed value answers it and others; undefined: as it asks. Of a form every answer
+   * @param epoch - how long one perturbed value answers it and others; undefined: as the campaign asks.
+   *   Of a form every answer
    *   is drawn anew.
    */
   static permitting({ campaign, demand }: { readonly campaign: Campaign | Form; readonly demand: Demand }, epoch?: Epoch): Policy {
@@ -192,7 +208,7 @@ export class Policy {
     const { name, unit } = campaign.attribute;
     let most = campaign.totalPrivacy;
     if (epoch && campaign.nests) {
-      // As many readings as its dates touch, and two before them to go on from.
+      // As many readings as its dates touch, and two before them to extrapolate from.
       const lengthUs = BigInt(Math.round(epoch.lengthMs * 1000));
       const touched = 1n - floorDiv(campaign.opensUs - campaign.closesUs, lengthUs);
       const readings = repeated(epoch.privacy, touched + 2n);
@@ -212,14 +228,17 @@ export class Policy {
     });
   }
 
-  /** Refuse a campaign that asks too much of the device, before anything is made of it. */
+  /** Refuse a campaign that asks too much of the device, before interpreting it. */
   checkDemand(campaignId: string, { queries, work }: Demand): void {
     const { mostQueries = MOST_QUERIES, mostWork = MOST_WORK } = this.options;
     if (queries > mostQueries) throw refused(campaignId, "number of questions", `${queries}`, `at most ${mostQueries}`);
     if (work > mostWork) throw refused(campaignId, "work in microseconds", `${work}`, `at most ${mostWork}`);
   }
 
-  /** Refuse a campaign that no ledger need be asked about; return the limit of each attribute that it charges. */
+  /**
+   * Refuse a campaign that the policy forbids whatever the ledger holds; return the limit of each
+   * attribute that it charges.
+   */
   check(campaign: Campaign | Form, signer: PublicKey | undefined): readonly Limit[] {
     const { trustedKeys, latestClose, minimumParticipants = 0 } = this.options;
     const { id } = campaign;
@@ -281,7 +300,7 @@ export class Policy {
   }
 }
 
-/** What a campaign, or a field of a form, takes a value for. */
+/** The kind of value that a campaign, or a form's field, expects. */
 export function kindOf(asked: Campaign | Field): ValueKind {
   const { attribute } = asked;
   if (attribute.coordinates) return place(attribute.coordinates);
@@ -297,7 +316,7 @@ function isOfOptions(kind: ValueKind): kind is Extract<ValueKind, { options?: un
   return kind.kind === "choice" || kind.kind === "ordinal" || kind.kind === "multiple";
 }
 
-/** Refuse a value that is a slip by the policy: it is not shown. */
+/** Refuse a value that is a slip by the policy, without showing it. */
 export function checkValue(kind: ValueKind, { coordinates, valueUnit }: Attribute, value: number, place: Centre | undefined): void {
   if (kind.kind === "number" && !(value >= (kind.least ?? -Infinity) && value <= (kind.most ?? Infinity))) {
     throw new PrivateValueError(`${described(kind)}, in ${valueUnit}`);
@@ -310,7 +329,7 @@ export function checkValue(kind: ValueKind, { coordinates, valueUnit }: Attribut
 function permits(mine: ValueKind, asked: ValueKind): boolean {
   if (mine.kind === "point" && asked.kind === "point") return mine.dimension === asked.dimension;
   if (isOfOptions(mine) && isOfOptions(asked)) {
-    // In this order, which is the scale of an ordinal field.
+    // In this order, the scale of an ordinal field.
     const offered = asked.options ?? [];
     return mine.kind === asked.kind && (!mine.options || mine.options.filter((one) => offered.includes(one)).join("\n") === offered.join("\n"));
   }
@@ -336,7 +355,7 @@ function described(kind: ValueKind): string {
   return `a place within ${kind.area.radiusM} m of longitude ${kind.area.longitudeDeg}, latitude ${kind.area.latitudeDeg}`;
 }
 
-/** Refuse what would be no limit at all: `158 > NaN` is false. */
+/** Refuse a NaN, which would limit nothing: `158 > NaN` is false. */
 function requireOptions(options: PolicyOptions): void {
   requireKnown("policy", options, OPTIONS);
   const { limits, trustedKeys, latestClose, minimumParticipants = 0 } = options;
@@ -354,7 +373,7 @@ function requireOptions(options: PolicyOptions): void {
   }
 }
 
-/** Refuse names that nobody knows, so that a misspelt limit is no missing limit. */
+/** Refuse unknown names, so that a misspelt limit is not silently missing. */
 function requireKnown(name: string, given: object, known: readonly string[]): void {
   if (typeof given !== "object" || given === null) throw new ParameterError(name, given, `an object of ${known.join(", ")}`);
   const other = Object.keys(given).find((key) => !known.includes(key));
@@ -389,7 +408,7 @@ function requireEpoch(name: string, { privacy, finest }: Epoch, { campaign, valu
   if (value?.kind === "point" && value.dimension > 3) throw new ParameterError(name, value.dimension, "of at most 3 coordinates");
 }
 
-/** Whether a guarantee promises less than a limit: in rate, in delta, or for shorter distances with one. */
+/** Whether a guarantee promises less than a limit: in its rate, its delta, or the reach of its delta. */
 export function exceeds(asked: Privacy, most: Privacy): boolean {
   const delta = asked.delta ?? 0;
   const shorter = delta > 0 && (asked.reach ?? Infinity) < (most.reach ?? Infinity);

@@ -1,6 +1,7 @@
 /**
- * The questions of a survey as inputs: a campaign about one attribute has one, a form one a field. What is typed stays
- * in these inputs: they are read when it is needed, and emptied once a report is kept.
+ * The questions of a survey as inputs: one for a campaign about one attribute, one per field for a form.
+ * What people type stays in these inputs: they are read when needed, and emptied once a report is
+ * stored.
  */
 import {
   type Answers,
@@ -31,7 +32,7 @@ import {
 } from "./index.js";
 import { type Meaning, readNumber, separatorsOf, spelled } from "./numbers.js";
 
-/** Of more options one is chosen from a list that opens. */
+/** With more options, people choose from a drop-down list. */
 const MOST_BUTTONS = 12;
 
 type Price = Offer["price"];
@@ -43,15 +44,15 @@ export interface Place {
   readonly latitude: number;
 }
 
-/** What shows a place, and where one can be pointed at. */
+/** Shows a place, and lets people point at one. */
 export interface PlaceMap {
   readonly box: Node;
-  /** Show a place, and return what is near it, in words; "" if nothing is. */
+  /** Show a place, and return what is near it, in words; "" for nothing. */
   show(place: Place): string;
   close(): void;
 }
 
-/** Makes a map that calls `put` when it is pointed at, and `changed` when it shows something else. */
+/** Makes a map that calls `put` on a click, and `changed` when it shows something else. */
 export type Maps = (asked: {
   readonly centre: Area;
   readonly questions: Campaign["questions"];
@@ -62,11 +63,11 @@ export type Maps = (asked: {
 
 /** What surrounds the inputs. */
 export interface Surroundings {
-  /** Called when an answer has changed without an event of its input. */
+  /** Called when an answer changes without an event from its input. */
   readonly changed: () => void;
-  /** What the ids of inputs begin with, where several questions are shown at once. */
+  /** Prefix of the inputs' ids, to show several questions at once. */
   readonly prefix?: string;
-  /** Places are asked for by their coordinates alone if left out. */
+  /** By default, places are asked for by their coordinates alone. */
   readonly maps?: Maps;
 }
 
@@ -85,9 +86,9 @@ interface OptionsInput extends Input {
   read(): number | number[] | null;
 }
 
-/** A question that is asked, and the answer that stands in its inputs. */
+/** A question, and the answer in its inputs. */
 export interface Question {
-  /** Of a field its name; else "". */
+  /** The name of a field; else "". */
   readonly name: string;
   readonly title: string;
   readonly box: HTMLElement;
@@ -100,21 +101,21 @@ export interface Question {
   readonly open: boolean;
   /** What it tells about anybody. */
   readonly tells: readonly string[];
-  /** To whom it applies, in words; "": to everybody. */
+  /** The people to whom it applies, in words; "": everybody. */
   readonly condition: string;
-  /** What to say to whom it does not apply. */
+  /** What to tell people to whom it does not apply. */
   readonly skipped: string;
   /** Null until there is an answer. */
   read(): unknown;
-  /** What is missing, or no answer; else "". */
+  /** What is missing or invalid; else "". */
   wrong(): string;
-  /** What to ask as it may be a slip; else "". */
+  /** A question if the answer may be a slip; else "". */
   doubt(): string;
   /** The answer in words. */
   shown(): string;
-  /** What the answer tells of the one who gives it. */
+  /** What the answer reveals about the person. */
   tellsOf(): readonly string[];
-  /** What a report holds of it, in words. */
+  /** What a report says about it, in words. */
   sent(values: readonly bigint[]): string;
   clear(): void;
 }
@@ -152,7 +153,7 @@ export function contribution({ campaign }: Offer, questions: readonly Question[]
   return answersTo(applying(campaign, questions));
 }
 
-/** The questions that apply, by the answers so far. */
+/** The questions that apply, given the answers so far. */
 export function applying(campaign: Campaign | Form, questions: readonly Question[]): readonly Question[] {
   if (!isForm(campaign)) return questions;
   const names = new Set(campaign.applying(answersTo(questions)).map(({ name }) => name));
@@ -163,7 +164,7 @@ function answersTo(questions: readonly Question[]): Answers {
   return Object.fromEntries(questions.map((question) => [question.name, question.read()]));
 }
 
-/** What is told of an answer, to somebody who reads the question above it. */
+/** What an answer reveals, for somebody who reads the question above it. */
 export function toldOf({ name, tells, tellsOf }: Pick<Question, "name" | "tells" | "tellsOf">): string[] {
   const named = name && say("field.name", { name });
   return [...tells, ...tellsOf()].map((text) => sentence(named && text.startsWith(named) ? text.slice(named.length) : text));
@@ -194,7 +195,7 @@ export function costText({ epsilon, per }: { readonly epsilon: number; readonly 
   return say("past.cost", { epsilon: digits(epsilon), distance: distanceText(per, unit) });
 }
 
-/** A time as the language writes it. */
+/** A time, as the language writes it. */
 export function dateText(when: Date): string {
   return when.toLocaleString(spoken().locale ?? spoken().language, { dateStyle: "medium", timeStyle: "short" });
 }
@@ -212,7 +213,7 @@ const ERRORS: Partial<Record<string, Key>> = {
   unsupported: "trouble.unable",
 };
 
-/** What went wrong: in English all that is known; in other languages what it means. */
+/** What went wrong: in English with all details; in other languages its meaning. */
 export function errorText(error: unknown): string {
   const { message, code } = error as GeoveilError;
   if (spoken().language === "en") return sentence(message);
@@ -238,7 +239,7 @@ export function whatIsSent(campaign: Campaign | Form, questions: readonly Questi
   return lines;
 }
 
-/** What is in a report, line by line: to what, and what was sent. */
+/** A report, line by line: the question, and what was sent. */
 export function linesOf(campaign: Campaign | Form, questions: readonly Question[], { answers }: Pick<Receipt, "answers">): [string, string][] {
   if (!isForm(campaign)) return answers.map(({ queryIndex, perturbed }) => [asked(campaign, queryIndex), rounded(perturbed)]);
   let first = 0;
@@ -255,7 +256,7 @@ function asked(campaign: Campaign, index: number): string {
   return campaign.cohorts > 1 ? say("cohort", { cohort, label: question }) : question;
 }
 
-/** What is held, where all of it is sent: its name, or its axis where it is of several. */
+/** The name of a value that is sent whole, or its axis if it has several. */
 function axis(campaign: Campaign, column: number): string {
   const { attribute } = textsOf(campaign);
   if (attribute.coordinates) return say(column ? "axis.north" : "axis.east");
@@ -348,7 +349,7 @@ function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | un
   };
 }
 
-/** To whom a field applies, in the words of the question that decides it. */
+/** The people to whom a field applies, in the words of the question that decides it. */
 function conditionText(form: Form, field: Field): string {
   const { applies } = field;
   if (!applies) return "";
@@ -361,7 +362,7 @@ function conditionText(form: Form, field: Field): string {
   return say("condition", { answers, question, instead: inItsPlace(field, inLanguage(field.wordings)?.options ?? []) });
 }
 
-/** What becomes of a field for those to whom it does not apply. */
+/** What is sent for a field by people to whom it does not apply. */
 function inItsPlace({ privacy, options, notAsked }: Field, labels: readonly string[]): string {
   if (privacy) return say("instead.random");
   const at = Number(notAsked);
@@ -433,7 +434,7 @@ function numbersInput({ attribute, dimension }: Asked, title: string, { prefix =
   };
 }
 
-/** A number in digits and in words: in English all of it, in other languages about how much it is. */
+/** A number in digits and in words: in English in full, in other languages roughly. */
 function inFull(x: number): string {
   const { language, locale } = spoken();
   const about = (): string => {
@@ -495,7 +496,7 @@ function placeInput(centre: Area, { questions }: Asked, title: string, price: Pr
   };
 }
 
-/** One of some options, or several: which, from 0. */
+/** One or several options, by index from 0. */
 function optionsInput({ kind, most, options }: Field, title: string, labels: readonly string[], around: Surroundings): OptionsInput {
   const { prefix = "" } = around;
   const several = kind === "multiple";

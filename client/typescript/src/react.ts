@@ -5,15 +5,18 @@ import { Survey, type SurveyOptions, type SurveyState } from "./survey.js";
 
 export type { SurveyOptions, SurveyState };
 
-/** How a survey stands, and the way to answer it. */
+/** The state of a survey, and a function to answer it. */
 export interface UsedSurvey extends SurveyState {
-  /** Draw the report to an answer, keep it, and send it: it resolves when it is kept, and throws if nothing was drawn. */
+  /**
+   * Draw the report to an answer, keep it, and send it: it resolves when it is kept, and throws if
+   * nothing was drawn.
+   */
   readonly contribute: (answer: Value | Answers) => Promise<Receipt>;
 }
 
 /**
- * Fetch a survey, and send its one report. It is fetched again when an option changes: objects are told by their
- * identity, so make them outside of the component.
+ * Fetch a survey, and send its one report. It fetches again when an option changes: objects are compared
+ * by identity, so create them outside the component.
  */
 export function useSurvey({ campaign, server, key, lifetime, policy, issuer, storage }: SurveyOptions): UsedSurvey {
   const survey = useMemo(

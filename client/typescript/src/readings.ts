@@ -4,19 +4,19 @@ import { floorDiv } from "./exact/rational.js";
 import { saturated } from "./exact/release.js";
 import { say } from "./words.js";
 
-/** The most parts of an epoch in which devices tell that theirs begin. */
+/** The most cohorts that devices report. */
 export const MOST_COHORTS = 16;
 const MINUTE_US = 60_000_000n;
 export const DAY_US = 86_400_000_000n;
 
-/** A campaign's wish that a device reads its value once in so long, and answers from that. */
+/** A campaign's request that a device reads its value once per epoch, and answers from that. */
 export class Readings {
   constructor(
     /** How long an epoch is, in microseconds. */
     readonly everyUs: bigint,
-    /** Whether an answer is moved on by what changed since the reading before. */
+    /** Whether an answer is extrapolated by the change since the reading before. */
     readonly extrapolated: boolean,
-    /** In how many parts of an epoch a device tells that its epochs begin; 0: it does not. */
+    /** The number of parts of an epoch; devices tell in which their epochs begin; 0: they don't. */
     readonly cohorts: number,
   ) {
     if (cohorts === 1 || cohorts > MOST_COHORTS) {
@@ -27,7 +27,7 @@ export class Readings {
     }
   }
 
-  /** How many epochs a stretch of time touches, at most. */
+  /** The most epochs that a stretch of time touches. */
   most(lengthUs: bigint): bigint {
     return 1n - floorDiv(-lengthUs, this.everyUs);
   }
@@ -36,19 +36,22 @@ export class Readings {
     return say("readings", { days: inDays(this.everyUs), moved: this.extrapolated ? say("readings.moved") : "" });
   }
 
-  /** What to tell people whose device tells in which part of an epoch it begins. */
+  /** What to tell people whose device reveals in which part of an epoch its own begin. */
   get telling(): string {
     return say("readings.cohorts", { cohorts: this.cohorts, days: inDays(this.everyUs), others: this.cohorts - 1 });
   }
 
-  /** In which part an epoch began, from 0: counted from 1970 on, for all campaigns alike. */
+  /** The part in which an epoch began, from 0, counted from 1970 for all campaigns alike. */
   cohort(beginsUs: bigint): number {
     const since = beginsUs - floorDiv(beginsUs, this.everyUs) * this.everyUs;
     return Number((BigInt(this.cohorts) * since) / this.everyUs);
   }
 }
 
-/** A length in days, or in another unit, to six digits, not above it: what is said of any so long stretch must hold. */
+/**
+ * A length in days, or in another unit, rounded down to six digits, so that a statement about any
+ * stretch of that length holds.
+ */
 export function lengthIn(us: bigint, unitUs = DAY_US): number {
   const places = 5 - Math.floor(Math.log10(Number(us) / Number(unitUs)));
   return Number((us * 10n ** BigInt(places)) / unitUs) / 10 ** places;

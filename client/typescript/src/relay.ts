@@ -1,7 +1,7 @@
 /**
- * What a device asks through a relay: calls sealed for a gateway (RFC 9458), as HTTP in bytes (RFC 9292).
+ * Calls through a relay: sealed for a gateway (RFC 9458), as HTTP in bytes (RFC 9292).
  *
- * It is loaded where a relay is used, and imports nothing but HPKE, so that it is a file of its own. Messages are those of
+ * It is loaded for relays only, and imports nothing but HPKE, so that it is a separate file. Messages are those of
  * Python (`geoveil.relay`), which proto/vectors/relay.json holds both to.
  */
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
@@ -9,7 +9,7 @@ import type { Call, Tools } from "./through.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Bytes of what travels, requests and answers alike. */
+/** Bytes of a message in transit, requests and answers alike. */
 export const SIZES = [1 << 10, 4 << 10] as const;
 const SIGNED = "geoveil-signed";
 const [REQUEST_TYPE, KEYS_TYPE] = ["message/ohttp-req", "application/ohttp-keys"];
@@ -19,13 +19,13 @@ const [KEM, KDF, AEAD] = [0x20, 1, 1] as const;
 const [PUBLIC, HEADER, SALT, TAG] = [32, 7, 16, 16] as const;
 const OVERHEAD = HEADER + PUBLIC + TAG;
 const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
-/** What a status of a relay means; of others a later try may succeed. */
+/** The meaning of a relay's status; after any other, a later try may succeed. */
 const OF_RELAY: Partial<Record<number, string>> = { 403: "permission_denied", 404: "unimplemented", 405: "unimplemented", 413: "unimplemented", 415: "unimplemented" };
 
-/** What came through a relay is not what it should be; nothing of it is repeated. */
+/** A message through a relay is invalid; the error quotes none of it. */
 export class MessageInvalid extends Error {}
 
-/** The gateway has no longer the key that a request was sealed for. */
+/** The gateway no longer has the key for which a request was sealed. */
 class OldKey extends Error {}
 
 const text = (content: string): Bytes => new TextEncoder().encode(content) as Bytes;
@@ -48,7 +48,7 @@ export function writeRequest(method: string, content: Uint8Array): Bytes {
   return joined(Uint8Array.of(0), ...control, sized(fields), sized(content), Uint8Array.of(0));
 }
 
-/** Status and content of the final response that some bytes begin with; its fields are not looked at. */
+/** Status and content of the final response at the start of some bytes; its fields are ignored. */
 export function readResponse(data: Uint8Array): { readonly status: number; readonly content: Uint8Array } {
   let at = 0;
   const take = (size: number): Uint8Array => {
@@ -61,7 +61,7 @@ export function readResponse(data: Uint8Array): { readonly status: number; reado
   };
   const bytes = (): Uint8Array => take(number());
   const form = number();
-  if (form !== 1 && form !== 3) throw new MessageInvalid("it is not of the kind that belongs here");
+  if (form !== 1 && form !== 3) throw new MessageInvalid("it is of the wrong kind");
   const indeterminate = form === 3;
   const fields = (): void => {
     const end = indeterminate ? Infinity : number() + at;
@@ -76,7 +76,7 @@ export function readResponse(data: Uint8Array): { readonly status: number; reado
   };
   let status: number;
   while ((status = number()) >= 100 && status < 200) fields();
-  if (!(status >= 200 && status < 600)) throw new MessageInvalid("its status is none of HTTP");
+  if (!(status >= 200 && status < 600)) throw new MessageInvalid("its status is not one of HTTP");
   const ended = (): boolean => at === data.length;
   if (!ended()) fields();
   let content = ended() ? data.subarray(at) : bytes();
@@ -90,14 +90,17 @@ export function readResponse(data: Uint8Array): { readonly status: number; reado
   return { status, content };
 }
 
-/** The same with the zeros that give it, once sealed, one of the two sizes, and at least `least` bytes. */
+/** The message padded with zeros so that, once sealed, it has one of the two sizes, and at least `least` bytes. */
 export function padded(message: Uint8Array, least: number): Bytes {
   const size = SIZES.find((one) => one >= least && message.length <= one - OVERHEAD);
   if (!size) throw new MessageInvalid(`a request has more than ${SIZES[1] - OVERHEAD} bytes, the most that a relay carries`);
   return joined(message, new Uint8Array(size - OVERHEAD - message.length));
 }
 
-/** A message sealed for a gateway, and what opens its answer. `ephemeral`: a key for this message alone, for test vectors. */
+/**
+ * A message sealed for a gateway, and a function that opens its answer. `ephemeral`: a key for this
+ * message alone, for test vectors.
+ */
 export async function sealRequest(keyId: number, key: Uint8Array, message: Uint8Array, ephemeral?: CryptoKeyPair): Promise<{ sealed: Bytes; opened: (answer: Uint8Array) => Promise<Bytes> }> {
   const header = joined(Uint8Array.of(keyId), of16(KEM, KDF, AEAD));
   const context = await suite.createSenderContext({
@@ -142,18 +145,18 @@ export interface PublishedKey {
 export async function readKey({ verified }: Pick<Tools, "verified">, content: Uint8Array, signed: string, operator: { readonly bytes: Uint8Array }, nowMs: number): Promise<PublishedKey> {
   const [, first, last, signature] = /^(\d{1,18}) (\d{1,18}) ([A-Za-z0-9+/]{86}==)$/.exec(signed) ?? [];
   const [keyId, key] = [content[2] ?? 0, content.subarray(5, 5 + PUBLIC)];
-  if (!signature || content.length !== 11 + PUBLIC) throw new MessageInvalid("it is no signed key of a gateway");
+  if (!signature || content.length !== 11 + PUBLIC) throw new MessageInvalid("it is not a signed key of a gateway");
   const [serial, expires] = [BigInt(first!), BigInt(last!)];
   const expected = joined(of16(content.length - 2), Uint8Array.of(keyId), of16(KEM), key, of16(4, KDF, AEAD));
   const statement = joined(text("geoveil relay key v1\n"), of64(serial), of64(expires), content);
   const bytes = Uint8Array.from(atob(signature), (c) => c.charCodeAt(0));
   const sound = expected.every((byte, i) => byte === content[i]) && BigInt(keyId) === serial % 256n;
   if (!sound || !(await verified(bytes, statement, operator.bytes))) throw new MessageInvalid(`the gateway's key is not signed by ${operator}`);
-  if (Number(expires) * 1000 <= nowMs) throw new MessageInvalid("the gateway's key has ended, or this clock is wrong");
+  if (Number(expires) * 1000 <= nowMs) throw new MessageInvalid("the gateway's key has expired, or this clock is wrong");
   return { serial, expires, keyId, key };
 }
 
-/** Calls of a collector through a relay at a URL, to the gateway of an operator. */
+/** Calls of a collector through a relay at a URL, to an operator's gateway. */
 export function relayed(tools: Tools, url: string, operator: { readonly bytes: Uint8Array }, nowMs: () => number): Call {
   const { exchanged, failure, TransportError, UnsupportedError } = tools;
   let kept: PublishedKey | undefined;
@@ -172,14 +175,14 @@ export function relayed(tools: Tools, url: string, operator: { readonly bytes: U
     if (!kept || Number(kept.expires) * 1000 <= nowMs()) {
       const { headers, body } = await asked(undefined, end);
       const fresh = await readKey(tools, body, headers.get(SIGNED) ?? "", operator, nowMs());
-      if (fresh.serial < newest) throw new MessageInvalid("the gateway's key is older than one before it");
+      if (fresh.serial < newest) throw new MessageInvalid("the gateway's key is older than an earlier one");
       [kept, newest] = [fresh, fresh.serial];
     }
     const { sealed, opened } = await sealRequest(kept.keyId, kept.key, message).catch(() => {
       throw new UnsupportedError("nothing can be sealed for a relay here: Chrome from 133, Firefox from 130, Safari from 17 and Node know X25519");
     });
     const { body } = await asked(sealed, end);
-    if (body.length !== sealed.length) throw new MessageInvalid("the answer has not the size of its request");
+    if (body.length !== sealed.length) throw new MessageInvalid("the answer differs in size from its request");
     const { status, content } = readResponse(await opened(body));
     if (status !== 200) throw failure(status, content);
     return content;
@@ -187,7 +190,7 @@ export function relayed(tools: Tools, url: string, operator: { readonly bytes: U
 
   return async (method, content, timeoutMs) => {
     const end = performance.now() + timeoutMs;
-    // A campaign of the larger size, as the answer is longer than what asks for it.
+    // The larger size for a campaign, because the answer is longer than the request.
     const least = method === "GetCampaign" ? SIZES[1] : SIZES[0];
     try {
       const message = padded(writeRequest(method, content), least);
@@ -197,7 +200,7 @@ export function relayed(tools: Tools, url: string, operator: { readonly bytes: U
         return answered(message, end);
       });
     } catch (error) {
-      if (error instanceof OldKey) throw new TransportError("unavailable", undefined, "the gateway has another key than it publishes");
+      if (error instanceof OldKey) throw new TransportError("unavailable", undefined, "the gateway uses a key other than the one it publishes");
       throw error instanceof MessageInvalid ? new TransportError("data_loss", undefined, error.message) : error;
     }
   };

@@ -1,4 +1,4 @@
-/** Reports: the message that is kept, sent, and shown to the person. */
+/** Reports: the message that is stored, sent, and shown to the person. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { Drawn } from "./campaign.js";
 import { hex, unhex } from "./envelope.js";
@@ -12,7 +12,7 @@ export type { ReportResult };
 export interface PerturbedAnswer {
   readonly queryIndex: number;
   readonly value: bigint;
-  /** The number that it stands for; of options which one, from 0, or a mask of bits. */
+  /** The number that it stands for; for options, an index from 0 or a mask of bits. */
   readonly perturbed: number;
 }
 
@@ -25,10 +25,15 @@ export interface Receipt {
   /** SHA-256 of the campaign's bytes, in hexadecimal. */
   readonly digest: string;
   readonly answers: readonly PerturbedAnswer[];
-  /** What it cost each attribute, all answers about it together; `anyTwo`: between any two values, however far apart. */
+  /**
+   * Its cost to each attribute, for all answers about it together; `anyTwo`: between any two values,
+   * however far apart.
+   */
   readonly charges: readonly Charged[];
-  /** When the epoch began whose one perturbed value answered: all that was answered from it cost
-   * its charge together. Undefined: the report has noise of its own. */
+  /**
+   * The start of the epoch whose perturbed value answered: all answers from it together cost its charge.
+   * Undefined: the report has its own noise.
+   */
   readonly epoch: Date | undefined;
   /** Whether it was drawn just now, by the call that returned it. */
   readonly fresh: boolean;
@@ -61,7 +66,7 @@ export function priceOf({ epsilon, per, delta, reach }: Charged): Privacy {
   return { epsilon, per, ...(delta && { delta }), ...(reach !== undefined && { reach }) };
 }
 
-/** What the person may see of an entry. */
+/** What the person may see about an entry. */
 export function receiptOf(entry: Entry, fresh = false): Receipt {
   const { reportId, answers } = fromReport(unhex(entry.report)!);
   return {
@@ -82,7 +87,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
   };
 }
 
-/** What a server's word about a report means; undefined if it means nothing. */
+/** The meaning of a server's result for a report; undefined if it has none. */
 export function outcomeOf({ status, reason }: ReportResult): Pick<Entry, "status" | "reason"> | undefined {
   if (status === ReportStatus.ACCEPTED || status === ReportStatus.DUPLICATE) return { status: "acknowledged" };
   if (status === ReportStatus.REJECTED) return { status: "rejected", reason: RejectionReason[reason] ?? "UNSPECIFIED" };

@@ -1,20 +1,20 @@
 /**
- * Where a device keeps campaigns and reports: perturbed answers, prices and times, nothing private.
+ * Where a device stores campaigns and reports: perturbed answers, prices and times, nothing private.
  *
- * A report is kept before it leaves, and one campaign and period has one report for ever: the work
- * of one tab, worker or process has the whole state to itself while it draws and keeps.
+ * A report is stored before it leaves, and a campaign and period has one report for ever: a tab, worker
+ * or process has exclusive access while it draws and stores.
  */
 import { GeoveilError } from "./errors.js";
 
 export type Status = "pending" | "acknowledged" | "rejected" | "expired";
 
-/** A perturbed point, integers on a grid, and the epoch that it answers for. */
+/** A perturbed point, integers on a grid, and its epoch. */
 export interface KeptPoint {
-  /** What the coordinates are, so that no point is taken for one of another plane. */
+  /** The kind of coordinates, so that no point is taken for one of another plane. */
   readonly space: string;
   /** When the epoch began, in microseconds since 1970. */
   readonly beginsUs: string;
-  /** What the reading cost that it is, or was made from. */
+  /** The cost of the reading that it is, or was made from. */
   readonly epsilon: number;
   readonly per: number;
   readonly point: readonly string[];
@@ -29,39 +29,39 @@ export interface Charged {
   readonly delta?: number | undefined;
   /** Undefined: any distance. */
   readonly reach?: number | undefined;
-  /** ε between any two values; undefined: nothing is promised of them. */
+  /** ε between any two values; undefined: nothing is promised. */
   readonly anyTwo?: number | undefined;
 }
 
-/** A report and what became of it. All but the last six fields never change. */
+/** A report and its outcome. All but the last six fields never change. */
 export interface Entry {
   readonly campaignId: string;
   readonly period: number;
   /** SHA-256 of the campaign's bytes, in hexadecimal. */
   readonly digest: string;
-  /** A serialised Report in hexadecimal: these bytes are sent, and never made again. */
+  /** A serialised Report in hexadecimal: these bytes are sent, and never serialised again. */
   readonly report: string;
-  /** Of a campaign about one attribute one; of a form those of all fields that are not open. */
+  /** One for a campaign about one attribute; for a form, those of all fields that are not open. */
   readonly charges: readonly Charged[];
-  /** By which power of two numbers of the report are multiplied. */
+  /** The power of two by which the report's numbers are multiplied. */
   readonly stepExponent: number;
-  /** The same of a form, by query_index. */
+  /** The same for a form, by query_index. */
   readonly exponents?: readonly number[] | undefined;
-  /** When the epoch began whose reading answered: the price is that of the reading, and paid once. */
+  /** The start of the epoch whose reading answered: the price is that of the reading, and is paid once. */
   readonly epochUs?: string | undefined;
-  /** When the epoch began whose reading it goes on from, if it does. */
+  /** The start of the epoch whose reading it was extrapolated from, if any. */
   readonly beforeUs?: string | undefined;
-  /** That reading, if it was drawn for this report: kept with it, or not at all. */
+  /** That reading, if it was drawn for this report: stored with it, or not at all. */
   readonly reading?: (KeptPoint & { readonly endsUs: string }) | undefined;
-  /** The campaign's points of readings that were drawn for this report. */
+  /** The campaign's points that were drawn for this report. */
   readonly points?: readonly KeptPoint[] | undefined;
   /** Microseconds since 1970. */
   readonly closesUs: string;
   readonly drawnUs: string;
-  /** Where the campaign asks for a token: 32 random bytes in hexadecimal, of which what blinds it is made. */
+  /** Where the campaign asks for a token: 32 random bytes in hexadecimal, from which its blinding is derived. */
   readonly blinding?: string | undefined;
   readonly status: Status;
-  /** The report with its token: from then on the issuer is not asked. */
+  /** The report with its token: then the issuer is no longer asked. */
   readonly complete?: string | undefined;
   readonly sentUs?: string | undefined;
   readonly settledUs?: string | undefined;
@@ -77,22 +77,22 @@ export interface Pinned {
   readonly envelope: string;
 }
 
-/** What may be done while nobody else does anything. */
+/** Operations with exclusive access. */
 export interface Journal {
   campaign(id: string): Promise<Pinned | undefined>;
   entries(): Promise<readonly Entry[]>;
   /** Keep a campaign, durably. */
   pin(campaign: Pinned): Promise<void>;
-  /** Keep a report, durably: refused if there is one for its campaign and period. */
+  /** Store a report durably; refused if there is one for its campaign and period. */
   add(entry: Entry): Promise<void>;
-  /** Note what became of a report. */
+  /** Record the outcome of a report. */
   settle(entry: Entry): Promise<void>;
 }
 
 export interface Storage {
-  /** Whether what is kept outlives this window or process, as far as it is known. */
+  /** Whether the storage outlives this window or process, as far as known. */
   readonly persistent: boolean;
-  /** Do something alone among all that share the storage. */
+  /** Do some work with exclusive access to the storage. */
   exclusively<T>(work: (journal: Journal) => Promise<T>): Promise<T>;
 }
 
@@ -104,7 +104,7 @@ function taken(): GeoveilError {
   return new GeoveilError("storage", "there is a report for this campaign and period already");
 }
 
-/** What is kept as long as the page or the process lives: so long do limits last. */
+/** Storage that lasts as long as the page or process: so do its limits. */
 export class MemoryStorage implements Storage {
   readonly persistent = false;
   readonly #campaigns = new Map<string, Pinned>();
@@ -136,7 +136,10 @@ export class MemoryStorage implements Storage {
   };
 }
 
-/** Of what is kept; any other is refused. Up to 1 it was not kept which reading a report goes on from, up to 2 it had one price. */
+/**
+ * The stored format; any other is refused. Version 1 did not record the reading that a report was
+ * extrapolated from; up to 2 a report had one price.
+ */
 export const VERSION = 4;
 const [CAMPAIGNS, REPORTS] = ["campaigns", "reports"];
 
@@ -159,7 +162,7 @@ export class IndexedDbStorage implements Storage {
       opening.result.createObjectStore(REPORTS!, { keyPath: ["campaignId", "period"] });
     };
     const database = await settled(opening);
-    // Where the browser does not promise to keep it, as in a private window, it may be gone sooner.
+    // Without the browser's promise to keep it, as in a private window, it may vanish sooner.
     const kept = await navigator.storage?.persist?.().catch(() => false);
     return new IndexedDbStorage(name, kept ?? false, database);
   }

@@ -1,4 +1,4 @@
-/** A survey on a device, from the first look at it to its receipt: what elements and hooks show. */
+/** A survey on a device, from first look to receipt: the state that elements and hooks show. */
 import {
   Client,
   GeoveilError,
@@ -18,7 +18,7 @@ import {
   type Value,
 } from "./index.js";
 
-/** ε that all surveys of a site may take of an attribute, at the distance that a survey states it for. */
+/** ε that all surveys of a site may spend on an attribute, over the distance that a survey states. */
 export const LIFETIME = 5;
 const FLUSH_MS = 15_000;
 const PAUSE_MS = 10_000;
@@ -28,33 +28,42 @@ export interface SurveyOptions {
   readonly campaign: string;
   /** The server's https address, or a transport. */
   readonly server: string | Transport;
-  /** The analyst's public key: only what it has signed is answered. Undefined: what anybody asks, signed or not. */
+  /**
+   * The analyst's public key: only campaigns that it signed are answered. Undefined: anybody's
+   * campaigns, signed or not.
+   */
   readonly key?: string | undefined;
-  /** ε that all surveys of this site together may take of an attribute; 5 if left out. Of no effect beside `policy`. */
+  /**
+   * ε that all surveys of this site together may spend on an attribute; 5 by default. Of no effect
+   * beside `policy`.
+   */
   readonly lifetime?: number | undefined;
-  /** What the app permits; what is shown, with `lifetime`, if left out. */
+  /** What the app permits; by default what is shown, up to `lifetime`. */
   readonly policy?: Policy | PolicyOptions | undefined;
   /** Where this person gets the one token of a campaign that asks for tokens. */
   readonly issuer?: Issuer | undefined;
-  /** Where reports are kept: the database of this site if left out. */
+  /** Where reports are stored; by default the database of this site. */
   readonly storage?: Storage | undefined;
 }
 
 /** How a survey stands. */
 export interface SurveyState {
-  /** "sending": the report is kept, and is sent as soon as that can be. "sent": the server has counted it. */
+  /** "sending": the report is stored, and is sent as soon as possible. "sent": the server has counted it. */
   readonly status: "loading" | "ready" | "sending" | "sent" | "error";
   /** What is asked, and by whom. */
   readonly offer?: Offer;
   /** What was sent, or waits. */
   readonly receipt?: Receipt;
-  /** Of "ready": why the last answer was not taken. */
+  /** For "ready": why the last answer was not accepted. */
   readonly error?: GeoveilError;
-  /** Whether the browser promises to keep what was answered. */
+  /** Whether the browser promises to keep the storage. */
   readonly persistent?: boolean;
 }
 
-/** A policy that permits the same, with a limit to what all surveys are told of each attribute: of one that takes more by itself, that. */
+/**
+ * A policy that permits the same, with a limit on what all surveys learn about each attribute: at least
+ * what this one takes.
+ */
 export function withLifetime({ options }: Policy, most = LIFETIME): Policy {
   const limits = Object.entries(options.limits).map(([name, limit]): [string, Limit] => {
     const { epsilon, delta = 0 } = limit.campaign;
@@ -74,18 +83,18 @@ export class Survey {
 
   constructor(readonly options: SurveyOptions) {}
 
-  /** How it stands; the same object until that changes. */
+  /** The state; the same object until it changes. */
   get state(): SurveyState {
     return this.#state;
   }
 
-  /** Call a function whenever the state has changed, until the function that is returned is called. */
+  /** Call a function whenever the state has changed, until the returned function is called. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   };
 
-  /** Fetch the campaign, and send what waits, until the function that is returned is called. */
+  /** Fetch the campaign and send waiting reports, until the returned function is called. */
   open(): () => void {
     const opened = (this.#opened += 1);
     this.#set(opened, { status: "loading" });
@@ -97,9 +106,10 @@ export class Survey {
   }
 
   /**
-   * Draw the report to an answer, keep it, and send it: it resolves when it is kept.
+   * Draw the report for an answer, store it and send it; resolves when it is stored.
    *
-   * @param answer - the private value; of a form name of a field → answer. It has no effect where a report is kept.
+   * @param answer - the private value; for a form, name of a field → answer. It has no effect if there
+   *   is a stored report.
    * @throws GeoveilError - if nothing was drawn.
    */
   readonly contribute = async (answer: Value | Answers): Promise<Receipt> => {
@@ -124,7 +134,7 @@ export class Survey {
     const { campaign: id, server, key, lifetime, policy: given, issuer } = this.options;
     const trustedKeys = key ? [PublicKey.parse(key)] : undefined;
     const storage = this.options.storage ?? (await IndexedDbStorage.open("geoveil"));
-    // Nothing is permitted before it was looked at.
+    // Permit nothing before the campaign has been read.
     const looking = new Client({ server, storage, policy: new Policy({ limits: {} }), background: false });
     let offer: Offer;
     let anew = globalThis.navigator?.onLine !== false;
@@ -156,7 +166,7 @@ export class Survey {
     this.#set(opened, { ...known, status: "ready" });
   }
 
-  /** Send until the report is settled, or nobody looks any more. */
+  /** Send until the report is settled, or nobody watches any more. */
   async #send(opened: number, kept: Receipt): Promise<void> {
     let receipt = kept;
     while (this.#opened === opened) {
@@ -180,14 +190,14 @@ export class Survey {
   }
 }
 
-/** Refuse a survey of which all surveys together would learn too much, before anybody answers. */
+/** Refuse a survey with which all surveys together would learn too much, before anybody answers. */
 async function requireLeft(client: Client, { campaign, price }: Offer): Promise<void> {
   if (!isForm(campaign) && campaign.readings) return; // one that was made may answer at no further cost
   const charges = isForm(campaign) ? campaign.charges : [{ attribute: campaign.attribute.name, privacy: price! }];
   for (const { attribute, spent, limit } of await client.budgets()) {
     const charge = charges.find((one) => one.attribute === attribute);
     if (charge && spent + charge.privacy.epsilon > limit.epsilon * (1 + 1e-9)) {
-      throw new GeoveilError("budget-exceeded", `of ${attribute} too little is left that surveys of this site may learn: this one is not answered`);
+      throw new GeoveilError("budget-exceeded", `the limit on what surveys of this site may learn about ${attribute} leaves too little for this one: it is not answered`);
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Text that people are to trust: one line of characters that can be seen. */
+/** Text for people to trust: one line of visible characters. */
 import { ParameterError } from "./errors.js";
 
 const MOST_MARKS = 4;
@@ -19,7 +19,7 @@ function isMark(c: string, point: number): boolean {
   );
 }
 
-/** Refuse a text that is not printable, visible, and one line without blanks around it. */
+/** Refuse a text that is not one printable, visible line without spaces around it. */
 export function plain(name: string, text: string, most: number): string {
   const characters = [...text];
   const sound =
@@ -33,7 +33,7 @@ export function plain(name: string, text: string, most: number): string {
   return text;
 }
 
-/** Refuse what is no language, one that is stated twice, and too many; "": none is stated. */
+/** Refuse invalid or repeated languages, and too many; "": none is stated. */
 export function requireLanguages(name: string, tags: readonly string[]): void {
   const sound = new Set(tags.map((tag) => tag.toLowerCase())).size === tags.length && tags.length <= 64;
   if (!sound || !tags.every((tag) => /^([a-z]{2,8}(-[a-z\d]{1,8}){0,4})?$/i.test(tag))) throw new ParameterError(name, tags, "at most 64 BCP 47 tags, distinct");

@@ -1,9 +1,9 @@
-/** The texts of a campaign in the language that is spoken. Python's `Campaign.texts` are the same. */
+/** The texts of a campaign in the chosen language. Python's `Campaign.texts` are the same. */
 import type { Asker, Attribute, Question, Translation } from "./campaign.js";
 import type { Field } from "./form.js";
 import { inLanguage } from "./words.js";
 
-/** What has texts; a form has no attribute and no questions. */
+/** Something with texts; a form has no attribute and no questions. */
 export interface Texted {
   readonly title?: string;
   readonly asker?: Asker | undefined;
@@ -18,12 +18,12 @@ function named(of: Attribute, { attribute, unit }: Partial<Translation>): Attrib
   return { ...of, name: attribute || of.name, valueUnit, unit: of.scale ? `log ${valueUnit}` : valueUnit };
 }
 
-/** The attribute of a field, with its unit in the language that is spoken. */
+/** The attribute of a field, with its unit in the chosen language. */
 export function spokenAttribute({ attribute, wordings }: Pick<Field, "attribute" | "wordings">): Attribute {
   return named(attribute, { unit: inLanguage(wordings)?.unit ?? "" });
 }
 
-/** The same in one language. Names that are the keys of ledgers are the campaign's own: what this returns is only shown. */
+/** The same in one language. Ledgers keep the campaign's own names as keys: the returned texts are only shown. */
 export function textsOf<Of extends Texted>(campaign: Of): Pick<Of, "title" | "asker" | "attribute" | "questions"> {
   const { title, asker, attribute, questions, language = "", translations = [] } = campaign;
   const chosen: Partial<Translation> = inLanguage([{ language }, ...translations])!;

@@ -1,4 +1,4 @@
-/** What a device asks through a relay, so that nobody who sees an answer sees an address: code that is loaded then. */
+/** Calls through a relay, so that nobody who sees an answer sees an address: loaded only when needed. */
 import { type PublicKey, verified } from "./envelope.js";
 import { UnsupportedError } from "./errors.js";
 import { type Call, calling, exchanged, failure, safe, type Transport, TransportError } from "./transport.js";
@@ -10,10 +10,10 @@ export type { Call };
 let code: typeof import("./relay.js") | undefined;
 
 /**
- * The transport through a relay, which sees addresses and nothing of what travels, to the gateway of an operator.
+ * The transport to an operator's gateway through a relay, which sees addresses but no content.
  *
  * @param relay - its https address.
- * @param operator - whose gateway it leads to: keys without this signature are not taken.
+ * @param operator - the gateway's operator: keys without this signature are refused.
  * @param now - the date, in milliseconds since 1970.
  */
 export function transportThrough(relay: string, operator: PublicKey, now: () => number = Date.now): Transport {

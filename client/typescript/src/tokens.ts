@@ -1,7 +1,8 @@
 /**
  * Tokens by which a person has one report: Privacy Pass type 2 (RFC 9578), with blind RSA (RFC 9474).
  *
- * It is loaded where a campaign asks for one, and imports nothing, so that it is a file of its own. A token is that of Python
+ * It is loaded for campaigns that ask for one, and imports nothing, so that it is a separate file. A
+ * token is that of Python
  * (`geoveil.relay.tokens`), which proto/vectors/relay.json holds both to.
  */
 import type { Issuer, Tools } from "./pass.js";
@@ -11,15 +12,15 @@ type Bytes = Uint8Array<ArrayBuffer>;
 
 const [KEY, ID, HASH, SALT] = [256, 32, 48, 48] as const;
 const TYPE = [0, 2] as const;
-/** What stands before the modulus of a key for RSASSA-PSS with SHA-384 and 48 bytes of salt, and after it. */
+/** The bytes before and after the modulus of a key for RSASSA-PSS with SHA-384 and 48 bytes of salt. */
 const INFO =
   "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d" +
   "010108300b0609608648016503040202a2030201300382010f003082010a0282010100";
 const AFTER = "0203010001";
 const REQUEST_TYPE = "application/private-token-request";
-/** The field of a report that has its token: bytes. */
+/** The field of a report for its token: bytes. */
 const TAG = (4 << 3) | 2;
-/** What no other try mends, but the person or the issuer may. */
+/** Failures that no retry fixes, but the person or the issuer may. */
 const REFUSALS = [401, 403, 404];
 const GIVEN = 409;
 
@@ -36,7 +37,7 @@ async function hashed(content: Uint8Array, by: "SHA-256" | "SHA-384" = "SHA-256"
   return new Uint8Array(await crypto.subtle.digest(by, content as Bytes));
 }
 
-/** A message as PSS pads it, for a modulus of so many bits: RFC 8017, 9.1.1. */
+/** A message padded by PSS, for a modulus of this many bits: RFC 8017, 9.1.1. */
 export async function encodePss(message: Uint8Array, salt: Uint8Array, bits: number): Promise<Bytes> {
   const size = Math.floor((bits + 6) / 8);
   const hash = await hashed(joined(new Uint8Array(8), await hashed(message, "SHA-384"), salt), "SHA-384");
@@ -65,11 +66,12 @@ function power(x: bigint, modulus: bigint): bigint {
 }
 
 /**
- * A message blinded, and what makes a signature of the answer; undefined if the issuer's key is none.
+ * A blinded message, and a function that unblinds the answer into a signature; undefined if the issuer's
+ * key is invalid.
  *
  * @param key - modulus of the issuer's key.
- * @param salt - 48 bytes, random to others.
- * @param factor - random to others, modulo the key.
+ * @param salt - 48 bytes that others can't predict.
+ * @param factor - a number modulo the key that others can't predict.
  */
 export async function blind(key: Uint8Array, message: Uint8Array, salt: Uint8Array, factor: bigint): Promise<{ blinded: Bytes; unblind: (signed: Uint8Array) => Bytes } | undefined> {
   const modulus = integer(key);
@@ -82,7 +84,7 @@ export async function blind(key: Uint8Array, message: Uint8Array, salt: Uint8Arr
   };
 }
 
-/** What names a key: SHA-256 of it as SubjectPublicKeyInfo. */
+/** A key's id: SHA-256 of it as SubjectPublicKeyInfo. */
 export function keyIdOf(key: Uint8Array): Promise<Bytes> {
   return hashed(joined(unhex(INFO), key, unhex(AFTER)));
 }
@@ -94,7 +96,7 @@ export async function messageFor(campaignId: string, campaign: Uint8Array, keyId
   return joined(TYPE, await hashed(joined(text("geoveil report v1\n"), reportId)), await hashed(challenge), keyId);
 }
 
-/** Whether a signature is one that a key made. */
+/** Whether a key made a signature. */
 export async function isSound(key: Uint8Array, message: Uint8Array, signature: Uint8Array): Promise<boolean> {
   const n = btoa(String.fromCharCode(...key)).replace(/=+$/, "").replaceAll("+", "-").replaceAll("/", "_");
   const scheme = { name: "RSA-PSS", hash: "SHA-384", saltLength: SALT };
@@ -103,10 +105,11 @@ export async function isSound(key: Uint8Array, message: Uint8Array, signature: U
 }
 
 /**
- * The bytes of a report with its token, in hexadecimal; undefined if the issuer gave this person one for another report.
+ * The bytes of a report with its token, in hexadecimal; undefined if the issuer gave this person one for
+ * another report.
  *
- * A failure of the issuer concerns the campaign, and not the server. What blinds the token is made of 32 random bytes that are
- * kept with the report: after a crash the issuer is asked the very same.
+ * A failure of the issuer concerns the campaign, not the server. The blinding is derived from 32 random
+ * bytes stored with the report, so that after a crash the device sends the issuer the same request.
  *
  * @param bytes - of the campaign.
  */
@@ -135,7 +138,7 @@ export async function completed(tools: Tools, bytes: Uint8Array, { report, perio
   const secret = await crypto.subtle.importKey("raw", unhex(blinding!), "HKDF", false, ["deriveBits"]);
   const made = async (label: string, size: number): Promise<Bytes> =>
     new Uint8Array(await crypto.subtle.deriveBits({ name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info: joined(text(label), message) }, secret, 8 * size));
-  // So many bits more than the modulus has that what is left is uniform, but for 2^-128.
+  // Enough more bits than the modulus for the remainder to be uniform to within 2^-128.
   const factor = integer(await made("blind", KEY + 16)) % integer(key);
   const hidden = await blind(key, message, await made("salt", SALT), factor);
   if (!hidden) throw new TransportError("failed_precondition", undefined, "the issuer's key is none");

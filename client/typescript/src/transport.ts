@@ -1,4 +1,4 @@
-/** Calls of the protocol: unary calls of Connect with binary messages, by the platform's `fetch`. */
+/** Calls of the protocol: Connect's unary calls with binary messages, by the platform's `fetch`. */
 import { create, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { base64Decode } from "@bufbuild/protobuf/wire";
@@ -18,27 +18,27 @@ import {
 } from "./gen/geoveil/proto/v1/collector_pb.js";
 import { fromReport, type ReportResult } from "./report.js";
 
-// As OTLP has them; "resource_exhausted" only if the server says when to come back.
+// As in OTLP; "resource_exhausted" only if the server says when to retry.
 const RETRYABLE = new Set(["canceled", "deadline_exceeded", "aborted", "out_of_range", "unavailable", "data_loss"]);
 const OF_SERVER = new Set(["unavailable", "deadline_exceeded", "canceled", "unauthenticated"]);
-/** What a status of HTTP means where no Connect error comes with it. */
+/** The meaning of an HTTP status without a Connect error. */
 const HTTP: Partial<Record<number, string>> = { 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented", 429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable" };
 const PAGE = 100;
 const MOST_PAGES = 100;
 const LONGEST_WAIT_MS = 86_400_000;
 const MOST_ANSWER = 4 << 20;
 
-/** A call failed. What the server says about it is not repeated. */
+/** A call failed. It does not quote the server's text. */
 export class TransportError extends GeoveilError {
   /** Whether a later try of the same request may succeed. */
   readonly retryable: boolean;
-  /** Whether it is the server that failed, and not this request. */
+  /** Whether the server failed, and not this request. */
   readonly ofServer: boolean;
 
   constructor(
-    /** A code of Connect, "unavailable" for example. */
+    /** A Connect code, for example "unavailable". */
     readonly status: string,
-    /** What the server asks to wait, in milliseconds. */
+    /** The wait that the server asks for, in milliseconds. */
     readonly retryAfterMs?: number,
     reason?: string,
   ) {
@@ -56,18 +56,18 @@ export interface Published {
 
 /** What a device asks a server. */
 export interface Transport {
-  /** Whose gateway it asks, through a relay; undefined: the server itself. */
+  /** The operator whose gateway it calls through a relay; undefined: it calls the server itself. */
   readonly operator?: PublicKey;
   campaign(id: string, timeoutMs: number): Promise<Published>;
   browse(timeoutMs: number): Promise<Published[]>;
-  /** Send one report; these bytes as they are. */
+  /** Send one report, these bytes unchanged. */
   submit(campaignId: string, digest: Uint8Array, report: Uint8Array, timeoutMs: number): Promise<ReportResult>;
 }
 
-/** Makes a call of a collector: its name and message, and how long it may take, in milliseconds. */
+/** Makes a call of a collector: its name, its message, and its time limit in milliseconds. */
 export type Call = (method: string, message: Uint8Array, timeoutMs: number) => Promise<Uint8Array>;
 
-/** The transport to the web door of a server. */
+/** The transport to a server's gateway. */
 export function transportTo(server: string): Transport {
   const base = `${safe("server", server).replace(/\/$/, "")}/geoveil.proto.v1.Collector`;
   return calling(async (method, message, timeoutMs) => {
@@ -80,7 +80,7 @@ export function transportTo(server: string): Transport {
   });
 }
 
-/** The transport that makes its calls in some way. */
+/** A transport from a function that makes its calls. */
 export function calling(call: Call): Transport {
   async function called<I extends Message, O extends Message>(method: string, asked: GenMessage<I>, request: I, answered: GenMessage<O>, timeoutMs: number): Promise<O> {
     const answer = await call(method, toBinary(asked, request), timeoutMs);
@@ -120,7 +120,7 @@ export function calling(call: Call): Transport {
   };
 }
 
-/** Refuse what is elsewhere without TLS: anybody on the way could read and replace. */
+/** Refuse another machine without TLS: anybody on the way could read and replace messages. */
 export function safe(name: string, url: string): string {
   if (!URL.canParse(url)) throw new ParameterError(name, url, `like https://${name === "server" ? "collector" : name}.example`);
   const { protocol, hostname } = new URL(url);
@@ -131,7 +131,7 @@ export function safe(name: string, url: string): string {
   return url;
 }
 
-/** What is answered over HTTP in time; nothing of who asks goes along but what browsers add. */
+/** An HTTP answer, in time; the request says nothing about the sender but what browsers add. */
 export async function exchanged(url: string, init: RequestInit, timeoutMs: number): Promise<{ status: number; headers: Headers; body: Uint8Array }> {
   try {
     const response = await fetch(url, {
@@ -146,12 +146,12 @@ export async function exchanged(url: string, init: RequestInit, timeoutMs: numbe
     return { status, headers, body: await bodyOf(response) };
   } catch (error) {
     if (error instanceof TransportError) throw error;
-    // A new error, as that of the platform may quote the request.
+    // A new error, because the platform's may quote the request.
     throw new TransportError(error instanceof Error && error.name === "TimeoutError" ? "deadline_exceeded" : "unavailable");
   }
 }
 
-/** What a server has answered; if it is more than an answer can be, the rest is not read. */
+/** A server's answer; the rest of one that is too long is not read. */
 async function bodyOf({ body }: Response): Promise<Uint8Array> {
   const parts: Uint8Array<ArrayBuffer>[] = [];
   const reader = body?.getReader();
@@ -178,13 +178,13 @@ export function failure(status: number, body: Uint8Array): TransportError {
   try {
     told = (JSON.parse(new TextDecoder().decode(body)) as ConnectFailure | null) ?? {};
   } catch {
-    // No error of Connect: one of something on the way.
+    // Not a Connect error, but one from something on the way.
   }
   const known = typeof told.code === "string" && /^[a-z_]{1,30}$/.test(told.code);
   return new TransportError(known ? (told.code as string) : (HTTP[status] ?? "unknown"), retryAfter(told));
 }
 
-/** What a google.rpc.RetryInfo among the details says, in milliseconds. */
+/** The delay of a google.rpc.RetryInfo among the details, in milliseconds. */
 function retryAfter({ details }: ConnectFailure): number | undefined {
   for (const detail of Array.isArray(details) ? details : []) {
     if (detail?.type !== "google.rpc.RetryInfo" || typeof detail.value !== "string") continue;

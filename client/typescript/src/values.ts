@@ -12,7 +12,7 @@ interface Asked {
   readonly dimension: number;
 }
 
-/** A value as a place on the Earth; undefined of others. */
+/** A value as a place on the Earth; undefined for others. */
 export function placeOf({ attribute }: Asked, value: Value): Centre | undefined {
   if (!attribute.coordinates) return undefined;
   const given: unknown = value;

@@ -1,5 +1,6 @@
 /**
- * Who asks, how long single answers are kept, and who learns of whoever takes part, as sentences for the person. Python's
+ * Who asks, how long single answers are kept, and who learns that somebody takes part, as sentences for
+ * the person. Python's
  * `geoveil.campaign.who_asks` and `who_learns` say the same, which proto/vectors/relay.json holds both to.
  */
 import { type Texted, textsOf } from "./texts.js";
@@ -11,19 +12,19 @@ export interface Asked {
   readonly periodUs?: bigint | undefined;
 }
 
-/** The sentences; none: the server alone learns. */
+/** The sentences; none: only the server learns anything. */
 export function whoLearns({ relayOperator, tokenKey, periodUs }: Asked): string[] {
   const said: string[] = relayOperator ? [say("relay.hides"), say("relay.both")] : [];
   if (tokenKey) said.push(say(periodUs === undefined ? "issuer.once" : "issuer.period"), say("issuer.both"));
   return said;
 }
 
-/** What a campaign says of itself, and of the server that keeps its reports. */
+/** What a campaign says about itself, and about the server that stores its reports. */
 export interface Said extends Texted {
   readonly deleteAfter?: Date | undefined;
 }
 
-/** Who asks, what for and where complaints go, and how long single answers are kept. */
+/** Who asks, for what, where complaints go, and how long single answers are kept. */
 export function whoAsks(campaign: Said): string[] {
   const { asker } = textsOf(campaign);
   const kept = whatIsKept(campaign);

@@ -1,6 +1,6 @@
 /**
- * The language in which people read what a survey asks and tells. All words stand in the catalogues of gen/messages,
- * which are made from those of Python: one is loaded where it is spoken.
+ * The language of a survey's questions and sentences. All words are in the catalogues of gen/messages,
+ * made from Python's: a language's catalogue is loaded when it is chosen.
  */
 import { GeoveilError } from "./errors.js";
 
@@ -17,10 +17,10 @@ const CATALOGUES: Readonly<Record<string, () => Promise<{ default: Messages }>>>
 
 let messages: Messages | undefined;
 let [language, written]: [string, string | undefined] = ["en", "en"];
-/** What the reader reads, the best first. */
+/** The reader's languages, the best first. */
 let preferred: readonly string[] = ["en"];
 
-/** The language of a tag: "de" of "de-AT"; "" where it is none, or has no catalogue. */
+/** The language of a tag: "de" for "de-AT"; "" if the tag is invalid or has no catalogue. */
 function short(tag: string): string {
   try {
     const { language } = new Intl.Locale(tag);
@@ -31,7 +31,7 @@ function short(tag: string): string {
 }
 
 /**
- * Speak the first language of some tags, such as `navigator.languages`, that there is a catalogue of; else English.
+ * Speak the first language among some tags, such as `navigator.languages`, that has a catalogue; else English.
  * Numbers and dates are then written as its tag says, with the region. Return its language, for the attribute `lang`.
  */
 export async function speak(...tags: readonly string[]): Promise<string> {
@@ -42,19 +42,19 @@ export async function speak(...tags: readonly string[]): Promise<string> {
   return wanted;
 }
 
-/** Speak English where nothing was chosen. */
+/** Speak English if nothing was chosen. */
 export async function loadMessages(): Promise<void> {
   if (!messages) await speak("en");
 }
 
-/** The language that is spoken, and the tag of how it is written; undefined: that of a browser whose language it is not. */
+/** The chosen language, and the tag for formatting; undefined: the browser's, which is in another language. */
 export function spoken(): { readonly language: string; readonly locale: string | undefined } {
   return { language, locale: written };
 }
 
 /**
- * Of some texts those in the first of the languages that `speak` was given, with a catalogue or not; else the first, which
- * are taken for the language that is spoken where none is stated of them.
+ * Choose the texts in the first of the languages given to `speak`, with a catalogue or not; else the
+ * first texts. Texts without a stated language count as the chosen one.
  */
 export function inLanguage<Text extends { readonly language: string }>(texts: readonly Text[]): Text | undefined {
   const [first] = texts;
@@ -69,7 +69,7 @@ export function inLanguage<Text extends { readonly language: string }>(texts: re
   return first;
 }
 
-/** A message with its parts; of several forms that for the number `n`. */
+/** A message with its parts filled in; of several forms, the one for the number `n`. */
 export function say(key: Key, values: Readonly<Record<string, string | number>> = {}): string {
   if (!messages) throw new GeoveilError("unsupported", "await loadMessages() first");
   const { n } = values;
@@ -78,7 +78,7 @@ export function say(key: Key, values: Readonly<Record<string, string | number>> 
   return form.replace(/\{(\w+)\}/g, (_, name: string) => (name === "n" ? digits(Number(n)) : String(values[name])));
 }
 
-/** A number with marks between thousands, to 15 significant digits, without powers. */
+/** A number with thousands separators, to 15 significant digits, without exponents. */
 export function digits(x: number, figures = 15): string {
   return (Number(x.toPrecision(15)) || 0).toLocaleString(written ?? language, { maximumSignificantDigits: figures });
 }

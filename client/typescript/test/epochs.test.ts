@@ -235,14 +235,14 @@ test("what people are told is what Python says", () => {
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true, 0).toString(),
     "Your value is read and perturbed once in each stretch of 91 days, when your device first answers in it; all reports" +
-      " of the stretch are made from that, and go on as two readings did. Your device draws when its stretches begin: any" +
+      " of the stretch are made from that, and continue the change between two readings. Your device draws when its stretches begin: any" +
       " 91 days touch two of them.",
   );
   assert.ok(new Readings(60_000_000n, false, 0).toString().startsWith("Your value is read and perturbed once in each stretch of 0.000694444 days, "));
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true, 13).telling,
-    "Your device also tells in which of 13 parts of 91 days its stretches begin. That stays the same, and tells your" +
-      " reports of different stretches from those of 12 in 13 other people.",
+    "Your device also tells in which of 13 parts of 91 days its stretches begin. That stays the same, and distinguishes your" +
+      " reports of all stretches from those of 12 in 13 other people.",
   );
   assert.equal(
     describeEpoch(yearly),

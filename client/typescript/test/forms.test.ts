@@ -180,7 +180,7 @@ test("what somebody was shown and agreed to is permitted, and nothing more", asy
   const offer = await nothing.offer("f");
   assert.equal(offer.price, undefined);
   assert.match(offer.acceptable!, /open field open is sent as it is/);
-  assert.deepEqual(whatItTells(offer.campaign).map((one) => one.split(":")[0]), ["rents", "rent", "by", "open", "What the answers tell adds up"]);
+  assert.deepEqual(whatItTells(offer.campaign).map((one) => one.split(":")[0]), ["rents", "rent", "by", "open", "What the answers reveal adds up"]);
   const { options } = Policy.permitting(offer);
   assert.deepEqual([...Object.keys(options.limits), ...Object.keys(options.openly!)], ["rents", "rent", "by", "open"]);
   await device(options).contribute("f", sent, { digest: offer.digest });
@@ -222,5 +222,5 @@ test("what is said of one person's options is as often so", () => {
   assert.match(several.tellsOf("rent", 700)[0]!, /^From this answer alone nobody can tell 700 from 1,200 dollar/);
   assert.deepEqual(several.tellsOf("rent", 700)[1], "Less than 0 dollar counts as 0 dollar, and more than 4,000 as 4,000.");
   const [every] = several.tellsOf("by", ["bus"]);
-  assert.equal(every, "Whether you ticked an option is sent truly 66.9 % of the time, of each by itself.");
+  assert.equal(every, "For each option by itself, whether you ticked it is sent truthfully 66.9 % of the time.");
 });

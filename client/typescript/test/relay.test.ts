@@ -75,7 +75,7 @@ test("only a key that the operator signed is taken, before its end", async () =>
   const [sound] = told as [Record<string, string>];
   for (const signed of ["", "1 2 %", `-1 ${sound.signed}`, sound.signed!.slice(0, -4)]) {
     const read = readKey({ verified }, bytes(sound.content), signed, PublicKey.parse(sound.operator!), 0);
-    await assert.rejects(read, { message: "it is no signed key of a gateway" });
+    await assert.rejects(read, { message: "it is not a signed key of a gateway" });
   }
 });
 
@@ -116,10 +116,10 @@ test("a relay that answers badly ends a call with an error that says how", async
     [[502, ""], [200, ""], "unavailable", /status 502/],
     [[429, "", { "retry-after": "7" }], [200, ""], "unavailable", /status 429/, 7000],
     [key, [404, ""], "unimplemented", /status 404/],
-    [key, [200, "xyz"], "data_loss", /size of its request/],
+    [key, [200, "xyz"], "data_loss", /differs in size from its request/],
     [key, [200, "x".repeat(4096)], "data_loss", /not sealed in answer/],
-    [key, [400, "#ohttp-key"], "unavailable", /another key/],
-    [[200, "", { "geoveil-signed": sound.signed! }], [200, ""], "data_loss", /no signed key/],
+    [key, [400, "#ohttp-key"], "unavailable", /a key other than/],
+    [[200, "", { "geoveil-signed": sound.signed! }], [200, ""], "data_loss", /not a signed key/],
   ];
   for (const [ofKey, ofCall, status, reason, retryAfterMs] of cases) {
     const asked = await answering(ofKey, ofCall, async (url, operator, now) => {
@@ -152,8 +152,8 @@ test("a key that is older than one before it is not taken, even after the relay 
     },
   };
   const call = relayed(tools, "https://relay.example", operator, () => 1000 * Number(sound.now));
-  await assert.rejects(call("SubmitReports", new Uint8Array(), 1000), /another key than it publishes/);
-  await assert.rejects(call("SubmitReports", new Uint8Array(), 1000), /older than one before it/);
+  await assert.rejects(call("SubmitReports", new Uint8Array(), 1000), /a key other than the one it publishes/);
+  await assert.rejects(call("SubmitReports", new Uint8Array(), 1000), /older than an earlier one/);
 });
 
 test("a relay is https or this machine, and carries no lists", async () => {

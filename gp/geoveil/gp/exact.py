@@ -340,7 +340,7 @@ def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
 
 
 def step_exponent_of(step: float) -> int:
-    """Return e with step = 2^e; refuse a step that is no power of two from 2^-200 to 2^200."""
+    """Return e with step = 2^e; refuse a step that is not a power of two from 2^-200 to 2^200."""
     expected = "a power of two from 2^-200 to 2^200"
     mantissa, exponent = math.frexp(validation.real("step", step, expected))
     if mantissa != 0.5 or not -200 <= exponent - 1 <= 200:
@@ -358,8 +358,8 @@ def paced(
     """Return the result of `release` at a whole multiple of `seconds` after the call.
 
     How long a release takes depends a little on the point. An observer who times a paced call from
-    outside the process learns only the multiple: 1, if the floor is well above every release. An
-    error is paced as well.
+    outside the process learns only the multiple: 1, if the floor is well above every release.
+    Errors are paced, too.
 
     Pacing hides the length of the work only: not the load of the processor, the caches or the
     energy. On a busy machine the end may be late, by a time that does not depend on the point.
@@ -368,7 +368,7 @@ def paced(
         release: for example `lambda: mechanism.release(x)`.
         seconds: the floor, in (0, 3600]; longer work ends at the next multiple.
         clock: monotonic, in seconds.
-        sleep: waits for so many seconds; the last half millisecond is spent reading the clock.
+        sleep: waits for this many seconds; the last half millisecond is spent reading the clock.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, SeededSource, Threshold

@@ -37,7 +37,7 @@ class Coarsening:
 
     Raises:
         ParameterError: if dimensions or units differ, or `coarser` has the larger rate.
-        UnsupportedError: if points are not released in so many dimensions.
+        UnsupportedError: if points are not released in that many dimensions.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, SeededSource

@@ -188,7 +188,7 @@ def is_plain(x: object) -> TypeGuard[float]:
 
 
 def exact_array(x: ArrayLike) -> NDArray[np.float64] | None:
-    """Return x as float64, or None if it is no array of numbers that doubles hold exactly.
+    """Return x as float64, or None if it is not an array of numbers that doubles hold exactly.
 
     Rounded private numbers may lie farther apart than the true ones. NumPy would round 2^53 + 1
     beside 0.5, so elements of a list are checked one by one.

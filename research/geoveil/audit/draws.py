@@ -182,7 +182,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     if len(chance) and at_least(bare, chance) < share:
         fault = f"{bare} of {len(chance)} reports are the answer without noise"
     elif simulated and _places(simulated, halves, share):
-        fault = "simulate draws from another law than that of the integers that are released"
+        fault = "simulate draws from a law other than that of the released integers"
     else:
         last = np.random.default_rng([seed, 1])
         fault = _refused(reports, where, halves, sides, order, share, last)
@@ -201,7 +201,7 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
         ("mean", mechanism.mean(x[None]), kind.mean(mechanism, x[None])),
     ):
         if not np.allclose(said, true, equal_nan=True):
-            return f"{what} is not that of the law of the integers that are released"
+            return f"{what} is not that of the released integers"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
     if wide < _NOISY or once.max() > _LIGHT:  # atoms have no density
         return ""
@@ -215,7 +215,7 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
         off = np.abs(np.log(mass / (2 * wide * mechanism.step)) - logs)
     if np.quantile(off, _SMOOTH[not isinstance(mechanism, AdditiveMechanism)]) <= _TOLERATED:
         return ""
-    return "log_density is not that of the law of the integers that are released"
+    return "log_density is not that of the released integers"
 
 
 def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -> Array:
@@ -305,12 +305,12 @@ def _unlike_simulated(
             at, ordered, share = np.sort(noise), np.sort(other), np.arange(1, n + 1) / n
             low, high = (np.searchsorted(ordered, at + off, "right") / n for off in (-1, 1))
             if max((share - high).max(), (low - share).max()) > most:
-                return f"{n} reports lie elsewhere than as many that are simulated"
+                return f"{n} reports are spread differently from as many simulated ones"
     for what, (mine, others) in zip(
         ("are the answer without noise", "are drawn alike by two generators"), counts, strict=True
     ):
         if binom.sf(mine - 1, mine + others, 0.5) < failure / 4:
-            return f"{mine} reports {what}, where {others} that are simulated are"
+            return f"{mine} reports {what}, where {others} simulated ones are"
     return ""
 
 

@@ -19,7 +19,7 @@ def missing(family: Family) -> list[str]:
     if not family.summary:
         lacks.append("a summary for the documents")
     if family.wire is None and not is_dataclass(family.made):
-        lacks.append(f"a wire form: {family.made.__name__} is no dataclass")
+        lacks.append(f"a wire form: {family.made.__name__} is not a dataclass")
     examples = family.examples()
     if not examples and not getattr(family, "of_points", False):
         lacks.append("examples, for the audit")

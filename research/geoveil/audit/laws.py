@@ -169,6 +169,6 @@ def _undone(mechanism: DebiasedLaplace, s: Array, reports: Integers) -> Placed:
     below = (mass * (taken < ends[:, :1])).sum(axis=1)[back]
     above = (mass * (taken >= ends[:, 1:])).sum(axis=1)[back]
     once = (mass * ((taken >= ends[:, :1]) & (taken < ends[:, 1:]))).sum(axis=1)[back]
-    # Of all integers in the range, those less probable than this have so much at most.
+    # All integers in the range that are less probable have at most this much together.
     low, high = mechanism.grid_range
     return Placed(below[:, None], above[:, None], once, np.minimum(1.0, once * (high - low + 1)))

@@ -73,7 +73,9 @@ def people_for(campaign: AttributeCampaign) -> ParticipantSource:
     if campaign.attribute.coordinates is not None:
         return collisions()
     if campaign.dimension > 2:
-        raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
+        raise UnsupportedError(
+            "no population has that many numbers: load a campaign about one or two"
+        )
     return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
 
 

@@ -88,7 +88,7 @@ def _once(header: Sequence[str], column: str) -> str:
         return "there, once; the file is empty"
     other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
     if len(header) == 1 and other is not None:
-        return f"there, once; fields are to be separated by commas, and here by {other}"
+        return f"there, once; fields must be separated by commas, but here are separated by {other}"
     if column in header:
         return f"there, once; it is there {header.count(column)} times"
     if not all(_NAME.fullmatch(name) for name in header):

@@ -150,7 +150,7 @@ def _values(
     bad = ~(np.abs(values) <= validation.FARTHEST)
     if bad.any():
         row = int(np.argwhere(bad)[0][0]) + 1
-        raise ParameterError("people", f"row {row}", "finite numbers; leave out who has none")
+        raise ParameterError("people", f"row {row}", "finite numbers; leave out people without one")
     return values
 
 

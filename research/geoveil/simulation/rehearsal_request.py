@@ -91,10 +91,10 @@ class RehearsalRequest:
             expected = "given: a distance within which values are to look alike"
             raise ParameterError("per", None, expected)
         if not self.questions and not self.wanted:
-            expected = "given: at least one, as --threshold 100000, --quantile 0.5 or --curve"
+            expected = "given: at least one, such as --threshold 100000, --quantile 0.5 or --curve"
             raise ParameterError("question", "none", expected)
         if self.source.unit is None and self.unit is None:
-            raise ParameterError("unit", None, "given: the unit of the values, as dollar")
+            raise ParameterError("unit", None, "given: the unit of the values, such as dollar")
 
     @cached_property
     def questions(self) -> Sequence[AnalystQuestion]:

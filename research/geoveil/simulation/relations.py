@@ -389,8 +389,9 @@ def _note(rows: Sequence[RelationRow], epsilon: float) -> str:
     lost = [row.question for row in rows if row.rmse < ours[row.question]]
     closed = rr_error(float(people()["sex"].mean()), epsilon, rows[0].n)
     return (
-        "Errors are root mean squared, against the population; × error²: in multiples of those of"
-        " these people in the clear. A footing is how many times ε a contestant of ε-LDP promises"
+        "Errors are root mean squared, against the population; × error²: in multiples of those "
+        "for the same people in the clear. A footing is how many times ε a contestant of ε-LDP "
+        "promises"
         " between any two answers; a form promises ε at one distance (5 years, 8 hours, $8,000,"
         " 500 m, one step of schooling, any two options). The closed form of RRreg gives"
         f" {closed:.3g} for the share of men. ε-LDP errs less, at a footing, in:"

@@ -108,7 +108,7 @@ def test_split_divides_the_delta():
     [
         ({"mechanism": "smooth:noise=student-t,nu=2"}, "nu must be"),
         ({"mechanism": "points:dimension=1"}, "mechanism must be one that answers questions"),
-        ({"mechanism": "smooth:reach=5000"}, "mechanism must be of reach 0 or inf"),
+        ({"mechanism": "smooth:reach=5000"}, "mechanism must be one of reach 0 or inf"),
         ({"mechanism": PAPER, "allocation": "points"}, "mechanism must be left out of points"),
         ({"reach": 5_000.0}, "reach must be left out without a delta"),
         ({"delta": 1.0}, "delta must be"),

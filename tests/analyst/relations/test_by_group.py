@@ -66,7 +66,7 @@ def test_what_groups_say_is_told_in_sentences() -> None:
     assert str(medians[0]).endswith("is the median of “rents: o0”.")
     (test,) = reports.ask(CrossTable("rents", Parts("income", Histogram(edges=[40.0])))).sentences
     assert str(test).endswith(
-        "if rents and income had nothing to do with each other, for a table as uneven as this."
+        "if rents and income were independent, for a table as uneven as this."
     )
 
 

@@ -217,7 +217,7 @@ def test_an_estimand_is_a_regression_of_ones_own() -> None:
         (Regression(Option("works", "o1"), ["home"], "logistic"), "use Within for places"),
         (Regression("hours", ["age", Above("age", 40.0)]), "use either"),
         (Estimand(lambda x, t: [x["hours"] - t[0]], ["hours"], {}), "start must be"),
-        (Estimand(lambda x, t: [x["hours"] - t[0]], ["home"], {"m": (0.0, 9.0)}), "with Within"),
+        (Estimand(lambda x, t: [x["hours"] - t[0]], ["home"], {"m": (0.0, 9.0)}), "use Within"),
         (Estimand(lambda x, t: [], ["hours"], {"m": (0.0, 9.0)}), "score must be 1 values"),
     ],
 )

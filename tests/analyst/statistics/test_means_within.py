@@ -82,7 +82,7 @@ def test_inequality_counts_whom_nobody_met():
         bare, sure = (reports(points).ask(asked(within=ends)) for ends in (None, (LOW, HIGH)))
         assert bare.ci_high < truth < sure.ci_high <= 1
         assert sure.value == bare.value
-        assert "nobody was missed who is far out" in bare.notes[-1]
+        assert "nobody far out was missed" in bare.notes[-1]
         assert "all people with values from 0 to 1e+07" in sure.notes[-2]
 
 

@@ -290,7 +290,7 @@ def test_names_are_not_lost():
     assert [one.label for one in outlines_in(numbered, "x")] == ["0", "1"]
     bare = collection(feature(square(0, 0)), feature(square(1, 0)))
     assert [one.label for one in outlines_in(bare, "x", stem="part")] == ["part 1", "part 2"]
-    with pytest.raises(ParameterError, match="feature 2 has not"):
+    with pytest.raises(ParameterError, match="feature 2 lacks"):
         Districts(collection(feature(square(0, 0), id=1), feature(square(1, 0), id=None)),
                   name_property="id")  # fmt: skip
     spots = [

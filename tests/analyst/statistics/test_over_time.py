@@ -225,7 +225,7 @@ def test_without_cohorts_a_change_has_the_largest_error_that_it_can():
     assert change.cohorts == 0
     assert change.standard_error >= np.hypot(*found.standard_errors[[30, 50]])
     assert change.standard_error > curve(told, cohort).change(30, 50).standard_error
-    assert "at most" in " ".join(change.notes) or "most that" in " ".join(change.notes)
+    assert "at most" in " ".join(change.notes) or "largest possible" in " ".join(change.notes)
 
 
 def test_no_change_has_a_larger_error_than_is_stated():

@@ -84,4 +84,4 @@ def _campaign_of(token: str) -> str:
 
 
 def _no_token(token: str) -> ParameterError:
-    return ParameterError("page_token", token, "that of a page before, or empty")
+    return ParameterError("page_token", token, "one from an earlier page, or empty")

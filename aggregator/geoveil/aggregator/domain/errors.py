@@ -59,16 +59,19 @@ CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
     {
         Code.CAMPAIGN_NOT_FOUND: StatusOfCode("NOT_FOUND", "there is no such campaign"),
         Code.CAMPAIGN_FULL: StatusOfCode(
-            "RESOURCE_EXHAUSTED", "the campaign has as many reports as it may", retry_after_s=3600.0
+            "RESOURCE_EXHAUSTED",
+            "the campaign has reached its limit of reports",
+            retry_after_s=3600.0,
         ),
         Code.CAMPAIGN_ID_TAKEN: StatusOfCode(
             "ALREADY_EXISTS",
-            "another campaign, or this with another signature, has the campaign_id: choose another",
+            "another campaign, or this one with another signature, has this campaign_id: choose "
+            "another",
         ),
         Code.DATABASE_UNUSABLE: StatusOfCode("FAILED_PRECONDITION", "the database can't be used"),
         Code.DIGEST_MISMATCH: StatusOfCode(
             "FAILED_PRECONDITION",
-            "campaign_digest is not that of the campaign: fetch the campaign again",
+            "campaign_digest does not match the campaign: fetch the campaign again",
         ),
         Code.DISK_FULL: StatusOfCode(
             "RESOURCE_EXHAUSTED", "there is no room for more: send again later", retry_after_s=60.0
@@ -101,7 +104,9 @@ CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
             "the database can't be reached or written: send again later",
             retry_after_s=5.0,
         ),
-        Code.TOO_COSTLY: StatusOfCode("FAILED_PRECONDITION", "so much is not computed in one call"),
+        Code.TOO_COSTLY: StatusOfCode(
+            "FAILED_PRECONDITION", "this is too much to compute in one call"
+        ),
         Code.TOO_FEW_REPORTS: StatusOfCode(
             "FAILED_PRECONDITION", "there are too few reports to show an estimate"
         ),

@@ -130,7 +130,7 @@ def periods_shown(
         ServiceError: TOO_FEW_REPORTS if there is none.
     """
     if period is not None and not 0 <= period < begun:
-        raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
+        raise ParameterError("period", period, f"from 0 to {begun - 1}: later ones have not begun")
     periods = range(begun) if period is None else (period,)
     least = layout.campaign.minimum_participants
     shown = {}

@@ -119,7 +119,7 @@ class Denial(Enum):
     TOKENS_UNREADABLE = Refusal("UNAVAILABLE", "tokens can't be checked now: send again later")
     SCOPE_MISSING = Refusal("PERMISSION_DENIED", "the token does not permit this call")
     OTHER_CAMPAIGN = Refusal("PERMISSION_DENIED", "the token is limited to other campaigns")
-    ANALYST_CLOSED = Refusal("PERMISSION_DENIED", "this server takes no calls of analysts")
+    ANALYST_CLOSED = Refusal("PERMISSION_DENIED", "this server takes no calls from analysts")
     NO_RULE = Refusal("PERMISSION_DENIED", "nobody may call this method")
 
 
@@ -132,7 +132,7 @@ class DeniedError(GeoVeilError):
         self.scope = scope
 
     def __str__(self) -> str:
-        needs = "" if self.scope is None else f": it takes the scope {self.scope.value}"
+        needs = "" if self.scope is None else f": it needs the scope {self.scope.value}"
         return self.denial.value.text + needs
 
 

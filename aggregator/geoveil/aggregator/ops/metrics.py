@@ -70,7 +70,7 @@ class Metrics:
             "geoveil_commit_seconds", "Time of transactions.", buckets=_SECONDS, registry=registry
         )
         self.store_errors = Counter(
-            "geoveil_store_errors", "Operations of the database that failed.",
+            "geoveil_store_errors", "Database operations that failed.",
             ["operation"], registry=registry,
         )  # fmt: skip
         self.store_errors.labels("commit")

@@ -22,7 +22,7 @@ Monotonic = Callable[[], float]
 """Seconds from an arbitrary start, never decreasing."""
 
 _PARTS = 1000
-"""Each connection is guaranteed this fraction of its address's limit: one in so many parts."""
+"""Each connection is guaranteed its address's limit divided by this."""
 _CALLS_PER_GIVEN_UP = 200
 """An address may cancel one call per connection for this many permitted calls."""
 IPV6_SITE = 8

@@ -177,7 +177,7 @@ class Settings:
         if self.insecure_open_analyst and self.tokens_file is not None:
             raise ParameterError("insecure_open_analyst", True, "false, as tokens_file is given")
         if self.console and self.tokens_file is None and not self.on_loopback:
-            expected = "given, as the console is reached from other machines"
+            expected = "given, because the console can be reached from other machines"
             raise ParameterError("tokens_file", None, expected)
         if not isinstance(self.trusted_keys, tuple) or not all(
             isinstance(key, PublicKey) for key in self.trusted_keys
@@ -236,7 +236,7 @@ class Settings:
         for which in ("web_origins", "results_frames"):
             for origin in getattr(self, which):
                 if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
-                    expected = 'origins in small letters, such as "https://example.org"'
+                    expected = 'origins in lower case, such as "https://example.org"'
                     raise ParameterError(which, origin, expected)
 
     def _check_rate(self, rate: str, burst: str) -> None:

@@ -36,7 +36,7 @@ def database_of(text: str) -> Path | DatabaseURL:
 
 def _path(text: str) -> Path:
     if not text:
-        raise ValueError("an empty path, which would be that of the working directory")
+        raise ValueError("an empty path, which would mean the working directory")
     return Path(text)
 
 

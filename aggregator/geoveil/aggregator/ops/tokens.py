@@ -110,7 +110,7 @@ class TokenFile:
         except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError):
             raise self._wrong("a file that 'geoveil token create' wrote") from None
         if len({token.name for token in tokens}) < len(tokens):
-            raise self._wrong("a file in which no name stands twice")
+            raise self._wrong("a file in which no name occurs twice")
         return tokens
 
     def create(
@@ -148,7 +148,7 @@ class TokenFile:
         def remove(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             left = tuple(token for token in tokens if token.name != name)
             if len(left) == len(tokens):
-                raise ParameterError("name", name, "that of a token, see 'geoveil token list'")
+                raise ParameterError("name", name, "the name of a token: see 'geoveil token list'")
             return left
 
         self._change(remove)

@@ -55,7 +55,7 @@ def check_database(database: Path | str) -> Check:
             reports, of_campaign = _check_campaign(store, connection, key)
             stored += reports
             if deleted:
-                of_campaign = ["reports are left that were to be deleted"] if reports else []
+                of_campaign = ["reports remain that should have been deleted"] if reports else []
             elif deleted is not None:  # during deletion the sums cannot be checked
                 continue
             faults += [f"campaign {campaign_id}: {fault}" for fault in of_campaign]
@@ -123,7 +123,7 @@ def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[
     wrong = {i for i in kept.keys() | sums if kept.get(i) != sums.get(i)}
     wrong |= {i for i, n in binned.items() if i not in kept or kept[i].n != n}
     if wrong:
-        faults.append(f"the sums of {len(wrong):,} queries are not those of the reports")
+        faults.append(f"the sums of {len(wrong):,} queries do not match the reports")
     return stored, faults
 
 

@@ -44,7 +44,7 @@ shown), got database='...'
 
         return PostgresStore(database, busy_timeout_s=busy_timeout_s, create=create)
     if not str(database) or str(database) == ":memory:":
-        raise ParameterError("database", database, "a path of a file or a URL postgresql://…")
+        raise ParameterError("database", database, "the path of a file or a URL postgresql://…")
     return SQLiteStore(Path(database), busy_timeout_s=busy_timeout_s, create=create)
 
 

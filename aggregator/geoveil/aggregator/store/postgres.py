@@ -266,7 +266,7 @@ def _require_dump(server: int) -> None:
         version = re.search(r"\) (\d+)", shown)
         if version and int(version[1]) >= server:
             return
-        problem = f"{program} is of {f'version {version[1]}' if version else 'no version it tells'}"
+        problem = f"{program} is of {f'version {version[1]}' if version else 'an unknown version'}"
     raise ServiceError(
         Code.STORE_UNAVAILABLE,
         f"a copy of it takes pg_dump of PostgreSQL {server} or later on the PATH, and {problem}:"

@@ -22,7 +22,7 @@ def schema_version(connection: Connection) -> int:
             stored = connection.execute(query).scalars().all()
             if len(stored) == 1 and re.fullmatch("[0-9]{1,9}", str(stored[0])):
                 return int(stored[0])
-    raise ServiceError(Code.DATABASE_UNUSABLE, "it holds the tables of something else")
+    raise ServiceError(Code.DATABASE_UNUSABLE, "it holds another program's tables")
 
 
 def require_current(version: int) -> None:
@@ -32,13 +32,16 @@ def require_current(version: int) -> None:
         >>> require_current(1)
         Traceback (most recent call last):
         geoveil.aggregator.domain.errors.ServiceError: the database can't be used: its schema has \
-version 1, this version of geoveil needs 10: use the geoveil that made it, or a new database
+version 1, this version of geoveil needs 10: use the version of geoveil that made it, or a new \
+database
     """
     if version == SCHEMA_VERSION:
         return
     older = version < SCHEMA_VERSION
     advice = (
-        "use the geoveil that made it, or a new database" if older else "install a later geoveil"
+        "use the version of geoveil that made it, or a new database"
+        if older
+        else "install a later geoveil"
     )
     raise ServiceError(
         Code.DATABASE_UNUSABLE,

@@ -172,7 +172,9 @@ def _named(text: str) -> Kind:
     if not isinstance(spec, MechanismSpec):
         raise ParameterError("mechanism", text, "one that answers questions")
     if getattr(spec, "reach", None) not in (None, 0.0, math.inf):
-        raise ParameterError("mechanism", text, "of reach 0 or inf: others are not planned")
+        raise ParameterError(
+            "mechanism", text, "one of reach 0 or inf: the planner tries no others"
+        )
     return Kind(
         lambda query, privacy, _: _built(spec, query, privacy),
         declares=lambda *_: spec,

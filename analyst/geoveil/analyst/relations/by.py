@@ -76,8 +76,8 @@ class ByGroup(Result):
             chain.from_iterable(result.notes for result in self.groups.values())
         )
         return (
-            "Each row is of the people of its group, of whom those who took part are a random"
-            " sample.",
+            "Each row is for the people of its group, of whom the participants are a random "
+            "sample.",
             *sentences,
             *(f"There is no estimate of {label}: {why}." for label, why in self.untold.items()),
         )
@@ -105,7 +105,7 @@ _MANY = 50_000
 """The number of reports from which equal ones are counted together."""
 _FIELLER = (
     "The intervals are Fieller's: they hold every mean that the reports do not contradict, and are"
-    " the whole line where a group may be empty. Standard errors are by the delta method."
+    " the whole line where a group may be empty. Standard errors come from the delta method."
 )
 _UNBOUNDED = (
     "Reports of {} have no ends, and no public range bounds the values: the intervals are right"
@@ -162,7 +162,7 @@ def groups_in(campaign: FormCampaign, by: By) -> tuple[str, dict[str, Term]]:
         return by, {option: Option(by, option) for option in of.options}
     terms = {term.text: term for term in by}
     if len(terms) < len(by) or not terms:
-        raise ParameterError("by", [term.text for term in by], "groups, each of a label of its own")
+        raise ParameterError("by", [term.text for term in by], "groups with distinct labels")
     return "group", terms
 
 
@@ -222,7 +222,7 @@ class MeanBy(FormStatistic[MeansByGroup]):
         m = len(groups)
         kept = [i for i in range(m) if joint.values[m + i] > 0]
         if not kept:
-            raise UnsupportedError(f"nothing can be told of any {name}: no size is above 0")
+            raise UnsupportedError(f"there is no estimate for any {name}: no size is above 0")
         rows = np.eye(2 * m)[kept + [m + i for i in kept]]
         over = joint.combined(
             rows, [joint.labels[int(row.argmax())] for row in rows],
@@ -391,7 +391,7 @@ class StatisticBy(FormStatistic[ByGroup]):
                 results[label] = result if scale is None else result.held(scale)
         if not results:
             reasons = "; ".join(dict.fromkeys(untold.values()))
-            raise UnsupportedError(f"nothing can be told of any {name}: {reasons}")
+            raise UnsupportedError(f"there is no estimate for any {name}: {reasons}")
         return ByGroup(name=name, groups=results, untold=untold, confidence=confidence)
 
 

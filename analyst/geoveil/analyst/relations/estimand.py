@@ -222,7 +222,7 @@ class Estimand(FormStatistic[ParameterEstimates]):
         terms = terms_of(reports.campaign, self.on)
         for term in terms:
             if isinstance(term, Coordinate):
-                raise UnsupportedError(f"{term.text}: a place enters by sets, with Within")
+                raise UnsupportedError(f"{term.text}: a place enters only through sets: use Within")
         design, places = design_of(reports, terms)
         names = [terms[places[1:].index(i)].text for i in range(1, len(places))]
         w = weights_of(reports, weights)

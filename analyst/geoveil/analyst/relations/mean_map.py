@@ -24,9 +24,9 @@ class MeanMapEstimates(Grid):
     """Means on a grid; nodes with too few people around them have none."""
 
     coverage = (
-        "Each mean is of the people around a place, weighted by a bell of {of.bandwidth:,.4g} m;"
-        " all intervals hold at once, with {of.percent} confidence. They are Fieller's, and have no"
-        " ends where too few people are."
+        "Each mean is over the people around a place, weighted by a bell of {of.bandwidth:,.4g} m;"
+        " all intervals hold at once, with {of.percent} confidence. They are Fieller's, and are "
+        "unbounded where there are too few people."
     )
     label: str
     means: MeansByGroup

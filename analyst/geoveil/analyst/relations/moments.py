@@ -30,11 +30,11 @@ Variable: TypeAlias = str | Term
 """The name of a number field or of an ordinal one, or a function of a field."""
 
 _STUDENT = (
-    "Reports have no ends: the interval is Student's, of as many degrees of freedom as the fourth"
-    " powers of what each adds say, and right once means of products are nearly normal."
+    "Reports have no ends: the interval is Student's, with degrees of freedom from fourth "
+    "moments, and right once means of products are nearly normal."
 )
 _UNTOLD = (
-    "The reports do not tell every variance from 0: the interval is all that a correlation can be."
+    "A variance may be 0, as far as the reports show: the interval is every possible correlation."
 )
 
 

@@ -62,11 +62,11 @@ _RESPONSES: dict[Model, tuple[type[Term], ...]] = {
 }
 CONSTANT = "constant"
 _BOUNDED = (
-    "The intervals count a person whom nobody met, as far off as the ranges of the fields permit."
+    "The intervals allow for one unseen person as far out as the ranges of the fields permit."
 )
 _UNBOUNDED = (
-    "No public range says what people hold of {}: the intervals are right if nobody is so far off"
-    " that one person moves a coefficient by its standard error."
+    "No public range bounds {}: the intervals are right if nobody is so far out that one person "
+    "moves a coefficient by its standard error."
 )
 
 
@@ -75,8 +75,8 @@ class Predictions(Series):
     """A regression's predictions for people with given covariates, with intervals."""
 
     coverage = (
-        "Each interval covers the {of.parameter} of such people at {of.percent}, by itself; single"
-        " people lie further off."
+        "Each interval covers the {of.parameter} of such people at {of.percent}, by itself; "
+        "individuals vary more."
     )
     label: str
     """The regression."""
@@ -210,8 +210,8 @@ class Regression(FormStatistic[RegressionEstimates]):
         for term in terms:
             if self.model != "linear" and isinstance(term, Coordinate):
                 raise UnsupportedError(
-                    f"{term.text} in a {self.model} regression: coordinates have no place in one"
-                    " that is not linear; use Within for places"
+                    f"{term.text} in a {self.model} regression: only linear models take "
+                    "coordinates; use Within for places"
                 )
         if y.field in {term.field for term in terms}:
             raise ParameterError(
@@ -248,7 +248,7 @@ class Regression(FormStatistic[RegressionEstimates]):
         if self.model == "poisson" and made.growth > DOUBTFUL_GROWTH:
             about.append(
                 f"A coefficient times the noise scale of its number is {made.growth:.2f}: above"
-                f" {DOUBTFUL_GROWTH} errors are known badly, and intervals cover less."
+                f" {DOUBTFUL_GROWTH} errors are poorly estimated, and intervals cover less."
             )
         errors, farthest = made.errors, made.farthest
         return RegressionEstimates(

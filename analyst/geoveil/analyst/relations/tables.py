@@ -111,7 +111,7 @@ class ShareTable(CellShares):
         if self.test is None or math.isnan(self.test[2]):
             return ()
         p, names = self.test[2], " and ".join(self.names)
-        rest = f"if {names} had nothing to do with each other, for a table as uneven as this"
+        rest = f"if {names} were independent, for a table as uneven as this"
         return (Answer(p, chance_words(p), "", rest),)
 
     @property
@@ -192,7 +192,7 @@ class ShareTable(CellShares):
 
     def _require_unweighted(self) -> None:
         if self.joint.answers != (self.n,) * len(self.joint.labels):
-            expected = "left out beside weights, which stand for people who did not answer"
+            expected = "left out with weights, which stand for people who did not answer"
             raise ParameterError("invited", "given", expected)
 
     def _given(self, axis: int) -> Array:
@@ -246,7 +246,7 @@ class SharesGiven(CellShares):
 
     coverage = (
         "Each interval covers at {of.percent} by itself; it is Fieller's, and goes from 0 to 1"
-        " where a group may be empty. Standard errors are by the delta method."
+        " where a group may be empty. Standard errors come from the delta method."
     )
     name: str
     """The field."""

@@ -85,9 +85,9 @@ class Changes(Series):
 
 
 _SAID = {
-    People.DIFFERENT: "The people are taken as different ones: their variances add up.",
-    People.SAME: "The people may be the same: reports can't be linked, so that each"
-    " standard error is at most what is stated.",
+    People.DIFFERENT: "The people are assumed to be different: the variances add up.",
+    People.SAME: "The people may be the same: reports can't be linked, so each standard error is "
+    "at most what is stated.",
 }
 
 
@@ -273,7 +273,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
 
     def margins_at(confidence: float) -> Array:
         share = critical_value_of_one(confidence) / reach
-        # A margin without an end has none at any confidence; 0 times infinity is no number.
+        # A margin without an end has none at any confidence; 0 times infinity is not a number.
         return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
     return _Sample(
@@ -296,7 +296,7 @@ def _curve_change(
 ) -> CurveChange:
     if not np.array_equal(before.at, after.at):
         given = f"{len(before.at)} and {len(after.at)} thresholds"
-        raise ParameterError("at", given, "the same of both: ask with the same `at`")
+        raise ParameterError("at", given, "the same for both: ask with the same `at`")
     _check_softness(before.width, after.width)
     # The share up to a threshold is 1 minus that above it.
     changes = compare(after.above, before.above, people=people, names=names)
@@ -311,8 +311,8 @@ def _curve_change(
         n=changes.n,
         privacy=before.privacy,
         about=(
-            "Where the band is above 0 more people are up to there than before, where it is below"
-            f" fewer; of no change anywhere p is {changes.adjusted.min():.3g}, by Holm's rule.",
+            "Where the band is above 0, more people lie up to there than before; below 0, fewer. "
+            f"For no change anywhere p is {changes.adjusted.min():.3g}, by Holm's rule.",
             *before.about,
             *changes.about,
         ),
@@ -363,7 +363,9 @@ def _check_names(compared: Sequence[object], names: Sequence[str]) -> None:
 
 def _check_softness(first: float, other: float) -> None:
     if first != other:
-        raise ParameterError("width", other, f"{first:.15g}, as of the first: ask all with one")
+        raise ParameterError(
+            "width", other, f"{first:.15g}, as for the first: ask all with one width"
+        )
 
 
 def people_of(people: People | str) -> People:

@@ -100,7 +100,7 @@ class Curve(Estimates):
         """Refuse a density of values compared by ratio."""
         if self.scale is not None:
             raise UnsupportedError(
-                "a density of values that are compared by ratio is not stated: ask for the"
+                "values that are compared by ratio have no density here: ask for the"
                 " distribution function, or a histogram"
             )
 
@@ -153,7 +153,7 @@ class DistributionCurve(Curve):
             n=self.n,
             privacy=self.privacy,
             population=self.population,
-            about=(f"Of values blurred by up to {blur} either way.",),
+            about=(f"For values blurred by up to {blur} either way.",),
             any_crowd=blurred_less(low, high, self.width, self.scale),
         )
 
@@ -316,7 +316,7 @@ def checked_levels(levels: ArrayLike) -> Array:
     inside = len(p) > 0 and bool(((p > 0) & (p < 1)).all())
     if not inside or not (np.diff(p) > 0).all():
         raise ParameterError(
-            "levels", p.tolist(), "increasing numbers in (0, 1), as 0.5 for the median"
+            "levels", p.tolist(), "increasing numbers in (0, 1), such as 0.5 for the median"
         )
     return p
 

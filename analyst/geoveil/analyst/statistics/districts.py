@@ -259,8 +259,8 @@ def _questions(
 
 def _softened(bandwidth: float) -> str:
     return (
-        f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: who is near one counts for both"
-        " sides in part."
+        f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: somebody near one counts partly "
+        "for both sides."
     )
 
 

@@ -29,8 +29,8 @@ from geoveil.gp import (
 )
 
 WEIGHTED = (
-    "Of the population that the weights stand for; errors hold the noise of privacy and the"
-    " sampling, and take the sizes of groups for exact."
+    "For the population that the weights stand for; errors include the noise of privacy and the "
+    "sampling, and take the sizes of groups as exact."
 )
 _FAR = 2.0**400
 
@@ -58,7 +58,7 @@ class GroupEstimates(Correlated):
     question: str = "mean"
     """The question."""
     population: str = (
-        "Each row is of the people of that group, of whom those who took part are a random sample."
+        "Each row is for the people of that group, of whom the participants are a random sample."
     )
     coverage = (
         "Each {of.percent} interval holds by itself, and all bands hold at once. Their differences"

@@ -25,7 +25,7 @@ squared density: for people spread evenly over w, and at most, if all are in one
 in ∫S beyond a quantile, in multiples of w² and of the density there (half the first if spread).
 
 At a distance d of two people h(d) = E|d + V| − |d| is added to |d|, V of density k, the smoothed
-step's with itself; h″ = 2k but for d = 0, and h/k falls from d = 0 to w."""
+step's with itself; h″ = 2k except at d = 0, and h/k falls from d = 0 to w."""
 _INSTEAD = "A public range of values (--range-of-values) takes the place of this"
 _ENOUGH = 100
 """The number of answers from which intervals by the delta method miss about as often as stated.
@@ -77,8 +77,8 @@ class MeanValue(_OfValues):
     """
 
     _by_ratio: ClassVar[str] = (
-        "GeometricMean (--geometric-mean) where values are compared by ratio: a mean of logarithms"
-        " is that of a geometric mean, and no total or mean of values can be had of them"
+        "GeometricMean (--geometric-mean) where values are compared by ratio: a mean of "
+        "logarithms gives a geometric mean, but no total or mean of values"
     )
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
@@ -89,7 +89,7 @@ class MeanValue(_OfValues):
         n = made.n
         far = made.value + n * made.standard_error
         assumed = (
-            " if values have a finite variance and nobody was missed who is far out: one of"
+            " if values have a finite variance and nobody far out was missed: one of"
             f" {n:,} people at {far:,.6g} moves the mean by all of its standard error. {_INSTEAD}"
         )
         return replace(made, assumed=assumed)
@@ -268,16 +268,16 @@ class _Found:
             quantity = replace(quantity, ci_low=low, ci_high=high)
         sentences = [
             *self.above.about,
-            "The error is by the delta method.",
+            "The error comes from the delta method.",
             f"Soft thresholds blur values over {self.width:,.6g}, which adds"
             f" {spread / self.mean:.2g} if people are spread, and 0 to {crowded / self.mean:.2g}"
-            " however they crowd: the former is taken off, and the interval holds for all.",
+            " however they crowd: the former is subtracted, and the interval allows for both.",
         ]
         if self.above.n < _ENOUGH:
             sentences.append(
                 f"Too few answered: the delta method needs {_ENOUGH} answers. From {self.above.n:,}"
                 " the interval is missed more often than its confidence says, and the estimate may"
-                f" be below {least:g}, the least that there is."
+                f" be below {least:g}, the least possible."
             )
         if self.mean > 0 and math.isfinite(quantity.ci_low):  # the mean is surely above 0
             low = quantity.ci_low - (crowded - spread) / self.mean
@@ -288,7 +288,7 @@ class _Found:
                 ci_high=max(quantity.ci_high + spread / self.mean, least),
             )
         if self.ends is None:
-            assumed = f" if nobody was missed who is far out. {_INSTEAD}"
+            assumed = f" if nobody far out was missed. {_INSTEAD}"
             return replace(quantity, about=tuple(sentences), assumed=assumed)
         most = 1.0 if self.ends[0] >= 0 else math.inf
         low, high = kept_within(quantity.ci_low, quantity.ci_high, (least, most))

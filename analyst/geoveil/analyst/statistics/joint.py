@@ -131,8 +131,9 @@ def ratio_of(
         ci_high=high,
         about=(
             *like.about,
-            "The interval is Fieller's, which holds also where the denominator is hardly told from"
-            " 0, and is the whole line where it is not; the standard error is by the delta method.",
+            "The interval is Fieller's, which holds even where the denominator may be near 0, and "
+            "is the whole line where it may be 0; the standard error comes from the delta "
+            "method.",
         ),
     )
 
@@ -283,13 +284,13 @@ class JointEstimates(Correlated):
         if isinstance(question, int) and 0 <= question < len(self.labels):
             return question
         few = ", ".join(self.labels[:5]) + (", …" if len(self.labels) > 5 else "")
-        raise ParameterError("question", question, f"a label ({few}) or its place from 0")
+        raise ParameterError("question", question, f"a label ({few}) or its index from 0")
 
     def interval(self, question: str | int, confidence: float | None = None) -> Interval:
         """Return the separate interval of one question.
 
         Args:
-            question: its label, or its place from 0.
+            question: its label, or its index from 0.
             confidence: in (0, 1); that of the estimates by default.
         """
         i = self.index(question)
@@ -363,7 +364,7 @@ class JointEstimates(Correlated):
             raise ParameterError(
                 "weights",
                 f"shape {w.shape}",
-                f"finite, of shape ({len(labels)}, {len(self.values)}): a row a label",
+                f"finite, of shape ({len(labels)}, {len(self.values)}): one row per label",
             )
         return replace(
             self,

@@ -63,7 +63,7 @@ class Map(Statistic["DensityMap"]):
     def __post_init__(self) -> None:
         columns, rows = self.size
         if min(columns, rows) < 2 or columns * rows > _MOST_NODES:
-            expected = f"two numbers from 2 on, with a product of at most {_MOST_NODES:,}"
+            expected = f"two numbers >= 2, with a product of at most {_MOST_NODES:,}"
             raise ParameterError("size", self.size, expected)
         if self.bounds is not None:
             west, south, east, north = validation.numbers("bounds", self.bounds)
@@ -198,8 +198,8 @@ class DensityMap(Grid, Series):
             self.population,
             "Densities are shares of the people per square kilometre, seen through bells of"
             f" {self.bandwidth:,.4g} m.",
-            f"All intervals hold at once with {often} confidence, by the law of the largest error"
-            " of a map so smooth.",
+            f"All intervals hold at once with {often} confidence, by the law of the largest error "
+            "of so smooth a map.",
             f"Against {self.compared_with}: surely denser in {count[1]:,} places, surely less dense"
             f" in {count[-1]:,}.",
             *self.about,

@@ -134,8 +134,8 @@ class OverTime(Series):
     """The mean of one question in each period, with simultaneous intervals."""
 
     coverage = (
-        "The intervals hold all means at once at {of.percent}, however the reports of the same"
-        " people go together (Šidák)."
+        "The intervals hold all means at once at {of.percent}, however the reports of the same "
+        "people are correlated (Šidák)."
     )
     question: str
     """Its label."""
@@ -179,7 +179,7 @@ class OverTime(Series):
         if self.epoch:
             how = (
                 "go on as two readings of each device did, for at most as long as lay between"
-                " them: right for a mean that drifts. Devices that have none such do not answer,"
+                " them: right for a mean that drifts. Devices without such readings do not answer,"
                 " most of them in the first two epochs"
                 if self.extrapolated
                 else "are as old as the last reading of each device"
@@ -188,7 +188,7 @@ class OverTime(Series):
         else:
             said.append(f"Every answer has noise of its own, and costs {self.privacy} each time.")
         if self.cohorts is None and self.epoch:
-            said.append("Devices do not tell when they read: no shock is seen before it is old.")
+            said.append("Devices do not say when they read, so no shock shows before it is old.")
         elif self.cohorts is not None:
             said.append(
                 "Cohort: only those whose epoch began in the last part of an epoch that was over"
@@ -200,15 +200,16 @@ class OverTime(Series):
         """Return a sentence on flags, or the reason why there are none yet."""
         if np.isnan(self.flags).all():
             return (
-                "No period can be flagged yet: it takes two reports of each cohort in each of more"
-                " than two epochs on end."
+                "No period can be flagged yet: it takes two reports of each cohort in more than "
+                "two consecutive epochs."
             )
         raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
         which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
         return (
-            f"Flagged, as they changed otherwise than those before: {which}; any flag in the curve"
-            f" has a probability of {self.false_alarms:.2g} at most while the mean drifts as it"
-            " did. From a flag on, believe the cohort."
+            f"Flagged, because they changed differently from those before: {which}; any flag in "
+            f"the curve has a probability of {self.false_alarms:.2g} at most while the mean "
+            "drifts as it"
+            " did. From the first flag on, trust the cohort."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -257,8 +258,8 @@ class OverTime(Series):
             f"The error is that between {count} cohorts, which have nobody in common: each compares"
             " the same people at both times."
             if count
-            else "Without cohorts, the error is the most that it can be for people whose answers at"
-            " one time do not go against those at another."
+            else "Without cohorts, the error is the largest possible for people whose answers at "
+            "two times are not negatively correlated."
         )
         return Change(
             label=f"change of “{self.question}” from period {first} to period {last}",

@@ -127,7 +127,7 @@ class Histogram(Statistic[PartitionShares]):
         return replace(
             made,
             edges=edges,
-            about=(f"{sentence} either side. any_crowd is of the parts themselves.",),
+            about=(f"{sentence} either side. any_crowd is for the parts themselves.",),
             any_crowd=(np.minimum(low, made.values), np.maximum(high, made.values)),
         )
 

@@ -85,7 +85,7 @@ class Ranking(Estimates):
             f"The intervals of the top {self.count} hold their true values, all at once, with"
             f" {often} confidence, although they were chosen for being great: they are simultaneous"
             f" for the {self.contenders} among which the choice may have been.",
-            f"All of the population of which the {self.n:,} participants are a random sample.",
+            f"All for the population of which the {self.n:,} participants are a random sample.",
             *self.about,
         )
 

@@ -306,7 +306,7 @@ def reports_of(
 
 def _named(campaign: AttributeCampaign | None) -> AttributeCampaign:
     if campaign is None:
-        raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
+        raise ParameterError("campaign", None, "given: rows in memory do not name theirs")
     return campaign
 
 
@@ -320,7 +320,7 @@ def _of_file(path: Path) -> AttributeCampaign:
 
 def _of_points(campaign: AttributeCampaign) -> ValueCampaign:
     if not isinstance(campaign, ValueCampaign):
-        permitted = "a value campaign: answers to fixed questions are shares, and no points"
+        permitted = "a value campaign: answers to fixed questions are shares, not points"
         raise ParameterError("campaign", campaign.campaign_id, permitted)
     noise_scale(campaign, campaign.dimension)
     return campaign

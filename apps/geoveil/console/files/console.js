@@ -1,4 +1,4 @@
-// What pages of the console do beyond plain HTML: all but files works without it, by forms and links.
+// Adds to the console's plain HTML: without it, everything but files still works, by forms and links.
 
 import { keepFilled } from "./later.js";
 import { follow } from "./live.js";

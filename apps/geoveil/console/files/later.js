@@ -1,5 +1,5 @@
-// What takes the server a moment: <… data-later="ADDRESS"> is filled when the page is there, one after
-// the other. Of a survey that goes on it is asked for again when more reports have come.
+// Fills the slow parts of a page, <… data-later="ADDRESS">, one after the other once the page has
+// loaded. While a survey is open, fills them again when more reports have arrived.
 
 const AGAIN_MS = 10000;
 const standing = () => document.querySelector("[data-reports]")?.textContent;

@@ -1,8 +1,8 @@
-// Estimates as they come. A page that nobody sees does not listen: a browser has few connections.
+// Estimates as they come. A hidden page does not listen: a browser has few connections.
 
 import { lost, reached, signedOut } from "./session.js";
 
-const ENDED = "The survey takes no reports any more.";
+const ENDED = "The survey takes no more reports.";
 
 export function follow(place) {
   const told = document.querySelector("[data-live-state]");
@@ -22,7 +22,7 @@ export function follow(place) {
       if (state === "closed") document.querySelector("[data-until-closed]")?.remove();
       reached();
       told.textContent = state === "closed" ? ENDED : `Live: as of ${reports} reports.`;
-      // The page has more to say now than this part of it.
+      // The whole page has changed, not only this part.
       if (waited && place.querySelector(".promise") === null) location.reload();
     });
     events.addEventListener("ended", () => end(ENDED));

@@ -1,4 +1,4 @@
-// Beside the fields of a plan: sliders that grow by factors, and what ε can tell, as it is moved.
+// Beside the fields of a plan: logarithmic sliders, and a picture of what ε reveals, which follows them.
 
 export function slide(slider) {
   const field = document.getElementById(slider.dataset.logarithmOf);
@@ -19,7 +19,7 @@ export function slide(slider) {
   slider.hidden = false;
 }
 
-/** The picture that participants are shown, of the promise that stands in the form. */
+/** The picture that participants see, for the promise in the form. */
 export async function showOdds(place) {
   const names = ["geoveil-client", "geoveil-survey", "odds"];
   const [{ loadMessages }, { distanceText }, { bar, distances }] = await Promise.all(names.map((name) => import(`/pages/${name}.js`)));

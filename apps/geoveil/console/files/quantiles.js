@@ -1,4 +1,4 @@
-// A quantile that one drags: every hundredth was computed by the server, and is shown as it is.
+// A quantile to drag: shows the hundredths that the server computed, unchanged.
 
 const SVG = "http://www.w3.org/2000/svg";
 

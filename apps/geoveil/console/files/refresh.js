@@ -1,5 +1,4 @@
-// A part of a page that is asked for again every few seconds, while somebody sees it and reads no
-// further in it by keyboard.
+// Reloads a part of a page every few seconds while it is visible and does not have the keyboard's focus.
 
 import { fillLater } from "./later.js";
 import { page } from "./session.js";

@@ -1,4 +1,4 @@
-// What a page of public results does beyond plain HTML: its picture as a PNG.
+// Adds to the plain HTML of public results: saves the picture as a PNG.
 
 import { offerPictures } from "./png.js";
 

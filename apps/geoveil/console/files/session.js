@@ -1,6 +1,6 @@
-// Whether this page still speaks for the server: one state, to which all parts of a page report.
-// While it does not, one sentence says so, no button works, and the page asks by itself until it is
-// answered; then it is loaded anew, so that nothing of before stands beside what is true now.
+// Whether this page is up to date with the server: one state, to which all parts of a page report.
+// While it is not, one sentence says so, no button works, and the page retries until the server answers;
+// then it reloads, so that nothing outdated stays on it.
 
 const FIRST_MS = 2000;
 const LONGEST_MS = 30000;
@@ -13,13 +13,13 @@ export function reached() {
 
 export function lost() {
   if (state !== "reached") return;
-  stop("lost", `Not connected since ${now()}: what you see is of then. Trying again …`);
+  stop("lost", `Not connected since ${now()}: what you see is from then. Trying again …`);
   later();
 }
 
 export function signedOut(where = "/console/sign-in") {
   if (state === "signed-out") return;
-  stop("signed-out", `You are signed out since ${now()}: what you see is of then. `);
+  stop("signed-out", `You were signed out at ${now()}: what you see is from then. `);
   const link = document.createElement("a");
   link.href = where;
   link.textContent = "Sign in again";

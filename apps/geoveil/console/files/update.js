@@ -1,8 +1,8 @@
-// A form that is changed shows its result at once: <form data-updates="ID">, where ID is that of an
-// element of this page, outside of the form, and of the one that the form leads to. If that element
-// says data-then="WORD", the form is asked again with then=WORD; at first with that of its own
-// data-first, if it has one. What is typed is asked for after a pause; what is slid at once, and
-// again as soon as the answer is there, so that a picture follows a slider as fast as it can.
+// A changed form shows its result at once: <form data-updates="ID">, where ID names an element outside
+// the form, on this page and on the page that the form leads to. If that element has data-then="WORD",
+// the form is sent again with then=WORD; first with its own data-first, if it has one. Typing sends the
+// form after a pause; a slider sends it at once, and again as soon as the answer arrives, so that a
+// picture follows the slider as fast as possible.
 
 import { page } from "./session.js";
 
@@ -65,7 +65,7 @@ export function keepUpdated(form) {
   if (first) ask(first);
 }
 
-// What a slider stands at, beside it, while it is dragged.
+// Show a slider's value beside it while it is dragged.
 export function sayRanges(event) {
   const slider = event.target;
   const output = slider.type === "range" && slider.form?.querySelector(`output[for="${slider.id}"]`);

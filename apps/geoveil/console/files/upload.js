@@ -1,5 +1,5 @@
-// Files that are chosen in a form are sent before it, each by itself and as it is; the form then
-// names what was kept of them, in a field "upload:NAME".
+// Files chosen in a form are sent before it, each in its own request; the form then names the stored
+// files, in a field "upload:NAME".
 
 export async function sendFiles(event) {
   const form = event.target;

@@ -83,7 +83,7 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
     """Return the public prior."""
     if form.source == "pilot":
         if people is None:
-            raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
+            raise ParameterError("pilot", form.pilot, "a value campaign about numbers: choose one")
         campaign = decode_attribute_campaign(base64.b64decode(people["campaign"]))
         cells, counts = (np.array(people[key], np.int64) for key in ("cells", "counts"))
         return prior_of_counts(PilotCounts(campaign, cells, counts))

@@ -228,11 +228,11 @@ class Planning:
         content = request.files.get("signed", b"")
         try:
             if not content:
-                raise ParameterError("file", "none", "chosen: the one that was signed")
+                raise ParameterError("file", "none", "chosen: the signed campaign")
             envelope = open_envelope(content)
             decode_attribute_campaign(envelope.campaign)
             if signer(envelope) is None:
-                raise ParameterError("file", "not signed", "one that was signed: see its page")
+                raise ParameterError("file", "not signed", "a signed campaign: see its page")
         except GeoVeilError as error:
             return request.render("upload.html", problem=str(error))
         return seen_at(f"/publish/{self._kept.keep(request.session.form_token, content)}")

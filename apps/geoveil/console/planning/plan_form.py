@@ -26,7 +26,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
 _OF_PLACES = frozenset({"circle", "region", "place"})
 PEOPLE: Mapping[str, str] = MappingProxyType(
     {
-        "incomes": "Incomes of Californian households, which ship",
+        "incomes": "Incomes of Californian households (included)",
         "lognormal": "A log-normal law: a median and how widely values spread",
         "pilot": "What a value campaign on this server found: a pilot",
         "file": "A file of yours: CSV or Parquet, public data only",
@@ -35,7 +35,7 @@ PEOPLE: Mapping[str, str] = MappingProxyType(
 """Kinds of priors for people who hold numbers."""
 PLACES: Mapping[str, str] = MappingProxyType(
     {
-        "collisions": "Collisions in New York, which ship",
+        "collisions": "Collisions in New York (included)",
         "file": "A file of yours: CSV or Parquet with longitudes and latitudes, public data only",
     }
 )

@@ -1,5 +1,6 @@
-// A hundred reports that could be drawn for an answer, as dots, above those for somebody else's: what a reader of one
-// dot can tell. They are drawn as the report is, shown, and kept by nothing; none of them is the one that is sent.
+// A hundred reports that could be drawn for an answer, as dots, above those for somebody else's: they
+// show what one dot reveals. They are drawn like the report, shown, and not stored; none of them is the
+// one that is sent.
 
 import { digits, say } from "./geoveil-client.js";
 import { element } from "./odds.js";
@@ -16,19 +17,19 @@ const source = {
   },
 };
 
-/** Whether there is a picture of them: of reports of one number. */
+/** Whether a campaign has this picture: its reports are one number. */
 export function hasDots({ attribute, columns, dimension, questions, readings }) {
   const drawn = attribute.coordinates ? questions.length > 0 : dimension === 1 && (questions.length > 0 || !attribute.scale);
   return columns === 1 && !readings && drawn;
 }
 
-/** An answer in the coordinates of questions, near enough to look at. */
+/** An answer in the coordinates of questions, accurate enough for a picture. */
 function coordinates({ coordinates: centre, scale }, value) {
   if (centre) return toPlane(centre, value.longitude, value.latitude);
   return [scale ? Math.log(Math.max(value, scale.floor)) : value];
 }
 
-/** A row for an answer, and one for each that differs by one of some distances, of {label, values}. */
+/** A row {label, values} for an answer, and one for each answer at a given distance from it. */
 export function rowsOf(campaign, value, others) {
   const { attribute, stepExponent } = campaign;
   const mine = coordinates(attribute, value);
@@ -36,7 +37,7 @@ export function rowsOf(campaign, value, others) {
   return [{ label: say("answer.title"), values: drawn(mine) }, ...others.map(({ by, label }) => ({ label, values: drawn([mine[0] + by, ...mine.slice(1)]) }))];
 }
 
-/** The rows as a picture, each dot a report, and what it shows in words; marks are numbers to draw a line at. */
+/** Draw the rows, each dot a report, with a title in words and a line at each of the marks. */
 export function dots(rows, what, marks = []) {
   const all = rows.flatMap(({ values }) => values);
   const [low, high] = [Math.min(0, ...all), Math.max(...all) > Math.min(0, ...all) ? Math.max(...all) : 1];

@@ -1,4 +1,5 @@
-// A survey that asks for tokens: an issuer gives one for an invitation code, which this browser keeps until the report is counted.
+// A survey that asks for tokens: an issuer gives one for an invitation code, which this browser keeps
+// until the report is counted.
 
 import { say } from "./geoveil-client.js";
 import { whoLearns } from "./geoveil-survey.js";
@@ -6,9 +7,9 @@ import { whoLearns } from "./geoveil-survey.js";
 const at = (id) => document.getElementById(id);
 
 /**
- * What the issuer is asked with, once somebody has given a code; undefined of other surveys.
+ * What to send to the issuer, once somebody has given a code; undefined for other surveys.
  *
- * `wrong` says what is wrong with the code, and takes it if nothing is; `settle` forgets it, or asks for another.
+ * `wrong` returns what is wrong with the code, or stores it; `settle` forgets it, or asks for another.
  */
 export async function invited(campaign) {
   if (!campaign.tokenKey) return undefined;

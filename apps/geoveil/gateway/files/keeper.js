@@ -1,5 +1,5 @@
-// A worker that the browser keeps: it has this page's files where there is no connection, and sends what waits once
-// there is one, also when no page is open. It answers from the network wherever that is there.
+// A service worker: it serves this page's files without a connection, and sends waiting reports once
+// there is one, even if no page is open. It answers from the network if that is reachable.
 
 import { Client, IndexedDbStorage, Policy } from "./geoveil-client.js";
 
@@ -11,7 +11,7 @@ const FILES = [
 ].map((name) => `/pages/${name}`);
 const FLUSH_MS = 30_000;
 
-/** Keep all files, or none: those of two versions are not mixed. */
+/** Store all files, or none, so that two versions never mix. */
 async function keep() {
   await (await caches.open(KEPT)).addAll([PAGE, ...FILES]);
 }

@@ -1,5 +1,5 @@
-// A map without tiles: the area of the survey, what it asks about, coasts, and a pin. What is fetched
-// for it is the same for everybody: the coasts of the whole world, or the boroughs of New York.
+// A map without tiles: the area of the survey, what it asks about, coasts, and a pin. It fetches the
+// same files for everybody: the coasts of the whole world, or the boroughs of New York.
 
 import { say } from "./geoveil-client.js";
 import { distanceText, make } from "./geoveil-survey.js";
@@ -13,7 +13,7 @@ const NEW_YORK = [-74.26, 40.5, -73.7, 40.92];
 /** The height of a map, in degrees, below which coasts are too crude, and above which boroughs are too small. */
 const [LEAST_DEG, MOST_DEG] = [0.5, 1.5];
 
-/** Metres east and north of the centre, on a sphere: for looking at, not for the report. */
+/** Metres east and north of the centre, on a sphere: for the picture, not for the report. */
 export function toPlane(centre, longitude, latitude) {
   const [p0, p, l] = [centre.latitudeDeg, latitude, longitude - centre.longitudeDeg].map((x) => x * RADIANS);
   const cosine = Math.sin(p0) * Math.sin(p) + Math.cos(p0) * Math.cos(p) * Math.cos(l);
@@ -25,7 +25,7 @@ export function toPlane(centre, longitude, latitude) {
   ];
 }
 
-/** Longitude and latitude of a point of the plane, in degrees. */
+/** Longitude and latitude of a point in the plane, in degrees. */
 export function toPlace(centre, x, y) {
   const distance = Math.hypot(x, y);
   const angle = distance / EARTH_M;
@@ -41,8 +41,8 @@ export function toPlace(centre, x, y) {
 }
 
 /**
- * A map that calls `chosen(longitude, latitude)` when it is pointed at, and `told(text)` once it knows
- * whose outlines it draws; returns {box, show}.
+ * Draw a map that calls `chosen(longitude, latitude)` on a click, and `told(text)` with the source of
+ * its outlines; returns {box, show}.
  */
 export function drawMap(centre, questions, chosen, told) {
   const scale = (0.92 * SIZE) / (2 * centre.radiusM);
@@ -97,7 +97,7 @@ function outline(query, at, scale) {
   return element("polygon", { points: corners.map((one) => at(one).join(",")).join(" "), class: "asked" });
 }
 
-/** Lines, each an array of places in degrees, of what there is near a centre, and who drew them. */
+/** The outlines near a centre, each an array of places in degrees, and their source. */
 async function outlines(centre) {
   const [span, wide] = spans(centre);
   const [west, south, east, north] = NEW_YORK;
@@ -118,7 +118,7 @@ async function outlines(centre) {
       north += steps[i + 1];
       const place = [east / held.per_degree, north / held.per_degree];
       const apart = Math.abs(((place[0] - l0 + 540) % 360) - 180);
-      // A line leaves what is drawn well outside of it.
+      // Cut lines well outside the visible area.
       if (Math.abs(place[1] - p0) < 1.5 * span + 1 && apart < 1.5 * wide + 1) line.push(place);
       else line = [];
       if (line.length === 2) found.push(line);
@@ -152,7 +152,7 @@ function graticule(centre) {
   return lines;
 }
 
-/** A bar that says how far things are. */
+/** A scale bar. */
 function rule(centre, scale) {
   const power = 10 ** Math.floor(Math.log10(centre.radiusM));
   const metres = [5, 2, 1].map((times) => times * power).find((one) => one <= centre.radiusM) ?? power;
@@ -165,7 +165,7 @@ function rule(centre, scale) {
   return group;
 }
 
-/** The circle from whose middle to its edge the odds grow at most 3 to 1, in metres, and what to say of it. */
+/** The radius, in metres, within which the odds grow to at most 3 to 1, and a sentence about it. */
 function circleOf(price) {
   if (!price) return { text: "" };
   const metres = Math.min((price.per * Math.log(3)) / price.epsilon, price.reach ?? Infinity);
@@ -173,12 +173,12 @@ function circleOf(price) {
   return { metres, text: say("map.circle", { far, odds: factor(price, metres) }) };
 }
 
-/** Whether this browser draws maps that move. */
+/** Whether this browser can draw moving maps. */
 function drawsMaps() {
   return document.createElement("canvas").getContext("webgl2") !== null;
 }
 
-/** A picture to point at, and where the browser draws them a map that moves in its place. */
+/** A picture to point at, replaced by a moving map if the browser can draw one. */
 export function maps({ centre, questions, price, put, changed }) {
   const outlines = make("p", { class: "note", id: "outlines" });
   const chosen = (longitude, latitude) => put({ longitude, latitude });
@@ -186,7 +186,7 @@ export function maps({ centre, questions, price, put, changed }) {
   const drawn = make("div", { id: "map" }, map.box);
   const box = document.createDocumentFragment();
   box.append(drawn, outlines);
-  // Fetched before it is known whether this question applies, as who fetches a map would tell it.
+  // Fetched before it is known whether this question applies: otherwise fetching a map would reveal it.
   if (drawsMaps()) betterMap().catch(() => undefined); // the picture and the coordinates do as well
   async function betterMap() {
     const { prepareMap } = await import("./place-map.js");

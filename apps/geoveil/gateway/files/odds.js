@@ -1,4 +1,4 @@
-// What a report can tell, in numbers and as a picture. Nothing here is private, or drawn.
+// What a report can reveal, in numbers and as a picture. Nothing here is private or random.
 
 import { digits, say } from "./geoveil-client.js";
 
@@ -11,7 +11,7 @@ export function greatest(price, apart) {
   return 1 - (1 - (price.delta ?? 0)) / (1 + Math.exp((price.epsilon * apart) / price.per));
 }
 
-/** By how much the odds grow at most, in words. */
+/** The most by which the odds grow, in words. */
 export function factor(price, apart) {
   const odds = Math.exp((price.epsilon * apart) / price.per);
   if (odds >= 1e6 || apart > (price.reach ?? Infinity)) return say("bars.none");
@@ -20,24 +20,24 @@ export function factor(price, apart) {
   return say("odds", { one: digits(Math.ceil(unit * odds - 1e-9) / unit), other: "1" }) + slack;
 }
 
-/** Distances to show: a quarter of what the guarantee is stated for, that, and four times it. */
+/** Distances to show: a quarter of the guarantee's distance, that distance, and four times it. */
 export function distances({ per }) {
   return [0.25, 1, 4].map((times) => times * per);
 }
 
-/** The ratio that a distance of logarithms is, not above it: what holds at a distance holds at all below. */
+/** The ratio of a distance between logarithms, rounded down: what holds at a distance holds at all smaller ones. */
 export function ratioOf(apart) {
   return Math.floor(1e5 * Math.exp(apart) + 1e-6) / 1e5;
 }
 
-/** The per cents of the two answers as the sentences have them: no risk is rounded down. */
+/** The percentages of the two answers, as in the sentences: no risk is rounded down. */
 export function shares(p) {
   if (p > 0.999) return { sure: say("percent.most"), other: "" };
   const tenths = Math.ceil(1000 * p - 1e-9);
   return { sure: say("bars.share", { share: digits(tenths / 10) }), other: say("bars.share", { share: digits((1000 - tenths) / 10) }) };
 }
 
-/** A bar whose two parts are the two answers: as much of it each as it may seem likely. */
+/** A bar with a part for each of two answers, as long as its probability can become. */
 export function bar(price, apart, first, second) {
   const p = greatest(price, apart);
   const box = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
@@ -58,7 +58,7 @@ export function bar(price, apart, first, second) {
   return box;
 }
 
-/** An element of SVG, or with `html` of the page; text never becomes markup. */
+/** An SVG element; text never becomes markup. */
 export function element(name, attributes = {}, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

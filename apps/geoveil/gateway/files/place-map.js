@@ -1,18 +1,19 @@
-// A map to point at: land, borders and names, the area of a survey, and a pin. Loaded only where a place is asked for.
+// A map to point at: land, borders and names, the area of a survey, and a pin. Loaded only for questions
+// about places.
 
 import { say } from "./geoveil-client.js";
 import { addProtocol, GlMap, Marker, setWorkerUrl } from "./geoveil-map.js";
 import { toPlace, toPlane } from "./map.js";
 import { tilesOf } from "./tiles.js";
 
-/** How much wider than its area a map is. */
+/** Width of a map over that of its area. */
 const AROUND = 1.4;
 const CORNERS = 96;
 const MOST_ZOOM = 18;
 const MOST_LATITUDE = 80;
-/** Where a searched place, or the pin of a typed one, is shown. */
+/** The zoom at which a searched place, or the pin of a typed one, is shown. */
 const NEAR_ZOOM = 12;
-/** Pixels by which a key moves the pin; with Shift by one. */
+/** Pixels by which a key moves the pin; one with Shift. */
 const STEP = 10;
 const MARGIN = 40;
 const MOST_FOUND = 8;
@@ -48,7 +49,7 @@ function styled() {
   return sheet;
 }
 
-/** A ring around a place, in degrees that don't jump where the antimeridian is crossed. */
+/** A ring around a place, in degrees that don't jump at the antimeridian. */
 function ring({ longitudeDeg, latitudeDeg }, metres) {
   const at = (i) => {
     const angle = (2 * Math.PI * i) / CORNERS;
@@ -77,7 +78,7 @@ function collected(features) {
   return { type: "geojson", tolerance: 0.1, data: { type: "FeatureCollection", features } };
 }
 
-/** What a question asks about, on the ground. */
+/** The region on the ground that a question asks about. */
 function asked(centre, { query }) {
   const place = ([x, y]) => {
     const [longitude, latitude] = toPlace(centre, x, y);
@@ -94,7 +95,7 @@ function asked(centre, { query }) {
   return [polygon([...corners, corners[0]].map(place))];
 }
 
-/** What is drawn of streets, whose layers have the names of Protomaps. */
+/** The layers of streets, with the names of Protomaps. */
 function streetLayers(colour, line) {
   const roads = (id, kinds, width) => line(id, "streets", { "line-color": colour("border"), "line-width": ["interpolate", ["exponential", 1.6], ["zoom"], 8, width / 4, 18, width * 8] },
     { "source-layer": "roads", filter: ["in", ["get", "kind"], ["literal", kinds]] });
@@ -156,8 +157,9 @@ function styleOf(number, { most }, streets, centre, questions, around) {
 }
 
 /**
- * Fetch all that a map of an area needs; `open(chosen)`, once its `box` is in the page, shows it and calls
- * `chosen(longitude, latitude)` when it is pointed at. `show(longitude, latitude)` puts the pin, within a circle of
+ * Fetch all that a map of an area needs; `open(chosen)`, once its `box` is in the page, shows it and
+ * calls `chosen(longitude, latitude)` on a click. `show(longitude, latitude)` puts the pin, within a
+ * circle of
  * `circleM` metres if there is one, and `near` names a place close by.
  */
 export async function prepareMap(centre, questions, circleM) {
@@ -275,7 +277,7 @@ export async function prepareMap(centre, questions, circleM) {
       if (around) map.getSource("around")?.setData(around);
       if (!map.getBounds().contains(at)) map.jumpTo({ center: at });
     },
-    /** The place with a name that is closest, and how far it is, in metres. */
+    /** The nearest named place, and its distance in metres. */
     near(longitude, latitude) {
       const here = { longitudeDeg: longitude, latitudeDeg: latitude };
       const apart = tiles.names.map((one) => ({ name: one.name, metres: Math.hypot(...toPlane(here, ...one.place)) }));

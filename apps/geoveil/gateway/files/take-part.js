@@ -1,6 +1,7 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
-// A survey with one question is one screen; of a form each question is one, between what it asks for and all answers.
-// Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
+// A survey with one question is one screen; a form has one screen for each question, between an overview
+// and all answers.
+// The page shows every text of a survey as text, and neither stores nor logs the answer.
 
 import { between, both, Client, digits, IndexedDbStorage, isForm, Policy, say, speak, spoken, textsOf } from "./geoveil-client.js";
 import { dots, hasDots, rowsOf } from "./dots.js";
@@ -10,7 +11,7 @@ import { aboutForm, costText, dateText, distanceText, errorText, languagesOf, li
 import { maps } from "./map.js";
 
 const FLUSH_MS = 15_000;
-/** After the last key, until another hundred reports are drawn to look at. */
+/** The pause after the last key before another hundred reports are drawn for the picture. */
 const PAUSE_MS = 300;
 const at = (id) => document.getElementById(id);
 const put = (id, text) => (at(id).textContent = text);
@@ -21,13 +22,13 @@ const item = (text) => make("li", {}, text);
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
 const REASONS = { WRONG_TOKEN: "reason.token" };
 
-/** Tell what was spent, once a survey is known. */
+/** Show what was spent, once a survey is loaded. */
 let tellSpent = async () => [];
-/** The worker that has these files without a connection, and sends where the browser lets it. */
+/** The worker that serves these files without a connection, and sends if the browser lets it. */
 let keeper;
-/** Of a survey that asks for tokens: the code that its person was invited by. */
+/** For a survey that asks for tokens: the person's invitation code. */
 let invitation;
-/** Whether what waits is sent without a page. */
+/** Whether waiting reports are sent without a page. */
 let later = false;
 
 start().catch(trouble).finally(() => {
@@ -35,7 +36,7 @@ start().catch(trouble).finally(() => {
   show("waiting", false);
 });
 
-/** Put all words of the page in the language of the address, else of the browser, else of the survey. */
+/** Translate the page into the language of the address, else of the browser, else of the survey. */
 async function translate(ofSurvey = []) {
   const wanted = new URLSearchParams(location.search).getAll("lang");
   document.documentElement.lang = await speak(...wanted, ...navigator.languages, ...ofSurvey);
@@ -51,8 +52,8 @@ async function start() {
   const server = location.origin;
   const looking = new Client({ server, storage, policy: new Policy({ limits: {} }), background: false });
   if (!id) return list(await looking.campaigns());
-  // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
-  // that nothing is needed of the server until the report is sent.
+  // Permit exactly what is shown: these bytes at this price. Fetch everything before showing it, so that
+  // the server is not needed until the report is sent.
   const [offer, anew] = await offered(looking, id);
   if (!spoken().locale) await translate(languagesOf(offer.campaign));
   const policy = withLifetime(Policy.permitting(offer));
@@ -64,7 +65,7 @@ async function start() {
   await ask(client, offer);
 }
 
-/** A survey as the server has it or, where that can't be reached, as this browser keeps it; and whether it is the first. */
+/** A survey from the server or, if that can't be reached, from this browser; and whether it is the server's. */
 async function offered(looking, id) {
   try {
     if (navigator.onLine) return [await looking.offer(id), true];
@@ -74,7 +75,7 @@ async function offered(looking, id) {
   return [await looking.offer(id, { kept: true }), false];
 }
 
-/** Have the worker send what waits, where the browser does that. */
+/** Have the worker send waiting reports, if the browser supports that. */
 async function sendLater() {
   const { sync } = (await keeper) ?? {};
   return Boolean(sync) && await sync.register("geoveil").then(() => true, () => false);
@@ -121,12 +122,15 @@ async function ask(client, offer) {
   describe(offer, questions);
   const single = questions.length === 1;
   const last = single ? 0 : questions.length + 1;
-  /** Which screen is shown: 0 says what is asked for, the last one has all answers; of one question 0 is all. */
+  /**
+   * The visible screen: 0 says what is asked for, the last one has all answers; with one question, 0 has
+   * everything.
+   */
   let screen = 0;
   let reviewed = false;
   const shown = () => questions[single ? 0 : screen - 1];
   const answers = (some) => Object.fromEntries(some.map((one) => [one.name, one.read()]));
-  /** The questions that apply, by the answers so far. */
+  /** The questions that apply, given the answers so far. */
   const applying = () => {
     if (!form) return questions;
     const names = new Set(campaign.applying(answers(questions)).map(({ name }) => name));
@@ -196,7 +200,7 @@ async function ask(client, offer) {
     go(to);
     at("form-title").focus();
   };
-  /** The next question that applies; once all were seen, the next without an answer. */
+  /** The next question that applies; once all have been seen, the next without an answer. */
   const next = () => {
     const rest = applying().filter((one) => (reviewed ? one.wrong() : screenOf(one) > screen));
     if (!rest.length) reviewed = true;
@@ -256,7 +260,7 @@ async function ask(client, offer) {
     else settle(client, campaign, questions);
   });
   addEventListener("online", () => settle(client, campaign, questions));
-  // Who has answered sees the receipt at once, and no form before it.
+  // People who have answered see the receipt at once, without the form.
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
   const answered = own && (state === "closed" || own.status === "pending" || own.period === campaign.periodAt(nowUs()));
   const exhausted = await tellSpent();
@@ -283,7 +287,7 @@ function picture({ attribute, price }, value, form) {
   put("guessed", say(form ? "bars.alone" : "bars.report"));
 }
 
-/** A hundred reports that could be sent for an answer, beside those for others. */
+/** A hundred reports that could be sent for an answer, beside those for other answers. */
 function hundred(campaign, question) {
   const value = question.read();
   const given = value !== null && !question.wrong();
@@ -304,7 +308,7 @@ function hundred(campaign, question) {
   put("dots-text", say("dots.text", { what }));
 }
 
-/** Send what waits, and show how it stands; a fresh report takes the reader to its receipt. */
+/** Send waiting reports, and show their state; a fresh report takes the reader to its receipt. */
 async function settle(client, campaign, questions, fresh = false) {
   const shown = async () => {
     const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
@@ -331,7 +335,7 @@ async function settle(client, campaign, questions, fresh = false) {
 
 function receipt(campaign, questions, own) {
   const state = own.status;
-  // The worker has no code: of a survey that asks for one, only a page sends.
+  // The worker has no code, so only a page sends reports to a survey that asks for one.
   const waits = invitation ? own.failure === "permission_denied" && "uninvited" : later && "later";
   const reason = own.reason && (REASONS[own.reason] ? say(REASONS[own.reason]) : own.reason);
   put("state", say(`state.${(state === "pending" && waits) || state}`) + (reason ? ` (${reason})` : ""));
@@ -347,14 +351,17 @@ function receipt(campaign, questions, own) {
   offerResults(campaign);
 }
 
-/** Link to what people answered, where the operator shows it. */
+/** Link to the results, if the operator shows them. */
 async function offerResults({ id }) {
   const status = async (path) => (await fetch(path, { method: "HEAD" }).catch(() => ({}))).status;
   at("results-link").href = `/results/${id}`;
   show("results", (await status("/pages/results")) === 200 && (await status(`/results/${id}`)) === 200);
 }
 
-/** Show what all answers about each attribute have cost, and what may still be taken; return those of which too little is left. */
+/**
+ * Show what all answers about each attribute have cost, and what is left; return the attributes with too
+ * little left.
+ */
 async function spent(client, policy, { campaign, price }) {
   const own = (await client.history()).filter((one) => one.campaignId === campaign.id);
   const paid = new Set(own.map(({ epoch, period }) => epoch?.getTime() ?? period)).size;
@@ -391,7 +398,7 @@ async function past(client) {
   show("past", reports.length > 0);
 }
 
-/** Nothing of the answers stays in the page once what was drawn from them is stored. */
+/** The page keeps no answer once the report drawn from it is stored. */
 function forget(questions) {
   for (const question of questions) question.clear();
   for (const id of ["inputs", "summary", "skipped", "odds", "odds-text", "dots"]) at(id).replaceChildren();
@@ -414,7 +421,7 @@ function trouble(error) {
   at("trouble-title").focus();
 }
 
-/** A key, short enough to compare with one that was read out. */
+/** A key, short enough to compare when somebody reads it out. */
 function shortened(key) {
   return `${key.slice(0, 16)} … ${key.slice(-8)}`;
 }

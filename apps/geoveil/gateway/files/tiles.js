@@ -1,12 +1,12 @@
-// Tiles of a base map. What is fetched depends on the survey alone, never on where somebody looks: all tiles of its
-// area come at once, and a map that is moved asks nothing more of the server.
+// Tiles of a base map. The tiles fetched depend on the survey alone, never on where somebody looks: all
+// tiles of its area come at once, and moving the map fetches nothing more.
 
 import { PbfReader, PMTiles, VectorTile } from "./geoveil-map.js";
 
-/** Of a base map, and of the two closest zooms of streets. */
+/** For a base map, and for the two closest zooms of streets. */
 const [MOST_TILES, MOST_STREETS] = [96, 256];
 const MOST_PART = 4 << 20;
-/** Of what lies closer together in a file, in bytes, one request is made. */
+/** Parts of a file closer together than this, in bytes, come in one request. */
 const GAP = 65_536;
 const MERCATOR_DEG = 85;
 const RADIANS = Math.PI / 180;
@@ -55,7 +55,10 @@ class Parts {
   }
 }
 
-/** Tiles of a zoom that a rectangle of [west, south, east, north] touches, as [z, x, y]; x may lie beyond the world. */
+/**
+ * Tiles of a zoom that a rectangle of [west, south, east, north] touches, as [z, x, y]; x may lie beyond
+ * the world.
+ */
 function covering([west, south, east, north], z) {
   const n = 2 ** z;
   const row = (degrees) => {
@@ -70,8 +73,9 @@ function covering([west, south, east, north], z) {
 }
 
 /**
- * All tiles within `bounds`, to the greatest zoom at which they are not too many: {least, most, tile(z, x, y), names}.
- * Of streets the two closest zooms.
+ * All tiles within `bounds`, up to the greatest zoom at which there are not too many: {least, most,
+ * tile(z, x, y), names}.
+ * For streets, only the two closest zooms.
  */
 export async function tilesOf(path, bounds, streets = false) {
   const archive = new PMTiles(new Parts(path));
@@ -94,7 +98,7 @@ export async function tilesOf(path, bounds, streets = false) {
   return { least: levels[0][0][0], most: levels.at(-1)[0][0], tile, names: namesOf(levels.at(-1), tile) };
 }
 
-/** Places with names, those with most people first: {name, region, place: [longitude, latitude]}. */
+/** Named places, those with most people first: {name, region, place: [longitude, latitude]}. */
 function namesOf(tiles, tile) {
   const found = new Map();
   for (const [z, x, y] of tiles) {

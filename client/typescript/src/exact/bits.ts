@@ -1,4 +1,4 @@
-/** Fair bits, and uniform numbers of which only the leading ones are drawn. */
+/** Fair bits, and uniform numbers of which only the leading bits are drawn. */
 
 /** A stream of independent fair bits. */
 export interface BitSource {
@@ -40,7 +40,7 @@ export class LazyUniform {
     this.numerator = source.bits(FIRST);
   }
 
-  /** Draw more bits; those known stay as they are. */
+  /** Draw more bits; the earlier ones stay as they are. */
   refine(): void {
     this.numerator = (this.numerator << BigInt(MORE)) | this.#source.bits(MORE);
     this.count += MORE;

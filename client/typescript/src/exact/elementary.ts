@@ -1,9 +1,9 @@
-/** Exponential, logarithm, roots, sine and cosine of intervals, in integers of a fixed point. */
+/** Exponential, logarithm, roots, sine and cosine of intervals, in fixed-point integers. */
 import { bigAbs, bitLength, floorDiv } from "./rational.js";
 import { HALF, Interval, NOUGHT, ONE, precision, UNKNOWN } from "./interval.js";
 
 const GUARD = 24;
-/** Bound on the error of the functions below, in units of the last place of their fixed point. */
+/** Bound on the error of the functions below, in units of the last place. */
 const DOUBT = 1n << 12n;
 
 function cached<T>(make: (bits: number) => T): (bits: number) => T {
@@ -112,7 +112,7 @@ export function log(x: Interval): Interval {
   const bits = precision() + GUARD;
   const low = logFixed(x.low, x.exponent, bits);
   const high = x.low === x.high ? low : logFixed(x.high, x.exponent, bits);
-  // The logarithm of 2 is right to a unit, and taken so many times.
+  // The logarithm of 2 is right to one unit, and is multiplied.
   const doubt = DOUBT + 2n * BigInt(Math.abs(bitLength(x.low) + x.exponent) + bitLength(x.high));
   return Interval.of(low - doubt, high + doubt, -bits);
 }
@@ -134,7 +134,7 @@ export function exp(x: Interval): Interval {
   const bits = precision() + GUARD;
   if (x.high > 0n && bitLength(x.high) + x.exponent > FARTHEST) return UNKNOWN;
   if (bitLength(x.low) + x.exponent > FARTHEST) {
-    // So far below 0 that only the upper end is told.
+    // So far below 0 that only the upper end is computed.
     if (bitLength(x.high) + x.exponent > FARTHEST) return Interval.of(0n, 1n, -(2 ** 20));
     const above = expEnd(x.high, x.exponent, bits);
     return Interval.of(0n, above.mantissa + DOUBT, above.exponent);
@@ -150,7 +150,7 @@ function magnitude(x: Interval): number {
   return bitLength(bigAbs(x.low) > bigAbs(x.high) ? x.low : x.high) + x.exponent;
 }
 
-/** e^x − 1, with as many bits where x is small. */
+/** e^x − 1, with full relative precision for small x. */
 export function expm1(x: Interval): Interval {
   if (!x.known || magnitude(x) > -8) return exp(x).sub(ONE);
   const extra = Math.min(-magnitude(x), 4096);
@@ -161,7 +161,7 @@ export function expm1(x: Interval): Interval {
   return Interval.of(low, high, -bits);
 }
 
-/** log(1 + x), with as many bits where x is small. */
+/** log(1 + x), with full relative precision for small x. */
 export function log1p(x: Interval): Interval {
   if (!x.known || magnitude(x) > -8) return log(x.add(ONE));
   const extra = Math.min(-magnitude(x), 4096);

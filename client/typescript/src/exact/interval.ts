@@ -1,16 +1,15 @@
 /**
- * Intervals that enclose real numbers: what a release computes with, so that its integer is that of
- * the exact result.
+ * Intervals that enclose real numbers: a release computes with them, so that its integer is that of the exact result.
  *
  * An interval is [low, high] · 2^exponent with integers low ≤ high. After each operation its ends
- * are shortened to the working precision, outwards. What cannot be enclosed, as the logarithm of
- * an interval that reaches 0, is `UNKNOWN`, and so is all that follows from it.
+ * are shortened to the working precision, outwards. What cannot be enclosed, such as the logarithm of an
+ * interval that reaches 0, is `UNKNOWN`, and so is everything computed from it.
  */
 import { bigAbs, bitLength, ceilDiv, floorDiv, parts, Rational } from "./rational.js";
 
 let working = 192;
 
-/** The bits that the ends of intervals are shortened to. */
+/** The bits to which the ends of intervals are shortened. */
 export function precision(): number {
   return working;
 }
@@ -152,7 +151,7 @@ export class Interval {
     return Interval.of(low(a.low, b.low), high(a.high, b.high), exponent);
   }
 
-  /** A number in its middle, of no more bits than the working precision. */
+  /** A number near its middle, with no more bits than the working precision. */
   get middle(): Interval {
     if (!this.known) return this;
     const sum = this.low + this.high;
@@ -209,7 +208,7 @@ interface Ends {
   high: bigint;
 }
 
-/** The largest difference of exponents that is bridged by longer integers. */
+/** The largest difference of exponents that longer integers bridge. */
 const APART = 4096;
 
 /** The ends of two intervals in one unit, outwards where one of them is far finer than the other. */

@@ -1,4 +1,4 @@
-/** Exact fractions, and what doubles are of them: rounding is always in a stated direction. */
+/** Exact fractions, and their doubles: rounding is always in a stated direction. */
 
 const view = new DataView(new ArrayBuffer(8));
 
@@ -19,7 +19,7 @@ export function bitLength(x: bigint): number {
   if (near === 0) return bits;
   view.setFloat64(0, near);
   const exponent = (view.getUint16(0) >> 4) - 1022;
-  // The conversion rounds: up to a power of two that x may not reach.
+  // The conversion may round up to a power of two that x does not reach.
   return bits + (x >> BigInt(exponent - 1) === 0n ? exponent - 1 : exponent);
 }
 
@@ -137,7 +137,7 @@ export function frexp(x: number): number {
 function nearest(n: bigint, d: bigint): number {
   if (n < 0n) return -nearest(-n, d);
   if (n === 0n) return 0;
-  // 54 bits or more of the quotient, and whether there is more; subnormal numbers have fewer.
+  // 54 bits or more of the quotient, and whether there are more; subnormal numbers have fewer.
   let shift = 55 - (bitLength(n) - bitLength(d));
   shift = Math.min(shift, 1075);
   const scaled = shift >= 0 ? n << BigInt(shift) : n;

@@ -4,7 +4,7 @@ import type { LazyUniform } from "./bits.js";
 import { HALF, Interval, withPrecision } from "./interval.js";
 
 const GUARD = 64;
-/** More than the exponents of points, grids and scales are apart: what is open then, U leaves open. */
+/** More than the exponents of points, grids and scales differ: what is undecided then, U leaves undecided. */
 const SURE = 1152;
 const MOST_BITS = 1 << 16;
 export const INT64_MIN = -(2n ** 63n);

@@ -10,7 +10,7 @@ export type Category = "kary" | "unary" | "ordinal" | "subset";
 /** The weight of a lie, M. */
 const ONE = 2n ** 32n;
 const COLUMN = 62;
-/** Beyond, fewer than one in a million answers is a lie. */
+/** Beyond it, fewer than one in a million answers is a lie. */
 export const MOST_EPSILON = 16;
 
 /** T = ⌊e^ε·M⌋, of ε in (0, 16]. */
@@ -21,14 +21,14 @@ function weightOf(epsilon: number): bigint {
   });
 }
 
-/** What one of several options is sent by: unary encoding of more than 3e^ε + 2. */
+/** How one of several options is sent: by unary encoding if there are more than 3e^ε + 2. */
 export const choiceOf = (options: number, epsilon: number): Category =>
   BigInt(options - 2) * ONE <= 3n * weightOf(epsilon) ? "kary" : "unary";
 
 /**
- * One exact report, an integer a column; what is drawn does not depend on the value.
+ * One exact report, an integer per column; how much is drawn does not depend on the value.
  *
- * @param value - the option's index, from 0; of "subset" a mask of bits.
+ * @param value - the option's index, from 0; for "subset" a mask of bits.
  */
 export function release(kind: Category, options: number, epsilon: number, value: bigint, source: BitSource): bigint[] {
   const weight = weightOf(epsilon);

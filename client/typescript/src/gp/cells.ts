@@ -1,6 +1,6 @@
 /**
- * Smooth bounds that are certified from cells of the line, in doubles that every device computes
- * alike: all operations below are those of IEEE 754, in this order.
+ * Smooth bounds certified from cells of the line, in doubles that every device computes alike: all
+ * operations below are those of IEEE 754, in this order.
  */
 import { exp, log } from "../exact/elementary.js";
 import { constant, Interval, NOUGHT, ONE, withPrecision } from "../exact/interval.js";
@@ -28,7 +28,7 @@ export function least(numbers: readonly number[]): number {
 
 const SETTLED = 1e-9;
 
-/** The ends beyond which φ is as good as its limits. */
+/** The ends beyond which φ practically equals its limits. */
 export function settled(cells: Cells): [number, number] {
   const [low, high] = cells.value;
   const span = largest(high) - least(low);
@@ -119,7 +119,7 @@ export class LinearBound {
     const at = (low + high) / 2;
     const spread = high - low + Math.abs(at) * 2 ** -50;
     const terms = steepest.map((most, i) => most / (1 + beta * Math.max(edges[i]! - at, at - edges[i + 1]!, 0)));
-    // All that may be the largest somewhere on the interval, rounding included.
+    // All terms that may be the largest somewhere on the interval, rounding included.
     const enough = largest(terms) * (1 - RIVALS - 4 * beta * spread);
     let result: Interval | undefined;
     terms.forEach((term, i) => {

@@ -3,18 +3,18 @@ import { log } from "../exact/elementary.js";
 import { Interval, withPrecision } from "../exact/interval.js";
 import { positive } from "./profile.js";
 
-/** What units of distances begin with that are logarithms of ratios, as in "log dollar". */
+/** The prefix of units whose distances are logarithms of ratios, as in "log dollar". */
 export const LOG = /^log /;
 const BITS = 160;
 
 export interface LogScale {
-  /** The least value that is told from smaller ones, > 0: they count as it, also 0 and negative ones. */
+  /** The floor, > 0: smaller values count as it, including 0 and negative ones. */
   readonly floor: number;
 }
 
 /**
- * The double nearest to the logarithm of a value, or of the floor if that is more: the same as in Python. No
- * logarithm but 0 lies half way between two doubles, so that more bits decide.
+ * The double nearest to the logarithm of a value, or of the floor if that is more: the same as in
+ * Python. No logarithm but 0 lies halfway between two doubles, so more bits decide.
  */
 export function coordinateOf({ floor }: LogScale, value: number): number {
   const x = Math.max(value, floor);
@@ -26,7 +26,7 @@ export function coordinateOf({ floor }: LogScale, value: number): number {
   return 0;
 }
 
-/** The guarantee that values a factor > 1 apart are so distinguishable: over logarithms, never more than that. */
+/** The guarantee, over logarithms, that values a factor > 1 apart are at most this distinguishable. */
 export function perFactor(epsilon: number, factor: number, unit: string): { epsilon: number; per: number; unit: string } {
   const per = withPrecision(BITS, () => log(Interval.exactly(positive("factor", factor))).ends()[1].roundUp());
   return { epsilon, per, unit: `log ${unit}` };

@@ -8,13 +8,13 @@ import { releaseIntegers } from "../exact/release.js";
 import { laplace, quantile, type Tail } from "./noise.js";
 import { type PrivatePoint, privatePoint, type Query } from "./query.js";
 
-/** What two values `per` apart may be told apart by, at most. */
+/** The most by which two values `per` apart can be told apart. */
 export interface Privacy {
   readonly epsilon: number;
   readonly per: number;
-  /** What the probability of any event may exceed that by; undefined: nothing. */
+  /** By how much the probability of any event may exceed that; undefined: 0. */
   readonly delta?: number;
-  /** The distance up to which it holds, with a delta; undefined: any. */
+  /** The largest distance at which it holds, with a delta; undefined: any. */
   readonly reach?: number;
 }
 
@@ -22,7 +22,7 @@ export function exactRate({ epsilon, per }: Privacy): Rational {
   return Rational.from(epsilon).div(Rational.from(per));
 }
 
-/** What so many answers spend together, rounded up. */
+/** The cost of several answers together, rounded up. */
 export function repeated(privacy: Privacy, times: bigint): Privacy {
   const rate = exactRate(privacy).mul(Rational.of(times));
   const together = { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
@@ -40,10 +40,10 @@ export interface Mechanism {
 const MOST_RATIO = 1e8;
 const FINEST_BITS = 61;
 const TIE = 2 ** -20;
-/** What lifts a double above its rounding. */
+/** A factor that lifts a double above its rounding. */
 export const ABOVE = Rational.of((1n << 50n) + 1n, 1n << 50n);
 
-/** Refuse a noise scale that is out of all proportion to what the query resolves. */
+/** Refuse a noise scale out of all proportion to the query's resolution. */
 export function requireComparable(query: Query, { epsilon, per }: Privacy): void {
   const unit = epsilon * query.profile.lengthScale;
   if (!(unit / MOST_RATIO <= per && per <= unit * MOST_RATIO)) {
@@ -67,7 +67,7 @@ export function requireGrid(stepExponent: number, spread: number, levels: readon
   }
 }
 
-/** What is known of a report about a soft step: probabilities. */
+/** Probabilities of a report about a soft step. */
 export interface OwnSide {
   readonly inside: boolean;
   readonly right: number;
@@ -79,7 +79,7 @@ export function below(z: number): number {
   return z < 0 ? Math.exp(z) / 2 : 1 - Math.exp(-z) / 2;
 }
 
-/** P[Z > u], rounded down by at most 2^-25: by halving, as noises are known by their quantiles. */
+/** P[Z > u], rounded down by at most 2^-25: by bisection, because noises are given by their quantiles. */
 function survival(tail: Tail, u: number): number {
   let [low, high] = [0, 0.5];
   for (let i = 0; i < 24; i++) {
@@ -98,9 +98,9 @@ export class QueryMechanism implements Mechanism {
     spread: number,
     readonly ideal: (s: Interval, u: Interval, point: PrivatePoint) => Interval,
     private readonly noise: Tail,
-    /** How many scales of the noise take a report to the other side of 1/2. */
+    /** The number of noise scales that take a report to the other side of 1/2. */
     private readonly margin: (s: Interval, point: PrivatePoint) => Interval,
-    /** The scale of noise before the query; undefined: it comes after. */
+    /** The scale of noise added before the query; undefined: it is added after. */
     private readonly before?: number,
   ) {
     const { profile } = query;
@@ -108,7 +108,7 @@ export class QueryMechanism implements Mechanism {
     requireGrid(stepExponent, Math.max(spread, ...profile.bounds.map(Math.abs)), levels);
   }
 
-  /** Where a point lies, and how often a report is on that side of 1/2, and exactly 0 or 1 there. */
+  /** The side on which a point lies, and how often a report is on that side of 1/2, and exactly 0 or 1 there. */
   ownSide(x: readonly number[]): OwnSide {
     const point = privatePoint(x, this.query.dimension);
     const s = this.query.distance(point);
@@ -170,8 +170,8 @@ export function lipschitzLaplace(query: Query, privacy: Privacy, stepExponent: n
 }
 
 /**
- * What a debiased mechanism reports of a number that was perturbed at its rate, a point of the grid of
- * 2^grid: what rounding took from the number, uniform over a step, is drawn again.
+ * What a debiased mechanism reports for a number perturbed at its rate, on the grid of 2^grid: it draws
+ * the rounding error, uniform over a step, again.
  */
 export function answerFrom(
   point: bigint,
@@ -210,7 +210,10 @@ function noiseVector(u: readonly Interval[], dimension: number): Interval[] {
 const STEP_BITS = 20;
 const MOST_EXPONENT = 200;
 
-/** What perturbs a point; its grid is 2^-20 of the scale of the noise, rounded to a power of two, if none is given. */
+/**
+ * The mechanism that perturbs a point; by default its grid is 2^-20 of the noise scale, rounded to a
+ * power of two.
+ */
 export class PlanarLaplace implements Mechanism {
   readonly stepExponent: number;
   readonly scale: Rational;

@@ -1,4 +1,4 @@
-/** Nested noise: the point of a coarser guarantee, made from that of a finer one. */
+/** Nested noise: the point of a coarser guarantee, made from the point of a finer one. */
 import { type BitSource, LazyUniform } from "../exact/bits.js";
 import { log, sqrt, turn } from "../exact/elementary.js";
 import { constant, HALF, type Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
@@ -6,16 +6,16 @@ import { Rational } from "../exact/rational.js";
 import { releaseIntegers } from "../exact/release.js";
 import { direction, exactRate, type PlanarLaplace } from "./mechanism.js";
 
-/** Uniform numbers for what is added, by the number of coordinates. */
+/** Uniform numbers for the added noise, by the number of coordinates. */
 const FOR_REST = [0, 2, 5, 5];
 
-/** 0 with the probability `atom`, else an exponential number: both from one U. */
+/** 0 with probability `atom`, else an exponential number: both from one U. */
 function beyond(u: Interval, atom: Interval): Interval {
   const share = ONE.sub(atom).div(ONE.sub(u)); // below 1, it may reach below 0: no logarithm of that
   return piecewise(share, [ONE], [() => NOUGHT, (x) => log(x).max(NOUGHT)]);
 }
 
-/** What is added, in units of the coarser scale, for a share ρ = (finer scale/coarser scale)² below 1. */
+/** The added noise, in units of the coarser scale, for a ratio ρ = (finer scale/coarser scale)² below 1. */
 function rest(u: readonly Interval[], share: Interval, dimension: number): Interval[] {
   const [first, second, third, fourth] = u as [Interval, Interval, Interval, Interval];
   if (dimension === 1) return direction([second], 1).map((sign) => beyond(first, share).mul(sign));

@@ -58,7 +58,7 @@ export function distortion({ radiusM }: Plane): number {
   });
 }
 
-/** What to calibrate with in the plane, so that a guarantee holds for true distances. */
+/** The privacy to calibrate with in the plane, so that a guarantee holds for true distances. */
 export function inPlane(privacy: Privacy, plane: Plane): Privacy {
   const kappa = Rational.from(distortion(plane));
   const epsilon = Rational.from(privacy.epsilon).div(kappa).roundDown();

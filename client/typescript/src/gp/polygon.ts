@@ -116,8 +116,8 @@ export class ExactPolygon {
   }
 
   /**
-   * Refuse a region that is not valid. Two rings may touch in points, as long as they do not cross
-   * there, share no stretch, and leave the inside of each part in one piece.
+   * Refuse an invalid region. Two rings may touch in points, as long as they do not cross there, share
+   * no segment, and leave the inside of each part connected.
    */
   #requireValid(region: Region): void {
     const { rings } = this.#exact;
@@ -136,7 +136,7 @@ export class ExactPolygon {
         if (others.some((hole) => within(ring, hole))) throw invalid();
         return;
       }
-      // A part may lie in a hole of another part, and not in its inside.
+      // A part may lie in a hole of another part, but not in its inside.
       exteriors.forEach((other, i) => {
         if (i === part || !within(ring, other)) return;
         const holes = rings.map((_, h) => h).filter((h) => partOf[h] === i && h !== other);
@@ -146,7 +146,7 @@ export class ExactPolygon {
   }
 }
 
-/** A point in which rings meet: of each the vectors from it to both sides. */
+/** A point in which rings meet: for each ring, the vectors from it to both sides. */
 interface Touch {
   readonly at: Whole;
   readonly ways: Map<number, readonly [Whole, Whole]>;
@@ -180,7 +180,7 @@ function touches(rings: readonly Edge[][]): readonly Touch[] {
   return [...found.values()];
 }
 
-/** From a point of a ring's edge to both sides along the ring. */
+/** The vectors from a point on a ring's edge to both sides along the ring. */
 function waysFrom(ring: readonly Edge[], i: number, at: Whole): readonly [Whole, Whole] {
   const { a, v } = ring[i]!;
   const [back, on] = [minus(a, at), minus([a[0] + v[0], a[1] + v[1]], at)];
@@ -191,7 +191,7 @@ function waysFrom(ring: readonly Edge[], i: number, at: Whole): readonly [Whole,
   return isNought(on) ? [back, ring[(i + 1) % ring.length]!.v] : [back, on];
 }
 
-/** Refuse rings that cross where they touch, or cut the inside of a part into pieces. */
+/** Refuse rings that cross where they touch, or that divide the inside of a part. */
 function requireSimple(rings: readonly Edge[][], met: readonly Touch[], partOf: readonly number[]): void {
   const piece = rings.map((_, r) => r);
   const find = (r: number): number => (piece[r] === r ? r : find(piece[r]!));
@@ -201,7 +201,7 @@ function requireSimple(rings: readonly Edge[][], met: readonly Touch[], partOf: 
       for (const [, [back, on]] of passing.slice(0, i)) {
         if (turnsBetween(from, to, back) !== turnsBetween(from, to, on)) throw invalid();
       }
-      // Rings of a part that are joined already, at another point, enclose a piece together.
+      // Rings of a part that already touch at another point together enclose a piece.
       const first = passing.find(([other]) => partOf[other] === partOf[r])![0];
       if (first === r) return;
       if (find(first) === find(r)) throw invalid();
@@ -214,7 +214,7 @@ function isNought(v: Whole): boolean {
   return v[0] === 0n && v[1] === 0n;
 }
 
-/** Whether a vector is met on the way round, counterclockwise, from one to another. */
+/** Whether a vector lies between two others, counterclockwise. */
 function turnsBetween(from: Whole, to: Whole, v: Whole): boolean {
   const [fromTo, fromV, vTo] = [cross(from, to), cross(from, v), cross(v, to)];
   const straightOn = fromTo === 0n && from[0] * to[0] + from[1] * to[1] < 0n;
@@ -280,7 +280,7 @@ function meet(s: Edge, t: Edge): Whole | "cross" | undefined {
   const [sEnd, tEnd] = [end(s), end(t)];
   const [a, b, c, d] = [turns(s, t.a), turns(s, tEnd), turns(t, s.a), turns(t, sEnd)];
   if (a === 0n && b === 0n) {
-    // On one line: they share a stretch, a point, or nothing.
+    // On one line: they share a segment, a point, or nothing.
     const along = (p: Whole): bigint => s.v[0] * (p[0] - s.a[0]) + s.v[1] * (p[1] - s.a[1]);
     const [from, to] = [along(t.a), along(tEnd)];
     const [low, high] = from < to ? [from, to] : [to, from];

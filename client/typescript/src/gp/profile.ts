@@ -8,11 +8,11 @@ import { bellBound } from "./bell-chords.js";
 export const LEAST = 1e-50;
 export const MOST = 1e50;
 
-/** Which bound of the slope a mechanism scales its noise to. */
+/** The bound of the slope to which a mechanism scales its noise. */
 export interface BoundKind {
   /** The length of chords up to which slopes count: 0, of the slope itself, or Infinity. */
   readonly reach: number;
-  /** Whether it changes as 1 + βd at most; else as e^{βd}. */
+  /** Whether it changes by a factor of at most 1 + βd; otherwise e^{βd}. */
   readonly linear: boolean;
 }
 
@@ -38,7 +38,7 @@ export interface Profile {
   /** Supremum of |φ'|, or a little above: the double that scales noise. */
   readonly lipschitz: number;
   readonly lengthScale: number;
-  /** φ equals its limits before the first and after the last, or nearly so. */
+  /** φ equals its limits, or nearly so, before the first and after the last. */
   readonly breakpoints: readonly [number, number];
   readonly limits: readonly [number, number];
   readonly bounds: readonly [number, number];
@@ -62,7 +62,7 @@ export function positive(name: string, value: number): number {
   return value;
 }
 
-/** Refuse ends of a range that are no finite numbers, or not in order; undefined is no end. */
+/** Refuse ends of a range that are not finite or not in order; undefined is no end. */
 export function requireEnds(name: string, { least, most }: { readonly least?: number | undefined; readonly most?: number | undefined }): void {
   const ends = [least, most].filter((x) => x !== undefined);
   if (!ends.every(Number.isFinite) || least! >= most!) throw new ParameterError(`${name}.least`, ends, "finite, and less than most");

@@ -13,7 +13,7 @@ export type PrivatePoint = readonly Interval[];
 /** Largest coordinate of a point. Squares of quotients of such numbers are still numbers. */
 export const FARTHEST = 1e90;
 
-/** Whether these are the coordinates of a point that mechanisms take. */
+/** Whether these are the coordinates of a point that mechanisms accept. */
 export function isPoint(x: readonly unknown[], dimension: number): boolean {
   return x.length === dimension && x.every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
 }
@@ -28,17 +28,17 @@ export interface Query {
   readonly dimension: number;
   readonly profile: Profile;
   distance(x: PrivatePoint): Interval;
-  /** The values around which its bands lie, outside of which it is constant; undefined: none are known. */
+  /** The values around which its bands lie, outside which it is constant; undefined: unknown. */
   readonly edges?: readonly number[];
   /** Whether no distance is below 0. */
   readonly ray?: boolean;
-  /** No distance is above it; undefined: there is none such. */
+  /** An upper bound on distances; undefined: there is none. */
   readonly most?: Rational;
-  /** The length of the range of distances; undefined: it has none. */
+  /** The length of the range of distances; undefined: unbounded. */
   readonly span?: Rational;
 }
 
-/** Up to where distances count, outside and inside, in noise scales. */
+/** The distances at which a cap clips, outside and inside, in noise scales. */
 export interface Cap {
   readonly below: number;
   readonly above: number;
@@ -140,7 +140,7 @@ export function polygon(
   const region = readRegion(rings);
   const step = STEPS[profile](width);
   const exact = new ExactPolygon(region);
-  // A circle within a part fits between the sides of its bounding box.
+  // A circle within a part fits into its bounding box.
   const length = (coordinates: number[]): Rational =>
     Rational.from(Math.max(...coordinates)).sub(Rational.from(Math.min(...coordinates)));
   const sides = region.map(([ring]) => length(ring!.map(([x]) => x)).min(length(ring!.map(([, y]) => y))));

@@ -1,17 +1,17 @@
-/** Noises that a smooth mechanism can have: their quantiles, and what the guarantee costs with them. */
+/** Noises that a smooth mechanism can have: their quantiles, and their costs for the guarantee. */
 import { ParameterError, UnsupportedError } from "../errors.js";
 import { atan, circleConstant, log, power, sqrt, turn } from "../exact/elementary.js";
 import { constant, HALF, Interval, NOUGHT, ONE, precision, withPrecision } from "../exact/interval.js";
 import { ONE as RATIONAL_ONE, powerOfTwo, Rational, ZERO } from "../exact/rational.js";
 import { laplacePareto, powerLaw, type Tail } from "./noise.js";
 
-/** What a calibration asks of a noise: exact fractions. */
+/** What a calibration needs from a noise: exact fractions. */
 export interface SmoothNoise {
   readonly name: string;
   readonly tail: Tail;
   /** sup |uψ(u) − 1|: what a change of scale costs. */
   readonly scaleCost: Rational;
-  /** β as a share of the rate where nobody says it. */
+  /** The default β, as a fraction of the rate. */
   readonly share: Rational;
   /** inf (constant + factor·uψ(u))/ψ(u) over u > 0, rounded down to a double. */
   leastQuotient(constant: Rational, factor: Rational): Rational;
@@ -20,7 +20,7 @@ export interface SmoothNoise {
 const BITS = 192;
 const CLEAR = RATIONAL_ONE.sub(powerOfTwo(-80));
 
-/** The greatest double ≤ (1 − 2^−80) of a number that is computed closely. */
+/** The greatest double ≤ (1 − 2^−80) times a number that is computed closely. */
 export function settledDown(compute: () => Interval): number {
   const [low] = withPrecision(BITS, () => compute().mul(constant(CLEAR)).ends());
   return low.roundDown();
@@ -32,12 +32,12 @@ export function settledUp(compute: () => Interval): number {
   return high.roundUp();
 }
 
-/** The best noise at β/ε: where f and B never change at one place, and elsewhere. */
+/** The best noise at β/ε: where f and B never change at the same place, and elsewhere. */
 export function bestTail(crossed: boolean, fraction: number): Tail {
   return crossed ? laplacePareto(fraction) : powerLaw(fraction);
 }
 
-/** What a noise with ψ = c·t^p·(1−t)^q and uψ = kt has in common: the infimum in closed form. */
+/** Noises with ψ = c·t^p·(1−t)^q and uψ = kt have the infimum in closed form. */
 function leastQuotient(steepness: Rational, q: Rational, maxScore: () => Interval): SmoothNoise["leastQuotient"] {
   const found = new Map<string, Rational>();
   return (start, factor) => {
@@ -178,7 +178,7 @@ const MOST_STEPS = 200;
 const SPARE = 24;
 const MOST_RADII = 8;
 
-/** A distribution of a density that falls on either side of 0. */
+/** A distribution whose density falls on either side of 0. */
 interface Distribution {
   /** P[0 < Z < u]. */
   readonly center: (u: Interval) => Interval;
@@ -189,7 +189,7 @@ interface Distribution {
 }
 
 /**
- * The u > 0 with P[Z > u] = p: Newton's method comes next to it, and its interval form encloses it.
+ * The u > 0 with P[Z > u] = p: Newton's method approximates it, and its interval form encloses it.
  * If u₀ + (½ − p − center(u₀))/h(U) lies in U, the root is there.
  */
 function inverted(of: Distribution): Tail {
@@ -219,12 +219,12 @@ function inverted(of: Distribution): Tail {
   };
 }
 
-/** The end of an interval that is further from 0. */
+/** The end of an interval that is farther from 0. */
 function outer(x: Interval): Interval {
   return x.known ? constant(x.abs().ends()[1].roundUp()) : x;
 }
 
-/** From 0 to beyond the root, where it is too close to the median to be told from it. */
+/** From 0 to beyond the root, if it is too close to the median to be distinguished from it. */
 function besideMedian(target: Interval, density: (u: Interval) => Interval): Interval {
   const far = outer(target).div(density(ONE));
   return far.below(ONE) ? NOUGHT.union(far) : Interval.unknown();
@@ -233,7 +233,7 @@ function besideMedian(target: Interval, density: (u: Interval) => Interval): Int
 const CLOSE = 1e-9;
 const START_BITS = 96;
 
-/** A number next to the root: Newton's method from the side on which it does not overshoot. */
+/** A number close to the root, by Newton's method from the side on which it does not overshoot. */
 function start(p: Interval, target: Interval, { center, density, tailFactor, order }: Distribution): Interval {
   const falls = p.near < 0.25;
   const logarithm = falls ? Math.log(p.near) : 0;

@@ -1,4 +1,4 @@
-/** Noise scaled to a smooth bound: what is declared, β and η, and the mechanism. */
+/** Noise scaled to a smooth bound: the declaration, β and η, and the mechanism. */
 import { ParameterError, UnsupportedError } from "../errors.js";
 import { log } from "../exact/elementary.js";
 import { constant, HALF, type Interval, NOUGHT } from "../exact/interval.js";
@@ -10,7 +10,7 @@ import { type BoundKind, positive } from "./profile.js";
 import type { Query } from "./query.js";
 import { bestTail, generalizedCauchy, settledUp, type SmoothNoise, studentT } from "./smooth-noise.js";
 
-/** What a calibration asks of a noise. */
+/** What a calibration needs from a noise. */
 export type Scored = Pick<SmoothNoise, "name" | "scaleCost" | "leastQuotient">;
 
 const LEAST_ETA = Rational.of(1n, 10n ** 6n);
@@ -41,7 +41,7 @@ export function smooth(query: Query, privacy: Privacy, declared: Smooth, stepExp
   );
 }
 
-/** β as a share of the rate, if that is declared. */
+/** β as a fraction of the rate, if declared. */
 export function shareOf({ betaFraction: given }: Smooth): Rational | undefined {
   if (given !== undefined && !(given > 0 && given < 1)) throw new ParameterError("beta_fraction", given, "a number in (0, 1)");
   return given === undefined ? undefined : Rational.from(given);
@@ -102,13 +102,13 @@ function calibrated(
   return { beta, eta: eta.mul(rate), tail: chosen.tail };
 }
 
-/** A noise that papers have; undefined: it is another. */
+/** A noise from a paper; undefined: it is another. */
 export function chosenNoise({ case: kind, value }: Smooth["noise"]): SmoothNoise | undefined {
   if (kind === "studentT") return studentT(value.nu);
   return kind === "generalizedCauchy" ? generalizedCauchy(value.gamma) : undefined;
 }
 
-/** β, and about which double it is as a share of the rate; of several reports the share is theirs together. */
+/** β, and roughly which double it is as a fraction of the rate; several reports share the fraction. */
 export function slope(share: Rational, rate: Rational, privacy: Privacy, reports = 1): { beta: Rational; fraction: number } {
   const asked = positive("beta", share.div(Rational.of(BigInt(reports))).mul(rate).roundDown());
   const most = privacy.epsilon / privacy.per / reports;
@@ -118,7 +118,7 @@ export function slope(share: Rational, rate: Rational, privacy: Privacy, reports
   return { beta: Rational.from(fraction).mul(rate), fraction };
 }
 
-/** η in parts of the rate: the largest that keeps the guarantee, or by the sum of two suprema. */
+/** η as a fraction of the rate: the largest that keeps the guarantee, or the sum of two suprema. */
 export function etaOf(noise: Scored, crossed: boolean, beta: Rational, paper: boolean, reports = 1): Rational {
   const most = noise.leastQuotient(ONE, ZERO);
   const count = Rational.of(BigInt(reports));

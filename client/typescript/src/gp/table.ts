@@ -1,4 +1,4 @@
-/** Profiles that are given as tables of values and slopes: cubics in pieces. */
+/** Profiles given as tables of values and slopes: piecewise cubics. */
 import { ParameterError } from "../errors.js";
 import { clip, constant, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { frexp, Rational } from "../exact/rational.js";
@@ -175,7 +175,7 @@ export class Table implements Profile {
   readonly at: readonly number[];
   readonly values: readonly number[];
   readonly slopes: readonly number[];
-  /** A power of two, in units of which all is computed. */
+  /** A power of two, the unit of all computations. */
   readonly scale: number;
   readonly crossed = false;
   readonly #pieces: Piece[];
@@ -319,12 +319,12 @@ export class Table implements Profile {
     const [low, high] = this.#ends;
     return this.ray ? u.abs().min(constant(high)) : clip(u, constant(low), constant(high));
   }
-  /** Over all pieces that u, between the ends, meets. */
+  /** The union over all pieces that u meets between the ends. */
   #at(u: Interval): { value: Interval; curvature: Interval } {
     if (!u.known) return { value: u, curvature: u };
     const knots = [this.#pieces[0]!.a, ...this.#pieces.map((p) => p.b)];
     const met = meeting(u, knots).filter((i) => i > 0 && i < knots.length);
-    // At the very first or the very last knot only what is beyond it is met.
+    // At the first or the last knot, only what lies beyond it.
     if (!met.length) met.push(u.below(constant(knots[1]!)) ? 1 : knots.length - 1);
     const found = met.map((i) => enclosed(u, this.#pieces[i - 1]!));
     return found.reduce((x, y) => ({

@@ -1,4 +1,4 @@
-/** What a vector is made with: its own code is loaded where a campaign has one. */
+/** Vectors: their code is loaded only for campaigns that have one. */
 import { GeoveilError, ParameterError } from "../errors.js";
 import { type BitSource, LazyUniform } from "../exact/bits.js";
 import { constant, HALF, NOUGHT, precision } from "../exact/interval.js";
@@ -43,12 +43,12 @@ export type Tools = typeof tools;
 
 let code: typeof import("./vector.js") | undefined;
 
-/** Load what answers several questions by one vector. */
+/** Load the code that answers several questions by one vector. */
 export async function loadVectors(): Promise<void> {
   code ??= await import("./vector.js");
 }
 
-/** What answers several questions by one vector; `declared` is undefined of other mechanisms. */
+/** The mechanism that answers several questions by one vector; `declared` is undefined for other mechanisms. */
 export function vectorOf(asked: readonly Query[], privacy: Privacy, declared: Smooth | undefined, stepExponent: number): SmoothVector {
   if (asked.length < 2 || asked.length > 100) throw new ParameterError("number of queries", asked.length, "2 to 100 in a vector");
   if (!declared || hasSlack(declared) || declared.growth === Growth.LINEAR) {

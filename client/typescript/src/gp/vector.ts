@@ -1,7 +1,7 @@
 /**
- * Several queries answered together: noise scaled to one smooth bound of how steep they are together.
+ * Several queries answered together: noise scaled to one smooth bound of their joint slope.
  *
- * It is loaded where a campaign has a vector, and imports nothing, so that it is a file of its own.
+ * It is loaded for vectors only, and imports nothing, so that it is a separate file.
  */
 import type { BitSource } from "../exact/bits.js";
 import type { Interval } from "../exact/interval.js";
@@ -106,7 +106,7 @@ function bestFlatness(spent: number): number {
   return best;
 }
 
-/** What a calibration asks of that noise: 1/ψ is 1 up to its knee, then it rises. */
+/** What a calibration needs from that noise: 1/ψ is 1 up to its knee, then it rises. */
 function scored(flat: Rational): Scored {
   const one = flat.div(flat);
   const cost = one.div(flat);
@@ -117,7 +117,7 @@ function scored(flat: Rational): Scored {
   };
 }
 
-/** The sets of queries whose heaviest sum bounds the slope, and whether f and B never change at one place. */
+/** The sets of queries whose largest sum bounds the slope, and whether f and B never change at the same place. */
 function together(tools: Tools, asked: readonly Query[]): { active: number[][]; crossed: boolean } {
   const { ABOVE, Rational } = tools;
   const found = activeSets(tools, asked);
@@ -149,7 +149,7 @@ function within(set: readonly number[], other: readonly number[]): boolean {
   return set.every((j) => other.includes(j));
 }
 
-/** All sets of queries that vary at one place, almost everywhere. */
+/** All sets of queries that vary at the same place, almost everywhere. */
 function activeSets({ Rational }: Tools, asked: readonly Query[]): number[][] {
   const places = asked.map(({ edges, profile }) => {
     const half = Rational.from(profile.lengthScale).div(Rational.of(2n));

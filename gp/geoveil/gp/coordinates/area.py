@@ -88,7 +88,7 @@ class Area:
         """Return azimuth (degrees clockwise from north) and distance (m) of contracted places.
 
         Raises:
-            PrivateValueError: if a place is no longitude and latitude.
+            PrivateValueError: if a place is not a longitude and a latitude.
         """
         azimuth, distance = self._seen_from_centre(earth.places_array(places))
         return azimuth, self._drawn_in(distance)
@@ -99,7 +99,7 @@ class Area:
         A place inside stays where it is.
 
         Raises:
-            PrivateValueError: if a place is no longitude and latitude.
+            PrivateValueError: if a place is not a longitude and a latitude.
         """
         array = earth.places_array(places)
         azimuth, distance = self._seen_from_centre(array)

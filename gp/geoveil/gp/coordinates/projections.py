@@ -36,7 +36,7 @@ class Projection(ABC):
         """Return metres east and north, for (longitude, latitude) in degrees, shape (n, 2) or (2,).
 
         Raises:
-            PrivateValueError: if a place is no longitude and latitude.
+            PrivateValueError: if a place is not a longitude and a latitude.
         """
 
     @abstractmethod

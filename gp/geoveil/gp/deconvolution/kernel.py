@@ -335,8 +335,8 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
 def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
     """Return points whose hull contains the moments of values of people at any distance.
 
-    In the plane, but for wide noise, a raster with proved bounds between its nodes; else distances
-    between which the moments are measured.
+    In the plane, except for wide noise, a raster with proved bounds between its nodes; else
+    distances between which the moments are measured.
     """
     if dimension == 2 and c <= _NARROW:
         grid = RasterGrid.around((0.0, 0.0, 0.0, 0.0), 1 / 8, 12 + 20 * c)

@@ -26,7 +26,7 @@ class ProfileEstimator(PointEstimator):
     `sign` is 1 or −1, that of x in s. Lengths are in the unit of x.
 
     Raises:
-        UnsupportedError: if φ has a slope that jumps and `debias` is wanted.
+        UnsupportedError: if φ has a slope that jumps and `debias` is set.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class SmoothedRegion:
     f(x) is the probability that x, moved by a Gaussian, lies inside. Unlike the soft indicators it
     is smooth in every direction, corners included, so that planar Laplace noise can be undone.
 
-    The region is rasterised with cells of h/8, those at the boundary divided by 8 once more. So f,
+    The region is rasterised with cells of h/8, those at the boundary divided by 8 again. So f,
     and the mean of its estimator, are those of a region slightly different from the true one. The
     difference measured is below 1e-6 at straight edges; a corner misjudges parts of h/64, which
     weigh 8e-6, and boxes at any angle, slivers and discs stay below 3e-5, whatever the noise.
@@ -158,7 +158,7 @@ class RegionEstimator(PointEstimator):
         least = _LEAST_AREA * query.bandwidth**2
         if float(self._smooth[0, 0].real) * self._grid.cell**2 < least:
             raise UnsupportedError(
-                f"a region is told through a bandwidth of {query.bandwidth:,.6g} if its area is at"
+                f"a bandwidth of {query.bandwidth:,.6g} resolves a region only if its area is at"
                 f" least {least:,.6g}: ask for the density at a place in it, or for a larger one"
             )
         kx, ky = (k * scale for k in self._grid.frequencies())

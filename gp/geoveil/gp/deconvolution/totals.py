@@ -26,7 +26,7 @@ GRID_EXPONENT = -30
 LARGEST = ldexp(1.0, 62 + GRID_EXPONENT)
 """An upper bound of a value at a point."""
 MOST_AT_ONCE = 1 << 17
-"""The most points of a block: sums of so many stay within 64 bits."""
+"""The most points of a block: sums of this many stay within 64 bits."""
 
 
 _IN_CACHE = 1 << 16

@@ -101,7 +101,7 @@ class DebiasedLaplace(QueryMechanism):
 
         Raises:
             UnsupportedError: if no perturbed number answers the query (`Query.nests`).
-            ParameterError: if the point is no integer of 64 bits.
+            ParameterError: if the point is not an integer of 64 bits.
 
         Example:
             >>> from geoveil.gp import PlanarLaplace, SeededSource, Threshold

@@ -34,7 +34,7 @@ def grid_exponent(
         levels: of reports where there is next to no noise, see `levels_of`.
 
     Raises:
-        ParameterError: if the step is no power of two, above 1, too fine for 64 bits, or a level
+        ParameterError: if the step is not a power of two, above 1, too fine for 64 bits, or a level
             lies between two of its points.
     """
     levels = set(levels)

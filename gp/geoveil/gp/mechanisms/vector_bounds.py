@@ -330,7 +330,7 @@ class VectorSearch:
     ) -> tuple[Array, Array, Indices]:
         """Return what `_Share.within` does: the distances of one share, and all shares, (3, q, n).
 
-        And the axes on which they vary most, but for that one's if it is `level`.
+        Also return the axes on which they vary most, except that share's if it is `level`.
         """
         low, high = boxes.swapaxes(1, 2)
         spread, parts = (

@@ -80,6 +80,6 @@ class LogScale:
         array = validation.float_array(logarithms)
         if array is None or np.isnan(array).any():
             raise ParameterError("logarithms", logarithms, "numbers (infinity is permitted)")
-        # A noisy logarithm may be far beyond the doubles: that is no fault of the caller.
+        # A noisy logarithm may be far beyond the doubles: that is not the caller's fault.
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray(np.exp(array))

@@ -47,7 +47,7 @@ def read_parts(region: object) -> Parts:
     """Return a region as plain tuples; `geometry` checks that it is a polygon.
 
     Raises:
-        ParameterError: if the nesting is wrong, a coordinate is no finite number, or a ring has
+        ParameterError: if the nesting is wrong, a coordinate is not a finite number, or a ring has
             fewer than three distinct points.
     """
     shape = getattr(region, "__geo_interface__", region)
@@ -68,7 +68,7 @@ def geometry(parts: Parts) -> MultiPolygon:
     """Return the region as a prepared shapely geometry.
 
     Raises:
-        ParameterError: if it is no valid polygon.
+        ParameterError: if it is not a valid polygon.
     """
     import shapely
 
@@ -462,7 +462,7 @@ class Polygon(SoftIndicator):
     def __init__(self, region: object, width: float, profile: str | SoftStep = "linear") -> None:
         parts = read_parts(region)
         band = _band(width, profile)
-        geometry(parts)  # refuses what is no valid polygon
+        geometry(parts)  # refuses an invalid polygon
         _set(self, region=parts, **band)
 
     @property
@@ -481,7 +481,7 @@ class Polygon(SoftIndicator):
 
     @property
     def signed_range(self) -> tuple[float, Fraction]:
-        # A circle within a part fits between the sides of its bounding box.
+        # A circle within a part fits into its bounding box.
         axes = (zip(*part[0], strict=True) for part in self.region)
         sides = (min(Fraction(max(at)) - Fraction(min(at)) for at in part) for part in axes)
         return -math.inf, max(sides) / 2

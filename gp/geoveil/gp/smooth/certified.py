@@ -140,7 +140,7 @@ def _fallen(node: list[float], fall: list[float]) -> list[float]:
     """Return numbers raised so that none is below the one before minus its fall, rounded up."""
     kept, before = node[:1], node[0]
     for own, by in zip(node[1:], fall, strict=True):
-        if before > own:  # else it is no more once it has fallen
+        if before > own:  # otherwise it is not larger after its fall
             own = max(own, min(math.nextafter(before - by, math.inf), before))
         kept.append(own)
         before = own

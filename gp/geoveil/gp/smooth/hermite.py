@@ -90,7 +90,7 @@ class Hermite:
         return distinct(np.append((self.knots[:-1] + h * t).ravel(), self.knots))
 
     def cells(self, *, ray: bool) -> SlopeCells:
-        """Return enclosures, certain despite rounding; on a ray the first knot is no corner."""
+        """Return enclosures, certain despite rounding; on a ray the first knot is not a corner."""
         a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
         h = b - a
         controls = self._controls

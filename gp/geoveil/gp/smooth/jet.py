@@ -25,8 +25,8 @@ _MOST_PATHS = 256
 _HUGE = 1e200
 """Square of a slope above which curvatures in float64 are not trusted."""
 FORMULA = (
-    "a formula that is continuous, with a bounded slope; what a root, a logarithm or a power that"
-    " is no integer is taken of must not fall below 0: see to it with ops.maximum(x, 0)"
+    "a formula that is continuous, with a bounded slope; what a root, a logarithm or a "
+    "non-integer power is taken of must not fall below 0: ensure it with ops.maximum(x, 0)"
 )
 
 

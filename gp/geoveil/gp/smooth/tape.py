@@ -90,7 +90,7 @@ class Expression:
 
     def _no_answer(self, *_: object) -> NoReturn:
         raise TypeError(
-            "a formula is taken down without numbers, so nothing can be compared or converted:"
+            "a formula is recorded without numbers, so nothing can be compared or converted:"
             " use ops.piecewise, minimum, maximum or clip"
         )
 
@@ -104,7 +104,7 @@ def expression(x: Any) -> Expression:
     if isinstance(x, Expression):
         return x
     if not isinstance(x, (int, float, Fraction)):
-        raise TypeError(f"a {type(x).__name__} is no number of its arithmetic")
+        raise TypeError(f"a {type(x).__name__} is not a number of its arithmetic")
     if not math.isfinite(x):
         raise ValueError(f"{x} is not finite")
     return Expression("constant", details=(x,))

@@ -194,7 +194,7 @@ NodeRecipe: TypeAlias = SelectionRecipe[NodeSetting, Remaining]
 
 
 def _smooth_noisy_max(epsilon: float, setting: NodeSetting) -> SmoothNoisyMax:
-    # Planned for a graph with degrees below half the bound. Light tails suit so many nodes.
+    # Planned for a graph with degrees below half the bound. Light tails suit this many nodes.
     degree, bound = (setting.degree_bound + 1) // 2, setting.degree_bound
     return SmoothNoisyMax.planned(
         epsilon,

@@ -113,7 +113,7 @@ class OwnInput:
             return None
         people = Population.from_file(self.data, values=self.columns, weights=self.weight)
         if people.dimension != dimension:
-            expected = ("one column", "two columns, or none of a GeoPackage")[dimension - 1]
+            expected = ("one column", "two columns, or none for a GeoPackage")[dimension - 1]
             raise ParameterError("column", [*self.columns], expected)
         return people
 

@@ -355,4 +355,4 @@ def exported(folder: Path) -> list[ExportedReports]:
         raise ExportError(f"{path}: not there, so this is not a finished export") from error
     except (ValueError, KeyError, TypeError, ParameterError) as error:
         raise ExportError(f"{path}: damaged") from error
-    raise ExportError(f"{path}: of another version of geoveil")
+    raise ExportError(f"{path}: from another version of geoveil")

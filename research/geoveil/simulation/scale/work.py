@@ -116,7 +116,7 @@ def _opened(
         raise FinishedFileError(f"{path}: damaged, or not a file of finished blocks") from None
     if header != name:
         raise FinishedFileError(
-            f"{path}: not of this work (another campaign, population, number of devices, seed,"
+            f"{path}: from other work (another campaign, population, number of devices, seed,"
             " export or version): name another file, or delete this one"
         )
     file.truncate(len(whole))

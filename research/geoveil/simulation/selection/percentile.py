@@ -42,9 +42,10 @@ from geoveil.simulation.selection.experiment import (
 
 NOTE = (
     "Absolute expected error, the papers' measure: how far the mean of what is chosen is from the"
-    " percentile, errors to both sides cancelling. Expected absolute error: how far what is chosen"
-    " is from it on average. Both are in the unit of the records, which are counts in a histogram:"
-    " in INCOME, of households, a bin for each $250 of income."
+    " percentile, with errors in both directions cancelling. Expected absolute error: how far "
+    "what is chosen"
+    " is from it on average. Both are in the unit of the records, which are counts in a "
+    "histogram; INCOME counts households in bins of $250 of income."
 )
 DRAWN: Mapping[str, Any] = MappingProxyType(
     {
