@@ -33,7 +33,6 @@ from geoveil.analyst.contamination import (
     MEAN_MOVES as MEAN_MOVES,
     Contamination,
     ResponseRates,
-    planned_contamination,
     worst_case,
 )
 from geoveil.analyst.errors import (
@@ -122,6 +121,7 @@ from geoveil.analyst.planning import (
     PlannedQuestions,
     PlanningSession,
     plan_for,
+    planned_contamination,
     planned_periods,
 )
 from geoveil.analyst.public_prior import PublicPrior

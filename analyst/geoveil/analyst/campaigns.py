@@ -213,6 +213,8 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         return _form_record(campaign)
     campaign = require_attribute(campaign)
     privacy, step = campaign.report_privacy, 2.0**campaign.grid_exponent
+    cap = campaign.cap if isinstance(campaign, StatisticCampaign) else None
+    far = campaign.largest_epsilon
     columns = zip(campaign.labels, campaign.ranges, campaign.clamps, strict=True)
     return {
         "campaign_id": campaign.campaign_id,
@@ -226,7 +228,8 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "epsilon": privacy.epsilon,
         "per": privacy.per,
         **slack_of(privacy),
-        **_cap_of(campaign),
+        "cap": cap and asdict(cap),
+        "any_two_epsilon": None if math.isinf(far) else far,
         **_dates_and_ways(campaign),
         "cohorts": campaign.cohorts,
         "queries": [
@@ -274,16 +277,6 @@ def _dates_and_ways(campaign: Campaign) -> dict[str, Any]:
         "token_key": campaign.token_key and campaign.token_key.hex(),
         "language": campaign.language or None,
         "translations": [asdict(each) for each in campaign.translations],
-    }
-
-
-def _cap_of(campaign: AttributeCampaign) -> dict[str, Any]:
-    """Return the cap, and the ε of one report between any two values; null without a bound."""
-    cap = campaign.cap if isinstance(campaign, StatisticCampaign) else None
-    far = campaign.largest_epsilon
-    return {
-        "cap": None if cap is None else asdict(cap),
-        "any_two_epsilon": None if math.isinf(far) else far,
     }
 
 

@@ -14,16 +14,10 @@ same confidence, whatever the others hold.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from geoveil.analyst.plan_files import as_if_published
-from geoveil.analyst.planner import PointReports
 from geoveil.analyst.results import Estimates, possible, rows_of
 from geoveil.gp import ParameterError, validation
-
-if TYPE_CHECKING:
-    from geoveil.analyst.planning import PlanOutcome
-
 
 MEAN_MOVES = (
     "One false answer far out moves a mean by any distance. Ask the points for a quantile, or for a"
@@ -95,36 +89,6 @@ class Contamination:
             "moved": self.moved,
             "moved_by_false_values": self.moved_by_values,
         }
-
-
-def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[str, Any]]:
-    """Return the effect of a fraction of the participants on each estimate of a plan.
-
-    If each participant answers one of several questions, all liars may answer the same one.
-
-    Args:
-        planned: a plan from which a campaign can be made.
-        fraction: of the participants, in [0, 1).
-
-    Raises:
-        ParameterError: if the fraction is out of range.
-        UnsupportedError: if no mechanism serves all questions.
-    """
-    validation.between("contamination", fraction, 0, 1, high_open=True)
-    chosen = planned.chosen()
-    campaign = as_if_published(planned.request, chosen)
-    rows = []
-    for column, alternative in enumerate(chosen.alternatives):
-        if isinstance(alternative.reports, PointReports):
-            limits = alternative.reports.estimator.limits
-            width, means = limits.reports[1] - limits.reports[0], limits.means
-        else:
-            width, means = campaign.most_from_one(column), campaign.limits[column].means
-        of_answers = fraction / (fraction + (1 - fraction) / chosen.parts)
-        liars = Contamination(of_answers, width, means)
-        row = {"question": planned.request.labels[column], "fraction_of_participants": fraction}
-        rows.append(row | liars.to_dict())
-    return rows
 
 
 WORST_CASE = "worst_case_low", "worst_case_high"

@@ -19,6 +19,11 @@ _WGS_84 = ("CRS84", "CRS84H", "4326", "4979", "WGS84", "WGS 84")
 """The ends of names of longitude and latitude on WGS 84, in capitals."""
 _CORNERS = {"Point": 0, "LineString": 1, "Polygon": 2}
 """Simple geometry → the depth of positions in its coordinates."""
+_EXPECTED = {
+    "Polygon": "a GeoJSON file of a Polygon or MultiPolygon, or of such features",
+    "Point": "GeoJSON of features that are each a Point",
+    "": "GeoJSON of places, lines or polygons, in degrees",
+}
 _SHOWN = 12
 """Properties that an error lists."""
 Line: TypeAlias = tuple[Place, ...]
@@ -50,7 +55,7 @@ def read_file(name: str, path: Path, kind: str = "Polygon") -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        expected = f"{_expected(kind)}, in UTF-8"
+        expected = f"{_EXPECTED[kind]}, in UTF-8"
         raise ParameterError(name, str(path), expected) from error
 
 
@@ -103,7 +108,7 @@ def places_in(
     features = features_in(content, name, source, "Point")
     for feature in features:
         if len(feature.shapes) != 1:
-            raise ParameterError(name, source, _expected("Point"))
+            raise ParameterError(name, source, _EXPECTED["Point"])
     labels = _names(features, name, source, name_property, "place")
     return {
         label: on_earth(name, feature.shapes[0].lines[0][0])
@@ -125,7 +130,7 @@ def features_in(content: Any, name: str, source: str, kind: str = "") -> list[Fe
     """
     _check_reference_system(getattr(content, "crs", None), name)
     top = getattr(content, "__geo_interface__", content)
-    refusal = ParameterError(name, source, _expected(kind))
+    refusal = ParameterError(name, source, _EXPECTED[kind])
     if not isinstance(top, Mapping):
         raise refusal
     _check_reference_system(_declared(top), name)
@@ -257,11 +262,3 @@ def _check_reference_system(system: object, name: str) -> None:
             " GeoPandas' to_crs(4326)"
         )
         raise ParameterError(name, said[:80], expected)
-
-
-def _expected(kind: str) -> str:
-    if kind == "Polygon":
-        return "a GeoJSON file of a Polygon or MultiPolygon, or of such features"
-    if kind == "Point":
-        return "GeoJSON of features that are each a Point"
-    return "GeoJSON of places, lines or polygons, in degrees"

@@ -72,7 +72,26 @@ class ColumnTable(ABC):
         """Write all rows to a new file."""
 
 
-class CsvTable(ColumnTable):
+class NamedColumns(ColumnTable):
+    """Rows of cells below a header of names."""
+
+    _header: list[str]
+    _rows: list[list[Any]]
+
+    def _at(self, name: str) -> int:
+        if name not in self._header:
+            raise ParameterError("field", name, f"among the {self._permitted()}")
+        return self._header.index(name)
+
+    def _permitted(self) -> str:
+        return "columns of the file: " + ", ".join(self._header[:50])
+
+    def numbers(self, name: str) -> list[Any]:
+        at = self._at(name)
+        return [row[at] for row in self._rows]
+
+
+class CsvTable(NamedColumns):
     """CSV with a header, as ODK and KoboToolbox export it: commas, semicolons or tabs."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
@@ -82,17 +101,12 @@ class CsvTable(ColumnTable):
             stream.seek(0)
             self._between = max(",;\t", key=first.count)
             lines = filter(None, csv.reader(stream, delimiter=self._between))
-            self._header: list[str] = next(lines, [])
+            self._header = next(lines, [])
             self._rows = list(lines)
         for number, row in enumerate(self._rows, 1):
             if len(row) != len(self._header):
                 expected = f"{len(self._header)}, as many as the header has"
                 raise ParameterError(f"number of cells in row {number}", len(row), expected)
-
-    def _at(self, name: str) -> int:
-        if name not in self._header:
-            raise ParameterError("field", name, f"among the {self._permitted()}")
-        return self._header.index(name)
 
     def _split(self, name: str) -> tuple[list[int], list[int]]:
         """Return the columns of longitude, latitude, altitude and the like, if there are any."""
@@ -106,13 +120,6 @@ class CsvTable(ColumnTable):
         if name in self._columns:
             raise ParameterError("columns", ",".join(self._columns[name]), self._permitted())
         return [], []
-
-    def _permitted(self) -> str:
-        return "columns of the file: " + ", ".join(self._header[:50])
-
-    def numbers(self, name: str) -> list[Any]:
-        at = self._at(name)
-        return [row[at] for row in self._rows]
 
     def places(self, name: str) -> list[Sequence[Any]]:
         pair, _ = self._split(name)
@@ -190,7 +197,7 @@ class GeoJsonTable(ColumnTable):
         file.write_text(json.dumps(self._held), encoding="utf-8")
 
 
-class GeoPackageTable(ColumnTable):
+class GeoPackageTable(NamedColumns):
     """The one table of points of a GeoPackage, in degrees on WGS 84; its geometry is the place."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
@@ -210,20 +217,11 @@ class GeoPackageTable(ColumnTable):
                 )
             self._layer, self._shape, _ = layers[0]
             cursor = opened.execute(f"SELECT rowid, * FROM {_quoted(self._layer)}")  # noqa: S608
-            self._names = [of[0] for of in cursor.description][1:]
+            self._header = [of[0] for of in cursor.description][1:]
             self._keys, self._rows = [], []
             for key, *row in cursor:
                 self._keys.append(key)
                 self._rows.append(row)
-
-    def _at(self, name: str) -> int:
-        if name not in self._names:
-            raise ParameterError("field", name, "one of " + ", ".join(self._names))
-        return self._names.index(name)
-
-    def numbers(self, name: str) -> list[Any]:
-        at = self._at(name)
-        return [row[at] for row in self._rows]
 
     def places(self, name: str) -> list[Sequence[Any]]:
         return [_point(blob) for blob in self.numbers(self._shape)]

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -285,7 +284,6 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
         epsilon: the sum of ε that was divided among fields; None if it was not.
     """
     errors = plan.errors(participants) if participants is not None else [{}] * len(plan.wishes)
-    needed: Callable[[Wish], int | None] = partial(_needed, plan)
     return {
         "participants": participants,
         "sample": len(plan.sample),
@@ -298,7 +296,7 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
             {
                 "statistic": wish.text,
                 "target_error": wish.error,
-                "participants": needed(wish),
+                "participants": None if wish.error is None else plan.people_for(wish),
                 "rows": [
                     {"row": row, "expected": float(value), "error_95": finite(float(error))}
                     for row, (value, error) in rows.items()
@@ -307,10 +305,6 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
             for wish, rows in zip(plan.wishes, errors, strict=True)
         ],
     }
-
-
-def _needed(plan: PlannedForm, wish: Wish) -> int | None:
-    return None if wish.error is None else plan.people_for(wish)
 
 
 @dataclass(frozen=True, slots=True)

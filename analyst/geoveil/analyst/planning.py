@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.analyst.central import central_cap, central_record, of_one_question, out_of_reach
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.feasible_alternatives import (
     check_comparison,
     check_people,
@@ -42,6 +43,7 @@ from geoveil.analyst.planner import (
     ChosenCap,
     Comparison,
     Plan,
+    PointReports,
     Searches,
     default_cap,
     in_words,
@@ -418,3 +420,33 @@ class PlanningSession:
 
     def _known(self, request: PlanRequest) -> Searches:
         return self._searches(request.questions, request.prior)
+
+
+def planned_contamination(planned: PlanOutcome, fraction: float) -> list[dict[str, Any]]:
+    """Return the effect of a fraction of the participants on each estimate of a plan.
+
+    If each participant answers one of several questions, all liars may answer the same one.
+
+    Args:
+        planned: a plan from which a campaign can be made.
+        fraction: of the participants, in [0, 1).
+
+    Raises:
+        ParameterError: if the fraction is out of range.
+        UnsupportedError: if no mechanism serves all questions.
+    """
+    validation.between("contamination", fraction, 0, 1, high_open=True)
+    chosen = planned.chosen()
+    campaign = as_if_published(planned.request, chosen)
+    rows = []
+    for column, alternative in enumerate(chosen.alternatives):
+        if isinstance(alternative.reports, PointReports):
+            limits = alternative.reports.estimator.limits
+            width, means = limits.reports[1] - limits.reports[0], limits.means
+        else:
+            width, means = campaign.most_from_one(column), campaign.limits[column].means
+        of_answers = fraction / (fraction + (1 - fraction) / chosen.parts)
+        liars = Contamination(of_answers, width, means)
+        row = {"question": planned.request.labels[column], "fraction_of_participants": fraction}
+        rows.append(row | liars.to_dict())
+    return rows
