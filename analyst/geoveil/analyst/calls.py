@@ -370,11 +370,12 @@ def _moments(campaign: AttributeCampaign, question: PointQuestion) -> ReportMome
 def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes | ReportRows]:
     """Read the bytes of a campaign, then its reports."""
     request = analyst_pb2.ExportReportsRequest(campaign_id=campaign_id, period=checked(period))
-
-    def read(answer: analyst_pb2.ExportReportsResponse) -> bytes | ReportRows:
-        return answer.envelope.campaign if answer.HasField("envelope") else rows_in(answer)
-
-    return Call("ExportReports", request, read, timeout_s)
+    return Call(
+        "ExportReports",
+        request,
+        lambda a: a.envelope.campaign if a.HasField("envelope") else rows_in(a),
+        timeout_s,
+    )
 
 
 def checked(period: int | None) -> int | None:

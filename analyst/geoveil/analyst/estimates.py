@@ -490,9 +490,8 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
         if min(ratios) == math.inf:
             paid = "not known, as all of the variance of these answers may be noise"
         yield (
-            f"For the participants themselves the standard error is {_between(errors, '.3g')}. "
-            "Price"
-            f" of privacy: {paid} ({basis.words})."
+            f"For the participants themselves the standard error is {_between(errors, '.3g')}."
+            f" Price of privacy: {paid} ({basis.words})."
         )
 
 

@@ -227,14 +227,11 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     Raises:
         ParameterError: with how many people would do.
     """
-
-    def missed(n: float) -> float:
-        again = compared(request, searches, math.ceil(n))
-        return excess_of_all(request, again, searches)
-
     if excess_of_all(request, found, searches) <= 0:
         return
-    people = first_enough(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    people = _first_people(
+        request, lambda n: excess_of_all(request, compared(request, searches, n), searches)
+    )
     nearest = {} if people is None else {"participants": people}
     part = f"{_from_prior(request, found, searches):.0%} of an answer"
     raise _unmet(request, request.chosen(found).targets, nearest, part, " for all of them")
@@ -289,11 +286,12 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
     Args:
         request: with a number of people that does not.
     """
+    return _first_people(request, lambda n: _missed(request, search, n, kinds))
 
-    def missed(n: float) -> float:
-        return _missed(request, search, math.ceil(n), kinds)
 
-    people = first_enough(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+def _first_people(request: PlanRequest, missed: Callable[[int], float]) -> int | None:
+    first, last = request.participants, _MOST_PEOPLE / 4
+    people = first_enough(lambda n: missed(math.ceil(n)), first, 4.0, last)
     return None if people is None else math.ceil(people)
 
 
@@ -322,9 +320,6 @@ def _cheap(found: Plan) -> tuple[str, ...]:
 
 def _missed(request: PlanRequest, search: Search, n: int, kinds: Sequence[str]) -> float:
     """Return how much a plan with the best of these kinds misses the request: see `excess`."""
-
-    def error(prediction: Prediction) -> float:
-        return search.problem.error_from_people(prediction, n)
-
-    best = screened(search, kinds, error, within=CLOSE)
-    return _excess(request, search.problem, best[0].prediction, n) if best else math.inf
+    problem = search.problem
+    best = screened(search, kinds, lambda p: problem.error_from_people(p, n), within=CLOSE)
+    return _excess(request, problem, best[0].prediction, n) if best else math.inf

@@ -336,11 +336,10 @@ def _apart(
     """Return the best way to ask each question separately."""
     m = len(asked)
     each = allocation.per_report(privacy, m)
-
-    def error(found: Prediction) -> float:
-        return allocation.error(found, n, m)
-
-    return [_alone(known.of(i, q, each, prior), kinds, error) for i, q in enumerate(asked)]
+    return [
+        _alone(known.of(i, q, each, prior), kinds, lambda found: allocation.error(found, n, m))
+        for i, q in enumerate(asked)
+    ]
 
 
 def _allocated(

@@ -379,8 +379,7 @@ class StatisticBy(FormStatistic[ByGroup]):
                 raise UnsupportedError(f"{type(self.statistic).__name__} counts points")
             bands = {q.label: [_band(self.number, q), group] for q in questions}
             over = reports.joint({**bands, _PEOPLE: [group]}, confidence, weights, alike)
-            made = ratios(replace(over, privacy=campaign.report_privacy), (0.0, 1.0))
-            return made
+            return ratios(replace(over, privacy=campaign.report_privacy), (0.0, 1.0))
 
         for label, group in groups.items():
             try:

@@ -72,11 +72,8 @@ class TaylorJet:
             for _ in range(int(power)):
                 result = self * result
             return result
-
-        def powers(v: Value) -> Sequence[Value]:
-            return v**power, power * v ** (power - 1), power * (power - 1) * v ** (power - 2)
-
-        return self._chain(powers)
+        p = power
+        return self._chain(lambda v: (v**p, p * v ** (p - 1), p * (p - 1) * v ** (p - 2)))
 
     def _chain(self, derivatives: Callable[[Value], Sequence[Value]]) -> Value:
         value, first, second = derivatives(self.value)
