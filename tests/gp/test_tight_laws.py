@@ -37,6 +37,7 @@ from geoveil.gp import (
 from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.intervals import Limits
 from geoveil.gp.mechanisms import additive, vector_bounds
+from geoveil.gp.price import Basis
 from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile, law_of_symmetric_noise
 from geoveil.gp.smooth.certified import LinearBound
@@ -215,7 +216,7 @@ def test_the_law_of_a_capped_polygon_is_attained(monkeypatch):
 
 @pytest.mark.deep
 def test_the_law_of_balls_in_a_row_is_attained(monkeypatch):
-    """In three dimensions, with a quarter of the boxes. Control: places in all dimensions."""
+    """In three dimensions. Control: places in all dimensions."""
     way, aside = np.array([2.0, -1.0, 2.0]) / 3, np.array([1.0, 2.0, 0.0]) / math.sqrt(5)
     privacy, cap = GeoPrivacy(1.0, per=1.0), Cap(3.0, 3.0)
     balls = [Disc(tuple(1.5 * k * way), 0.8, 1.0) for k in range(3)]
@@ -223,18 +224,25 @@ def test_the_law_of_balls_in_a_row_is_attained(monkeypatch):
     meshes = [np.meshgrid(np.linspace(-r, r, 600), np.linspace(0, r, 300)) for r in (9, 200)]
     x = np.concatenate([np.stack(mesh, axis=-1).reshape(-1, 2) for mesh in meshes])
     x = x @ np.stack([way, aside])
-    monkeypatch.setattr(boxes, "_MOST", 2**14)
 
-    def looked_at() -> tuple[float, float]:
-        vector = VectorSmoothMechanism(queries, privacy)
-        law = vector.answers[1].law()
-        return hull_less_people(law, queries[1].value(x), vector.variance(x)[:, 0])
+    def looked_at() -> tuple[float, float, Basis]:
+        bounded_noise_variance.cache_clear()
+        answer = VectorSmoothMechanism(queries, privacy).answers[1]
+        limits = Limits((-math.inf, math.inf), (0.0, 1.0))
+        basis = bounded_noise_variance(answer, 100, (0.5, 0.6), 0.0, limits, 0.95).basis
+        law, v = answer.law(), np.asarray(answer.variance(x))
+        return (*hull_less_people(law, queries[1].value(x), v), basis)
 
-    outside, loose = looked_at()
+    outside, loose, basis = looked_at()
     assert outside <= 1e-9
     assert loose <= 0.05
+    assert basis is Basis.BOUNDED
     monkeypatch.setattr(vector_bounds, "_along_centers", lambda queries: (queries, False))
-    assert looked_at()[1] > 0.5
+    outside, loose, basis = looked_at()
+    assert outside <= 1e-9
+    assert loose > 0.1
+    assert basis is Basis.LOOSE  # the search ended early, and says so
+    bounded_noise_variance.cache_clear()
 
 
 @pytest.mark.deep

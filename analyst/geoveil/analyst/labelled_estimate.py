@@ -114,7 +114,8 @@ def bounded_noise_variance(
     else:
         low, high = least, greatest
     low = low if low > _CONSTANT * greatest else 0.0  # rounding
-    return NoiseVariance(None, low, max(low, min(high, total)), Basis.BOUNDED)
+    basis = Basis.LOOSE if law.loose else Basis.BOUNDED
+    return NoiseVariance(None, low, max(low, min(high, total)), basis)
 
 
 def _least(goal: Array, rows: Array, ends: Array) -> float:

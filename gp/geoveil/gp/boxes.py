@@ -50,14 +50,16 @@ def greatest_in(
             np.stack([at] * 2),
         )
 
-    whole = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
+    whole, _ = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
     return float(whole[1, 0])
 
 
 def enclosed_in_parts(
     boxes: Array, look: Callable[[Array], Seen], shares: Array, loose: float
-) -> Array:
+) -> tuple[Array, float]:
     """Return bounds of the least and the greatest number in each part, (2, p).
+
+    And how much wider they may be than `loose` permits: 1 unless there are too many boxes.
 
     Args:
         boxes: the least and the greatest coordinates of each, (2, k, n).
@@ -67,7 +69,8 @@ def enclosed_in_parts(
             number of the part, or to `_APART` times how far all numbers are apart.
 
     Returns:
-        As wide, but where there are too many boxes; ∞ and −∞ of parts that nothing is in.
+        As wide, but where there are too many boxes; ∞ and −∞ of parts that nothing is in. The
+        factor is then that of the loosest box.
     """
     most = np.full(shares.shape, -np.inf)
     outer, left = np.full_like(spans(most), -np.inf), _MOST
@@ -106,6 +109,7 @@ def enclosed_in_parts(
             for row in (0, 1):
                 np.maximum.at(outer[:, row], (level, end), bounds[row])
         if not len(cut):
+            wider = 1 + float((beyond / enough).max(initial=0.0))
             break
         left -= 2 * len(cut)
         boxes = _halves(pool[0][..., cut], pool[3][cut])
@@ -114,7 +118,7 @@ def enclosed_in_parts(
         step = 1 << (k - 1)
         np.maximum(outer[k - 1], outer[k], out=outer[k - 1])
         np.maximum(outer[k - 1, :, step:], outer[k, :, :-step], out=outer[k - 1, :, step:])
-    return np.asarray(np.multiply(_BOTH, outer[0]))
+    return np.asarray(np.multiply(_BOTH, outer[0])), wider
 
 
 def spans(numbers: Array) -> Array:

@@ -25,6 +25,8 @@ class Basis(StrEnum):
     """From the perturbed points, without bias; the ends are those of a confidence interval."""
     BOUNDED = "bounded"
     """Between two ends that are valid for all people."""
+    LOOSE = "loose"
+    """Between such ends, but the search for closer ones ended early, perhaps over 5 % off."""
     CONTRADICTED = "contradicted"
     """A contradiction: no people give such answers, except by chance or by forging."""
 
@@ -38,6 +40,7 @@ _WORDS = {
     Basis.EXACT: "exact, as the noise is the same for all values",
     Basis.ESTIMATED: "estimated without bias from the perturbed points",
     Basis.BOUNDED: "bounded by what the mechanism's noise can be for people with such answers",
+    Basis.LOOSE: "bounded by what the mechanism's noise can be, in a search that ended early",
     Basis.CONTRADICTED: "bounded by how answers vary alone, as no people give such ones",
 }
 

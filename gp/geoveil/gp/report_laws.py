@@ -158,15 +158,16 @@ def greatest_estimated_variance(profile: Profile, scale: float) -> float:
     return cut_while_loose(profile.cells(scale), look)[1]
 
 
-def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
+def law_of_symmetric_noise(value: Array, noise: Array, *, loose: bool = False) -> ReportMoments:
     """Return points whose hull contains the moments of f + symmetric noise on each of many cells.
 
     Args:
         value: the least and the greatest f on each cell, shape (2, n).
         noise: the least and the greatest variance, (2, n).
+        loose: whether they are far from tight.
     """
     points = np.concatenate(_lifted(value, noise))
-    return ReportMoments(points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2))
+    return ReportMoments(points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2), loose)
 
 
 def beyond_others(value: Array, noise: Array) -> Array:

@@ -42,6 +42,8 @@ class ReportMoments:
     """How many of the first are moments of laws that everybody's law mixes; None for all."""
     noise: Array | None = None
     """The least and greatest variance of each, (2, m); (E y, E y², E y³, Var y) is in a hull."""
+    loose: bool = False
+    """Whether the search for them ended so early that they may be wide of people by over 5 %."""
 
     def joined(self, other: ReportMoments) -> ReportMoments:
         """Return the moments in the hull of both sets of points."""

@@ -107,7 +107,13 @@ class AdditiveMechanism(QueryMechanism):
             loose = np.maximum(beyond_others(value, noise), inside)[: len(edges) - 1]
             return (value, np.stack([noise[0, 0], noise[-1, 1]])), np.square(loose)
 
-        return law_of_symmetric_noise(*cut_while_loose(edges, look)[1])
+        value, noise = cut_while_loose(edges, look)[1]
+        return law_of_symmetric_noise(value, noise, loose=self._ended_early)
+
+    @property
+    def _ended_early(self) -> bool:
+        """Whether the search for bounds of the scale ended far off."""
+        return False
 
     @property
     def _length(self) -> float:

@@ -334,6 +334,10 @@ class VectorAnswer(AdditiveMechanism):
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         return self.vector._search.between(self.index, edges, beyond) / self.vector.eta
 
+    @property
+    def _ended_early(self) -> bool:
+        return self.vector._search.is_loose(self.index)
+
     def _distance(self, x: ArrayLike) -> Array:
         """Return the signed distances of all queries, shape (m, n)."""
         return np.stack(self.vector._distances(x))

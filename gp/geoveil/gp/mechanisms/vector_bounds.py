@@ -34,6 +34,9 @@ _NEAR = 1e-4, 0.01
 as may seem near."""
 _LONGEST, _ROUNDED = 64, 1 + 1e-9
 """The most edges of a polygon to which distances are compared, and a factor above rounding."""
+_WIDER = 2.5
+"""How much wider than permitted bounds of B may be before those of noise are called loose: 0.2 % of
+B is 0.4 % of noise, and 1 % of how far B is apart at most 2 % of how far noise is."""
 _EVEN = 1e-14
 """Relative distance of centers from a line or a plane that is only rounding."""
 _ENDS = ((1.0,), (-1.0,))
@@ -166,6 +169,7 @@ class VectorSearch:
         self.vector, self.beta = vector, float(vector._beta)
         self.queries, half = _along_centers(vector.queries)
         self._shares: dict[tuple[int, ...], _Share] = {}
+        self._wider: dict[tuple[int, bool], float] = {}
         self.steepest = np.array([[self._share((j,)).steepest] for j in range(vector.size)])
         self.everywhere = float(self._heaviest(self.steepest)[0])
         around = [_around(query, vector.reach) for query in self.queries]
@@ -197,6 +201,10 @@ class VectorSearch:
     def _place(self, index: int) -> int:
         return index if len(self.vector._active) > 1 else 0
 
+    def is_loose(self, index: int) -> bool:
+        """Return whether the last bounds `between` distances to a query ended early, far off."""
+        return max(self._wider.get((index, inner), 1.0) for inner in (True, False)) > _WIDER
+
     def largest(self) -> float:
         """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
@@ -207,7 +215,7 @@ class VectorSearch:
             return self.everywhere
 
         ends, own = np.array([[-np.inf, 0.0], [np.inf, self.everywhere]]).T[..., None]
-        return min(self.everywhere, float(self._in_parts(0, ends, own, wide=True)[1, 0]))
+        return min(self.everywhere, float(self._in_parts(0, ends, own, wide=True)[0][1, 0]))
 
     def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         """Return bounds of the least and of the greatest B in each of many parts.
@@ -236,6 +244,7 @@ class VectorSearch:
         wide |= len(self.vector._active) > 1
         shares = own.enclosed(*farther)
         shares[:, ~wide] = own.range(edges)[:, ~wide] if beyond is None else 0.0
+        self._wider[index, beyond is None] = wider = 1.0 if self.corners.size else np.inf
         if not self.corners.size:
             others = np.repeat(self.steepest, farther.shape[1], axis=1)
             alone, most = (self._heaviest(others * k, index, shares[k]) for k in (0, 1))
@@ -243,9 +252,10 @@ class VectorSearch:
         bounds = np.empty_like(shares)
         for group in (wide, ~wide):
             if group.any():
-                bounds[:, group] = self._in_parts(
+                bounds[:, group], excess = self._in_parts(
                     index, farther[:, group], shares[:, group], wide=bool(wide[group][0])
                 )
+                self._wider[index, beyond is None] = wider = max(wider, excess)
         # Where nobody is, as where people are nearest.
         parts = np.arange(bounds.shape[1])
         nearest = np.maximum.accumulate(np.where(np.isfinite(bounds[1]), parts, 0))
@@ -258,8 +268,11 @@ class VectorSearch:
         (low, high), (least, greatest) = np.broadcast_to(width, bounds.shape), bounds
         return np.stack([[least, least + low], [greatest - high, greatest]])
 
-    def _in_parts(self, index: int, ends: Array, own: Array, *, wide: bool) -> Array:
-        """Return bounds of B in parts, (2, p); where they are wide, boxes say what is one's own."""
+    def _in_parts(self, index: int, ends: Array, own: Array, *, wide: bool) -> tuple[Array, float]:
+        """Return bounds of B in parts, (2, p), and how much wider they may be than permitted.
+
+        Where parts are wide, boxes say what is one's own.
+        """
         # Where all queries count together others add the same, whatever one has in the part.
         added = own * (not wide)
         # Distances to a polygon in a box are bounded, those to others are known.
@@ -293,7 +306,8 @@ class VectorSearch:
             sure = high - low <= np.clip(least_over(thin, met)[0], *near) if polygon else at == at
             return np.stack([first, last]), np.stack(total), axis, sure, home, people
 
-        return enclosed_in_parts(self._boxes(index, ends), look, added, _LOOSE) + added
+        bounds, wider = enclosed_in_parts(self._boxes(index, ends), look, added, _LOOSE)
+        return bounds + added, wider
 
     def _boxes(self, index: int, ends: Array) -> Array:
         """Return boxes that cover the plane, and points, most of them where parts are."""
