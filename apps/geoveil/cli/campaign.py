@@ -103,7 +103,6 @@ def create(
         out.tell_all(*_form_lines(campaign), f"sha256:{digest.hex()}")
         return
     campaign = require_attribute(campaign)
-    asked = f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}' asks the points what"
     n, readings = campaign.periods, campaign.readings
     once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
     spent = f"each participant spends this {once}" if campaign.period else None
@@ -111,7 +110,10 @@ def create(
     out.tell_all(
         _headline(campaign, digest),
         expected_text(campaign, request.people),
-        f"{asked} was planned" if request.plan and isinstance(campaign, ValueCampaign) else None,
+        f"'geoveil estimate {campaign.campaign_id} --plan {request.plan}' asks the points what was"
+        " planned"
+        if request.plan and isinstance(campaign, ValueCampaign)
+        else None,
         spent if readings is None else in_all,
         weight_text(campaign),
         None if key is None else f"signed by {key.public}",

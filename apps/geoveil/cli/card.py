@@ -14,11 +14,10 @@ import typer
 from geoveil.analyst import NOT_STATED, card_of
 from geoveil.campaign import digits
 from geoveil.cli.campaign import envelope_in
-from geoveil.cli.connection import Connection, connects, device_at
+from geoveil.cli.connection import TIMEOUT_S, Connection, connects, device_at
 from geoveil.cli.console import out, write_new
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 
-_TIMEOUT_S = 15.0
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
@@ -57,11 +56,14 @@ def card(
     else:
         with device_at(connection) as device:
             envelope = device.get_campaign(
-                GetCampaignRequest(campaign_id=campaign), _TIMEOUT_S
+                GetCampaignRequest(campaign_id=campaign), TIMEOUT_S
             ).envelope
     record = card_of(envelope)
-    as_json = form is Format.json
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n" if as_json else _page(record, form)
+    text = (
+        json.dumps(record, indent=2, allow_nan=False) + "\n"
+        if form is Format.json
+        else _page(record, form)
+    )
     if out_file is None:
         typer.echo(text, nl=False)
         return

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import Charge, PublicKey, of_far_values, parse_period, say
-from geoveil.cli.connection import Connection, connects, device_at, together
+from geoveil.cli.connection import TIMEOUT_S, Connection, connects, device_at, together
 from geoveil.cli.console import out, print_table
 from geoveil.cli.options import options_of, takes
 from geoveil.client import (
@@ -35,8 +35,6 @@ from geoveil.gp import GeoPrivacy, ParameterError, compose
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
 StateDir = Annotated[Path | None, typer.Option(help="The directory that was given to contribute.")]
 _MOST_SHOWN = 3
-TIMEOUT_S = 15.0
-"""Seconds that the server may take to give the campaign, and again to take the report."""
 
 
 @dataclass(frozen=True)

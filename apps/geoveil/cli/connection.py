@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from geoveil.analyst import Analyst
     from geoveil.client import GrpcTransport
 
+TIMEOUT_S = 15.0
+"""Seconds that the server may take to give the campaign, and again to take the report."""
 DEFAULT_SERVER = "127.0.0.1:7717"
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))

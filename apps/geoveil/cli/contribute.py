@@ -38,8 +38,8 @@ from geoveil.campaign import (
     written,
 )
 from geoveil.cli import options
-from geoveil.cli.client import TIMEOUT_S, DeviceWay, by_ways, default_state, waits_until
-from geoveil.cli.connection import CommandError, Connection, connects
+from geoveil.cli.client import DeviceWay, by_ways, default_state, waits_until
+from geoveil.cli.connection import TIMEOUT_S, CommandError, Connection, connects
 from geoveil.cli.console import BLANKS, err, out
 from geoveil.cli.numbers import parse, spelled
 from geoveil.client import (
@@ -194,9 +194,8 @@ def _take_part(
         background=False,
     ) as client:
         client.fetch(campaign_id)  # stored before anything is drawn
-        value: Value | Answers
         if isinstance(asks, FormCampaign):
-            value = read_answers(asks, _ask_unseen)
+            value: Value | Answers = read_answers(asks, _ask_unseen)
         else:
             value = read_value(asks, _ask_unseen)
             _confirm(asks, value, yes, read=epoch is not None)
@@ -278,9 +277,9 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
 
 def _agree(question: str, unsaid: str) -> None:
     yes = say("tell.yes").split()
-    prompt = f"{question} [{yes[0]}/N]".translate(BLANKS)
+    asked = f"{question} [{yes[0]}/N]".translate(BLANKS)
     try:
-        answer = typer.prompt(prompt, default="", show_default=False, err=True).strip().lower()
+        answer = typer.prompt(asked, default="", show_default=False, err=True).strip().lower()
     except typer.Abort:  # nobody is there to answer
         answer = "?"
     if answer in yes:

@@ -153,15 +153,11 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
             [" or ".join(of for of, its in apart if its == odds), odds, *map(_odds, epsilons)]
             for odds in dict.fromkeys(odds for _, odds in apart)
         ]
-    for row in rows:
-        ours, *_ = row.predictions.values()
-        table.append(
-            [
-                f"noise: {row.estimate.label}",
-                "1×",
-                *[_factor(of_footing.noise / ours.noise) for of_footing in row.local],
-            ]
-        )
+    ours = [next(iter(row.predictions.values())) for row in rows]
+    table += [
+        [f"noise: {row.estimate.label}", "1×", *(_factor(of.noise / own.noise) for of in row.local)]
+        for row, own in zip(rows, ours, strict=True)
+    ]
     print_table(headers, table, right=range(1, len(headers)))
     out.print(
         "Odds: by how much one report can change the odds of two values, whatever was known before."

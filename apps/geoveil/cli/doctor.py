@@ -245,9 +245,12 @@ def _ports(of: Situation) -> Wrongs:
     wanted = {
         "port": (settings.host, settings.port),
         **({} if settings.web is None else {"web": settings.web_address}),
-        "metrics_port": (settings.metrics_host, settings.metrics_port),
+        **(
+            {}
+            if settings.metrics_port is None
+            else {"metrics_port": (settings.metrics_host, settings.metrics_port)}
+        ),
     }
-    wanted = {name: address for name, address in wanted.items() if address[1] is not None}
     used = [address for address in wanted.values() if address[1] != 0]
     yield len(set(used)) < len(used), "two of port, web and metrics_port are the same"
     for name, (host, port) in wanted.items():
@@ -275,10 +278,9 @@ def _open_files(of: Situation) -> Wrongs:
 def _web_door(of: Situation) -> Wrongs:
     settings = of.settings
     if settings.web is not None and not (settings.tls_certificate or settings.web_proxies):
-        plain = "get plain HTTP: no positions, and nothing is kept"
         yield (
             not is_loopback(settings.web_address[0]),
-            f"browsers that reach {settings.web} {plain}",
+            f"browsers that reach {settings.web} get plain HTTP: no positions, and nothing is kept",
         )
 
 

@@ -150,10 +150,11 @@ def takes(
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (kind, default) in options.items()
         ]
-        parameters: list[Parameter] = []
-        for parameter in its.parameters.values():
-            own = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-            parameters += more if parameter.name == argument else own
+        parameters = [
+            each.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in its.parameters.values()
+            for each in (more if parameter.name == argument else [parameter])
+        ]
 
         @wraps(command)
         def run(**given: Any) -> None:

@@ -27,8 +27,6 @@ from geoveil.cli.console import err, out, print_json, print_table
 from geoveil.cli.options import AsJson, options_of, takes
 from geoveil.gp import ParameterError, needed_for
 
-_MOST_ROWS = 1_000
-"""The most rows of a table; for more, use a file or a picture."""
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -152,7 +150,7 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 def _print_table(result: Result) -> None:
     out.tell_all(*(((str(answer), "bold"),) for answer in result.sentences), result.title)
     rows = result.rows()
-    if len(rows) > _MOST_ROWS:
+    if len(rows) > 1_000:
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
     elif rows:
         lines = [cells(row) for row in rows]

@@ -147,10 +147,9 @@ def serve(
     """
     effective = load(config, os.environ, flags, others=options.VARIABLES)
     settings = effective.settings
-    pages = settings.console or settings.results_token_file is not None
     for what, needed, libraries in (
         ("the gateway", settings.web is not None, ("httptools", "uvicorn")),
-        ("the console", pages, ("jinja2",)),
+        ("the console", settings.console or settings.results_token_file is not None, ("jinja2",)),
     ):
         with needed_for(what):
             _ = [import_module(library) for library in libraries if needed]

@@ -113,9 +113,8 @@ def web(
         longest=max_message_bytes,
     )
     configure(log_level, log_format)
-    taken = None
-    if descriptor is not None:  # of `geoveil serve`, whose end ends this
-        taken = socket.socket(fileno=descriptor)
+    taken = None if descriptor is None else socket.socket(fileno=descriptor)
+    if taken is not None:  # by `geoveil serve`, whose end ends this
         threading.Thread(target=_end_with_parent, daemon=True).start()
     asyncio.run(serve(settings, taken))
 
