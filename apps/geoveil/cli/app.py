@@ -15,35 +15,32 @@ from geoveil.cli.console import degrade, fail
 from geoveil.cli.plain_errors import refuse_empty_paths, tell_plainly
 from geoveil.gp import GeoVeilError, MissingExtraError, __version__, needed_for
 
-COMMANDS = (
-    *(
-        "serve",
-        "doctor",
-        "web",
-        "relay",
-        "health",
-        "db",
-        "token",
-        "certificate",
-        "campaign",
-        "card",
-        "form",
-        "mask",
-        "contribute",
-        "client",
-        "estimate",
-        "plan",
-        "mechanisms",
-        "rehearse",
-    ),
-    *("demo", "audit", "simulate", "compare"),
-)
-"""In the order of the help; a module here has a function or group of its name, or an `app`."""
-_MODULES = {
-    **{"token": "credentials", "certificate": "credentials", "db": "doctor", "mask": "form"},
-    **{"compare": "simulate_experiments", "estimate": "results"},
+COMMANDS = {
+    "serve": "serve",
+    "doctor": "doctor",
+    "web": "web",
+    "relay": "relay",
+    "health": "health",
+    "db": "doctor",
+    "token": "credentials",
+    "certificate": "credentials",
+    "campaign": "campaign",
+    "card": "card",
+    "form": "form",
+    "mask": "form",
+    "contribute": "contribute",
+    "client": "client",
+    "estimate": "results",
+    "plan": "plan",
+    "mechanisms": "mechanisms",
+    "rehearse": "rehearse",
+    "demo": "demo",
+    "audit": "audit",
+    "simulate": "simulate",
+    "compare": "simulate_experiments",
 }
-"""Command → its module, unless that has its name."""
+"""In the order of the help: command → its module here, with a function or group of its name, or an
+`app`."""
 _NEED_MORE = {"demo": "analyst", "simulate": "all", "compare": "all"}
 """Commands that go on to need more than the library that is missed first → their extra."""
 _GROUP = "geoveil.commands"
@@ -64,7 +61,7 @@ class _Lazy(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
             try:
-                module = import_module(f"geoveil.cli.{_MODULES.get(cmd_name, cmd_name)}")
+                module = import_module(f"geoveil.cli.{COMMANDS[cmd_name]}")
             except MissingExtraError as error:
                 return _not_installed(cmd_name, error)
             made: Any = getattr(module, cmd_name, None) or module.app

@@ -252,10 +252,9 @@ def export(
 
     The aggregator may go on running: what is written is of one moment.
     """
-    with for_operators(), _progress("exporting") as on_progress:
-        count = export_reports(
-            database, folder, campaign_ids=campaign_id or None, on_progress=on_progress
-        )
+    ids = campaign_id or None
+    with for_operators(), _progress("exporting") as progress:
+        count = export_reports(database, folder, campaign_ids=ids, on_progress=progress)
     out.tell(f"{count:,} reports in {folder}")
 
 
@@ -426,8 +425,11 @@ def _send(
         def bar(what: str) -> Any:
             return partial(progress.advance, progress.add_task(what, total=len(values)))
 
-        how: dict[str, Any] = {"transport": transport, "concurrency": concurrency}
-        how["timeout_s"] = timeout_s
+        how: dict[str, Any] = {
+            "transport": transport,
+            "concurrency": concurrency,
+            "timeout_s": timeout_s,
+        }
         if batch_size is None:
             how |= {"policy": policy, "on_reports": bar("drawing and sending")}
             return asyncio.run(_closing(transport, by_devices(name, values, **how)))
