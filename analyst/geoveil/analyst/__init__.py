@@ -120,6 +120,8 @@ from geoveil.analyst.planning import (
     PlannedQuestion,
     PlannedQuestions,
     PlanningSession,
+    central_report as central_report,
+    further_report as further_report,
     plan_for,
     planned_contamination,
     planned_periods,

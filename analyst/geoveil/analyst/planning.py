@@ -450,3 +450,38 @@ def planned_contamination(planned: PlanOutcome, fraction: float) -> list[dict[st
         row = {"question": planned.request.labels[column], "fraction_of_participants": fraction}
         rows.append(row | liars.to_dict())
     return rows
+
+
+def further_report(
+    planned: PlannedQuestion | PlannedQuestions,
+    contamination: float | None = None,
+    periods: int | None = None,
+    drift: float = 0.0,
+) -> Record:
+    """Return what a report adds on request: the effect of false reports, and many periods.
+
+    Args:
+        contamination: see `planned_contamination`.
+        periods: see `planned_periods`, which drift is for as well.
+    """
+    further: Record = {}
+    if contamination is not None:
+        further["contamination"] = planned_contamination(planned, contamination)
+    if periods is not None:
+        further["periods"] = planned_periods(planned, periods, drift)
+    return further
+
+
+def central_report(
+    planned: PlannedQuestion | PlannedQuestions,
+    honest: int | None,
+    delta: float | None,
+    *,
+    capped: bool,
+) -> Record:
+    """Return the central ε of a plan, and the cost of a wanted one; see `plan_for`."""
+    report = {"central": planned.central(honest, delta)}
+    if planned.request.central is None:
+        return report
+    free = plan_for(replace(planned.request, central=None), capped=capped)
+    return {**report, "cap": planned.price_of_central(free)}

@@ -163,8 +163,8 @@ def bars(*, counted: bool = False) -> Any:
         progress.BarColumn(),
         done,
         progress.TimeRemainingColumn(),
-        console=err,
     )
+    return progress.Progress(*columns, console=err)
 
 
 def print_table(

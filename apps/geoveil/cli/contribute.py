@@ -277,9 +277,9 @@ def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
 
 def _agree(question: str, unsaid: str) -> None:
     yes = say("tell.yes").split()
-    asked = f"{question} [{yes[0]}/N]".translate(BLANKS)
+    prompt = f"{question} [{yes[0]}/N]".translate(BLANKS)
     try:
-        answer = typer.prompt(asked, default="", show_default=False, err=True).strip().lower()
+        answer = typer.prompt(prompt, default="", show_default=False, err=True).strip().lower()
     except typer.Abort:  # nobody is there to answer
         answer = "?"
     if answer in yes:

@@ -58,14 +58,7 @@ def mechanisms(as_json: options.AsJson = False) -> None:
             for row in rows
         ),
     )
-    out.paragraphs(
-        "Parameters of smooth: noise (best, student-t, generalized-cauchy, laplace); nu; gamma;"
-        " beta_fraction, β in parts of ε/PER, in (0, 1); reach of the bound (0, a length, inf);"
-        " growth (exponential, linear); calibration (exact; or paper, on straight ramps). What a"
-        " device can't prove it refuses.",
-        "--allocation vector answers several questions with ε together: smooth noise but laplace.",
-        "--points perturbs the value itself, with ε, and anything is asked of it later.",
-    )
+    out.paragraphs(*_NOTES)
 
 
 def _row(words: str, what: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,12 +24,12 @@ from geoveil.analyst import (
     Wish,
     all_given,
     any_numbers_in,
+    central_report,
+    further_report,
     left_out,
     pilot_prior,
     place_in,
     plan_for,
-    planned_contamination,
-    planned_periods,
     planned_quantiles,
     questions_in,
     reports_of,
@@ -286,9 +285,10 @@ def plan(
             if soft or not only_quantiles or target_error is not None:
                 raise
             planned = plan_of(request_of(soft=True, central=wish))
-        report = planned.report() | _extras(planned, of_levels, contamination, periods, drift)
+        report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
+        report |= further_report(planned, contamination, periods, drift)
         if cap != "none" and (out_file is not None or honest is not None):
-            report |= _central(planned, honest, central_delta, plan_of)
+            report |= central_report(planned, honest, central_delta, capped=cap == "fit")
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
         if figure is not None:
@@ -302,37 +302,6 @@ def plan(
         *(f"wrote {file}" for file in (out_file, figure) if file is not None),
         str(planned.cap or "no cap: no protection of values far apart") if capped else None,
     )
-
-
-def _extras(
-    planned: PlannedQuestion | PlannedQuestions,
-    of_levels: Sequence[dict[str, Any]],
-    contamination: float | None,
-    periods: int | None,
-    drift: float,
-) -> dict[str, Any]:
-    """Return a plan's other results: on quantiles, false reports and periods."""
-    extras: dict[str, Any] = {"quantiles": of_levels} if of_levels else {}
-    if contamination is not None:
-        extras["contamination"] = planned_contamination(planned, contamination)
-    if periods is not None:
-        extras["periods"] = planned_periods(planned, periods, drift)
-    return extras
-
-
-def _central(
-    planned: PlannedQuestion | PlannedQuestions,
-    honest: int | None,
-    delta: float | None,
-    plan_of: Callable[[PlanRequest], PlannedQuestion | PlannedQuestions],
-) -> dict[str, Any]:
-    """Return a plan's central ε, and the cost of a requested one."""
-    central = {"central": planned.central(honest, delta)}
-    if planned.request.central is None:
-        return central
-    return central | {
-        "cap": planned.price_of_central(plan_of(replace(planned.request, central=None)))
-    }
 
 
 def _questions(
@@ -397,22 +366,15 @@ def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
     if not at_terminal():
         raise ParameterError(name, None, "given")
     kind = {"participants": int, "epsilon": float, "per": float}.get(name, str)
-
-    def read(said: str) -> Any:
-        try:
-            typed = kind(said)
-        except ValueError:
-            raise ParameterError(name, said, "a number") from None
-        return right(name, typed)
-
-    return until_right(_PROMPTS[name], read)
+    return until_right(_PROMPTS[name], lambda said: right(name, said), kind)
 
 
-def until_right(question: str, read: Callable[[str], Any]) -> Any:
+def until_right(question: str, read: Callable[[Any], Any], kind: type = str) -> Any:
     """Ask until the answer can be read."""
     while True:
         try:
-            return read(typer.prompt(question, err=True).strip())
+            said = typer.prompt(question, type=kind, err=True)
+            return read(said.strip() if kind is str else said)
         except GeoVeilError as error:
             err.tell(str(error))
 

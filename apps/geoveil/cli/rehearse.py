@@ -29,10 +29,8 @@ def rehearse(*, request: RehearsalRequest, form: OutputFormat) -> None:
         planned = request.planned()
     if isinstance(planned, PlannedQuestion) and not form.quiet:
         report = planned.report()
-        err.tell(
-            f"The plan: {report['choice']}; the 95 % interval should be"
-            f" ±{number(report['alternatives'][0]['error_95'])}."
-        )
+        error = report["alternatives"][0]["error_95"]
+        err.tell(f"The plan: {report['choice']}; the 95 % interval should be ±{number(error)}.")
     with err.status(f"{request.count:,} people take part"):
         results = request.results(planned)
     form.show(*results)

@@ -150,7 +150,7 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 def _print_table(result: Result) -> None:
     out.tell_all(*(((str(answer), "bold"),) for answer in result.sentences), result.title)
     rows = result.rows()
-    if len(rows) > 1_000:
+    if len(rows) > 1_000:  # for more, use a file or a picture
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
     elif rows:
         lines = [cells(row) for row in rows]

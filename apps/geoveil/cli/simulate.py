@@ -252,9 +252,10 @@ def export(
 
     The aggregator may go on running: what is written is of one moment.
     """
-    ids = campaign_id or None
-    with for_operators(), _progress("exporting") as progress:
-        count = export_reports(database, folder, campaign_ids=ids, on_progress=progress)
+    with for_operators(), _progress("exporting") as on_progress:
+        count = export_reports(
+            database, folder, campaign_ids=campaign_id or None, on_progress=on_progress
+        )
     out.tell(f"{count:,} reports in {folder}")
 
 

@@ -409,13 +409,12 @@ def compare(
     does. All learn the share of incomes above $100,000, and the shares above ten thresholds, from
     one report of each person. Two minutes of one processor; seconds with --quick.
     """
+    own = {} if module is None else mechanisms_in(module)
     people, times, drawn = (1_000, 5, 1_000) if quick else (n, repetitions, samples)
     sizes = {"n": people, "repetitions": times, "samples": drawn}
     rows = []
     with err.status("comparing") as shown:
-        for row in compare_peers(
-            **sizes, seed=seed, own={} if module is None else mechanisms_in(module)
-        ):
+        for row in compare_peers(**sizes, seed=seed, own=own):
             rows.append(row)
             shown.update(f"comparing: {row.name} is done")
     if missing := [name for name in PACKAGES if version_of(name) is None]:
