@@ -143,7 +143,7 @@ def test_people_far_away_are_counted_at_the_ends():
 
 
 def test_what_is_no_pilot_is_refused():
-    with pytest.raises(ParameterError, match="at least 100 of a pilot"):
+    with pytest.raises(ParameterError, match="at least 100 in a pilot"):
         pilot_prior(incomes(11.4, 0.8, 99, np.random.default_rng(1)))
     nobody = Reports(campaign(2), lambda: iter(()))
     with pytest.raises(ParameterError, match="value campaign of numbers"):

@@ -217,13 +217,13 @@ class CampaignRequest:
     texts: Annotated[
         Path | None,
         "Texts in other languages, signed with the campaign: TOML with a table for each,"
-        " named de or pt-BR, of title, organisation, purpose, contact, notice, attribute, unit"
-        " and labels, as far as they differ; and language = 'en' for the campaign's own.",
+        " named de or pt-BR, with title, organisation, purpose, contact, notice, attribute, unit"
+        " and labels, where they differ; and language = 'en' for the campaign's own.",
     ] = None
     delete_after: Annotated[
         int | None,
-        "Days after the closing when the server deletes all single reports, and keeps"
-        " their sums: exports, and new questions about perturbed points or a form, end then."
+        "Days after closing until the server deletes all single reports, and keeps only their "
+        "sums: exports, and new questions about perturbed points or a form, end then."
         " By default people read that it is unknown how long single answers are kept.",
     ] = None
     campaign_id: Annotated[

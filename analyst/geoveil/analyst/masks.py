@@ -325,7 +325,7 @@ NOT_HIDDEN = (
     "Other columns are as they were: an address, a district or a photo still reveals a place.",
     "Each row counts as one person. For a person with several rows, and for a file masked twice, "
     "every ε adds up: mask once, and keep the result.",
-    "How many rows there are, and their order, is not hidden.",
+    "The number of rows and their order are not hidden.",
 )
 """The limits of a mask, as sentences for those who make or read it."""
 _FORM, _COLUMNS = "form", "columns"

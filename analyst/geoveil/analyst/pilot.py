@@ -197,7 +197,7 @@ def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPri
     """
     campaign, scale, ratios = found.campaign, found.scale, found.campaign.attribute.scale
     if found.n < _LEAST_REPORTS:
-        raise ParameterError("reports", found.n, f"at least {_LEAST_REPORTS} of a pilot")
+        raise ParameterError("reports", found.n, f"at least {_LEAST_REPORTS} in a pilot")
     edges, counts = found.around_the_median()
     in_heaps = np.zeros(len(counts))
     for heap in heaps:

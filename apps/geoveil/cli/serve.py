@@ -57,7 +57,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
     "Limits": {
         "max_batch": "Most reports in one request",
         "max_message_bytes": "Largest size of a request in bytes",
-        "queue_limit": "Most reports that wait to be written",
+        "queue_limit": "Most reports waiting to be written",
         "campaign_rate": "Reports per second to one campaign (any)",
         "campaign_burst": f"Reports to one campaign at once {_TEN_SECONDS}",
         "campaign_quota": "Most reports of one campaign (any)",

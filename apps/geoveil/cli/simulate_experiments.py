@@ -85,7 +85,8 @@ _GIVEN: dict[str, Any] = {
     "mechanism": Annotated[
         list[str] | None,
         typer.Option(
-            help="A further mechanism, as 'smooth:noise=student-t,nu=5'; 'geoveil mechanisms' lists"
+            help="A further mechanism, such as 'smooth:noise=student-t,nu=5'; 'geoveil "
+            "mechanisms' lists"
             " them. May be repeated."
         ),
     ],

@@ -66,7 +66,7 @@ class GatewaySettings:
         if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
             raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
         if self.streets is not None and not _is_map(self.streets):
-            raise ParameterError("web_streets", str(self.streets), "a file of PMTiles, version 3")
+            raise ParameterError("web_streets", str(self.streets), "a PMTiles file, version 3")
         if self.issuer is not None:
             address = _ISSUER.fullmatch(self.issuer)
             if address is None or not (address[1] or is_loopback(address[2])):

@@ -60,7 +60,7 @@ class Epoch:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
         read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000\
  dollar; any 365 days touch two stretches, so that their readings cost at most ε = 2 per 8000\
- dollar (of places: for each area). What no reading answers costs its own ε
+ dollar (for places: for each area). Answers without a reading cost their own ε
     """
 
     privacy: GeoPrivacy

@@ -79,7 +79,7 @@ export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   return (
     `read once in each stretch of ${length}, when it is first asked for, at ${words(privacy, privacy.unit)};` +
     ` any ${length} touch two stretches, so that their readings cost at most ${words(repeated(privacy, 2n), privacy.unit)}` +
-    " (of places: for each area). What no reading answers costs its own ε"
+    " (for places: for each area). Answers without a reading cost their own ε"
   );
 }
 

@@ -173,7 +173,7 @@ export class Survey {
       const { error: _, ...state } = this.#state;
       if (receipt.status === "acknowledged") return this.#set(opened, { ...state, status: "sent", receipt });
       if (receipt.status !== "pending") {
-        const text = receipt.status === "rejected" ? `the server refused the report (${receipt.reason}), and counts nothing` : "the report could not be sent in time, and was given up";
+        const text = receipt.status === "rejected" ? `the server refused the report (${receipt.reason}), and does not count it` : "the report could not be sent in time, and was given up";
         return this.#set(opened, { ...state, status: "error", receipt, error: new GeoveilError("transport", text) });
       }
       this.#set(opened, { ...state, status: "sending", receipt });

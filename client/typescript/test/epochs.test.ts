@@ -235,7 +235,7 @@ test("what people are told is what Python says", () => {
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true, 0).toString(),
     "Your value is read and perturbed once in each stretch of 91 days, when your device first answers in it; all reports" +
-      " of the stretch are made from that, and continue the change between two readings. Your device draws when its stretches begin: any" +
+      " of the stretch are made from that, and continue the change between two readings. Your device draws at random when its stretches begin, so any" +
       " 91 days touch two of them.",
   );
   assert.ok(new Readings(60_000_000n, false, 0).toString().startsWith("Your value is read and perturbed once in each stretch of 0.000694444 days, "));
@@ -247,8 +247,8 @@ test("what people are told is what Python says", () => {
   assert.equal(
     describeEpoch(yearly),
     "read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000 dollar; any 365 days touch two" +
-      " stretches, so that their readings cost at most ε = 2 per 8000 dollar (of places: for each area). What no reading" +
-      " answers costs its own ε",
+      " stretches, so that their readings cost at most ε = 2 per 8000 dollar (for places: for each area). Answers without a" +
+      " reading cost their own ε",
   );
 });
 

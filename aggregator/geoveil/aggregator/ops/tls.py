@@ -47,7 +47,7 @@ class Certificates:
 
     @property
     def expires(self) -> datetime:
-        """The end of the server certificate's validity."""
+        """When the server's certificate expires."""
         return self._current.expires
 
     def credentials(self) -> grpc.ServerCredentials:

@@ -79,7 +79,8 @@ class CellShares(Series):
 class ShareTable(CellShares):
     """The shares of the people in the cells of a table."""
 
-    coverage = "Each interval covers at {of.percent} by itself, all bands at once at {of.percent}."
+    coverage = "Each interval covers at {of.percent} by itself; all bands together cover at "
+    "{of.percent}."
     band_low: Array
     """Simultaneous intervals of all shares."""
     band_high: Array
@@ -209,7 +210,9 @@ class ShareTable(CellShares):
             name: of the field.
         """
         if name not in self.names or len(self.names) == 1:
-            raise ParameterError("name", name, f"of {self.names}, of a table of several fields")
+            raise ParameterError(
+                "name", name, f"one of {self.names}, for a table of several fields"
+            )
         axis = self.names.index(name)
         first = self.values.size + sum(map(len, self.labels[:axis]))
         ends = np.empty((3, *self.values.shape))

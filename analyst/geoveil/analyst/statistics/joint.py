@@ -213,6 +213,7 @@ class JointEstimates(Correlated):
     all means at once are valid for any correlations.
 
     Example:
+        >>> from geoveil.gp import GeoPrivacy
         >>> two = JointEstimates(
         ...     labels=("a", "b"), values=np.array([0.5, 0.3]),
         ...     covariance=np.array([[0.0004, 0.0003], [0.0003, 0.0004]]), n=1_000,

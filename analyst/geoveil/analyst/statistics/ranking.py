@@ -153,6 +153,7 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         ParameterError: if k is out of range.
 
     Example:
+        >>> from geoveil.gp import GeoPrivacy
         >>> from geoveil.gp.intervals import Limits
         >>> found = JointEstimates(labels=("a", "b", "c"), values=[0.30, 0.29, 0.1],
         ...     covariance=np.eye(3) * 1e-4, n=10_000, confidence=0.95,

@@ -151,9 +151,9 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
         """Return one exact, private report for each of many points, equal to those of `release`.
 
-        Doubles find most of them, from the same bits: where what is rounded lies farther from a
-        boundary of the grid than 2^-40 of all that went into it, 4,000 times what logarithms and
-        sines may be off. The others are found as `release` does.
+        Doubles find most of them, from the same bits: where a number lies farther from a boundary
+        of the grid than 2^-40 of its inputs, 4,000 times the possible error of logarithms and
+        sines. The others are found as `release` does.
         """
         source = chosen_source(source)
         points = validation.points(x, self.dimension).reshape(-1, self.dimension)

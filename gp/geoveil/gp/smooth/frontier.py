@@ -121,7 +121,7 @@ def _affordable(noise: Scored, beta: Fraction, reports: int) -> Fraction:
     if scale_cost is None:
         raise UnsupportedError(
             f"{noise!r} has no power-law tail, so a data-dependent scale is not ε-GP for any"
-            " beta > 0: use LipschitzMechanism, or a noise of the families best for a frontier"
+            " beta > 0: use LipschitzMechanism, or one of the noises that are best for a frontier"
         )
     if beta * reports * scale_cost > 1:
         raise _too_large(noise, beta, reports * scale_cost, "]")

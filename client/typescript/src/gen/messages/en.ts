@@ -67,7 +67,7 @@ export default {
     "one": "{n} day",
     "other": "{n} days"
   },
-  "readings": "Your value is read and perturbed once in each stretch of {days}, when your device first answers in it; all reports of the stretch are made from that{moved}. Your device draws when its stretches begin: any {days} touch two of them.",
+  "readings": "Your value is read and perturbed once in each stretch of {days}, when your device first answers in it; all reports of the stretch are made from that{moved}. Your device draws at random when its stretches begin, so any {days} touch two of them.",
   "readings.moved": ", and continue the change between two readings",
   "readings.cohorts": "Your device also tells in which of {cohorts} parts of {days} its stretches begin. That stays the same, and distinguishes your reports of all stretches from those of {others} in {cohorts} other people.",
   "relay.hides": "Reports leave through a relay: it learns that your address takes part in something, and when, but neither in which survey nor what a report says.",
@@ -129,7 +129,7 @@ export default {
   },
   "asks.value": "Asks for: {name}, in {unit}{range}.",
   "asks.place": "Asks for a place: {name}.",
-  "asks.later": "Perturbed answers; what is asked of them is decided later.",
+  "asks.later": "Perturbed answers; the questions are decided later.",
   "asks.open": {
     "one": "Asks one question. The answer is sent as it is, without protection.",
     "other": "Asks {n} questions. Each answer is sent as it is, without protection."
@@ -189,7 +189,7 @@ export default {
   "state.uninvited": "Kept here. It is sent once you give the right invitation code.",
   "state.later": "Kept here. This browser sends it as soon as the server can be reached, even if this page is closed.",
   "state.acknowledged": "Counted. The server has what is listed below.",
-  "state.rejected": "The server refused it, and counts nothing.",
+  "state.rejected": "The server refused it, and does not count it.",
   "state.expired": "It could not be sent in time, and was given up.",
   "reason.token": "the invitation code was used for another report",
   "receipt.title": "Your receipt",
@@ -232,7 +232,7 @@ export default {
   "error.budget": "The limit on what surveys of this site may learn about you leaves too little for this one: it is not answered.",
   "error.value": "The answer is not one that the survey asks for; nothing was drawn.",
   "error.storage": "This browser could not keep the report, so none was sent.",
-  "error.refused": "The server refused the report, or did not take it in time, and counts nothing.",
+  "error.refused": "The server refused the report, or did not take it in time, and does not count it.",
   "invited.code": "Each person who was invited has a code, which lets one report be counted: give the one that you were sent.",
   "invited.goes": "The code goes to {host}, and not to the server.",
   "invited.wrong": "Give your invitation code, as it was sent to you.",
@@ -248,7 +248,7 @@ export default {
   "map.whole": "Show the whole area",
   "map.find": "Find a town or a neighbourhood",
   "map.shows": "The map shows {name}. Point at your place.",
-  "map.nowhere": "No such place is on this map.",
+  "map.nowhere": "There is no such place on this map.",
   "map.keys": "Map. Arrow keys move the pin, plus and minus zoom.",
   "sent.form": {
     "one": "One number for your answer.",
@@ -269,7 +269,7 @@ export default {
   "sent.nothing.form": "Nothing else about your answers, and nothing that names you. As with any page, the server sees your internet address (IP).",
   "sent.readings": "{readings} In all: {cost}.",
   "asked.title": "What is asked",
-  "asked.later": "Perturbed answers are kept; what is asked of them is decided later.",
+  "asked.later": "Perturbed answers are kept; the questions are decided later.",
   "asked.signed": "Signed by {signer}. Open until {date}.",
   "axis.east": "metres east",
   "axis.north": "metres north",
