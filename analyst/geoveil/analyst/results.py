@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,11 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from geoveil.analyst.pictures import Axes, draw_intervals
-from geoveil.analyst.simultaneous import (
-    correlations_of,
-    critical_value,
-    critical_value_of_many,
-)
 from geoveil.campaign import Attribute, digits
 from geoveil.gp import (
     Array,
@@ -327,6 +322,12 @@ class Estimates(Result):
         return f"{100 * self.confidence:.4g} %"
 
     @property
+    def common(self) -> dict[str, Any]:
+        """The fields that results made from these estimates have in common with them."""
+        names = "confidence", "n", "privacy", "population"
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def notes(self) -> Sequence[str]:
         return (self.population, self.coverage.format(of=self), *self.about)
 
@@ -344,53 +345,11 @@ class Series(Estimates):
     high: Array
     """Upper ends."""
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Correlated(Estimates):
-    """Several estimates with their covariance."""
-
-    values: Array
-    """(m,), unbiased."""
-    covariance: Array
-    """(m, m), noise and sampling together; (m,) for variances of unknown correlations."""
-
     @property
-    def variances(self) -> Array:
-        """The variance of each estimate, (m,)."""
-        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
-        return np.maximum(known, 0.0)
-
-    @property
-    def standard_errors(self) -> Array:
-        """The standard error of each estimate, (m,)."""
-        return np.asarray(np.sqrt(self.variances))
-
-    @property
-    def joint_covariance(self) -> Array:
-        """The covariance, (m, m).
-
-        Raises:
-            UnsupportedError: if the correlations are unknown.
-        """
-        if self.covariance.ndim == 1:
-            raise UnsupportedError("these estimates were made one by one: ask for their covariance")
-        return self.covariance
-
-    @cached_property
-    def correlations(self) -> Array:
-        """The correlations of the estimates, (m, m); 0 where an estimate has no spread."""
-        return correlations_of(self.joint_covariance)
-
-    def critical_value(self, confidence: float | None = None) -> float:
-        """Return the critical value of a band of all estimates: see `critical_value`.
-
-        Args:
-            confidence: in (0, 1); that of the estimates by default.
-        """
-        confidence = self.confidence if confidence is None else confidence
-        if self.covariance.ndim == 1:
-            return critical_value_of_many(len(self.values), confidence)
-        return critical_value(self.correlations, confidence)
+    def columns(self) -> dict[str, Array]:
+        """The columns of rows."""
+        ends = {"ci_low": self.low, "ci_high": self.high}
+        return {"estimate": self.values, "standard_error": self.standard_errors, **ends}
 
 
 class GeoResult(Result):

@@ -1,11 +1,14 @@
 """The law of the largest of several correlated errors [MATH §8]."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from geoveil.gp import Array, ParameterError, validation
+from geoveil.analyst.results import Estimates
+from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
 DRAWS = 1 << 16
 """Draws of max |N(0, R)|: its 95 % quantile has a standard error of 0.004 to 0.006, so a band at 95
@@ -182,3 +185,51 @@ def _factor(matrix: Array) -> Array:
     values, vectors = np.linalg.eigh(matrix)
     kept = values > _NEGLIGIBLE * max(float(values[-1]), 0.0)
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Correlated(Estimates):
+    """Several estimates with their covariance."""
+
+    values: Array
+    """(m,), unbiased."""
+    covariance: Array
+    """(m, m), noise and sampling together; (m,) for variances of unknown correlations."""
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each estimate, (m,)."""
+        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
+        return np.maximum(known, 0.0)
+
+    @property
+    def standard_errors(self) -> Array:
+        """The standard error of each estimate, (m,)."""
+        return np.asarray(np.sqrt(self.variances))
+
+    @property
+    def joint_covariance(self) -> Array:
+        """The covariance, (m, m).
+
+        Raises:
+            UnsupportedError: if the correlations are unknown.
+        """
+        if self.covariance.ndim == 1:
+            raise UnsupportedError("these estimates were made one by one: ask for their covariance")
+        return self.covariance
+
+    @cached_property
+    def correlations(self) -> Array:
+        """The correlations of the estimates, (m, m); 0 where an estimate has no spread."""
+        return correlations_of(self.joint_covariance)
+
+    def critical_value(self, confidence: float | None = None) -> float:
+        """Return the critical value of a band of all estimates: see `critical_value`.
+
+        Args:
+            confidence: in (0, 1); that of the estimates by default.
+        """
+        confidence = self.confidence if confidence is None else confidence
+        if self.covariance.ndim == 1:
+            return critical_value_of_many(len(self.values), confidence)
+        return critical_value(self.correlations, confidence)

@@ -92,10 +92,7 @@ class Predictions(Series):
         return rows_of(
             {
                 "people": self.labels,
-                "estimate": self.values,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
+                **self.columns,
             }
         )
 
@@ -146,8 +143,7 @@ class RegressionEstimates(ParameterEstimates):
         return Predictions(
             label=self.label,
             parameter="median" if self.model == "median" else "mean",
-            confidence=self.confidence,
-            n=self.n,
+            **self.common,
             labels=tuple(", ".join(f"{k} {v}" for k, v in person.items()) for person in people),
             values=value,
             standard_errors=errors,

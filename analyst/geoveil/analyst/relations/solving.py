@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.analyst.results import Correlated, rows_of
-from geoveil.analyst.simultaneous import two_sided
+from geoveil.analyst.results import rows_of
+from geoveil.analyst.simultaneous import Correlated, two_sided
 from geoveil.gp import UNLIMITED, Array, Limits, UnsupportedError, interval_of_weighted_mean
 
 _MOST_STEPS, _MOST_HALVED = 100, 30

@@ -228,8 +228,7 @@ class ShareTable(CellShares):
             standard_errors=ends[2],
             low=ends[0],
             high=ends[1],
-            confidence=self.confidence,
-            n=self.n,
+            **self.common,
         )
 
     @property

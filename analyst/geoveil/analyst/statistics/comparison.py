@@ -74,10 +74,7 @@ class Changes(Series):
         return rows_of(
             {
                 "name": self.labels,
-                "estimate": self.values,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
+                **self.columns,
                 "p": self.p_values,
                 "p_adjusted": self.adjusted,
             }

@@ -149,10 +149,7 @@ class DistributionCurve(Curve):
             values=values,
             low=low,
             high=high,
-            confidence=self.confidence,
-            n=self.n,
-            privacy=self.privacy,
-            population=self.population,
+            **self.common,
             about=(f"For values blurred by up to {blur} either way.",),
             any_crowd=blurred_less(low, high, self.width, self.scale),
         )
@@ -182,10 +179,7 @@ class DistributionCurve(Curve):
             values=np.clip(slopes.values, low, high),
             low=low,
             high=high,
-            confidence=self.confidence,
-            n=self.n,
-            privacy=self.privacy,
-            population=self.population,
+            **self.common,
             about=(
                 f"The density is that of values blurred with a standard deviation of {blur:.4g}: it"
                 f" differs from the sharp one by about {blur**2 / 2:.4g} times its second"
@@ -276,10 +270,7 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
         low=low,
         high=high,
         any_crowd=(np.append(0.0, low)[before], np.append(high, 1.0)[beyond]),
-        confidence=above.confidence,
-        n=above.n,
-        privacy=above.privacy,
-        population=above.population,
+        **above.common,
         about=(
             f"Thresholds are soft over {width:,.6g}: the share up to T lies between the curve's"
             f" values {width / 2:,.6g} before T and {width / 2:,.6g} beyond it, as any_crowd says.",

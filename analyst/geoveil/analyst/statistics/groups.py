@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.results import Correlated, Series, possible, rows_of
+from geoveil.analyst.results import Series, possible, rows_of
 from geoveil.analyst.simultaneous import (
+    Correlated,
     correlations_of,
     critical_value_of_one,
     largest_errors,
@@ -186,10 +187,7 @@ class Differences(Series):
             {
                 "group": [group for group, _ in self.pairs],
                 "other": [other for _, other in self.pairs],
-                "estimate": self.values,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
+                **self.columns,
                 "p_value": self.p_values,
             }
         )

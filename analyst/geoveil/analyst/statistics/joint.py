@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Answer, Correlated, Estimates, amount_answer, possible, rows_of
-from geoveil.analyst.simultaneous import critical_value_of_one
+from geoveil.analyst.results import Answer, Estimates, amount_answer, possible, rows_of
+from geoveil.analyst.simultaneous import Correlated, critical_value_of_one
 from geoveil.gp import (
     Array,
     Interval,
@@ -443,10 +443,7 @@ class JointEstimates(Correlated):
             standard_error=error,
             ci_low=low,
             ci_high=high,
-            confidence=self.confidence,
-            n=self.n,
-            privacy=self.privacy,
-            population=self.population,
+            **self.common,
             about=self.about,
         )
 

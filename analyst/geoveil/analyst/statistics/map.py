@@ -127,10 +127,7 @@ class Map(Statistic["DensityMap"]):
             if self.level is None
             else f"{self.level:g} per km²",
             bandwidth=bandwidth,
-            confidence=densities.confidence,
-            n=densities.n,
-            privacy=densities.privacy,
-            population=densities.population,
+            **densities.common,
             about=densities.about,
         )
 

@@ -62,10 +62,7 @@ class PartitionShares(Series):
         return rows_of(
             {
                 "name": self.labels,
-                "estimate": self.values,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
+                **self.columns,
                 **what_holds(len(self.labels), self.any_crowd),
             }
         )
@@ -196,10 +193,7 @@ def partition_shares(joint: JointEstimates, **more: Any) -> PartitionShares:
         standard_errors=joint.standard_errors,
         low=np.minimum(np.maximum(low, taken), shares),
         high=np.maximum(np.minimum(high, left), shares),
-        confidence=joint.confidence,
-        n=joint.n,
-        privacy=joint.privacy,
-        population=joint.population,
+        **joint.common,
         joint=joint,
         **more,
     )

@@ -111,10 +111,7 @@ class QuantileEstimates(Series):
         return rows_of(
             {
                 "level": self.levels,
-                "estimate": self.values,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
+                **self.columns,
                 **what_holds(len(self.levels), self.any_crowd),
             }
         )
@@ -149,10 +146,7 @@ class QuantileEstimates(Series):
             standard_error=error,
             ci_low=value - half - down_j - up_i,
             ci_high=value + half + up_j + down_i,
-            confidence=self.confidence,
-            n=self.n,
-            privacy=self.privacy,
-            population=self.population,
+            **self.common,
             about=tuple(self.notes[2:]),
         )
 
@@ -234,10 +228,7 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
         ),
         correlations=above.correlations[np.ix_(nearest, nearest)],
         width=width,
-        confidence=above.confidence,
-        n=above.n,
-        privacy=above.privacy,
-        population=above.population,
+        **above.common,
     )
 
 

@@ -184,9 +184,7 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         ranks=tuple(ranks[i] for i in order),
         chosen=tuple(chosen[i] for i in order[:count]),
         contenders=int(contenders.sum()),
-        confidence=estimates.confidence,
-        n=estimates.n,
-        privacy=estimates.privacy,
+        **estimates.common,
     )
 
 
