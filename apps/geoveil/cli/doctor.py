@@ -111,13 +111,17 @@ def doctor(
         rows = [(of.name, wrong, of.remedy) for of in CHECKS if (wrong := of(situation))]
     if as_json:
         print_json([dict(zip(("check", "wrong", "remedy"), row, strict=True)) for row in rows])
-    for of, wrong, remedy in () if as_json else rows:
-        out.tell((of, "bold red"), f": {wrong}.")
-        out.tell(f"  Remedy: {remedy}.")
+    else:
+        out.tell_all(
+            *(
+                line
+                for of, wrong, remedy in rows
+                for line in (((of, "bold red"), f": {wrong}."), f"  Remedy: {remedy}.")
+            ),
+            None if rows else f"{len(CHECKS)} checks, and nothing is wrong",
+        )
     if rows:
         raise typer.Exit(1)
-    if not as_json:
-        out.tell(f"{len(CHECKS)} checks, and nothing is wrong")
 
 
 def _tls(of: Situation) -> Wrongs:

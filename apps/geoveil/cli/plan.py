@@ -46,11 +46,6 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, valid
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior, with_scenarios
 
-_EXAMPLES = (
-    "What do you want to know? For example: threshold 100000; range 50000,100000;"
-    " place -73.98,40.75; circle -73.98,40.75,2000; region district.geojson"
-)
-
 
 @connects
 @asks
@@ -311,7 +306,7 @@ def _questions(
     questions: Sequence[AnalystQuestion] = questions_in(words)
     if not (questions or quantile):
         if at_terminal():
-            questions = until_right(_EXAMPLES, _in_words)
+            questions = until_right(_PROMPTS["question"], _in_words)
         else:
             names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
             missing = [f"--{name}" for name, given in needed.items() if given is None]
@@ -345,13 +340,15 @@ def _in_words(said: str) -> Sequence[AnalystQuestion]:
 
 
 _PROMPTS: Mapping[str, str] = {
+    "question": "What do you want to know? For example: threshold 100000; range 50000,100000;"
+    " place -73.98,40.75; circle -73.98,40.75,2000; region district.geojson",
     "participants": "How many people will take part?",
     "prior": f"What is publicly known about them ({KNOWN})?",
     "unit": "In which unit are the values?",
     "epsilon": "ε: how much may a report reveal about two values a distance apart (usually 1)?",
     "per": "Within which distance (by ratio: factor) should values look alike, in that unit?",
+    "columns": "Which column of the file holds the values (of places: longitude, latitude)?",
 }
-_COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
 
 
 def at_terminal() -> bool:
@@ -361,10 +358,8 @@ def at_terminal() -> bool:
 
 def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
     """Return an option's value; at a terminal, ask for it if it is missing."""
-    if given is not None:
+    if given is not None or not at_terminal():
         return given
-    if not at_terminal():
-        raise ParameterError(name, None, "given")
     kind = {"participants": int, "epsilon": float, "per": float}.get(name, str)
     return until_right(_PROMPTS[name], lambda said: right(name, said), kind)
 
@@ -392,7 +387,7 @@ def source_of(
     heaps = tuple(map(Heap.parse, heap or ()))
     text: str = answer("prior", prior, lambda _, said: _of_people(said))
     if prior is None and _is_of_rows(text) and columns is None:
-        columns = until_right(_COLUMNS, lambda said: _columns(text, said))
+        columns = until_right(_PROMPTS["columns"], lambda said: _columns(text, said))
     any_rows = any(map(_is_of_rows, (text, *(of.partition("=")[2] for of in scenario or ()))))
 
     def known(of: str) -> PublicPrior:
