@@ -322,6 +322,11 @@ class Estimates(Result):
         return f"{100 * self.confidence:.4g} %"
 
     @property
+    def value_unit(self) -> str:
+        """The unit of people's values; empty if unknown."""
+        return (self.privacy and (self.privacy.value_unit or self.privacy.unit)) or ""
+
+    @property
     def common(self) -> dict[str, Any]:
         """The fields that results made from these estimates have in common with them."""
         names = "confidence", "n", "privacy", "population"

@@ -21,7 +21,6 @@ from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, no
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.gp import (
     Array,
-    GeoPrivacy,
     ParameterError,
     UnsupportedError,
     enum_repr,
@@ -164,16 +163,16 @@ def compare(
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
     samples = [sample_of(estimate) for estimate in estimates]
     check_samples(samples, names)
-    names = tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
+    first, names = samples[0].of, tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
     pairs = [(0 if to_first else i - 1, i) for i in range(1, len(samples))]
     errors = np.array([sample.errors for sample in samples])
     values = np.concatenate([samples[b].values - samples[a].values for a, b in pairs])
     if kind is People.SAME:
         spread = np.concatenate([errors[a] + errors[b] for a, b in pairs])
-        critical = bonferroni(len(values), samples[0].confidence)
+        critical = bonferroni(len(values), first.confidence)
     else:
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
-        critical = critical_value(_correlations(samples, pairs, spread), samples[0].confidence)
+        critical = critical_value(_correlations(samples, pairs, spread), first.confidence)
     down, up = (
         np.concatenate([samples[b].moved[side] + samples[a].moved[1 - side] for a, b in pairs])
         for side in (0, 1)
@@ -200,10 +199,10 @@ def compare(
         p_values=p_values,
         adjusted=holm(p_values),
         people=kind,
-        confidence=samples[0].confidence,
-        n=sum(sample.n for sample in samples),
-        counts=tuple(sample.n for sample in samples),
-        privacy=samples[0].privacy,
+        confidence=first.confidence,
+        n=sum(sample.of.n for sample in samples),
+        counts=tuple(sample.of.n for sample in samples),
+        privacy=first.privacy,
         about=tuple(dict.fromkeys([_SAID[kind], *(n for of in samples for n in of.about)])),
     )
 
@@ -212,13 +211,11 @@ def compare(
 class _Sample:
     """The compared estimates of one set of reports."""
 
+    of: Numbers
     labels: tuple[str, ...]
     values: Array
     errors: Array
     correlations: Array
-    confidence: float
-    n: int
-    privacy: GeoPrivacy | None
     softness: float
     """The width of the soft thresholds; 0 if labels state it, or if unknown."""
     margins: Callable[[float], Array]
@@ -232,13 +229,11 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
     """Return what a comparison needs of one set of estimates."""
     if isinstance(estimates, JointEstimates):
         return _Sample(
+            estimates,
             estimates.labels,
             estimates.values,
             estimates.standard_errors,
             estimates.correlations,
-            estimates.confidence,
-            estimates.n,
-            estimates.privacy,
             0.0,
             estimates.margins_at,
             (estimates.moved, estimates.moved),
@@ -274,13 +269,11 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
         return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
     return _Sample(
+        estimates,
         labels,
         values,
         errors,
         correlations,
-        estimates.confidence,
-        estimates.n,
-        estimates.privacy,
         softness,
         margins_at,
         (moved[0], moved[1]),
@@ -346,8 +339,8 @@ def check_samples(samples: Sequence[_Sample], names: Sequence[str]) -> None:
             raise ParameterError(
                 "labels", sample.labels[:5], f"as of the first: {first.labels[:5]}"
             )
-        if sample.confidence != first.confidence:
-            raise ParameterError("confidence", sample.confidence, f"{first.confidence}")
+        if sample.of.confidence != first.of.confidence:
+            raise ParameterError("confidence", sample.of.confidence, f"{first.of.confidence}")
         _check_softness(first.softness, sample.softness)
 
 

@@ -80,9 +80,8 @@ class Curve(Estimates):
     @property
     def axis_names(self) -> tuple[str, str]:
         """The labels of the axes, with units."""
-        name = self.privacy and (self.privacy.value_unit or self.privacy.unit)
-        unit = f", {name}" if self.axis == "value" and name else ""
-        share = f", share per {name}" if self.name == "Density" and unit else ""
+        unit = f", {self.value_unit}" if self.axis == "value" and self.value_unit else ""
+        share = f", share per {self.value_unit}" if self.name == "Density" and unit else ""
         return f"{self.axis}{unit}", f"{self.name.lower()}{share}"
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -64,7 +64,6 @@ class QuantileEstimates(Series):
 
     @property
     def sentences(self) -> Sequence[Answer]:
-        unit = (self.privacy and (self.privacy.value_unit or self.privacy.unit)) or ""
         said = []
         columns = (self.levels, self.values, self.low, self.high)
         for level, value, low, high in zip(*(column.tolist() for column in columns), strict=True):
@@ -72,7 +71,7 @@ class QuantileEstimates(Series):
             if level != 0.5:
                 rest = f"is what {100 * level:.4g} % of people do not exceed"
             if math.isfinite(value):
-                said.append(amount_answer(value, low, high, unit, rest))
+                said.append(amount_answer(value, low, high, self.value_unit, rest))
         return said
 
     @property
@@ -88,8 +87,7 @@ class QuantileEstimates(Series):
 
     @property
     def axis_label(self) -> str:
-        unit = self.privacy and (self.privacy.value_unit or self.privacy.unit)
-        return super().axis_label + (f", {unit}" if unit else "")
+        return super().axis_label + (f", {self.value_unit}" if self.value_unit else "")
 
     def held(self, scale: LogScale) -> Self:
         values, low, high = (scale.from_log(x) for x in (self.values, self.low, self.high))
