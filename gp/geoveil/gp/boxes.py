@@ -50,16 +50,17 @@ def greatest_in(
             np.stack([at] * 2),
         )
 
-    whole, _ = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
+    whole, *_ = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
     return float(whole[1, 0])
 
 
 def enclosed_in_parts(
     boxes: Array, look: Callable[[Array], Seen], shares: Array, loose: float
-) -> tuple[Array, float]:
+) -> tuple[Array, float, Array]:
     """Return bounds of the least and the greatest number in each part, (2, p).
 
-    And how much wider they may be than `loose` permits: 1 unless there are too many boxes.
+    And how much wider they may be than `loose` permits: 1 unless there are too many boxes; and the
+    boxes, points aside, of which other numbers in as many places can be told.
 
     Args:
         boxes: the least and the greatest coordinates of each, (2, k, n).
@@ -73,7 +74,7 @@ def enclosed_in_parts(
         factor is then that of the loosest box.
     """
     most = np.full(shares.shape, -np.inf)
-    outer, left = np.full_like(spans(most), -np.inf), _MOST
+    outer, left, leaves = np.full_like(spans(most), -np.inf), _MOST, []
     pool: list[Any] = [
         boxes[..., :0],
         np.zeros((2, 0), np.intp),
@@ -86,6 +87,7 @@ def enclosed_in_parts(
         for row, numbers in zip(most, np.multiply(_BOTH, people), strict=True):
             np.maximum.at(row, home, numbers)
         met = parts[0] <= parts[1]
+        leaves.append(boxes[..., ~met])
         pool = [
             np.concatenate([old, new[..., met]], axis=-1)
             for old, new in zip(
@@ -103,7 +105,8 @@ def enclosed_in_parts(
         order = np.argsort(-beyond)
         loose_ones = np.count_nonzero(beyond > 0) if left > 0 else 0
         cut, kept, done = np.split(order, [min(_AT_ONCE, loose_ones), loose_ones])
-        _, parts, bounds, *_ = (each[..., done] for each in pool)
+        leaf, parts, bounds, *_ = (each[..., done] for each in pool)
+        leaves.append(leaf)
         level, *ends = _two(parts)
         for end in ends:
             for row in (0, 1):
@@ -118,7 +121,9 @@ def enclosed_in_parts(
         step = 1 << (k - 1)
         np.maximum(outer[k - 1], outer[k], out=outer[k - 1])
         np.maximum(outer[k - 1, :, step:], outer[k, :, :-step], out=outer[k - 1, :, step:])
-    return np.asarray(np.multiply(_BOTH, outer[0])), wider
+    every = np.concatenate(leaves, axis=-1)
+    wide = (every[0] < every[1]).any(axis=0)
+    return np.asarray(np.multiply(_BOTH, outer[0])), wider, every[..., wide]
 
 
 def spans(numbers: Array) -> Array:

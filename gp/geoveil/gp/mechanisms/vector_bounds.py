@@ -170,6 +170,7 @@ class VectorSearch:
         self.queries, half = _along_centers(vector.queries)
         self._shares: dict[tuple[int, ...], _Share] = {}
         self._wider: dict[tuple[int, bool], float] = {}
+        self._leaves: dict[bool, Array] = {}
         self.steepest = np.array([[self._share((j,)).steepest] for j in range(vector.size)])
         self.everywhere = float(self._heaviest(self.steepest)[0])
         around = [_around(query, vector.reach) for query in self.queries]
@@ -233,6 +234,8 @@ class VectorSearch:
         Returns:
             (2, 2, n), in 1/(unit of x).
         """
+        if beyond is not None:
+            self._leaves.clear()  # of another query
         query, own = self.queries[index], self._together(index)[self._place(index)]
         ends = np.stack([edges[:-1], edges[1:]])
         if beyond is not None:
@@ -306,10 +309,12 @@ class VectorSearch:
             sure = high - low <= np.clip(least_over(thin, met)[0], *near) if polygon else at == at
             return np.stack([first, last]), np.stack(total), axis, sure, home, people
 
-        bounds, wider = enclosed_in_parts(self._boxes(index, ends), look, added, _LOOSE)
+        # The boxes of fewer parts cover as much, and are about as fine as need be.
+        boxes = self._boxes(index, ends, self._leaves.get(wide))
+        bounds, wider, self._leaves[wide] = enclosed_in_parts(boxes, look, added, _LOOSE)
         return bounds + added, wider
 
-    def _boxes(self, index: int, ends: Array) -> Array:
+    def _boxes(self, index: int, ends: Array, leaves: Array | None) -> Array:
         """Return boxes that cover the plane, and points, most of them where parts are."""
         extent = float(np.ptp(self.corners))
         plain, count = self.queries[index].unclipped, max(256, _PEOPLE * ends.shape[1])
@@ -323,7 +328,9 @@ class VectorSearch:
         )
         points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
         boxes = [np.stack([points, points]), self.corners[:, None]]
-        if any(isinstance(query.unclipped, TwoWayThreshold) for query in self.queries):
+        if leaves is not None:
+            boxes[1] = leaves.swapaxes(1, 2)
+        elif any(isinstance(query.unclipped, TwoWayThreshold) for query in self.queries):
             # The sides that their bands cross, far outside.
             strips = np.stack([self.corners, self.corners], axis=1)
             strips[:, [0, 1], [0, 1]] = self.far[1]
