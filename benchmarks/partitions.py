@@ -4,8 +4,8 @@ Each day has a campaign of 10⁷ reports, with its own partition in PostgreSQL a
 SQLite. In PostgreSQL, SQL statements fill the partitions, for days before the last in the order of
 slots, which is quicker. Then two servers alternately receive the last million there and the first
 million of a fresh database in the same PostgreSQL, so that other work on the machine affects both.
-Neither run has a checkpoint, after which each page is logged in full once, or the vacuum that each
-report gets once; the end measures what they cost. SQLite is filled by the store alone. Times are
+Neither run has a checkpoint, after which PostgreSQL logs each page in full once, or a vacuum; both
+are measured at the end. SQLite is filled by the store alone. Times are
 processor times of the server and of PostgreSQL's processes. Finally, the reports of one day are
 deleted.
 """

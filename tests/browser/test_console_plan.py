@@ -54,7 +54,7 @@ async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(consol
     )
     assert float(await forecast(page)) > float(first)
     # What cannot be had is offered as what can.
-    await page.click("text=An error that you need")
+    await page.click("text=The error that you need")
     await page.fill("#target_error", "0.003")
     await page.click(".ways >> text=people", timeout=60_000)
     await forecast(page)
@@ -228,7 +228,7 @@ async def test_without_scripts_everything_but_pictures_that_move_is_there(
         await page.fill("#participants", "20000")
         await page.click("noscript button", timeout=60_000)
         many = await page.get_attribute(POPULATION, "value", timeout=60_000)
-        await page.click("text=An error that you need")
+        await page.click("text=The error that you need")
         await page.fill("#target_error", "0.003")
         await page.click("noscript button")
         await page.click(".ways >> text=people", timeout=60_000)

@@ -77,7 +77,7 @@ async def test_a_closed_survey_and_a_revoked_token_leave_nothing_untrue(tmp_path
         await expect(page.locator("main")).to_contain_text("Live: as of 0")
         tokens.revoke("bob")
         await expect(page.locator("[data-session]")).to_contain_text(
-            "You are signed out", timeout=_WITHIN_MS
+            "You were signed out", timeout=_WITHIN_MS
         )
         assert await _enabled(page) == 0
         await page.click("text=Sign in again")

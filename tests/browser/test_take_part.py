@@ -612,8 +612,8 @@ async def test_what_no_page_can_answer_is_said_before_anything_is_asked(survey, 
     operator, key = SigningKey.generate().public, IssuerKey.generate().public
     cases = (
         ("window", {"window": timedelta(hours=1)}, "leave at random times in a window"),
-        ("relay", {"relay_operator": operator}, "by the relay or with the token"),
-        ("token", {"token_key": key}, "by the relay or with the token"),
+        ("relay", {"relay_operator": operator}, "through the relay or with the token"),
+        ("token", {"token_key": key}, "through the relay or with the token"),
     )
     for name, changes, why in cases:
         await survey.create(campaign_of(name, **changes))

@@ -12,7 +12,7 @@ LEVELS = np.arange(1, 100) / 100
 BY_FACTORS = 9
 """The number of default histogram edges for values compared by ratio."""
 _PLACES = "one a line, as Name=longitude,latitude"
-_DISTRICTS = "a GeoJSON file of polygons that are apart"
+_DISTRICTS = "a GeoJSON file of polygons that do not overlap"
 
 
 @dataclass(frozen=True, slots=True)

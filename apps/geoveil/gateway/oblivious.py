@@ -126,7 +126,7 @@ class Oblivious:
         """Answer an inner request as if it had come directly."""
         path = request.path.decode("latin-1")
         if request.method != b"POST" or not path.startswith(_OF_DEVICES):
-            return _refusal("unimplemented", "only calls of devices come through a relay")
+            return _refusal("unimplemented", "only devices' calls may come through a relay")
         status, pieces, kind = 500, list[bytes](), b""
         came: Event | None = {"type": "http.request", "body": request.content, "more_body": False}
 

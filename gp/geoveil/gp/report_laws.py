@@ -109,7 +109,7 @@ def law_of_profile(
     count, points = len(laws) + 4 * len(g[0]), np.concatenate([laws, *mixed])
     noise = np.stack([points[:, 3]] * 2)
     noise[1, len(laws) :] += np.tile(kept[:, 0] * (h[1] - h[0]), len(mixed))
-    # What φ is without its bias undone has no variance that is a mean of others.
+    # Without its bias undone, φ has no variance that is a mean of variances.
     return ReportMoments(points[:, :3], count, noise if undone else None)
 
 
@@ -205,7 +205,7 @@ def _ways(points: Array) -> Array:
 
 def _above(high: Array, attained: Array) -> Array:
     """Return the largest excess of each cell's heights, (n, 81), over the attained ones."""
-    apart = np.maximum(attained + attained[::-1], _APART)  # the ways are there and back
+    apart = np.maximum(attained + attained[::-1], _APART)  # distances there and back
     return np.asarray(((high - attained) / (apart * _OUT)).max(axis=1))
 
 
