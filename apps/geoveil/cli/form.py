@@ -88,8 +88,7 @@ def from_(
     with whole_file("out", form) as beside:
         beside.write_text(toml_of(read.fields), encoding="utf-8")
     err.tell_all(*read.left_out)
-    for field in read.fields:
-        out.tell(f"{field.name}: {field.privacy or 'open, sent as it is'}")
+    out.tell_all(*(f"{of.name}: {of.privacy or 'open, sent as it is'}" for of in read.fields))
     err.tell(f"wrote {form}: {len(read.fields)} fields of {read.title or workbook.name!r}")
 
 

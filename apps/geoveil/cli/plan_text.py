@@ -162,10 +162,12 @@ def _print_comparison(report: Record) -> None:
         " would give in the clear.",
         style="dim",
     )
-    for row in report["questions"]:
-        if row["scenarios"] is not None:
-            name, error = _worst(row["scenarios"])
-            out.print(f"{row['question']}: the worst scenario is {name}, {error}.")
+    worst = (
+        (row["question"], *_worst(row["scenarios"]))
+        for row in report["questions"]
+        if row["scenarios"]
+    )
+    out.paragraphs(*(f"{of}: the worst scenario is {name}, {error}." for of, name, error in worst))
     _print_errors_and_odds(report)
 
 
