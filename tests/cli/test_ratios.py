@@ -82,7 +82,7 @@ def test_points_are_asked_later(geoveil, tmp_path):
         (["--histogram", "20000,90000"], "20,000 to 90,000"),
     ):
         assert shown in " ".join(geoveil("estimate", "points", *asked).output.split())
-    with pytest.raises(ParameterError, match="a mean of logarithms is that of a geometric mean"):
+    with pytest.raises(ParameterError, match="a mean of logarithms gives a geometric mean"):
         geoveil("estimate", "points", "--mean")
     with pytest.raises(ParameterError, match="above 1,000"):
         geoveil("estimate", "points", "--threshold", "900")
