@@ -327,10 +327,11 @@ class VectorSearch:
             axis=1,
         )
         points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
-        boxes = [np.stack([points, points]), self.corners[:, None]]
-        if leaves is not None:
-            boxes[1] = leaves.swapaxes(1, 2)
-        elif any(isinstance(query.unclipped, TwoWayThreshold) for query in self.queries):
+        cover = self.corners[:, None] if leaves is None else leaves.swapaxes(1, 2)
+        boxes = [np.stack([points, points]), cover]
+        if leaves is None and any(
+            isinstance(query.unclipped, TwoWayThreshold) for query in self.queries
+        ):
             # The sides that their bands cross, far outside.
             strips = np.stack([self.corners, self.corners], axis=1)
             strips[:, [0, 1], [0, 1]] = self.far[1]
