@@ -199,8 +199,8 @@ class Correlated(Estimates):
     @property
     def variances(self) -> Array:
         """The variance of each estimate, (m,)."""
-        known = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
-        return np.maximum(known, 0.0)
+        diagonal = self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
+        return np.maximum(diagonal, 0.0)
 
     @property
     def standard_errors(self) -> Array:

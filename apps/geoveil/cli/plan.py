@@ -229,15 +229,15 @@ def plan(
     )
     if source.unit is None:
         unit = answer("unit", unit, lambda _, said: said)
-    epsilon = answer("epsilon", epsilon, validation.positive)
-    per = answer("per", per, validation.positive)
+    promised: float = answer("epsilon", epsilon, validation.positive)
+    distance: float = answer("per", per, validation.positive)
     scale = None if ratios_from is None else LogScale(ratios_from)
     of_levels = []
     if levels := sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)}):
         promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
         of_levels = planned_quantiles(
             source,
-            promise(epsilon, per, source.unit or str(unit)),
+            promise(promised, distance, source.unit or str(unit)),
             people,
             levels,
             width,
@@ -250,8 +250,8 @@ def plan(
         PlanRequest.of,
         questions
         or [ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in of_levels],
-        epsilon=epsilon,
-        per=per,
+        epsilon=promised,
+        per=distance,
         source=source,
         participants=people,
         unit=unit,

@@ -113,8 +113,6 @@ class SamplePrior(Prior):
         4.0
     """
 
-    continuous = False
-    """A sample has no density."""
     values: Array
     weights: Array
     _size: float
@@ -141,6 +139,10 @@ class SamplePrior(Prior):
         if validation.non_negative("size", effective) < 1 - _ROUNDING:
             raise ParameterError("size", size, "a number >= 1 (infinity is permitted)")
         object.__setattr__(self, "_size", effective)
+
+    @property
+    def continuous(self) -> bool:
+        return False  # a sample has no density
 
     @property
     def dimension(self) -> int:
@@ -174,7 +176,6 @@ class HistogramPrior(Prior):
         0.45
     """
 
-    dimension = 1
     edges: Array
     counts: Array
 
@@ -184,6 +185,10 @@ class HistogramPrior(Prior):
             raise ParameterError("edges", edges, "at least two increasing numbers")
         object.__setattr__(self, "edges", ends)
         object.__setattr__(self, "counts", checked_counts("counts", counts, (len(ends) - 1,)))
+
+    @property
+    def dimension(self) -> int:
+        return 1
 
     @property
     def size(self) -> float:
@@ -221,7 +226,6 @@ class LogNormalPrior(Prior):
         0.493555
     """
 
-    dimension = 1
     mu: float
     sigma: float
     people: float = 10_000.0
@@ -231,6 +235,10 @@ class LogNormalPrior(Prior):
         validation.between("sigma", self.sigma, 1e-6, 10)
         if validation.non_negative("people", self.people) < 1:
             raise ParameterError("people", self.people, "a number >= 1 (infinity is permitted)")
+
+    @property
+    def dimension(self) -> int:
+        return 1
 
     @property
     def size(self) -> float:

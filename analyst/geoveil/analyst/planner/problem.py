@@ -108,6 +108,10 @@ class HardQuestion(PopulationMean):
     shifts: ClassVar[bool] = True
     """Whether moving the boundary inwards by d lowers every signed distance by d."""
 
+    @property
+    def dimension(self) -> int:
+        return 1
+
     @abstractmethod
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """Return a stand-in.
@@ -155,7 +159,6 @@ class HardThreshold(HardQuestion):
         [0.0, 0.0, 1.0]
     """
 
-    dimension = 1
     at: float
 
     def __post_init__(self) -> None:
@@ -182,9 +185,6 @@ class HardRange(HardQuestion):
         [0.0, 1.0, 1.0]
     """
 
-    dimension = 1
-    boundaries = 2
-    """Both ends can be moved."""
     low: float
     high: float
 
@@ -193,6 +193,10 @@ class HardRange(HardQuestion):
         object.__setattr__(self, "high", validation.real("high", self.high))
         if not self.high > self.low:
             raise ParameterError("high", self.high, f"greater than low={self.low:g}")
+
+    @property
+    def boundaries(self) -> int:
+        return 2  # both ends can be moved
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -253,12 +257,15 @@ class HardPolygon(HardQuestion):
     """
 
     shifts: ClassVar[bool] = False
-    dimension = 2
     region: Any
     _polygon: Polygon = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_polygon", Polygon(self.region, width=1.0))
+
+    @property
+    def dimension(self) -> int:
+        return 2
 
     def truth(self, points: Array) -> Array:
         """Return 1 for each point inside, else 0, (n,)."""

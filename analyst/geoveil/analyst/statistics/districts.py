@@ -152,7 +152,8 @@ class Districts(Statistic[DistrictShares]):
             )
         shares = partition_shares(with_elsewhere(replace(answered, confidence=confidence)))
         outlines = ({"type": "MultiPolygon", "coordinates": of.parts} for of in self.districts)
-        return DistrictShares(**vars(shares) | {"about": tuple(about)}, outlines=tuple(outlines))
+        fields: dict[str, Any] = vars(shares) | {"about": tuple(about)}
+        return DistrictShares(**fields, outlines=tuple(outlines))
 
 
 @dataclass(frozen=True)
