@@ -10,9 +10,12 @@ import pytest
 
 from geoveil.audit import own_cases
 from geoveil.audit.agreement import disagreements
+from geoveil.audit.laws import placed
+from geoveil.audit.refinement import with_narrow_steps
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
+    GeoPrivacy,
     SmoothMechanism,
     Threshold,
     UnsupportedError,
@@ -91,3 +94,26 @@ def test_an_atom_does_not_keep_the_other_reports_from_being_compared(noise, agre
 
     rows = own_cases({"mine": make})[:1]
     assert (disagreements(rows, samples=SAMPLES, seed=1) == ()) == agrees
+
+
+@pytest.mark.parametrize(
+    ("query", "epsilon"),
+    [(Threshold(100_000.0, 16_000.0), 5_000.0), (Threshold(100_000.0, 1e9), 1.0)],
+)
+def test_integers_have_their_probability_where_half_a_step_is_lost(query, epsilon):
+    mechanism = SmoothMechanism(query, GeoPrivacy(epsilon, per=8_000.0))
+    x = np.array([100_123.0])
+    scale = float(np.sqrt(mechanism.variance(x)[0] / mechanism.noise.variance))
+    nearest = round(float(query.value(x)[0]) / mechanism.step)
+    far = round(3 * scale / mechanism.step)
+    once = placed(mechanism, x[0], np.array([nearest, nearest + far])).once
+    stated = mechanism.noise.pdf(np.array([0.0, 3.0])) * mechanism.step / scale
+    np.testing.assert_allclose(once, stated, rtol=1e-3)
+
+
+def test_a_promise_for_a_tiny_distance_is_searched_in_bounded_memory():
+    def tiny(query, privacy):
+        return SmoothMechanism(query, GeoPrivacy(privacy.rate * 1e-6, 1e-6, privacy.unit))
+
+    path = with_narrow_steps(own_cases({"mine": tiny})[0])
+    assert len(path) < 1_000

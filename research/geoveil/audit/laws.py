@@ -85,10 +85,12 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
 
 def _additive(noise: Noise, value: Any, scale: Any, reports: Integers, step: float) -> Placed:
     """Place rounded f + scale·Z by both ends of a cell, each computed from its own tail."""
-    # A step or a half of one is exact where f is a number of the grid, as it is far away.
-    k = reports.astype(np.float64)
+    # Steps are counted from the grid's number nearest to f: half a step is lost beside large ones.
+    nearest = round(float(value) / step)
+    rest = float(value) - nearest * step
+    k = (reports - nearest).astype(np.float64)
     width = max(float(scale), 1e-300)
-    low, high = (((k + side) * step - float(value)) / width for side in (-0.5, 0.5))
+    low, high = (((k + side) * step - rest) / width for side in (-0.5, 0.5))
     tails = [np.asarray(noise.survival(np.abs(end))) for end in (low, high)]
     below = np.where(low < 0, tails[0], 1 - tails[0])
     above = np.where(high > 0, tails[1], 1 - tails[1])

@@ -17,6 +17,8 @@ _FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
 """Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
 _NARROW, _JITTER = 1 / 880, 0.05
 """Step of the search for narrow strips, in units of `per`, and its jitter."""
+_MOST_STEPS = 200_000
+"""Reached if a promise is stated for a distance far below the width of the band."""
 _NEARBY, _PAIRS = 1 / 40, 15
 """Distance of two close points, in units of `per`, and the number of such pairs."""
 _LEAST = 1 / 8
@@ -44,7 +46,7 @@ def with_narrow_steps(case: Case) -> Array:
     path, rng = case.path, np.random.default_rng(0)  # what repeats itself is not met alike
     lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
     along = np.append(0.0, np.cumsum(lengths))
-    count = math.ceil(along[-1] / (case.per * _NARROW))
+    count = min(math.ceil(along[-1] / (case.per * _NARROW)), _MOST_STEPS)
     uneven = np.arange(1, count) + rng.uniform(-_JITTER, _JITTER, count - 1)
     place = np.interp(uneven / count * along[-1], along, np.arange(len(path)))
     before = np.minimum(place.astype(np.intp), len(path) - 2)
