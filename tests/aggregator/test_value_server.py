@@ -186,7 +186,7 @@ async def test_periods_are_shown_apart_and_only_those_with_enough(running):
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     code, details = await refusal(wire.analyst.EstimateQueries(ask(period=3)))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "no other has begun" in details
+    assert "later ones have not begun" in details
 
 
 @pytest.mark.deep

@@ -207,7 +207,7 @@ def test_an_exit_without_close_loses_nothing(durable, make_client, campaign, tmp
         timeout=60,
     )
     assert done.returncode == 0
-    said = "a client without a state_dir forgets with its process"
+    said = "a client without a state_dir forgets what was answered"
     assert [line[: len(said)] for line in done.stderr.splitlines()] == [said] * (not durable)
     report_id, *sent = done.stdout.split()
     assert sent == ([] if durable else ["1"])

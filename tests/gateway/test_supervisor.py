@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -84,3 +85,11 @@ async def test_a_gateway_ends_with_the_process_that_started_it(tmp_path):
                 break
             await asyncio.sleep(0.02)
         assert mark.exists()
+
+
+def test_a_gateway_ends_although_its_parent_goes_on():
+    """A thread that holds the lock of standard input would abort Python at its end."""
+    waiting = "import threading; from geoveil.cli.web import _end_with_parent as wait;"
+    waiting += " threading.Thread(target=wait, daemon=True).start()"
+    with subprocess.Popen([sys.executable, "-c", waiting], stdin=subprocess.PIPE) as process:
+        assert process.wait(60) == 0

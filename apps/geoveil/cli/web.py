@@ -121,5 +121,6 @@ def web(
 
 def _end_with_parent() -> None:
     """Wait until the parent process is gone, and end this one."""
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 1):  # without the lock that Python needs at its end
+        pass
     os._exit(0)

@@ -82,8 +82,8 @@ def test_inequality_counts_whom_nobody_met():
         bare, sure = (reports(points).ask(asked(within=ends)) for ends in (None, (LOW, HIGH)))
         assert bare.ci_high < truth < sure.ci_high <= 1
         assert sure.value == bare.value
-        assert "nobody far out was missed" in bare.notes[-1]
-        assert "all people with values from 0 to 1e+07" in sure.notes[-2]
+        assert any("nobody far out was missed" in note for note in bare.notes)
+        assert any("all people with values from 0 to 1e+07" in note for note in sure.notes)
 
 
 def test_a_few_far_beyond_the_others_are_counted(monkeypatch):
