@@ -50,9 +50,10 @@ from geoveil.analyst import (
     JointEstimates,
     Means,
     partition_shares,
+    simultaneous,
 )
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
-from geoveil.analyst.statistics import ranking, simultaneous
+from geoveil.analyst.statistics import ranking
 from geoveil.analyst.statistics.districts import with_elsewhere
 from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import Polygon, SmoothedRegion, Threshold
