@@ -54,7 +54,7 @@ class Situation:
 
 
 Wrongs: TypeAlias = Iterator[tuple[object, str]]
-"""Of each thing to look at: whether it is wrong, and the sentence about it without its stop."""
+"""For each check, whether something is wrong, and the sentence that says so, without its stop."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from geoveil.cli.options import AsJson, options_of, takes
 from geoveil.gp import ParameterError, needed_for
 
 _PICTURES = (".png", ".svg", ".pdf")
+_MOST_ROWS = 1_000
+"""The most rows of a table; for more, use a file or a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 def _print_table(result: Result) -> None:
     out.tell_all(*(((str(answer), "bold"),) for answer in result.sentences), result.title)
     rows = result.rows()
-    if len(rows) > 1_000:  # for more, use a file or a picture
+    if len(rows) > _MOST_ROWS:
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
     elif rows:
         lines = [cells(row) for row in rows]
