@@ -74,7 +74,7 @@ artifact: $(VENV)/.stamp-test         ## run the claims of ARTIFACT.md, compare 
 	$(BIN)/python tools/artifact.py
 
 bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run, beside the last release
-	$(BIN)/python -m benchmarks --write .bench/now.json --compare --history .bench/history.svg
+	$(BIN)/python -m benchmarks --write .bench/now.json --compare
 
 site: $(VENV)/.stamp-test $(VENV)/.stamp-site            ## the documents as a site in dist/site (3 min); a warning, or a wrong figure, is an error
 	$(PYTEST) tests/test_document_figures.py "tests/test_pages.py::test_a_page_of_minutes_is_pasted_without_a_failure[tutorial]"

@@ -13,20 +13,15 @@ from benchmarks import (
     form,
     handshake,
     history,
-    host,
     hostile,
     hostile_load,
     intervals,
     joint,
-    kde,
-    memory,
-    oneway,
     parsers,
     partitions,
     planning,
     plans,
     points,
-    reading,
     regression,
     relations,
     relay,
@@ -38,7 +33,6 @@ from benchmarks import (
     soak,
     startup,
     store,
-    submit,
     way,
     web,
     wishes,
@@ -51,26 +45,20 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "release": release.table,
     "scale": scale.table,
     "startup": startup.table,
-    "host": host.table,
     "device": device.table,
     "form": form.table,
     "store": store.table,
-    "submit": submit.table,
     "way": way.table,
     "serve_load": serve_load.table,
-    "reading": reading.table,
     "handshake": handshake.table,
     "capacity": capacity.table,
-    "memory": memory.table,
     "points": points.table,
     "hostile": hostile.table,
     "parsers": parsers.table,
     "partitions": partitions.table,
     "attacks": hostile_load.judged,
     "soak": soak.table,
-    "oneway": oneway.table,
     "planning": planning.table,
-    "kde": kde.table,
     "regression": regression.table,
     "selection": selection.table,
     "intervals": intervals.table,
@@ -132,19 +120,12 @@ def main() -> int:
         action="store_true",
         help="compare with the last release, and fail if a row takes more than a tenth longer",
     )
-    parser.add_argument(
-        "--history",
-        type=Path,
-        metavar="PICTURE",
-        help="draw the figures of the releases and of this run",
-    )
     asked = parser.parse_args()
     for name in asked.names:
         if name not in TABLES:
             parser.error(f"no benchmark is called {name!r}")
     measured: dict[str, list[Figure]] = {}
-    drawn_only = asked.history and not (asked.names or asked.write or asked.compare)
-    for name in () if drawn_only else asked.names or TABLES:
+    for name in asked.names or TABLES:
         run = partial(QUICK[name], quick=asked.quick) if name in QUICK else TABLES[name]
         if name == "soak":
             run = partial(soak.table, asked.hours)
@@ -156,16 +137,14 @@ def main() -> int:
         elif name == "attacks":
             run = partial(hostile_load.judged, asked.minutes)
         measured[name] = run() or []
-    known = history.releases()
-    last = next(reversed(known), None)
+    releases = history.releases()
+    last = next(reversed(releases), None)
     found = []
     if asked.compare and last is not None:
-        found = _compare(measured, known[last], last)
+        found = _compare(measured, releases[last], last)
     figures = [figure for of_table in measured.values() for figure in of_table]
     if asked.write:
         history.write(figures, asked.write)
-    if asked.history:
-        history.draw(known | ({"now": figures} if figures else {}), asked.history)
     return 1 if found else 0
 
 

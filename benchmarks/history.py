@@ -1,4 +1,4 @@
-"""The history of benchmarks: files of figures, comparisons, and a picture of all runs.
+"""The history of benchmarks: files of figures, and comparisons of two runs.
 
 Runs are compared by their ratios to the reference of the same run, so that a different or busy
 machine matters little.
@@ -8,11 +8,10 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -93,78 +92,7 @@ def least(first: Sequence[Figure], again: Sequence[Figure]) -> list[Figure]:
     ]
 
 
-def draw(runs: Mapping[str, Sequence[Figure]], file: Path) -> None:
-    """Draw the ratio of each row found in several runs, as a multiple of the one in the first.
-
-    Args:
-        runs: figures by the name of the release, oldest first.
-    """
-    from matplotlib import pyplot as plt
-
-    names = list(runs)
-    of_rows: dict[str, dict[str, dict[int, float]]] = {}
-    for at, figures in enumerate(runs.values()):
-        for figure in figures:
-            if figure.row != figure.reference:
-                rows = of_rows.setdefault(figure.table, {})
-                rows.setdefault(figure.row, {})[at] = figure.ratio
-    of_rows = {
-        table: several
-        for table, rows in of_rows.items()
-        if (several := {row: ratios for row, ratios in rows.items() if len(ratios) > 1})
-    }
-    columns = 3
-    high = -(-len(of_rows) // columns)
-    made, panels = plt.subplots(
-        high, columns, figsize=(5 * columns, 2.8 * high), squeeze=False, layout="constrained"
-    )
-    for axes, (table, rows) in zip(panels.flat, of_rows.items(), strict=False):
-        _draw_table(axes, table, rows, names)
-    for axes in panels.flat[len(of_rows) :]:
-        axes.axis("off")
-    made.supylabel("ratio to the reference, beside that of the first release (logarithmic)")
-    made.savefig(file)
-    plt.close(made)
-
-
 _NUMBERS = ("value", "ratio")
-_MOVED = 1.25
-"""Rows that changed by a smaller factor are drawn in grey, without a name."""
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's colours, which colour-blind people can tell apart."""
-
-
-def _draw_table(
-    axes: Any, table: str, rows: Mapping[str, Mapping[int, float]], names: Sequence[str]
-) -> None:
-    axes.axhline(1, color="0.6", linewidth=0.8)
-    moved = 0
-    ends = []
-    for row, ratios in rows.items():
-        at, values = list(ratios), np.array(list(ratios.values()))
-        multiples = values / values[0]
-        has_moved = max(multiples[-1], 1 / multiples[-1]) >= _MOVED
-        colour = _COLOURS[moved % len(_COLOURS)] if has_moved else "0.75"
-        axes.plot(at, multiples, marker="o", markersize=3, color=colour, zorder=2 + has_moved)
-        if has_moved:
-            moved += 1
-            ends.append((float(multiples[-1]), row, colour))
-    # Names that would overlap are moved apart.
-    lowest = -np.inf
-    for multiple, row, colour in sorted(ends):
-        level = max(np.log(multiple), lowest)
-        lowest = level + 0.22
-        axes.annotate(
-            f" {row[:44]}", (len(names) - 1, np.exp(level)), color=colour, fontsize=6.5, va="center"
-        )
-    axes.set_yscale("log")
-    axes.set_title(table, fontsize=9, loc="left")
-    axes.set_xticks(range(len(names)), names)
-    axes.set_xlim(-0.2, 2.2 * (len(names) - 1) + 0.4)
-    axes.spines[["top", "right"]].set_visible(False)
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
 
 
 def _short(number: float) -> float:
