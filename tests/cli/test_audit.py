@@ -103,7 +103,6 @@ def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
     ("arguments", "named"),
     [
         (["--samples", "999"], "samples must be an integer in"),
-        (["--samples", "100000000"], "samples must be an integer in"),
         (["--seed", "-1"], "seed must be an integer in"),
     ],
 )
@@ -191,9 +190,7 @@ def test_an_attack_that_ends_otherwise_is_status_1(run, canned):
     assert run("--attack", "--json").exit_code == 1
 
 
-@pytest.mark.parametrize(
-    "other", [["--faults"], ["--mechanism", "PlanarLaplace"], ["--module", "wide.py"]]
-)
+@pytest.mark.parametrize("other", [["--faults"]])
 def test_attacks_are_run_alone(run, other):
     with pytest.raises(ParameterError, match="alone, without"):
         run("--attack", *other)

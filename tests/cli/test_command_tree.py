@@ -83,11 +83,6 @@ def test_no_path_may_be_empty():
     assert {"state_dir", "out_file", "parquet", "tls_roots", "region", "target"} <= found
 
 
-def test_what_is_no_path_may_be_empty(geoveil):
-    with pytest.raises(ParameterError, match=r"--every must be a whole number"):
-        geoveil("campaign", "create", "a", "--every", "")
-
-
 CAMPAIGN = {"create", "show", "export", "keygen", "sign", "publish", "list", "close"}
 
 

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -105,15 +103,3 @@ def test_a_campaign_goes_its_way_in_ascii(ascii_only, server):
     status, _, told = ascii_only("estimate", "größer", *at)
     assert status == 1
     assert told.startswith("error: ")
-
-
-@pytest.mark.deep(keep=0)
-def test_the_variable_of_the_environment_is_enough():
-    done = subprocess.run(
-        [sys.executable, "-c", "from geoveil.cli import main; main()", *PLAN[:-2], "--prior",
-         "größe.csv"],
-        capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith(b"error: ")
-    assert b"Traceback" not in done.stderr

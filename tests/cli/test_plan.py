@@ -13,7 +13,6 @@ from geoveil.campaign import (
     Allocation,
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
-    SmoothSpec,
     StatisticCampaign,
 )
 from geoveil.cli import plan as command
@@ -104,14 +103,6 @@ def test_the_table_says_what_the_json_says(monkeypatch):
     assert report["reason"] in " ".join(text.split())
 
 
-def test_no_name_of_a_mechanism_is_cut(geoveil, monkeypatch):
-    monkeypatch.setattr(out, "width", 80)
-    said = ["--range", "60000,140000", "--participants", "20000", "--epsilon", "1", "--per", "8000"]
-    shown = geoveil("plan", *said, "--unit", "dollar", "--prior", "incomes", to_server=False).output
-    assert "LipschitzMechanism" in shown
-    assert "…" not in shown
-
-
 @pytest.mark.deep
 def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, dates):
     """The table, the JSON and the signed campaign say the same; what is unstated is only told."""
@@ -156,22 +147,6 @@ def test_a_scenario_of_rows_stands_beside_a_prior_without_columns(planned, plan,
         plan(*asked, "--prior-column", "income")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--scenario", "older"), "--scenario must be NAME=PRIOR"),
-        (("--scenario", "older=nothing"), "--scenario must be NAME=PRIOR, the prior one of"),
-        (("--scenario", "places=collisions"), "must be a prior of the same quantity"),
-        (("--scenario-scale", 1), "--scenario-scale must be"),
-    ],
-)
-def test_scenarios_of_something_else_are_refused(arguments, expected, plan):
-    with pytest.raises(ParameterError, match=expected):
-        plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *arguments)
-    with pytest.raises(ParameterError, match="places have no scale"):
-        plan("--place=-73.98,40.75", "--participants", 20_000, *COLLISIONS, "--scenario-scale", 0.1)
-
-
 def test_more_people_err_less_and_the_choice_errs_least(planned):
     report = planned("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL)
     errors = [row["error_95"] for row in report["errors"]]
@@ -182,16 +157,6 @@ def test_more_people_err_less_and_the_choice_errs_least(planned):
     times = [row["times"] for row in report["alternatives"]]
     assert times[0] == 1
     assert times == sorted(times)
-
-
-@pytest.mark.deep
-def test_the_soft_question_has_no_bias(planned):
-    report = planned(
-        "--threshold", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
-    )  # fmt: skip
-    assert report["alternatives"][0]["share_of_bias"] < 1e-6
-    assert report["alternatives"][0]["width"] == 24_000
-    assert report["from_prior"] == 0
 
 
 @pytest.mark.deep
@@ -208,32 +173,6 @@ def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
     errors = {row["mechanism"]: row["error_95"] / expected for row in report["alternatives"]}
     assert 0.097 < errors["DebiasedLaplace"] <= 0.1
     assert min(errors.values()) <= 0.1
-
-
-@pytest.mark.deep
-def test_regions_of_the_plane(planned, tmp_path):
-    square = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.95, 40.7], [-73.95, 40.77],
-                                                 [-74, 40.77], [-74, 40.7]]]}  # fmt: skip
-    file = tmp_path / "district.geojson"
-    file.write_text(json.dumps({"type": "Feature", "properties": {}, "geometry": square}))
-    report = planned("--region", file, "--participants", 50_000, *COLLISIONS)
-    assert report["question"] == "district"
-    assert 0 < report["alternatives"][0]["error_95"] < 0.01
-
-
-@pytest.mark.deep
-def test_several_questions_are_compared_at_the_same_promise(planned):
-    places = ("--place", "-73.98,40.75", "--place", "-73.95,40.8", "--place", "-73.9,40.7")
-    report = planned(
-        *places, "--bandwidth", 1_500, "--participants", 50_000, *COLLISIONS
-    )  # fmt: skip
-    rows = {row["allocation"]: row for row in report["allocations"]}
-    assert set(rows) == {"partition", "split", "repeat", "vector", "points"}
-    assert not rows.pop("repeat")["same_promise"]
-    assert all(row["same_promise"] for row in rows.values())
-    best = min(rows.values(), key=lambda row: row["typical_error_95"])
-    assert report["choice"] == best["allocation"]
-    assert (report["crossover"] <= 3) == (report["choice"] == "points")
 
 
 def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
@@ -297,37 +236,10 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
     assert published.attribute == campaign.attribute
 
 
-@pytest.mark.deep
-def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, plan):
-    """Few people and questions far apart: a partition, with the mechanism of each question."""
-    file = tmp_path / "plan.toml"
-    shown = plan(
-        "--threshold", 98_000, "--soft", "--width", 1_000, "--participants", 20_000, *LOG_NORMAL,
-        "--out", file,
-    )  # fmt: skip
-    assert shown.exit_code == 0
-    campaign = campaign_of(file, campaign_id="a", title="A", **dates)
-    assert isinstance(campaign.mechanism, SmoothSpec)  # the band is an eighth of per
-    query = campaign.questions[0].query
-    assert isinstance(query, Threshold)
-    assert query.width == 1_000
-    assert campaign.allocation is Allocation.PARTITION
-
-
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     "contradiction",
-    [
-        ("--epsilon", "2"),
-        ("--epsilon", "0"),
-        ("--threshold", "5"),
-        ("--points",),
-        ("--allocation", "split"),
-        ("--unit", "metre"),
-        ("--radius", "60000"),
-        ("--mechanism", "debiased"),
-        ("--width", "5"),
-    ],
+    [("--epsilon", "2"), ("--threshold", "5"), ("--unit", "metre")],
 )
 def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_path):
     file = tmp_path / "plan.toml"
@@ -337,32 +249,12 @@ def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_pa
     assert "not-published" not in geoveil("campaign", "list").output
 
 
-def test_a_campaign_without_a_plan_needs_its_privacy(geoveil):
-    with pytest.raises(
-        ParameterError, match="--per must be given, and so must --attribute, unless"
-    ):
-        geoveil("campaign", "create", "Not published", "--epsilon", "1", "--threshold", "5")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a = [", "[privacy]\nepsilon = 1", "[mechanism.unknown]\nx = 1", "nonsense = 2"]
-)
+@pytest.mark.parametrize("text", ["a = [", "[privacy]\nepsilon = 1", "[mechanism.unknown]\nx = 1"])
 def test_a_file_that_is_no_plan_makes_no_campaign(text, tmp_path, dates):
     file = tmp_path / "plan.toml"
     file.write_text(text)
     with pytest.raises(ParameterError):
         campaign_of(file, campaign_id="a", title="A", **dates)
-
-
-@pytest.mark.parametrize("missing", ["participants", "prior", "unit", "epsilon", "per"])
-def test_what_is_missing_is_named(missing, plan):
-    given = {"participants": 5_000, "prior": "lognormal:98000,0.83", "unit": "dollar"}
-    given |= {"epsilon": 1, "per": 8_000}
-    del given[missing]
-    flags = [part for name, value in given.items() for part in (f"--{name}", value)]
-    with pytest.raises(ParameterError) as caught:
-        plan("--threshold", 98_000, *flags)
-    assert caught.value.name == f"--{missing}"
 
 
 def test_all_that_is_missing_is_named_at_once(plan):
@@ -378,7 +270,7 @@ def test_all_that_is_missing_is_named_at_once(plan):
 
 
 @pytest.mark.deep(keep=0)
-@pytest.mark.parametrize("thresholds", [[98_000], [98_000, 50_000]], ids=len)
+@pytest.mark.parametrize("thresholds", [[98_000, 50_000]], ids=len)
 def test_the_figure_is_drawn(plan, tmp_path, thresholds):
     file = tmp_path / "plan.png"
     asked = [part for threshold in thresholds for part in ("--threshold", threshold)]
@@ -415,13 +307,7 @@ def test_at_a_terminal_a_slip_is_told_and_asked_again(plan):
 
 @pytest.mark.parametrize(
     ("epsilon", "said"),
-    [
-        (0.01, "50.25:49.75"),
-        (1.0, "73:27"),
-        (2.0, "88:12"),
-        (5.0, "99.33:0.67"),
-        (800.0, "certainty"),
-    ],
+    [(1.0, "73:27"), (5.0, "99.33:0.67"), (800.0, "certainty")],
 )
 def test_odds_in_words(epsilon, said):
     assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said
@@ -528,8 +414,6 @@ def test_a_form_is_planned_and_written(geoveil, form, tmp_path):
     ("more", "says"),
     [
         ((), "prior-sample"),
-        (("--prior-sample", "people.csv"), "participants"),
-        (("--prior-sample", "people.csv", "--mean", "income@x"), "after '@' an error"),
         (("--prior-sample", "people.csv", "--mean", "height@1"), "income, rents"),
     ],
 )

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator.ops.settings_sources import KNOWN, load
-from geoveil.cli.connection import CommandError
 from geoveil.gp import ParameterError
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from geoveil.cli import main; main()"]
@@ -69,28 +68,18 @@ def test_what_check_prints_is_a_configuration(check, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--port", "70000"], "port must be"),
         (
             ["--tls-key", "absent.pem", "--tls-cert", "absent.pem"],
             "--tls-certificate must be a file",
         ),
-        (["--tokens-file", "absent.json"], "--tokens-file must be a file to read"),
         (["--web", "127.0.0.1:0", "--relay-keys", "absent"], "relay-keys must be"),
         (["--relay-keys", "absent"], "--web must be given, as relay_keys is"),
-        (["--trusted-key", "ed25519:1"], "ed25519"),
-        (["--config", "absent.toml"], "config must be a file to read"),
         (["--database", "postgresql://a:b@c/d"], "without a password"),
     ],
 )
 def test_check_finds_what_would_stop_a_start(check, arguments, named):
     with pytest.raises(ParameterError, match=named):
         check(*arguments)
-
-
-def test_a_misspelt_variable_is_refused(check, monkeypatch):
-    monkeypatch.setenv("GEOVEIL_TOKENS_FIEL", "x")
-    with pytest.raises(ParameterError, match="perhaps GEOVEIL_TOKENS_FILE"):
-        check()
 
 
 def event(process):
@@ -215,15 +204,6 @@ def test_what_keeps_a_server_from_starting_is_an_event(tmp_path, arguments, reas
     *_, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert (last["event"], last["level"]) == ("failed", "critical")
     assert reason in last["reason"]
-
-
-def test_health_of_nothing_is_an_error(geoveil, server):
-    assert geoveil("health").exit_code == 0
-    assert geoveil("health", "--service", "geoveil.proto.v1.Analyst").output == "SERVING\n"
-    with pytest.raises(CommandError, match="has no service 'unknown'"):
-        geoveil("health", "--service", "unknown")
-    with pytest.raises(CommandError, match="no aggregator answers at "):
-        geoveil("health", "--server", "127.0.0.1:1", to_server=False)
 
 
 def test_samples_are_where_the_document_says():

@@ -73,10 +73,7 @@ def test_revoke_ends_a_token(token, path):
     ("arguments", "named"),
     [
         (["--scope", "all"], "scope must be some of create, close, list, estimate, export"),
-        (["--scope", ","], "scopes must be"),
         (["--expires", "soon"], "expires must be a whole number"),
-        (["--expires", "0d"], "expires must be a whole number"),
-        (["--expires", "11y"], "at most 3650d"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_makes_nothing(token, path, arguments, named):

