@@ -289,14 +289,13 @@ CREATE TRIGGER fail BEFORE INSERT ON query_sum FOR EACH ROW EXECUTE FUNCTION fai
 """
 
 
-@pytest.mark.parametrize("state", ["40001", "40P01"])
-@pytest.mark.parametrize(("failures", "attempts"), [(7, 8), (8, 8), (100, 8)])
+@pytest.mark.parametrize(("state", "failures"), [("40001", 7), ("40P01", 8)])
 def test_transactions_given_up_for_others_are_done_again_up_to_a_bound(
-    store, postgres_url, state, failures, attempts
+    store, postgres_url, state, failures
 ):
     with psycopg.connect(postgres_url) as connection:
         connection.execute((FAILING % (failures, state)).encode())
-    if failures < attempts:
+    if failures < 8:
         assert store.commit([reports(1, 2)]) == [[ACCEPTED, ACCEPTED]]
     else:
         with pytest.raises(ServiceError) as caught:
@@ -305,7 +304,7 @@ def test_transactions_given_up_for_others_are_done_again_up_to_a_bound(
         assert store.totals("a") == [Accumulator()]
         assert store.get_campaign("a").reports == 0
     with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT last_value FROM attempts").fetchone() == (attempts,)
+        assert connection.execute("SELECT last_value FROM attempts").fetchone() == (8,)
 
 
 def test_other_failures_are_not_tried_again(store, postgres_url):

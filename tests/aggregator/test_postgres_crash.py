@@ -113,7 +113,7 @@ def test_a_server_that_restarts_is_found_again(postgres_server, postgres_url):
         try:
             calls: list[Callable[[], object]] = [
                 lambda: store.commit(submissions(2)),
-                store.list_campaigns,
+                store.campaign_page,
                 lambda: store.totals("a"),
             ]
             for call in calls:

@@ -10,7 +10,7 @@ from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
-from geoveil.aggregator.store.room import Room
+from geoveil.aggregator.store.writer import Room
 
 
 def some(first: int, count: int, campaign: str = "a", *, admit: bool = True) -> Submission:

@@ -53,19 +53,19 @@ class StoreContract(ABC):
         others = [record("z", b"z", 1), record("b", b"b", 10_000)]
         for other in others:
             store.create_campaign(other)
-        assert store.list_campaigns() == [record(), *others]
+        assert store.campaign_page().records == [record(), *others]
         assert store.get_campaign("b") == others[1]
 
     def test_creating_again_changes_nothing(self, store):
         store.close_campaign("a")
         store.create_campaign(record())
-        assert [c.closed for c in store.list_campaigns()] == [True]
+        assert [c.closed for c in store.campaign_page().records] == [True]
 
     def test_an_id_is_taken_by_its_bytes(self, store):
         with pytest.raises(ServiceError) as caught:
             store.create_campaign(record(published=b"other bytes"))
         assert caught.value.code is Code.CAMPAIGN_ID_TAKEN
-        assert store.list_campaigns() == [record()]
+        assert store.campaign_page().records == [record()]
 
     def test_unknown_campaigns_are_not_found(self, store):
         calls: list[Callable[[], object]] = [
@@ -256,7 +256,7 @@ class OwnStoreContract(StoreContract):
         with pytest.raises(ServiceError) as caught:
             store.plan_participants("c", 5)
         assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
-        assert store.list_campaigns()[0].reports == 4
+        assert store.campaign_page().records[0].reports == 4
         assert (extent := store.extent()) is not None
         assert extent.size_bytes > 4_000
         assert extent.writers == 1

@@ -90,14 +90,6 @@ def test_other_versions_are_refused_by_number_and_left_alone(target, execute, ve
     assert execute(f"SELECT version_num FROM {VERSION.name}") == [(version,)]
 
 
-def test_the_first_version_is_refused_by_number(database):
-    with closing(sqlite3.connect(database)) as other, other:
-        other.executescript(
-            "CREATE TABLE geoveil_schema (version INTEGER); INSERT INTO geoveil_schema VALUES (1)"
-        )
-    assert "its schema has version 1, this version of geoveil needs 10" in refusal(database)
-
-
 def test_databases_of_something_else_are_refused_and_left_alone(target, execute):
     execute("CREATE TABLE diary (page TEXT)")
     execute("INSERT INTO diary VALUES ('dear diary')")

@@ -125,7 +125,8 @@ class StoreModel(RuleBasedStateMachine):
     @invariant()
     def campaigns_agree(self) -> None:
         assert [
-            (c.campaign_id, c.published, c.closed, c.reports) for c in self.store.list_campaigns()
+            (c.campaign_id, c.published, c.closed, c.reports)
+            for c in self.store.campaign_page().records
         ] == [
             (name, published, name in self.closed, sum(c == name for c, _ in self.counted))
             for name, published in self.campaigns.items()

@@ -35,8 +35,7 @@ from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
-from geoveil.aggregator.store.room import Room
-from geoveil.aggregator.store.writer import Writer
+from geoveil.aggregator.store.writer import Room, Writer
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server

@@ -175,15 +175,6 @@ class Store(ABC):
             ServiceError: CAMPAIGN_NOT_FOUND if the campaign `after` does not exist.
         """
 
-    def list_campaigns(self) -> list[CampaignRecord]:
-        """Return all campaigns in order of creation; use `campaign_page` for many."""
-        page = self.campaign_page()
-        campaigns = list(page.records)
-        while page.more:
-            page = self.campaign_page(campaigns[-1].campaign_id)
-            campaigns += page.records
-        return campaigns
-
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
         """Record each campaign's number of reports as a day's latest (since 1970-01-01, in UTC).
 

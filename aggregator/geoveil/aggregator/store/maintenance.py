@@ -45,14 +45,14 @@ def check_database(database: Path | str) -> Check:
         store.freeze(connection)
         require_current(schema_version(connection))
         faults = list(store.faults(connection))
-        stored = 0
+        stored, column = 0, CAMPAIGN.c
         campaigns = connection.execute(
-            select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.campaign_id, CAMPAIGN.c.deleted).order_by(
-                CAMPAIGN.c.campaign_key
-            )
+            select(
+                column.campaign_key, column.campaign_id, column.queries, column.deleted
+            ).order_by(column.campaign_key)
         ).all()
-        for key, campaign_id, deleted in campaigns:
-            reports, of_campaign = _check_campaign(store, connection, key)
+        for key, campaign_id, queries, deleted in campaigns:
+            reports, of_campaign = _check_campaign(store, connection, key, queries)
             stored += reports
             if deleted:
                 of_campaign = ["reports remain that should have been deleted"] if reports else []
@@ -96,7 +96,9 @@ def back_up_database(database: Path | str, target: Path) -> None:
             ) from error
 
 
-def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[int, Sequence[str]]:
+def _check_campaign(
+    store: SQLStore, connection: Connection, key: int, queries: int
+) -> tuple[int, Sequence[str]]:
     """Return the number of stored reports, and the faults."""
     count = select(func.sum(REPORT_COUNT.c.reports)).where(REPORT_COUNT.c.campaign_key == key)
     counted = int(connection.execute(count).scalar_one() or 0)
@@ -115,11 +117,9 @@ def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[
     if repeated:
         faults.append(f"{repeated:,} reports are stored twice")
     kept = store.read_sums(connection, key)
-    query = select(CAMPAIGN.c.queries).where(CAMPAIGN.c.campaign_key == key)
-    first = connection.execute(query).scalar_one()
     binned: Counter[int] = Counter()
-    for row in [row for row in kept if row >= first]:
-        binned[(row - first) // Bins.WIDTH] += kept.pop(row).n
+    for row in [row for row in kept if row >= queries]:
+        binned[(row - queries) // Bins.WIDTH] += kept.pop(row).n
     wrong = {i for i in kept.keys() | sums if kept.get(i) != sums.get(i)}
     wrong |= {i for i, n in binned.items() if i not in kept or kept[i].n != n}
     if wrong:

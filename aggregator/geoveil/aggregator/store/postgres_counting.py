@@ -137,7 +137,8 @@ def _insert(
     # A slot may hold a report with another id; the remaining ids go to the second table.
     taken = set(slots(key, b"".join(stored)).tolist())
     absent = sorted(others.difference(stored))
-    beside = {i for i, slot in zip(absent, _slots(key, absent), strict=True) if slot in taken}
+    of_absent = slots(key, b"".join(absent)).tolist()
+    beside = {i for i, slot in zip(absent, of_absent, strict=True) if slot in taken}
     new_beside = [report for report in new if report.report_id in beside]
     of_beside = _inserted(connection, key, new_beside, beside=True)
     inserted |= {r.report_id for r in new_beside} if of_beside is None else of_beside
@@ -148,11 +149,6 @@ def _insert(
         for position, report in enumerate(reports)
         if report.report_id in stored and report.report_id not in inserted
     }
-
-
-def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
-    of_ids: list[int] = slots(key, b"".join(ids)).tolist()
-    return of_ids
 
 
 def _inserted(

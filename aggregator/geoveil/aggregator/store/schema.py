@@ -72,6 +72,10 @@ class Moment(types.TypeDecorator[datetime]):
         return None if value is None else _EPOCH + value * _MICROSECOND
 
 
+def _key(name: str, kind: type[Integer] = Integer) -> Column[int]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
 METADATA = MetaData()
 
 VERSION = Table("geoveil_revision", METADATA, Column("version_num", String(32), primary_key=True))
@@ -98,8 +102,8 @@ CAMPAIGN = Table(
 REPORT_COUNT = Table(
     "report_count",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
-    Column("shard", Integer, primary_key=True, autoincrement=False),
+    _key("campaign_key"),
+    _key("shard"),
     Column("reports", BigInteger, nullable=False),
     sqlite_with_rowid=False,
     postgresql_with=_ROOM,
@@ -109,10 +113,8 @@ REPORT_COUNT = Table(
 REPORT_DAY = Table(
     "report_day",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
-    Column(
-        "day", Integer, primary_key=True, autoincrement=False
-    ),  # since 1970-01-01, in UTC; 0: earlier
+    _key("campaign_key"),
+    _key("day"),  # since 1970-01-01, in UTC; 0: earlier
     Column("reports", BigInteger, nullable=False),  # the total last recorded on that day
     sqlite_with_rowid=False,
 )
@@ -120,7 +122,7 @@ REPORT_DAY = Table(
 CAMPAIGN_PLAN = Table(
     "campaign_plan",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    _key("campaign_key"),
     Column("participants", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -128,9 +130,9 @@ CAMPAIGN_PLAN = Table(
 QUERY_SUM = Table(
     "query_sum",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
-    Column("shard", Integer, primary_key=True, autoincrement=False),
-    Column("query_index", Integer, primary_key=True, autoincrement=False),
+    _key("campaign_key"),
+    _key("shard"),
+    _key("query_index"),
     Column("n", BigInteger, nullable=False),
     Column("total", ExactInteger, nullable=False),
     Column("total_of_squares", ExactInteger, nullable=False),
@@ -144,7 +146,7 @@ QUERY_SUM = Table(
 REPORT = Table(
     "report",
     METADATA,
-    Column("slot", BigInteger, primary_key=True, autoincrement=False),  # see `slots`
+    _key("slot", BigInteger),  # see `slots`
     Column("report_id", Uuid, nullable=False),  # any 16 bytes
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
@@ -154,7 +156,7 @@ REPORT = Table(
 REPORT_BESIDE = Table(
     "report_beside",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),  # as in slots
+    _key("campaign_key"),  # as in slots
     Column("report_id", Uuid, primary_key=True),
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
@@ -165,8 +167,8 @@ REPORT_BESIDE = Table(
 REPORT_PAGE = Table(
     "report_page",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
-    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    _key("campaign_key"),
+    _key("first", BigInteger),
     # Joined ids in ascending order, then their answers in the same order, all of equal size.
     Column("ids", LargeBinary, nullable=False),
     Column("answers", LargeBinary, nullable=False),

@@ -180,9 +180,7 @@ class SQLStore(Store):
 
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
         key = CAMPAIGN.c.campaign_key
-        wanted = CAMPAIGN.c.campaign_id.in_(
-            [campaign_id for campaign_id in campaign_ids if "\0" not in campaign_id]
-        )
+        wanted = CAMPAIGN.c.campaign_id.in_([name for name in campaign_ids if "\0" not in name])
         plans = (
             select(CAMPAIGN.c.campaign_id, CAMPAIGN_PLAN.c.participants)
             .outerjoin(CAMPAIGN_PLAN, CAMPAIGN_PLAN.c.campaign_key == key)
@@ -196,17 +194,11 @@ class SQLStore(Store):
         )
 
         def work(connection: Connection) -> Mapping[str, Progress]:
-            of_campaign = {
-                campaign_id: Progress(planned, [])
-                for campaign_id, planned in connection.execute(plans)
-            }
             noted: dict[str, list[tuple[int, int]]] = {}
-            for campaign_id, day, reports in connection.execute(days):
-                noted.setdefault(campaign_id, []).append((day, int(reports)))
-            return {
-                name: progress._replace(days=noted.get(name, []))
-                for name, progress in of_campaign.items()
-            }
+            for name, day, reports in connection.execute(days):
+                noted.setdefault(name, []).append((day, int(reports)))
+            planned = connection.execute(plans)
+            return {name: Progress(people, noted.get(name, [])) for name, people in planned}
 
         return self.run(work)
 

@@ -42,7 +42,6 @@ from geoveil.gp import Accumulator
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",  # acknowledged reports survive a power failure
-    "foreign_keys = ON",
     "cache_size = -16384",  # 16 MiB: reports are appended
     "wal_autocheckpoint = 4000",  # pages
 )
@@ -98,8 +97,8 @@ class SQLiteStore(SQLStore):
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with SQLiteStore(Path(folder) / "reports.sqlite") as store:
-        ...         store.list_campaigns()
-        []
+        ...         store.campaign_page()
+        CampaignPage(records=[], more=False)
     """
 
     _unusable = Code.DATABASE_UNUSABLE

@@ -2,13 +2,10 @@
 
 import re
 
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import Connection, insert, inspect, select
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.schema import METADATA, SCHEMA_VERSION, VERSION, tables_of
-
-_FIRST_VERSION_TABLE = "geoveil_schema"
-"""The table that held version 1's number."""
 
 
 def schema_version(connection: Connection) -> int:
@@ -16,12 +13,10 @@ def schema_version(connection: Connection) -> int:
     tables = inspect(connection).get_table_names()
     if not tables:
         return 0
-    for table, column in ((VERSION.name, "version_num"), (_FIRST_VERSION_TABLE, "version")):
-        if table in tables:
-            query = text(f"SELECT {column} FROM {table}")  # noqa: S608 - no input in it
-            stored = connection.execute(query).scalars().all()
-            if len(stored) == 1 and re.fullmatch("[0-9]{1,9}", str(stored[0])):
-                return int(stored[0])
+    if VERSION.name in tables:
+        stored = connection.execute(select(VERSION.c.version_num)).scalars().all()
+        if len(stored) == 1 and re.fullmatch("[0-9]{1,9}", str(stored[0])):
+            return int(stored[0])
     raise ServiceError(Code.DATABASE_UNUSABLE, "it holds another program's tables")
 
 
@@ -37,12 +32,9 @@ database
     """
     if version == SCHEMA_VERSION:
         return
-    older = version < SCHEMA_VERSION
-    advice = (
-        "use the version of geoveil that made it, or a new database"
-        if older
-        else "install a later geoveil"
-    )
+    advice = "install a later geoveil"
+    if version < SCHEMA_VERSION:
+        advice = "use the version of geoveil that made it, or a new database"
     raise ServiceError(
         Code.DATABASE_UNUSABLE,
         f"its schema has version {version}, this version of geoveil needs {SCHEMA_VERSION}:"

@@ -8,7 +8,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +18,6 @@ from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.tracing import commit_span
 from geoveil.aggregator.store import Outcome, Store, Submission
-from geoveil.aggregator.store.room import Room
 
 _LOG = logging.getLogger(__name__)
 _FEW = 100
@@ -40,6 +40,32 @@ class _Call(NamedTuple):
     future: asyncio.Future[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Limits on new reports; reports counted before are not affected."""
+
+    quota: int | None = None
+    """The most reports of a campaign; None for no limit."""
+    least_free: int = 0
+    """Bytes that stay free on the disk, if the store knows its disk."""
+
+    def lacking(self, store: Store, batch: Sequence[Submission]) -> list[Code | None]:
+        """Return for each submission why its new reports can't be accepted; None if they can."""
+        free = store.free_bytes() if self.least_free else None
+        if free is not None and free < self.least_free:
+            return [Code.DISK_FULL] * len(batch)
+        lacking: list[Code | None] = [None] * len(batch)
+        if self.quota is not None:
+            names = {submission.campaign_id for submission in batch}
+            counted = {name: store.get_campaign(name).reports for name in names}
+            for at, (name, reports, *_) in enumerate(batch):
+                if counted[name] + len(reports) > self.quota:
+                    lacking[at] = Code.CAMPAIGN_FULL
+                else:
+                    counted[name] += len(reports)
+        return lacking
+
+
 class Writer:
     """Makes all changes to the database in a separate thread.
 
@@ -59,7 +85,7 @@ class Writer:
         queue_limit: int,
         commit_limit: int,
         latency_s: float = 0.0,
-        room: Room = Room(),  # noqa: B008 - frozen
+        room: Room = Room(),
     ) -> None:
         self._open_store = open_store
         self._queue_limit = queue_limit
