@@ -164,7 +164,7 @@ def test_the_bound_is_at_least_the_sensitivity_of_the_vector() -> None:
         true = sensitivity(queries, x, first.vector.beta)
         assert (first.vector.smooth_bound(x) >= true * (1 - 1e-6)).all(), queries
         one_by_one = [
-            SmoothMechanism(q, RATE, beta=first.vector.beta).query.profile.noise_bound(
+            SmoothMechanism(q, RATE, beta=first.vector.beta).query.profile.smooth_bound(
                 np.asarray(q.signed_distance(x)), first.vector.beta
             )
             for q in queries

@@ -114,7 +114,7 @@ class ApproximateLaplace(BoundedMechanism):
         return LINEAR, self.privacy.reach
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        bound = self.query.profile.noise_bound(
+        bound = self.query.profile.smooth_bound(
             s, self._beta, ops, growth=LINEAR, reach=self.privacy.reach
         )
         return bound / ops.constant(self._eta)

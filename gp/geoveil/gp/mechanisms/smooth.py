@@ -85,7 +85,7 @@ class SmoothlyScaled:
         Its logarithm has slopes of at most β.
         """
         profile = query.profile
-        at = np.asarray(profile.noise_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
+        at = np.asarray(profile.smooth_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
         if beyond is not None:
             return np.stack([np.zeros_like(at), at])[:, beyond]
         low, high = np.sort([at[:-1], at[1:]], axis=0)
@@ -195,7 +195,7 @@ class SmoothMechanism(BoundedMechanism):
         return self.growth, self.reach
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        bound = self.query.profile.noise_bound(
+        bound = self.query.profile.smooth_bound(
             s, self._beta, ops, growth=self.growth, reach=self.reach
         )
         return bound / ops.constant(self._eta)
