@@ -144,7 +144,6 @@ def works(campaign: Campaign) -> None:
     for i, answer in zip(indices, answers, strict=True):
         low, high = campaign.ranges[i]
         assert low <= campaign.counted(i, answer) <= high
-        assert campaign.outputs[i] is None or answer in campaign.outputs[i]
 
 
 @pytest.mark.deep(keep=5)

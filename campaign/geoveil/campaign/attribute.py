@@ -84,9 +84,8 @@ class Attribute:
         array = validation.exact_array(value)
         if array is None:
             raise PrivateValueError(f"{expected}, {validation.HELD}")
-        if array.size != dimension or array.ndim > 1:
-            raise PrivateValueError(expected)
-        if not all(map(math.isfinite, array.ravel().tolist())):
+        finite = all(map(math.isfinite, array.ravel().tolist()))
+        if array.size != dimension or array.ndim > 1 or not finite:
             raise PrivateValueError(expected)
         if self.coordinates is not None:
             return self.coordinates.project(array)

@@ -67,9 +67,9 @@ class AttributeCampaign(Campaign):
         return False
 
     @lazy
+    @abstractmethod
     def largest_epsilon(self) -> float:
         """ε of one report between any two values at any distance; infinite without a bound."""
-        return math.inf
 
     @lazy
     @abstractmethod
@@ -193,13 +193,6 @@ class AttributeCampaign(Campaign):
     @abstractmethod
     def _build_mechanisms(self) -> None:
         """Build the mechanisms on the campaign's grid; refuse those without a proof."""
-
-    @abstractmethod
-    def _check_mechanism(self) -> None:
-        """Refuse a mechanism or related fields that do not belong to this kind of campaign."""
-
-    def _check_content(self) -> None:
-        self._check_mechanism()
 
     def _complete(self) -> None:
         self._check_privacy()

@@ -268,8 +268,10 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
                 law = _of_distance(mechanism, point)
             if law is not None:
                 guesses.append((*law, query, label))
-        elif distance := _distance_to_centre(query, point):
-            said.append(_far(campaign, label, distance))
+        elif isinstance(query, GaussianKernel | Radial):
+            distance = float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))
+            if distance > 0:
+                said.append(_far(campaign, label, distance))
     guesses.sort(key=lambda one: -round(one[0], 6))
     only = campaign.columns == 1
     for right, plain, query, label in guesses[:_SHOWN]:
@@ -441,12 +443,6 @@ def _of_point(query: Range, x: float, privacy: GeoPrivacy) -> _Law:
     if query.low <= x <= query.high:
         return between(query.low, query.high), between(query.low + half, query.high - half)
     return 1 - between(query.low, query.high), 1 - between(query.low - half, query.high + half)
-
-
-def _distance_to_centre(query: Query, point: float | Array) -> float | None:
-    if not isinstance(query, GaussianKernel | Radial):
-        return None
-    return float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))
 
 
 def _gamma_share(x: float, shape: int) -> float:

@@ -4,7 +4,8 @@ The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.stores`, `geove
 `geoveil.commands`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -69,20 +70,15 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
         )
 
 
-class foreign:  # noqa: N801 - reads as a statement
-    """Turns errors in the code of another package, called `name`, into a geoveil error.
+@contextmanager
+def foreign(name: str) -> Iterator[None]:
+    """Turn errors in the code of another package, called `name`, into a geoveil error.
 
     Arithmetic errors from extreme numbers pass through.
     """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (GeoVeilError, ArithmeticError)):
-            raise UnsupportedError(
-                f"{self._name!r} failed: {type(error).__name__}: {error}"
-            ) from error
+    try:
+        yield
+    except (GeoVeilError, ArithmeticError):
+        raise
+    except Exception as error:
+        raise UnsupportedError(f"{name!r} failed: {type(error).__name__}: {error}") from error

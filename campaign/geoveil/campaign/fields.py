@@ -380,7 +380,25 @@ class CategoryField(Field):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceField(CategoryField):
+class SingleField(CategoryField):
+    """Exactly one of several options."""
+
+    otherwise: str | None = None
+    """The option that stands for "does not apply"; only of a field with a condition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.otherwise not in ((None,) if self.applies is None else self.options):
+            expected = "None: everybody is asked" if self.applies is None else "an option"
+            raise ParameterError(f"{self.name}: otherwise", self.otherwise, expected)
+
+    @property
+    def not_asked(self) -> int:
+        return self.index(self.otherwise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceField(SingleField):
     """One of 2 to 10,000 options at equal distances, such as yes and no.
 
     It uses randomised response for up to 3e^ε + 2 options, otherwise unary encoding.
@@ -391,44 +409,23 @@ class ChoiceField(CategoryField):
         ('ε = 2 per 1 option', 1)
     """
 
-    otherwise: str | None = None
-    """The option that stands for "does not apply"; only of a field with a condition."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_otherwise(self, self.otherwise)
-
     @lazy
     def mechanism(self) -> CategoryMechanism | None:
         if self.epsilon is None:
             return None
         return category_mechanism(len(self.options), self.epsilon)
 
-    @property
-    def not_asked(self) -> int:
-        return self.index(self.otherwise)
-
 
 @dataclass(frozen=True, kw_only=True)
-class OrdinalField(CategoryField):
+class OrdinalField(SingleField):
     """One of 2 to 100 ordered options; ε is between neighbours."""
 
-    otherwise: str | None = None
-    """The option that stands for "does not apply"; only of a field with a condition."""
     _unit = STEP
     _most = MOST_STEPS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_otherwise(self, self.otherwise)
 
     @lazy
     def mechanism(self) -> CategoryMechanism | None:
         return None if self.epsilon is None else OrdinalResponse(len(self.options), self.epsilon)
-
-    @property
-    def not_asked(self) -> int:
-        return self.index(self.otherwise)
 
     @lazy
     def epsilon_if_not_asked(self) -> float:
@@ -479,9 +476,3 @@ class MultipleField(CategoryField):
     @property
     def not_asked(self) -> int:
         return 0
-
-
-def _check_otherwise(of: CategoryField, otherwise: str | None) -> None:
-    if otherwise not in ((None,) if of.applies is None else of.options):
-        expected = "an option" if of.applies is not None else "None: everybody is asked"
-        raise ParameterError(f"{of.name}: otherwise", otherwise, expected)

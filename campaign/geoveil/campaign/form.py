@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from geoveil.campaign.fields import (
-    ChoiceField,
-    Condition,
-    Field,
-    OrdinalField,
-    PlaceField,
-    PointField,
-)
+from geoveil.campaign.fields import Condition, Field, PlaceField, PointField, SingleField
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import Campaign, Charge
 from geoveil.campaign.value import PLACE_AXES, ValueCampaign
@@ -218,7 +211,7 @@ def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 
 def _check_condition(field: Field, condition: Condition, before: Sequence[Field]) -> None:
-    filters = {f.name: f for f in before if isinstance(f, ChoiceField | OrdinalField)}
+    filters = {f.name: f for f in before if isinstance(f, SingleField)}
     decides = filters.get(condition.field)
     if decides is None:
         expected = "an earlier choice or ordinal field: " + (", ".join(filters) or "there is none")
@@ -226,7 +219,7 @@ def _check_condition(field: Field, condition: Condition, before: Sequence[Field]
     if not condition.options or not set(condition.options) <= set(decides.options):
         expected = f"some of the options of {decides.name}: {', '.join(decides.options[:20])}"
         raise ParameterError(f"{field.name}: applies.options", condition.options, expected)
-    if getattr(decides, "otherwise", None) in condition.options:
+    if decides.otherwise in condition.options:
         expected = f"without {decides.otherwise!r}, which stands for those not asked"
         raise ParameterError(f"{field.name}: applies.options", condition.options, expected)
     if field.privacy is None and decides.privacy is not None:

@@ -1,24 +1,14 @@
 """The quantity that a campaign's estimates are unbiased for, in words."""
 
 import math
-from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
-from types import MappingProxyType
 
 from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
-from geoveil.campaign.statistic import Allocation, StatisticCampaign
+from geoveil.campaign.statistic import StatisticCampaign
 from geoveil.campaign.words import digits
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
-_MEANS: Mapping[Allocation, str] = MappingProxyType(
-    {
-        Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
-        " those who answered it are a random sample",
-        Allocation.SPLIT: _EVERYBODY,
-        Allocation.REPEAT: _EVERYBODY,
-        Allocation.VECTOR: _EVERYBODY,
-    }
-)
+_SAMPLED = ", of whom those who answered it are a random sample"
 _OF_COHORTS = ", or over those of them who are in the cohort that is named"
 _CARRIED = ", as each of them was when their device last read the value"
 _EXTRAPOLATED = (
@@ -43,7 +33,7 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
     if later:
         mean = _EVERYBODY
     elif isinstance(campaign, StatisticCampaign):
-        mean = _MEANS[campaign.allocation]
+        mean = _EVERYBODY if campaign.answers_all else _EVERYBODY + _SAMPLED
     else:
         mean = _MEAN_POINT if campaign.attribute.scale is None else _MEAN_LOGARITHM
     period = " in the period" if campaign.period else ""

@@ -107,14 +107,15 @@ class Campaign(ABC):
 
     def __post_init__(self) -> None:
         self._check_kinds()
-        self._check_names()
+        check_campaign_id(self.campaign_id)
+        require_printable("title", self.title, 200)
         self._check_content()
         self._check_dates()
         self._check_periods()
         if self.token_key is not None:
             check_token_key(self.token_key, None if self.period is None else self.periods)
         self._check_window()
-        self._check_minimum()
+        validation.require_count("minimum_participants", self.minimum_participants, 0, 10**12)
         check_translations(
             self.language,
             self.translations,
@@ -185,11 +186,6 @@ class Campaign(ABC):
     @abstractmethod
     def releasable(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that a device may report in each column."""
-
-    @lazy
-    def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        """All possible integers in each column; None for the whole range."""
-        return (None,) * self.columns
 
     @lazy
     @abstractmethod
@@ -271,10 +267,6 @@ class Campaign(ABC):
         translations = validation.items("translations", self.translations, Translation)
         object.__setattr__(self, "translations", translations)
 
-    def _check_names(self) -> None:
-        check_campaign_id(self.campaign_id)
-        require_printable("title", self.title, 200)
-
     def _check_dates(self) -> None:
         for name in ("opens", "closes", "delete_after"):
             date = getattr(self, name)
@@ -324,11 +316,6 @@ class Campaign(ABC):
         if not isinstance(self.window, timedelta) or not _LEAST <= self.window < shortest:
             expected = f"a minute or more, less than the shortest period, {shortest}; or None"
             raise ParameterError("window", str(self.window), expected)
-
-    def _check_minimum(self) -> None:
-        least = self.minimum_participants
-        if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least <= 10**12:
-            raise ParameterError("minimum_participants", least, "an integer from 0 to 10^12")
 
 
 def require_campaign(campaign: Campaign) -> Campaign:

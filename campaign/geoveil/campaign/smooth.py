@@ -17,7 +17,9 @@ from geoveil.gp import (
     EXPONENTIAL,
     LINEAR,
     ApproximateLaplace,
+    ClosedFormStep,
     Frontier,
+    Gaussian,
     GeneralizedCauchy,
     GeoPrivacy,
     Noise,
@@ -203,19 +205,11 @@ class SmoothSpec(MechanismSpec):
             return "they have bounds of reach 0 and ∞"
         if (reach, self.growth) == (0.0, EXPONENTIAL):
             return None
+        closed = (ClosedFormStep, Gaussian) if reach == math.inf else ClosedFormStep
         for query in queries:
-            if not has_closed_bound(query, reach):
+            if not isinstance(query.profile, closed):
                 return f"they have no such bound for {query!r}"
         return None
-
-
-def has_closed_bound(query: Query, reach: float) -> bool:
-    """Return whether browsers' devices have a query's bound at reach 0, linear, or ∞."""
-    from geoveil.gp import ClosedFormStep, Gaussian
-
-    if isinstance(query.profile, Gaussian):
-        return reach == math.inf
-    return isinstance(query.profile, ClosedFormStep)
 
 
 def dearer(message: pb.Smooth) -> int:

@@ -132,11 +132,6 @@ class StatisticCampaign(AttributeCampaign):
     def releasable(self) -> tuple[tuple[int, int], ...]:
         return tuple(self._widened(mechanism.grid_range) for mechanism in self.mechanisms)
 
-    @lazy
-    def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        of_mechanisms = (mechanism.outputs for mechanism in self.mechanisms)
-        return tuple(None if outputs is None else frozenset(outputs) for outputs in of_mechanisms)
-
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
         return tuple(self._widened(mechanism.limits.means) for mechanism in self.mechanisms)
@@ -282,7 +277,7 @@ class StatisticCampaign(AttributeCampaign):
             raise ParameterError("questions", self.questions, "a sequence of Question")
         object.__setattr__(self, "questions", tuple(self.questions))
 
-    def _check_mechanism(self) -> None:
+    def _check_content(self) -> None:
         validation.require_kind("mechanism", self.mechanism, MechanismSpec)
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
             raise ParameterError(

@@ -186,6 +186,6 @@ class ValueCampaign(AttributeCampaign):
     def _build_mechanisms(self) -> None:
         _ = self.point_mechanism
 
-    def _check_mechanism(self) -> None:
+    def _check_content(self) -> None:
         validation.require_kind("mechanism", self.mechanism, PlanarLaplaceSpec)
         self._check_dimension("mechanism.dimension")

@@ -57,10 +57,6 @@ _LONGEST_TIMEOUT_S = 86_400.0
 _MOMENT_US = 1_000
 
 
-def _jitter() -> float:
-    return SystemRandom().random()
-
-
 async def _sleep_async(seconds: float) -> None:
     import asyncio  # here, since apps without asyncio need not load it
 
@@ -78,7 +74,7 @@ class Timing:
     """Returns never-decreasing seconds for deadlines."""
     now: Callable[[], datetime] = _NOW
     """Returns the date and time, with a time zone, for the journal."""
-    jitter: Callable[[], float] = _jitter
+    jitter: Callable[[], float] = SystemRandom().random
     """Returns uniform numbers in [0, 1), which spread the retries of many devices."""
     sleep: Callable[[float], None] = time.sleep
     """Waits for a number of seconds."""

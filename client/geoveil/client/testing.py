@@ -211,16 +211,6 @@ class _HeldCampaign:
         """Return the state at a time; without a time, every campaign is open until closed."""
         return self.campaign.state(self.campaign.opens if now is None else now, closed=self.closed)
 
-    def takes(self, now: datetime | None) -> bool:
-        """Return whether it takes new reports."""
-        if self.closed or now is None:
-            return not self.closed
-        return self.campaign.opens - now <= _CLOCK_SKEW and now - self.campaign.closes < _CLOCK_SKEW
-
-    def begun(self, period: int, now: datetime | None) -> bool:
-        """Return whether a period has begun; without a time, all have."""
-        return now is None or period <= self.campaign.period_at(now + _CLOCK_SKEW)
-
     def counted(self, report: report_pb2.Report) -> report_pb2.Report:
         """Return a valid report with its answers clipped to the ranges."""
         counted = report_pb2.Report()
@@ -252,9 +242,13 @@ class _HeldCampaign:
         if held is not None:  # duplicates are recognised at any time and in any state
             same = _content(held) == _content(self.counted(report))
             return None if same else Reason.ID_CONFLICT
-        if not self.begun(report.period, now):
+        if now is None:
+            return Reason.NOT_OPEN if self.closed else None
+        campaign = self.campaign
+        if report.period > campaign.period_at(now + _CLOCK_SKEW):
             return Reason.WRONG_PERIOD
-        return None if self.takes(now) else Reason.NOT_OPEN
+        opened = campaign.opens - now <= _CLOCK_SKEW and now - campaign.closes < _CLOCK_SKEW
+        return None if opened and not self.closed else Reason.NOT_OPEN
 
 
 def _answers(report: report_pb2.Report) -> list[tuple[int, int]]:

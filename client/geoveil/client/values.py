@@ -165,6 +165,7 @@ class Choice(ReprByArguments):
 
     options: Sequence[str] | None = None
     unit: ClassVar[str | None] = OPTION
+    _words: ClassVar[str] = "one of"
 
     def __post_init__(self) -> None:
         if self.options is None:
@@ -191,12 +192,9 @@ class Choice(ReprByArguments):
 
     def __str__(self) -> str:
         if self.options is None:
-            return f"{self._words()} some options"
+            return f"{self._words} some options"
         few = ", ".join(self.options[:20]) + (", …" if len(self.options) > 20 else "")
-        return f"{self._words()} the options {few}"
-
-    def _words(self) -> str:
-        return "one of"
+        return f"{self._words} the options {few}"
 
 
 class Ordinal(Choice):
@@ -209,9 +207,7 @@ class Ordinal(Choice):
 
     __slots__ = ()
     unit = STEP
-
-    def _words(self) -> str:
-        return "one, in order, of"
+    _words = "one, in order, of"
 
 
 class Multiple(Choice):
@@ -223,9 +219,7 @@ class Multiple(Choice):
     """
 
     __slots__ = ()
-
-    def _words(self) -> str:
-        return "any of"
+    _words = "any of"
 
 
 ValueKind: TypeAlias = Number | Point | Place | Choice

@@ -414,8 +414,6 @@ def outputs_of(mechanism: QueryMechanism) -> Array:
         return additive_outputs(mechanism.largest_scale)
     if isinstance(mechanism, DebiasedLaplace):
         return bounded_outputs(*mechanism.range, mechanism.atoms)
-    if mechanism.outputs is not None:
-        return np.asarray(mechanism.outputs) * mechanism.step
     low, high = mechanism.likely_range(_RARELY)
     if high - low > _KNOWN:
         return additive_outputs(mechanism._spread())

@@ -277,11 +277,6 @@ class QueryMechanism(Mechanism[int]):
             self.report_moments,
         )
 
-    @property
-    def outputs(self) -> tuple[int, ...] | None:
-        """All integers that `release` can return, increasing; None if all of `grid_range`."""
-        return None
-
     def mean(self, x: ArrayLike) -> Array:
         value = self.query.value(x)
         return value if self.unbiased else np.full_like(value, np.nan)
