@@ -36,7 +36,7 @@ from geoveil.analyst import (
     plan_for,
     reports_of,
 )
-from geoveil.analyst.hard_question import Heap, NearbyPeople, difference, hard_share
+from geoveil.analyst.hard_question import Heap, difference, hard_share
 from geoveil.analyst.planner import HeapedPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.campaign import (
     Attribute,
@@ -287,7 +287,7 @@ def steep(campaigns: int = CAMPAIGNS) -> tuple[float, float, float]:
     """
     width, n, slope = 10 * PER, 200_000, 2 / (20 * PER) ** 2
     band = Threshold(0.0, width, "smoothstep")
-    own = difference(Threshold(0.0, width, "smoothstep"), [0.0], NearbyPeople(slope))
+    own = difference(band, slope)
     mistaken = replace(own, bound=own.bound / 4)
     rng = np.random.default_rng(19)
     covered = np.zeros(3)

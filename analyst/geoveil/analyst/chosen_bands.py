@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from geoveil.analyst.estimates import CampaignEstimates
-from geoveil.analyst.hard_question import Heap, NearbyPeople, critical_value, difference, reach
+from geoveil.analyst.hard_question import Heap, critical_value, difference, reach
 from geoveil.analyst.labelled_estimate import ChosenBand, LabelledEstimate
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
 from geoveil.campaign import Difference, PointQuestion, ValueCampaign
@@ -85,8 +85,7 @@ class ChosenBands:
             raise ParameterError("dimension", self.campaign.dimension, "1")
         if (scale := self.campaign.attribute.scale) is not None:
             if self.slope_bound is not None:
-                expected = "left out on a log scale: it bounds the density of the numbers "
-                "themselves"
+                expected = "left out on a log scale: it bounds the density of the numbers"
                 raise ParameterError("slope_bound", self.slope_bound, expected)
             object.__setattr__(
                 self, "shares", tuple(share.on_scale(scale) for share in self.shares)
@@ -130,7 +129,7 @@ class ChosenBands:
             slope = self.slope_bound
             if slope is None:
                 slope = self._slope(number, query.width / 2, rows)
-            steep = _steep(query, self.shares[number].ends, heaps)
+            steep = _steep(query, heaps)
             softness = Difference(steep.expected, slope * steep.bound)
             guessed = self.slope_bound is None
             band = ChosenBand(
@@ -182,9 +181,9 @@ class ChosenBands:
 
 
 @lru_cache(maxsize=4096)
-def _steep(query: Query, ends: tuple[float, ...], heaps: tuple[Heap, ...]) -> Difference:
+def _steep(query: Query, heaps: tuple[Heap, ...]) -> Difference:
     """Return the bounds of a band's difference for a density whose slope is at most 1."""
-    return difference(query, ends, NearbyPeople(1.0, heaps=heaps))
+    return difference(query, 1.0, heaps)
 
 
 def _pilot_places() -> range:

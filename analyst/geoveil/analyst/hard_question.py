@@ -7,7 +7,7 @@ enough to cover whatever remains unknown [AK20].
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -61,63 +61,36 @@ class Heap:
             raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
-@dataclass(frozen=True, slots=True)
-class NearbyPeople:
-    """Assumptions about people near a threshold.
-
-    Args:
-        slope: the density of those outside the heaps changes by at most this, in shares per
-            (unit of the values)²: from a prior, a pilot, or a conservative guess.
-        density: least and greatest density at the threshold, in shares per unit of the values;
-            it matters only if the band was moved away from the threshold.
-        heaps: point masses. An unstated one is not counted, but outweighs any slope if it is next
-            to the threshold.
-    """
-
-    slope: float
-    density: tuple[float, float] = (0.0, 0.0)
-    heaps: tuple[Heap, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "slope", validation.non_negative("slope", self.slope))
-        ends = validation.numbers("density", self.density)
-        if len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
-            raise ParameterError("density", self.density, "(least, greatest), both >= 0")
-        object.__setattr__(self, "density", ends)
-        object.__setattr__(self, "heaps", tuple(self.heaps))
-
-
-def difference(query: Query, boundaries: Sequence[float], people: NearbyPeople) -> Difference:
+def difference(query: Query, slope: float, heaps: Sequence[Heap] = ()) -> Difference:
     """Return the difference of soft and hard share, as far as the assumptions determine it.
 
     Args:
-        query: a `Threshold` or a `Range`: the band or bands, wherever they lie.
-        boundaries: of the hard question: T for the share above T, (low, high) for the share above
-            low and up to high.
-        people: the assumptions; the same slope and density at both ends of a range.
+        query: a `Threshold`, for the share above it, or a `Range`, for the share above its low end
+            and up to its high one.
+        slope: the density of people outside the heaps changes by at most this near a threshold, in
+            shares per (unit of the values)²: from a prior, a pilot, or a conservative guess.
+        heaps: point masses. An unstated one is not counted, but outweighs any slope if it is next
+            to the threshold.
 
     Raises:
-        ParameterError: if there is not one boundary for each band.
         UnsupportedError: if the query is of another shape.
 
     Example:
         >>> soft = Threshold(at=100_000, width=40_000, profile="smoothstep")
-        >>> people = NearbyPeople(slope=1e-11, heaps=(Heap(100_000, 0.0105),))
-        >>> found = difference(soft, [100_000], people)
+        >>> found = difference(soft, slope=1e-11, heaps=(Heap(100_000, 0.0105),))
         >>> round(found.expected, 5), round(found.bound, 5)
         (0.00525, 0.0004)
     """
-    expected = bound = 0.0
-    for center, boundary, sign in _bands(query, boundaries):
-        assert isinstance(query, SoftIndicator)
-        moved = sign * (center - boundary)
-        low, high = people.density
-        expected -= moved * (low + high) / 2
-        bound += abs(moved) * (high - low) / 2 + people.slope * _leverage(query, moved)
-    for heap in people.heaps:
-        inside = heap.at > boundaries[0] and (len(boundaries) < 2 or heap.at <= boundaries[1])
-        expected += heap.share * (float(query.value(heap.at)) - inside)
-    return Difference(expected, bound)
+    if isinstance(query, Threshold):
+        low, high, bands = query.at, math.inf, 1
+    elif isinstance(query, Range):
+        low, high, bands = query.low, query.high, 2
+    else:
+        raise UnsupportedError(f"the hard question behind {query!r} is not bounded: ask a prior")
+    expected = 0.0
+    for heap in heaps:
+        expected += heap.share * (float(query.value(heap.at)) - (low < heap.at <= high))
+    return Difference(expected, bands * slope * _leverage(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,37 +175,10 @@ def critical_value(ratio: float, confidence: float = 0.95) -> float:
     return high
 
 
-def _bands(query: Query, boundaries: Sequence[float]) -> Iterator[tuple[float, float, float]]:
-    """Yield the place of each band, its boundary, and the side on which the region lies."""
-    centers: tuple[float, ...]
-    signs: tuple[float, ...]
-    if isinstance(query, Threshold):
-        centers, signs = (query.at,), (1.0,)
-    elif isinstance(query, Range):
-        centers, signs = (query.low, query.high), (1.0, -1.0)
-    else:
-        raise UnsupportedError(f"the hard question behind {query!r} is not bounded: ask a prior")
-    ends = validation.numbers("boundaries", boundaries)
-    if len(ends) != len(centers):
-        raise ParameterError("boundaries", boundaries, f"{len(centers)} numbers")
-    yield from zip(centers, ends, signs, strict=True)
+def _leverage(query: SoftIndicator) -> float:
+    """Return the largest difference per slope of the density of people near one threshold.
 
-
-def _leverage(query: SoftIndicator, moved: float) -> float:
-    """Return the largest difference per slope of the density, without the term at the boundary.
-
-    With Ψ(s) the integral of φ − 1{s > 0} from the far side up to s, on either side of 0, the
-    difference is the sum of what the density at 0 makes and −∫Ψq': at most sup|q'|·∫|Ψ|.
+    It is 2∫sφ(−s) over the distances s at which the band reaches beyond the threshold.
     """
-    edge = query.width / 2
-    sides = []
-    for side in (1.0, -1.0):  # by symmetry φ − 1 above 0 is −φ below
-        end = max(edge + side * moved, 0.0)
-        s = np.linspace(0.0, end, _CELLS + 1)
-        height = query.profile.value(-s + side * moved if side < 0 else -(s - moved))
-        step = end / _CELLS
-        parts = (height[1:] + height[:-1]) * (step / 2)
-        tail = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-        size = np.abs(tail)
-        sides.append(float((size[1:] + size[:-1]).sum() * step / 2))
-    return sum(sides) * _ROUND_UP
+    s = np.linspace(0.0, query.width / 2, _CELLS + 1)
+    return 2 * float((s * query.profile.value(-s)).sum() * s[1]) * _ROUND_UP
