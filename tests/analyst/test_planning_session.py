@@ -104,9 +104,11 @@ def test_one_question_may_be_asked_of_a_value_campaign():
 
 
 def test_what_is_kept_is_bounded():
-    known = Searches(most=3)
-    for step in range(20):
-        privacy = GeoPrivacy(1 + step / 100, per=8_000.0)
-        search = known.of(0, HardThreshold(1e5), privacy, LogNormalPrior(11.5, 0.8))
-        assert known.of(0, HardThreshold(1e5), privacy, search.problem.prior) is search
-    assert len(known) == 3
+    known, prior = Searches(most=3), LogNormalPrior(11.5, 0.8)
+
+    def search(step):
+        return known.of(0, HardThreshold(1e5), GeoPrivacy(1 + step / 100, per=8_000.0), prior)
+
+    first, *_, last = map(search, range(4))
+    assert search(3) is last
+    assert search(0) is not first

@@ -102,8 +102,8 @@ def test_the_people_that_are_proposed_will_do_and_hardly_less():
     people = int(proposed(message, "participants"))
     assert "per at most" not in message
     assert people >= (0.9 * 1.96 * 0.5 / 0.004) ** 2
-    assert missed(request.but(participants=people)) <= 0
-    assert missed(request.but(participants=round(FEWER * people))) > 0
+    assert missed(replace(request, participants=people)) <= 0
+    assert missed(replace(request, participants=round(FEWER * people))) > 0
     least = proposed(message, "target_error")
     assert missed(but(target_error=0.999 * least)) > 0 >= missed(but(target_error=least))
 
@@ -179,9 +179,9 @@ def test_nobody_is_told_how_many_would_do():
         check_people(request)
     people = int(found(r"([0-9,]+) would do", str(caught.value)).replace(",", ""))
     assert (
-        missed(request.but(participants=people))
+        missed(replace(request, participants=people))
         <= 0
-        < missed(request.but(participants=round(FEWER * people)))
+        < missed(replace(request, participants=round(FEWER * people)))
     )
 
 
@@ -313,7 +313,8 @@ def test_a_wish_that_screening_takes_for_met_is_refused_with_others_that_are(par
         plan_for(wish)
     assert set(refused.value.nearest) == {"participants", "per", "epsilon"}
     for name in ("participants", "per"):
-        assert plan_for(wish.but(**{name: refused.value.nearest[name]}))
+        change = {"participants": participants, "per": 8_000} | {name: refused.value.nearest[name]}
+        assert plan_for(PlanRequest.of(asked, epsilon=1, source=INCOMES, **change))
 
 
 def test_a_bracket_of_fewer_than_nobody_is_told_by_its_row(tmp_path):

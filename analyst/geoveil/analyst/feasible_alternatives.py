@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -124,7 +125,7 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
             continue
         who = "nobody" if share < 0.5 else "everybody"
         held = request.held(points)
-        nearest = _NEAREST.get(type(question), _near_values)(question, held, weights, people)
+        nearest = _nearest(question, held, weights, people)
         raise ParameterError(
             "question",
             label,
@@ -133,25 +134,21 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
         )
 
 
-def _near_threshold(_: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
-    low, high = _span(x, weights, people)
-    if low == high:
-        return f"All of them hold {low:.12g}, so no threshold would do"
-    return f"A threshold in [{low:.12g}, {high:.12g}) would do"
-
-
-def _near_values(_: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _nearest(question: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+    """Return a sentence on the nearest question that not everybody answers alike."""
+    if isinstance(question, HardDisc):
+        distance = np.linalg.norm(x - np.array(question.center), axis=-1)
+        low, high = _span(distance, weights, people)
+        ends = f"{rounded(low, up=True):.15g} to {rounded(high, up=False):.15g}"
+        return f"A radius from {ends} would do"
     if x.ndim > 1:
         return "Ask about a region or a place where it has some, and not all"
     low, high = _span(x, weights, people)
-    return f"Its values are from {low:.12g} to {high:.12g}"
-
-
-def _near_disc(question: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
-    assert isinstance(question, HardDisc)
-    distance = np.linalg.norm(x - np.array(question.center), axis=-1)
-    low, high = _span(distance, weights, people)
-    return f"A radius from {rounded(low, up=True):.15g} to {rounded(high, up=False):.15g} would do"
+    if not isinstance(question, HardThreshold):
+        return f"Its values are from {low:.12g} to {high:.12g}"
+    if low == high:
+        return f"All of them hold {low:.12g}, so no threshold would do"
+    return f"A threshold in [{low:.12g}, {high:.12g}) would do"
 
 
 def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, float]:
@@ -161,11 +158,6 @@ def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, flo
     first = int(np.searchsorted(below, _NOBODY))
     last = int(np.searchsorted(below, people - _NOBODY))
     return float(x[order][first]), float(x[order][min(last, len(x) - 1)])
-
-
-_NEAREST: Mapping[type, Callable[[PopulationMean, np.ndarray, np.ndarray, float], str]] = (
-    MappingProxyType({HardThreshold: _near_threshold, HardDisc: _near_disc})
-)
 
 
 def check_people(request: PlanRequest) -> None:
@@ -181,7 +173,7 @@ def check_people(request: PlanRequest) -> None:
     least = None
     if len(request.questions) == 1:
         problem = PlanningProblem.of(request.questions[0], request.plane_privacy, request.prior)
-        least = least_people(request.but(participants=1), Search(problem), (_USUAL,))
+        least = least_people(replace(request, participants=1), Search(problem), (_USUAL,))
     wanted = request.target_error
     what = "an answer of use" if wanted is None else f"±{wanted:g}"
     more = "" if least is None else f"; {least:,} would do for {what}"
@@ -299,8 +291,9 @@ def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> f
     """Return the distance that meets the request, to three digits; None if none does."""
 
     def missed(per: float) -> float:
-        other = Search(search.problem.under(request.but(per=per).plane_privacy))
-        return _missed(request, other, request.participants, kinds)
+        other = replace(request, privacy=replace(request.privacy, per=per))
+        search_of_other = Search(search.problem.under(other.plane_privacy))
+        return _missed(request, search_of_other, request.participants, kinds)
 
     start = request.privacy.per
     try:

@@ -5,7 +5,7 @@ table of the plan's expectations, for people to read.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,7 +57,6 @@ from geoveil.gp import (
     Disc,
     GaussianKernel,
     ParameterError,
-    Polygon,
     Query,
     Range,
     SmoothedRegion,
@@ -203,28 +202,20 @@ def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | N
 
     The place is a threshold, both ends of a range, or the radius of a disc; else empty.
     """
-    return _SHAPES.get(type(query), _other_shape)(query)
-
-
-def _other_shape(query: Query) -> tuple[str, list[float], float | None]:
-    profile = query.profile
-    return (
-        (profile.name, [], profile.width)
-        if isinstance(profile, SoftStep)
-        else ("formula", [], None)
-    )
-
-
-_SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(
-    {
-        Threshold: lambda q: (q.profile.name, [q.at], q.width),
-        Range: lambda q: (q.profile.name, [q.low, q.high], q.width),
-        Disc: lambda q: (q.profile.name, [q.radius], q.width),
-        Polygon: lambda q: (q.profile.name, [], q.width),
-        GaussianKernel: lambda q: ("bell", [], q.bandwidth),
-        SmoothedRegion: lambda q: ("smoothed", [], q.bandwidth),
-    }
-)
+    if isinstance(query, SmoothedRegion):
+        return "smoothed", [], query.bandwidth
+    if isinstance(query, GaussianKernel):
+        return "bell", [], query.bandwidth
+    place: list[float] = []
+    if isinstance(query, Threshold):
+        place = [query.at]
+    elif isinstance(query, Range):
+        place = [query.low, query.high]
+    elif isinstance(query, Disc):
+        place = [query.radius]
+    if not isinstance(query.profile, SoftStep):
+        return "formula", place, None
+    return query.profile.name, place, query.profile.width
 
 
 def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> AttributeCampaign:

@@ -227,14 +227,6 @@ class PlanRequest:
             return found.choice
         return next(row for row in found.rows if row.allocation != "points")
 
-    def but(self, *, participants: int | None = None, per: float | None = None) -> "PlanRequest":
-        """Return the same request with another number of people, or another distance."""
-        return replace(
-            self,
-            participants=self.participants if participants is None else participants,
-            privacy=self.privacy if per is None else replace(self.privacy, per=per),
-        )
-
 
 def _planned(
     questions: Sequence[AnalystQuestion],

@@ -58,8 +58,7 @@ def test_nothing_near_the_choice_is_better(found):
     """The width is free: bands half and twice as wide, aimed alike, are worse."""
     best = found.choice
     for factor in (0.5, 2.0):
-        points, weights = found.problem.nodes.points, found.problem.nodes.weights
-        other = aimed(found.question, factor * best.query.width, "smoothstep", points, weights)
+        other = aimed(found.problem.nodes, factor * best.query.width, "smoothstep")
         error = found.problem.predict(DebiasedLaplace(other, UNIT)).expected_error(20_000)
         assert error > best.prediction.expected_error(20_000)
 

@@ -213,6 +213,6 @@ def test_a_question_that_says_nothing_is_searched_everywhere():
         def clearance(self, points):
             return super(SoftQuestion, self).clearance(points)
 
-    points, weights = nodes_near([Own(LINE[0])], EVEN, 8_000.0)
+    points, weights = nodes_near(Own(LINE[0]), EVEN, 8_000.0)
     assert weights.sum() == pytest.approx(1.0)
     assert np.diff(points).max() <= 8_000.0 / 16

@@ -10,9 +10,11 @@ from geoveil.analyst.planner import (
     HardPolygon,
     HardRange,
     HardThreshold,
+    SamplePrior,
     SoftQuestion,
+    coarse,
 )
-from geoveil.analyst.planner.coarse import aimed
+from geoveil.analyst.planner.problem import Nodes
 from geoveil.gp import GaussianKernel, ParameterError, Threshold
 
 SQUARE = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)]
@@ -28,6 +30,10 @@ def people(question, n=20_000):
     rng = np.random.default_rng(5)
     points = rng.normal(size=(n, question.dimension))
     return (points[:, 0] if question.dimension == 1 else points), np.full(n, 1 / n)
+
+
+def aimed(question, width, profile, points, weights):
+    return coarse.aimed(Nodes(question, SamplePrior(points), points, weights), width, profile)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: type(q).__name__)

@@ -168,9 +168,6 @@ class Searches:
         self._under = lru_cache(most)(lambda privacy: dict[int, Search]())
         self._first: dict[int, PlanningProblem] = {}
 
-    def __len__(self) -> int:
-        return self._under.cache_info().currsize
-
     def of(
         self, number: int, question: PopulationMean, privacy: GeoPrivacy, prior: Prior
     ) -> Search:

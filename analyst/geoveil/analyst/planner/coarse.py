@@ -43,36 +43,28 @@ _LITTLE = 3e-6
 """The share of all people by which the soft share may miss the hard one."""
 
 
-def aimed(
-    question: HardQuestion,
-    width: float,
-    profile: str,
-    points: Array,
-    weights: Array,
-    signed: Array | None = None,
-    truth: Array | None = None,
-) -> SoftIndicator | None:
+def aimed(nodes: Nodes, width: float, profile: str) -> SoftIndicator | None:
     """Return the soft query of this width with the prior's hard share, if there is one.
 
     A boundary never moves by more than the width; a region without room for the band has no such
     query.
 
     Args:
-        question: the hard question.
+        nodes: of a hard question.
         width: of the band, in the unit of the points.
         profile: "linear" or "smoothstep".
-        points: nodes of the prior.
-        weights: of the nodes.
-        signed: `question.signed(points)`, if it is known.
-        truth: `question.truth(points)`, if it is known.
     """
-    truth = question.truth(points) if truth is None else truth
-    inwards: tuple[float, ...]
-    if isinstance(question, HardRange):
-        inwards = _ends(question, width, profile, points, weights)
+    question = nodes.question
+    assert isinstance(question, HardQuestion)
+    if isinstance(question, HardRange):  # each end is aimed separately, as a threshold
+        points, weights = nodes.points, nodes.weights
+        low, high = (
+            moved(points - at, HardThreshold(at).truth(points), weights, width, profile)
+            for at in question.ends
+        )
+        inwards: tuple[float, ...] = (low, -high)
     else:
-        signed = question.signed(points) if signed is None else signed
-        inwards = (_corrected(question, width, profile, points, weights, signed, truth),)
+        inwards = (_corrected(nodes, question, width, profile),)
     try:
         return question.soft(width, profile, inwards)
     except ParameterError:
@@ -94,42 +86,26 @@ def moved(signed: Array, truth: Array, weights: Array, width: float, profile: st
         return 0.0
     s, w, shape = signed[near], weights[near], PROFILES[profile](width)
     target = float(np.sum(w * truth[near]))
-    return _shift(s, w, shape, target, width)
+    low, high = -width, width
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = np.sum(w * shape.value(s - middle)) > target
+        low, high = (middle, high) if above else (low, middle)
+    return high
 
 
-def _ends(
-    question: HardRange, width: float, profile: str, points: Array, weights: Array
-) -> tuple[float, float]:
-    """Aim both ends of a range separately, as thresholds."""
-    low, high = (
-        moved(points - at, HardThreshold(at).truth(points), weights, width, profile)
-        for at in (question.low, question.high)
-    )
-    return (low, -high)
-
-
-def _corrected(
-    question: HardQuestion,
-    width: float,
-    profile: str,
-    points: Array,
-    weights: Array,
-    signed: Array,
-    truth: Array,
-) -> float:
+def _corrected(nodes: Nodes, question: HardQuestion, width: float, profile: str) -> float:
     """Return how far inwards to move the boundary; the soft share falls with the move.
 
     Moving the boundary by d lowers the distance by d, but only roughly near corners. So the share
     is measured with the moved boundary, and the secant method finds the root within a bracket.
     """
-    near = np.abs(signed) <= 2 * width
-    if not near.any():
-        return 0.0
-    s, x, w, shape = signed[near], points[near], weights[near], PROFILES[profile](width)
-    target = float(np.sum(w * truth[near]))
-    inwards = _shift(s, w, shape, target, width)
-    if question.shifts:
+    inwards = moved(nodes.signed, nodes.truth, nodes.weights, width, profile)
+    if question.shifts or inwards == 0:
         return inwards
+    near = np.abs(nodes.signed) <= 2 * width
+    s, x, w = nodes.signed[near], nodes.points[near], nodes.weights[near]
+    shape, target = PROFILES[profile](width), float(np.sum(w * nodes.truth[near]))
     before, excess = 0.0, float(np.sum(w * shape.value(s))) - target
     # A corner moves at most twice as far as its sides, and half the width is the band.
     changed = np.abs(s) <= width + 2 * abs(inwards)
@@ -159,16 +135,6 @@ def _joined(points: Array, weights: Array, cell: float) -> tuple[Array, Array]:
     used = mass > 0
     sums = [np.bincount(index, weights * axis)[used] for axis in points.T]
     return np.stack(sums, axis=1) / mass[used, None], mass[used]
-
-
-def _shift(s: Array, weights: Array, shape: Profile, target: float, width: float) -> float:
-    """Return the decrease of distances, at most a width, at which the soft share is the target."""
-    low, high = -width, width
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        above = np.sum(weights * shape.value(s - middle)) > target
-        low, high = (middle, high) if above else (low, middle)
-    return high
 
 
 Table = tuple[Array, Array]
@@ -347,7 +313,7 @@ def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> 
     points, truth, weights, again = atoms
     shape = PROFILES[profile](wide)
     if question.dimension == 1:
-        query = aimed(question, wide, profile, points, weights, truth=truth)
+        query = aimed(Nodes(question, problem.prior, points, weights), wide, profile)
         if query is None:
             return None
         signed = np.asarray(query.signed_distance(points))

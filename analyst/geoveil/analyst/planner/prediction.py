@@ -92,9 +92,7 @@ class Prediction:
 
         Its bias is what remains after subtracting the middle of the scenarios.
         """
-        off = self._taken_off
-        corrected = [replace(p, bias=p.bias - off, scenarios=()) for p in self._all]
-        return max(corrected, key=lambda p: p._expected_error(n))
+        return max(self._corrected, key=lambda p: p._expected_error(n))
 
     @property
     def bias_uncertainty(self) -> float:
@@ -146,6 +144,12 @@ class Prediction:
     @property
     def _all(self) -> tuple["Prediction", ...]:
         return (self, *self.scenarios)
+
+    @property
+    def _corrected(self) -> list["Prediction"]:
+        """This and its scenarios, after the correction of an estimate."""
+        off = self._taken_off
+        return [replace(p, bias=p.bias - off, scenarios=()) for p in self._all]
 
     @property
     def _taken_off(self) -> float:
@@ -220,26 +224,19 @@ class Prediction:
         moments = self.limits.moments()
         return None if moments is None else MomentsAskedOnce(moments.points, moments.laws)
 
-    def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
+    def partitioned(self, n: int, questions: int) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.
 
         N of them answer this one, N ~ Binomial(n, 1/m): besides the noise, their mean has the
-        variance Var[m(x)]·(1/N − 1/n) of a sample drawn without replacement [MATH §7, §8].
+        variance Var[m(x)]·(1/N − 1/n) of a sample drawn without replacement [MATH §7, §8]. The
+        prior's uncertainty and the worst scenario count as in `expected_error`.
 
         Args:
             n: people, ≥ 1.
             questions: m ≥ 1.
-            expected: whether to include the prior's uncertainty and the worst scenario, as
-                `expected_error` does.
         """
         share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
-
-        def error(p: Prediction) -> float:
-            fixed = (p.bias - off) ** 2 + (p.bias_uncertainty if expected else 0.0)
-            return fixed + p.noise * share + p.varied * (share - 1 / n)
-
-        off = self._taken_off if expected else 0.0
-        return max(map(error, self._all)) if expected else error(self)
+        return max(p.fixed + p.noise * share + p.varied * (share - 1 / n) for p in self._corrected)
 
 
 @dataclass(frozen=True, slots=True)

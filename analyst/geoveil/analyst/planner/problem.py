@@ -371,8 +371,8 @@ class PlanningProblem:
         near = min(1 / privacy.rate, question.length_scale)
 
         def nodes_of(law: Prior) -> Nodes:
-            points, weights = nodes_near([question], law, near)
-            drawn = [nodes_near([question], other, near)[1] for other in law.again]
+            points, weights = nodes_near(question, law, near)
+            drawn = [nodes_near(question, other, near)[1] for other in law.again]
             return Nodes(question, law, points, weights, np.array(drawn) if drawn else None)
 
         nodes, *scenarios = map(nodes_of, (prior, *prior.scenarios.values()))
@@ -452,25 +452,18 @@ def check_promise(privacy: object, prior: object) -> None:
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
 
 
-def nodes_near(
-    questions: Sequence[PopulationMean], prior: Prior, near: float
-) -> tuple[Array, Array]:
-    """Return points and weights of a prior, dense where one of the questions varies.
+def nodes_near(question: PopulationMean, prior: Prior, near: float) -> tuple[Array, Array]:
+    """Return points and weights of a prior, dense where a question varies.
 
     Args:
-        questions: of the prior's dimension.
+        question: of the prior's dimension.
         prior: unless it is a density on the line, its nodes are fixed.
         near: the shortest length over which reports vary.
     """
     if prior.dimension > 1 or not prior.continuous:
         return prior.nodes()
-
-    def clearance(points: Array) -> Array:
-        return np.asarray(np.min([q.clearance(points) for q in questions], axis=0))
-
-    breaks = [mesh(clearance, _around(prior), near)]
-    breaks += [np.array(q.ends, np.float64) for q in questions]
-    return prior.nodes(distinct(np.concatenate(breaks)).tolist())
+    breaks = np.append(mesh(question.clearance, _around(prior), near), question.ends)
+    return prior.nodes(distinct(breaks).tolist())
 
 
 def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], near: float) -> Array:

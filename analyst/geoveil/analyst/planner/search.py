@@ -215,9 +215,7 @@ class Search:
     # Bands, exactly.
 
     def _aimed(self, wide: float, profile: str) -> SoftIndicator | None:
-        nodes = self.problem.nodes
-        signed = None if self.hard.dimension == 1 else nodes.signed
-        return aimed(self.hard, wide, profile, nodes.points, nodes.weights, signed, nodes.truth)
+        return aimed(self.problem.nodes, wide, profile)
 
     def _made(self, found: CoarseCandidate) -> Alternative | None:
         problem, kind = self.problem, KINDS[found.kind]
