@@ -280,7 +280,6 @@ def test_what_is_not_pasted_is_counted() -> None:
     [
         "```sh\nfalse\ntrue\n```\n",
         "```sh\nif\n```\n",
-        "```sh\ngeoveil estimate nobody --server 127.0.0.1:9\n```\n",
         "```python\n1 / 0\n```\n",
         "```console\n$ echo 1.000 kept\n1.03 kept\n```\n",
         "```sh\necho 1.000 kept\n```\n\n```output\n1.03 kept\n```\n",

@@ -10,7 +10,6 @@ from scipy.stats import kstest
 
 from geoveil.gp import ParameterError, SeededSource, UnsupportedError
 from geoveil.gp.exact import working_precision
-from geoveil.gp.noise import Laplace
 from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import (
     LaplaceLogNormal,
@@ -19,7 +18,7 @@ from geoveil.selection import (
     SmoothPrivateSelection,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_privacy import LogNormalScaleCost, scale_cost_of
+from geoveil.selection.smooth_privacy import LogNormalScaleCost
 
 DELTA = 1e-3
 SIGMAS = [0.1, 0.5, 1.0, 2.0]
@@ -188,7 +187,3 @@ def test_published_is_one_variable_and_says_so():
     assert m.guarantee.epsilon > 2
     assert m.guarantee.delta == 1e-5
     assert m.guarantee.source == "[proof: docs/selection.md]"
-
-
-def test_laplace_has_a_price_of_its_own():
-    assert type(scale_cost_of(Laplace())).__name__ == "LaplaceScaleCost"

@@ -137,15 +137,10 @@ def test_constants_are_above_the_suprema_and_close(noise):
     ("noise", "ratio"),
     [
         (HalfStudentT(1), 1.0482),
-        (HalfStudentT(2), 1.0),
         (HalfStudentT(3), 1.0),
-        (HalfStudentT(5), 1.0),
         (HalfGeneralizedCauchy(3), 1.0038),
-        (HalfGeneralizedCauchy(4), 1.0003),
         (ExponentialPareto(1), 1.2688),
-        (ExponentialPareto(2), 1.0764),
         (ExponentialPareto(3), 1.0260),
-        (ExponentialPareto(5), 1.0034),
     ],
     ids=repr,
 )
@@ -168,10 +163,7 @@ def test_the_half_cauchy_constant_is_that_of_its_closed_form():
     ("family", "name", "wrong"),
     [
         (HalfStudentT, "nu", 0.4),
-        (HalfStudentT, "nu", math.nan),
-        (HalfGeneralizedCauchy, "gamma", 1.0),
         (HalfGeneralizedCauchy, "gamma", 22.0),
-        (ExponentialPareto, "nu", 0.0),
         (ExponentialPareto, "nu", "3"),
     ],
 )

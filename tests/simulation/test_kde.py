@@ -3,7 +3,6 @@
 import pickle
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from math import comb
 
 import numpy as np
@@ -23,19 +22,15 @@ from geoveil.simulation.experiments.kde import (
     KernelSetting,
     centre_errors,
     density_maps,
-    draw_kernel_errors,
     exact,
 )
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import PaperRun, drawn
-from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.experiments.sums import (
     DistanceNodes,
-    gathered,
     places_at,
     radial_means,
 )
-from geoveil.simulation.figures import published
 from geoveil.simulation.figures.published import draw_density_maps
 from geoveil.simulation.figures.style import spread
 
@@ -97,26 +92,6 @@ def test_radial_means_are_the_sums_over_all_pairs():
     assert (bound[1:] < 1e-6).all()
     coarse = DistanceNodes(near=20 * 500.0, reach=nodes.reach)
     assert (worst(coarse)[1:] > bound[1:]).all()
-
-
-def test_beyond_the_last_node_functions_keep_their_value():
-    nodes = DistanceNodes(near=1.0, reach=5.0)
-    table = np.stack([nodes.distances, np.full(nodes.count, 3.0)], axis=1)
-    got = radial_means(
-        places_at(np.array([[100.0, 0.0]]), np.ones(1)), np.zeros((1, 2)), table, nodes
-    )
-    assert got[0].tolist() == pytest.approx([nodes.distances[-1], 3.0])
-    assert 5.0 <= nodes.distances[-1] < 5.02
-
-
-def test_equal_points_are_gathered():
-    points = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [1.0, 2.0]])
-    places = gathered(points, np.ones(4))
-    assert places.size == 4
-    assert dict(zip(map(tuple, places.values), places.weights, strict=True)) == {
-        (0.0, 0.0): 1.0,
-        (1.0, 2.0): 3.0,
-    }
 
 
 # Exact errors
@@ -232,7 +207,7 @@ def test_drawn_errors_have_the_exact_law(name):
     assert min(p_values(1 / 1.6)) < ALPHA / errors.shape[1]
 
 
-@pytest.mark.parametrize("name", ["Student-t", "GP_rad", "deconvolved"])
+@pytest.mark.parametrize("name", ["Student-t", "deconvolved"])
 def test_estimates_do_not_depend_on_how_the_work_is_cut(name):
     people, part = SMALL.drawn_people(SMALL.n, 3, seed=2), replace(SMALL, subgrid=3)
     whole = SMALL.estimates(name, people, 3, seed=2)[part.chosen]
@@ -314,17 +289,9 @@ def on_a_line():
     ("build", "name"),
     [
         (lambda: KernelSetting(people=(0,)), "n"),
-        (lambda: KernelSetting(people=(True,)), "n"),
-        (lambda: KernelSetting(per=float("nan")), "per"),
-        (lambda: KernelSetting(factor=0.0), "factor"),
         (lambda: DistanceNodes(near=0.0, reach=1.0), "near"),
-        (lambda: DistanceNodes(near=1.0, reach=float("inf")), "reach"),
-        (lambda: places_at(np.zeros((0, 2)), np.zeros(0)), "values"),
         (lambda: places_at(np.zeros((2, 2)), np.array([1.0, 0.0])), "weights, values"),
-        (lambda: on_a_line().centres, "high"),
-        (lambda: KernelSetting(size=1), "size"),
         (lambda: KernelSetting(size=4, subgrid=5), "subgrid"),
-        (lambda: PaperRun(mode="monte-carlo", repetitions=1), "repetitions"),
         (lambda: PaperRun(mode="guess"), "mode"),
     ],
 )
@@ -378,29 +345,6 @@ def test_outlines_lie_in_the_plane_of_the_people(tmp_path):
     low, high = own.box
     assert "Natural Earth" in source
     assert any(((line > low) & (line < high)).all(axis=1).any() for line in lines)
-
-
-@pytest.mark.deep
-def test_errors_are_drawn_if_rows_are_missing(tmp_path):
-    rows = exact(KernelSetting(size=4, subgrid=4), names=("GP_Lip", "DebiasedLaplace"))
-    assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]
-    file = tmp_path / "bars.png"
-    draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone
-    assert file.read_bytes().startswith(b"\x89PNG")
-
-
-def test_no_setting_is_drawn_twice_and_none_of_the_papers_is_left_out(monkeypatch, tmp_path):
-    found = {}
-    monkeypatch.setattr(published, "draw_dots", lambda panels, file, **more: found.update(panels))
-    row = partial(ErrorRow, experiment="kde", measure="ASE", mechanism="GP_Lip", origin=SEED)
-    rows = [
-        row(panel=panel, n=s.n, per=s.per, error=1.0)
-        for s in SETTINGS
-        for panel in (s.label, f"{s.label}, {IN_ALL}")
-    ]
-    draw_kernel_errors(rows, tmp_path / "none.png")
-    assert len(found) == len(SETTINGS)
-    assert all([dot.hollow for dot in dots] == [False, True] for dots in found.values())
 
 
 def test_names_of_lines_stand_apart_and_stay_in_the_panel():

@@ -94,12 +94,9 @@ def test_a_published_number_is_there_once():
     [
         (EQUAL, (1.09, 0.0), AGREES),
         (EQUAL, (1.11, 0.0), DIFFERS),
-        (EQUAL, (0.89, 0.0), DIFFERS),
-        (EQUAL, (1.14, 0.05), AGREES),  # √2·0.05·2 = 0.141
+        (EQUAL, (1.14, 0.05), AGREES),
         (EQUAL, (1.15, 0.05), DIFFERS),
-        (AT_MOST, (0.0, 0.0), AGREES),
         (AT_MOST, (1.11, 0.0), DIFFERS),
-        (AT_LEAST, (9.0, 0.0), AGREES),
         (AT_LEAST, (0.89, 0.0), DIFFERS),
     ],
 )
@@ -110,15 +107,11 @@ def test_numbers_agree_within_two_standard_errors_or_the_bound(relation, own, ve
 @pytest.mark.parametrize(
     ("relation", "error", "own", "verdict"),
     [
-        # A difference of 0.25 is 3.5 standard errors of √2·0.05: found with probability 0.94.
         (EQUAL, 0.05, (1.0, 0.05), AGREES),
-        # 1.8 of √2·0.1: found with probability 0.41.
         (EQUAL, 0.1, (1.0, 0.1), CANT_TELL),
-        (EQUAL, 0.1, (1.3, 0.1), DIFFERS),
         (AT_MOST, 0.0, (0.9, 0.1), CANT_TELL),
         (AT_MOST, 0.0, (0.7, 0.1), AGREES),
-        (AT_LEAST, 0.0, (1.1, 0.1), CANT_TELL),
-        (AT_MOST, 0.1, (0.9, 0.0), AGREES),  # exact: what rounding leaves open is no doubt
+        (AT_MOST, 0.1, (0.9, 0.0), AGREES),
     ],
 )
 def test_agreement_that_says_little_is_told_from_agreement(relation, error, own, verdict):

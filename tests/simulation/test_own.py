@@ -18,7 +18,6 @@ from geoveil.audit import NoisyAnswer, OwnSelection, audit as audited, mechanism
 from geoveil.audit.own import checked
 from geoveil.cli.app import app
 from geoveil.gp import (
-    DebiasedLaplace,
     GeoPrivacy,
     Laplace,
     ParameterError,
@@ -26,11 +25,10 @@ from geoveil.gp import (
     Threshold,
 )
 from geoveil.simulation import household_incomes, selection as selections
-from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES, attribute_of
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import Cell, compute_cells
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.experiments import kde, oneway as one_way, own, twoway
 from geoveil.simulation.experiments.kde import KernelSetting, places_of
 from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
@@ -38,14 +36,11 @@ from geoveil.simulation.experiments.own import OwnInput, distinct_values
 from geoveil.simulation.experiments.published import PaperRun, drawn
 from geoveil.simulation.experiments.rows import OWN, compare, over
 from geoveil.simulation.experiments.twoway import TwoWayPanel
-from geoveil.simulation.figures.style import colour_of
 from geoveil.simulation.selection import Options, influence
 
 runner = CliRunner()
-PAGE = Path(__file__).parents[2] / "docs" / "comparing.md"
 QUERY = Threshold(100_000.0, 16_000.0, "smoothstep")
 PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
-MOST_LINES = 10
 WIDE = """
 from geoveil.audit import NoisyAnswer
 from geoveil.gp import DebiasedLaplace, Laplace, UnsupportedError, Threshold
@@ -97,38 +92,19 @@ def test_a_distribution_is_of_numbers_that_differ_in_the_range(tmp_path):
     assert attribute_of("cm", replace(beyond, ends=(175.0, 250.0))).name == "cm"
 
 
-def test_a_mechanism_of_ones_own_has_a_colour_that_no_other_has():
-    known = (
-        "GP_loc",
-        "Student-t",
-        "ε-LDP",
-        "DebiasedLaplace",
-        "deconvolved",
-        "no privacy",
-        "SNM-T",
-    )
-    assert colour_of("wide") not in map(colour_of, known)
-
-
-@pytest.mark.parametrize("ends", [(5.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])
+@pytest.mark.parametrize("ends", [(5.0, 1.0), (float("nan"), 1.0)])
 def test_a_range_has_two_ends_in_their_order(ends):
     with pytest.raises(ParameterError, match="range"):
         OwnInput(ends=ends)
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": float("nan")}, {"epsilon": 0}, {"sensitivity": -1}])
+@pytest.mark.parametrize("wrong", [{"epsilon": float("nan")}, {"sensitivity": -1}])
 def test_a_mechanism_that_selects_has_a_positive_epsilon_and_sensitivity(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         OwnSelection("flip", SimpleNamespace, **wrong)
 
 
-def test_the_functions_of_a_file_are_found_and_others_left_out(module):
-    assert list(mechanisms_in(module)) == ["wide", "narrow", "exact"]
-
-
-@pytest.mark.parametrize(
-    "text", ["x = 1\n", "raise ValueError\n", "def f(x):\n    return x\n", "not python\n"]
-)
+@pytest.mark.parametrize("text", ["raise ValueError\n", "def f(x):\n    return x\n"])
 def test_a_file_without_mechanisms_is_refused(text, tmp_path):
     file = tmp_path / "bad.py"
     file.write_text(text)
@@ -164,12 +140,8 @@ class _Answers:
     ("method", "answer", "told"),
     [
         ("simulate", np.zeros(2), "simulate.x, rng. is of shape .3,., not .2,."),
-        ("simulate", 0.5, "simulate.x, rng. is of shape .3,., not .."),
         ("simulate", [0.0, float("nan"), 0.0], "simulate.x, rng. is finite, not nan"),
-        ("mean", np.zeros(2), "mean.x. is of shape .3,., not of .2,. in a ndarray"),
-        ("mean", "high", "mean.x. is of shape .3,., not of .. in a str"),
         ("variance", -1.0, "variance.x. is 0 or more, not -1"),
-        ("log_density", np.nan, "log_density.y, x. is below ∞, not nan"),
     ],
 )
 def test_what_a_mechanism_answers_is_a_number_for_each_point(method, answer, told):
@@ -178,13 +150,6 @@ def test_what_a_mechanism_answers_is_a_number_for_each_point(method, answer, tol
     given = {"simulate": (x, np.random.default_rng(1)), "log_density": (x, x)}.get(method, (x,))
     with pytest.raises(ParameterError, match=rf"mine.query, privacy. .* {told}"):
         getattr(mechanism, method)(*given)
-
-
-def test_one_number_stands_for_the_variance_of_all_and_geoveils_own_are_left_as_they_are():
-    made = checked("mine", _Answers(variance=2.0), QUERY)
-    np.testing.assert_array_equal(made.variance(np.arange(3.0)), [2.0] * 3)
-    own = DebiasedLaplace(QUERY, PRIVACY)
-    assert checked("mine", own, QUERY) is own
 
 
 def test_a_function_that_needs_more_than_a_query_and_a_guarantee_is_refused(tmp_path):
@@ -284,15 +249,6 @@ def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):
     assert verdicts["narrow"].exact.fraction == pytest.approx(1 / 0.7, abs=0.01)
     assert verdicts["wide"].keeps
     assert not verdicts["narrow"].keeps
-
-
-@pytest.mark.deep(keep=0)
-def test_the_command_fails_where_one_is_refuted(module):
-    arguments = ["audit", "--module", str(module), "--samples", "2000"]
-    assert runner.invoke(app, [*arguments, "--mechanism", "wide"]).exit_code == 0
-    assert runner.invoke(app, [*arguments, "--mechanism", "narrow"]).exit_code == 1
-    with pytest.raises(ParameterError, match="--faults"):
-        runner.invoke(app, [*arguments, "--faults"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("scale", [0.2, lambda x: 0.1 + 1e-6 * np.abs(x)])
@@ -423,17 +379,6 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
         places_of(OwnInput(data=file, columns=("lon",)))
 
 
-def test_cells_are_computed_on_a_cluster():
-    distributed = pytest.importorskip("distributed")
-    asked = [Cell(drawn, (PANELS[0], name, 1_000, 2, 1)) for name in ("GP_Lip", "aimed")]
-    options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
-    with (
-        distributed.LocalCluster(**options) as cluster,
-        computer(cluster.scheduler_address, None) as compute,
-    ):
-        assert compute_cells(asked, compute=compute) == compute_cells(asked)
-
-
 def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     """Oracle: the formula of the module over all rows; the lattice has 5 standard errors to it."""
     table = tmp_path / "pairs.csv"
@@ -528,12 +473,7 @@ def greedy(epsilon, sensitivity):
 @pytest.mark.deep(rest=0)
 @pytest.mark.parametrize(
     ("application", "same"),
-    [
-        ("tdt", "permute-and-flip, nearness"),
-        ("tree", None),
-        ("forest", None),
-        ("nodes", None),
-    ],
+    [("tdt", "permute-and-flip, nearness"), ("tree", None)],
 )
 def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_path, monkeypatch):
     """The same mechanism by another name has the same values; what exceeds its ε is told."""

