@@ -42,6 +42,8 @@ CHANGES = [
     "closes = 'soon'",
     "drawn = 1e30",
     "drawn = drawn - 1",
+    "epoch = drawn",
+    "departs = drawn",
     "status = 9",
     "status = -1",
     "status = 'sent'",
@@ -316,7 +318,7 @@ def test_a_journal_of_an_earlier_format_is_refused_and_stays_as_it_is(waiting, m
     with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
         connection.execute("PRAGMA user_version = 6")
     for _ in range(2):
-        with pytest.raises(JournalError, match="its format is 6, this geoveil knows 12"):
+        with pytest.raises(JournalError, match="its format is 6, this geoveil knows 13"):
             make_either(state_dir=state, policy=POLICY)
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (6,)

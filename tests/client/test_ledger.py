@@ -1,6 +1,7 @@
 """Test the sums of privacy losses and their limits against brute force over all windows."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from geoveil.campaign import Charge
 from geoveil.client import BudgetExceeded, Limit, Window
 from geoveil.client.contributions import Contribution, DeliveryStatus
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
-from geoveil.client.ledger import Spending, SpendingHistory, Telling, budgets, check, total
+from geoveil.client.ledger import SpendingHistory, Telling, budgets, check, total
 from geoveil.gp import GeoPrivacy
 
 steady = settings(max_examples=3 * settings().max_examples)
@@ -33,10 +34,8 @@ class ListHistory:
 
     answers: list[tuple[datetime, str, GeoPrivacy]] = field(default_factory=list)
 
-    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
-        for _, campaign, privacy in self.answers:
-            if campaign_id in (None, campaign):
-                yield Spending(privacy=privacy)
+    def spendings(self, *, campaign_id: str | None = None) -> Counter[GeoPrivacy]:
+        return Counter(p for _, campaign, p in self.answers if campaign_id in (None, campaign))
 
     def tellings(self, *, after: datetime | None) -> Iterator[Telling]:
         for when, _, privacy in self.answers:

@@ -160,7 +160,7 @@ def test_no_schedule_tells_more_in_a_window_than_it_permits(seed, monkeypatch):
 
 def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch):
     last = "coalesce(report.settled, 9223372036854775807)"
-    read = "(SELECT drawn FROM reading WHERE begins = answered.epoch)"
+    read = "(SELECT drawn FROM reading WHERE begins = point.begins)"
     assert last in journals.TOLD
     by_draw = journals.TOLD.replace(last, f"coalesce({read}, report.drawn)")
     draw, found = Random(1), []

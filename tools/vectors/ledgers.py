@@ -1,12 +1,13 @@
 """Sequences of answers to limits, and whether each is permitted."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 from geoveil.client.errors import BudgetExceeded
-from geoveil.client.ledger import Spending, Telling, check
+from geoveil.client.ledger import Telling, check
 from geoveil.client.limits import Limit, Window
 from geoveil.gp import GeoPrivacy
 from tools.vectors.chance import OPENS
@@ -18,10 +19,10 @@ class _Answers:
     def __init__(self) -> None:
         self.kept: list[tuple[datetime, str, GeoPrivacy]] = []
 
-    def spendings(self, *, campaign_id: str | None = None) -> Iterator[Spending]:
-        for _, campaign, privacy in self.kept:
-            if campaign_id in (None, campaign):
-                yield Spending(privacy=privacy)
+    def spendings(self, *, campaign_id: str | None = None) -> Counter[GeoPrivacy]:
+        return Counter(
+            privacy for _, campaign, privacy in self.kept if campaign_id in (None, campaign)
+        )
 
     def tellings(self, *, after: datetime | None) -> Iterator[Telling]:
         for when, _, privacy in self.kept:

@@ -9,7 +9,7 @@ detects changed, missing or foreign rows.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,7 +29,6 @@ from geoveil.client.journal_rows import (
     charge_rows,
     checked_row,
     content_of,
-    date_of,
     entry_of,
     microseconds,
     point_of,
@@ -41,18 +40,12 @@ from geoveil.client.journal_rows import (
 from geoveil.client.journal_schema import (
     ALL_POINTS,
     ALL_READINGS,
-    ANSWER,
-    ANSWERED,
-    ANSWERED_AS,
     CHANGE,
     CHARGE,
     CHARGED,
     CHARGED_AS,
     CHARGED_PENDING,
     COARSEN,
-    DELAY,
-    DELAYED,
-    DELAYED_AS,
     FIND,
     HISTORY,
     PENDING,
@@ -195,7 +188,7 @@ class Journal:
             if self._room != (self._file.counted - 1, room_for):  # another report came between
                 entry = self._admitted(connection, *room_for)
             if entry is None:
-                if new is not NOTHING and _is_known(connection, new, at):
+                if _is_known(connection, new, at):
                     return None
                 if new.reading is not None:
                     connection.execute(READ, reading_row(new.reading))
@@ -203,11 +196,6 @@ class Journal:
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(PUT, row_of(entry))
                 connection.executemany(CHARGE, charge_rows(made))
-                of = (made.campaign_id, made.period)
-                links = [(*of, microseconds(began)) for began in (made.before, made.epoch) if began]
-                connection.executemany(ANSWER, map(checked_row, links))
-                if made.departs is not None:
-                    connection.execute(DELAY, checked_row((*of, microseconds(made.departs))))
         return entry
 
     def pending(self) -> tuple[Entry, ...]:
@@ -268,10 +256,13 @@ class Journal:
 
     def _every(self, reports: str, charges: str) -> tuple[Entry, ...]:
         with self._file.transaction(writes=False) as connection:
-            statements = (reports, charges, ANSWERED, DELAYED)
-            rows = [connection.execute(each).fetchall() for each in statements]
+            report_rows = connection.execute(reports).fetchall()
+            rows_of_charges = connection.execute(charges).fetchall()
         # Outside the lock, since making many entries takes long.
-        return tuple(_entries(*rows))
+        costs: dict[tuple[str, int], list[Charge]] = {}
+        for row in rows_of_charges:
+            costs.setdefault(row[:2], []).append(charge_of(row))
+        return tuple(entry_of(row, tuple(costs.get(row[:2], ()))) for row in report_rows)
 
     def _admitted(
         self,
@@ -323,41 +314,8 @@ def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entr
     row = connection.execute(FIND, (campaign_id, period)).fetchone()
     if row is None:
         return None
-    of = (campaign_id, period)
-    with_it = (CHARGED_AS, ANSWERED_AS, DELAYED_AS)
-    (entry,) = _entries([row], *(connection.execute(which, of).fetchall() for which in with_it))
-    return entry
-
-
-def _entries(
-    reports: Iterable[tuple[Any, ...]],
-    charges: Iterable[tuple[Any, ...]],
-    links: Iterable[tuple[Any, ...]],
-    departures: Iterable[tuple[Any, ...]],
-) -> list[Entry]:
-    """Return the entries in rows, with their rows of `charge`, `answered` and `departure`."""
-    costs: dict[tuple[str, int], list[Charge]] = {}
-    for row in charges:
-        costs.setdefault(row[:2], []).append(charge_of(row))
-    epochs: dict[tuple[str, int], list[datetime]] = {}
-    for campaign, period, epoch in map(content_of, links):
-        epochs.setdefault((campaign, period), []).append(date_of(epoch))
-    departs = {values[:2]: date_of(values[2]) for values in map(content_of, departures)}
-    entries = []
-    for row in reports:
-        of = row[:2]
-        entry = entry_of(row, tuple(costs.get(of, ())))
-        if of in epochs or of in departs:
-            began = sorted(epochs.get(of, ()))
-            made = replace(
-                entry.contribution,
-                epoch=max(began, default=None),
-                before=began[0] if len(began) > 1 else None,
-                departs=departs.get(of),
-            )
-            entry = replace(entry, contribution=made)
-        entries.append(entry)
-    return entries
+    charges = connection.execute(CHARGED_AS, (campaign_id, period)).fetchall()
+    return entry_of(row, tuple(map(charge_of, charges)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,7 +358,7 @@ def _check(connection: sqlite3.Connection) -> None:
     for values in connection.execute(CHARGED):
         charge_of(values)
         counted ^= values[-1]
-    for table in (ANSWERED, DELAYED, PINNED, ALL_POINTS):
+    for table in (PINNED, ALL_POINTS):
         for values in connection.execute(table):
             content_of(values)
             counted ^= values[-1]

@@ -2,19 +2,14 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from geoveil.client.errors import JournalError
-from geoveil.client.journal_rows import WAITS, date_of, end_of, microseconds, price_of
-from geoveil.client.journal_schema import (
-    CHARGED_SINCE,
-    POINTS_SINCE,
-    SINCE,
-    TOLD,
-)
-from geoveil.client.ledger import Spending, SpendingHistory, Telling
+from geoveil.client.journal_rows import WAITS, date_of, microseconds, price_of
+from geoveil.client.journal_schema import CHARGED_SINCE, POINTS_SINCE, SINCE, TOLD
+from geoveil.client.ledger import SpendingHistory, Telling
 from geoveil.gp import GeoPrivacy
 
 
@@ -32,7 +27,7 @@ class SeenReports:
         self.size = 0
         """The bytes of all reports."""
         self._last = self._last_charge = self._last_reading = self._last_point = 0
-        self._used: set[tuple[str, int]] = set()
+        self.used: set[tuple[str, int]] = set()
         """Pairs of a campaign and an epoch whose reading has answered it."""
         self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
         """The number of draws by attribute, unit and campaign (None for all), and by price."""
@@ -57,13 +52,9 @@ class SeenReports:
         if self._last_reading:
             points = self.connection.execute(POINTS_SINCE, (self._last_point,)).fetchall()
             for row, campaign_id, attribute, *price, begins in points:
-                self._used.add((campaign_id, begins))
+                self.used.add((campaign_id, begins))
                 self._count(campaign_id, attribute, price)
                 self._last_point = row
-
-    def used(self, campaign_id: str, epoch: datetime) -> bool:
-        """Return whether an epoch's reading has answered a campaign."""
-        return (campaign_id, microseconds(epoch)) in self._used
 
     def _count(self, campaign_id: str | None, attribute: str, price: Sequence[Any]) -> None:
         try:
@@ -85,13 +76,12 @@ class _StoredHistory(SpendingHistory):
         self._attribute = attribute
         self._unit = unit
 
-    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
-        scope = (self._attribute, self._unit, campaign_id)
-        for privacy, count in self._seen.drawn.get(scope, Counter()).items():
-            yield Spending(privacy=privacy, count=count)
+    def spendings(self, *, campaign_id: str | None = None) -> Mapping[GeoPrivacy, int]:
+        return self._seen.drawn.get((self._attribute, self._unit, campaign_id), Counter())
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
-        parameters = (self._attribute, self._unit, end_of(after))
+        since = -(2**63) if after is None else microseconds(after)
+        parameters = (self._attribute, self._unit, since)
         for space, begins, *price, last in self._seen.connection.execute(
             TOLD, parameters
         ).fetchall():
@@ -105,4 +95,4 @@ class _StoredHistory(SpendingHistory):
                 raise JournalError("row", type(error).__name__) from error
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
-        return self._seen.used(campaign_id, epoch)
+        return (campaign_id, microseconds(epoch)) in self._seen.used

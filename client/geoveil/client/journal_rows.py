@@ -6,6 +6,7 @@ from typing import Any
 
 from geoveil.campaign import Charge
 from geoveil.client.contributions import (
+    MICROSECOND,
     CampaignPoint,
     Contribution,
     DeliveryStatus,
@@ -21,22 +22,20 @@ price_of = lru_cache(maxsize=1024)(GeoPrivacy)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WAITS = 2**63 - 1
 """The settling time of a waiting report."""
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(when: datetime | None) -> int | None:
     """Return a time in stored form."""
-    return None if when is None else (when - _EPOCH) // _MICROSECOND
-
-
-def end_of(when: datetime | None) -> int:
-    """Return a time in stored form; None precedes all times."""
-    return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
+    return None if when is None else (when - _EPOCH) // MICROSECOND
 
 
 def date_of(stored: int) -> datetime:
     """Return the date for microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
+
+
+def _date_if(stored: int | None) -> datetime | None:
+    return None if stored is None else date_of(stored)
 
 
 def checked_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -65,6 +64,9 @@ def row_of(entry: Entry) -> tuple[Any, ...]:
             made.step_exponent,
             microseconds(made.closes),
             microseconds(entry.drawn),
+            microseconds(made.epoch),
+            microseconds(made.before),
+            microseconds(made.departs),
             int(entry.status),
             microseconds(entry.sent),
             microseconds(entry.settled),
@@ -164,8 +166,8 @@ def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
 
 
 _CHARGE_TYPES = (str, int, str, str, *[float] * 5)
-_TYPES = (str, int, bytes, bytes, int, int, int, int)
-"""The types of the columns that are never NULL, in order."""
+_TYPES = (str, int, bytes, bytes, int, int, int)
+"""The types of a report's first columns, which are never NULL."""
 
 
 def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry:
@@ -174,7 +176,8 @@ def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry
     try:
         if not all(map(isinstance, values, _TYPES)):
             raise TypeError  # SQLite keeps any type in any column
-        campaign_id, period, digest, report, exponent, closes, drawn, status, *outcome = values
+        campaign_id, period, digest, report, exponent, closes, *times_and_outcome = values
+        drawn, epoch, earlier, departs, status, *outcome = times_and_outcome
         sent, settled, reason, detail, failure = outcome
         return Entry(
             contribution=Contribution(
@@ -185,11 +188,14 @@ def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry
                 charges=charges,
                 step_exponent=exponent,
                 closes=date_of(closes),
+                epoch=_date_if(epoch),
+                before=_date_if(earlier),
+                departs=_date_if(departs),
             ),
             drawn=date_of(drawn),
             status=DeliveryStatus(status),
-            sent=None if sent is None else date_of(sent),
-            settled=None if settled is None else date_of(settled),
+            sent=_date_if(sent),
+            settled=_date_if(settled),
             rejection=None if reason is None else Rejection(reason, detail),
             failure=failure,
         )

@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
-VERSION = 12
+VERSION = 13
 
 # Times are microseconds since 1970, which are exact and sortable.
 _REPORTS = """
@@ -21,6 +21,9 @@ CREATE TABLE report (
     step_exponent INTEGER NOT NULL,
     closes INTEGER NOT NULL,
     drawn INTEGER NOT NULL,
+    epoch INTEGER,
+    earlier INTEGER,
+    departs INTEGER,
     status INTEGER NOT NULL,
     sent INTEGER,
     settled INTEGER,
@@ -73,21 +76,9 @@ CREATE TABLE reading (
     checksum INTEGER NOT NULL,
     PRIMARY KEY (attribute, unit, space, begins)
 );
-CREATE TABLE answered (
-    campaign_id TEXT NOT NULL,
-    period INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    PRIMARY KEY (campaign_id, period, epoch)
-);
 CREATE TRIGGER read AFTER INSERT ON reading BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
-CREATE TRIGGER linked AFTER INSERT ON answered BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-"""
-_POINTS = """
 CREATE TABLE campaign_point (
     campaign_id TEXT NOT NULL,
     attribute TEXT NOT NULL,
@@ -105,29 +96,17 @@ CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-_DEPARTURES = """
-CREATE TABLE departure (
-    campaign_id TEXT NOT NULL,
-    period INTEGER NOT NULL,
-    departs INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    PRIMARY KEY (campaign_id, period)
-);
-CREATE TRIGGER delayed AFTER INSERT ON departure BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-"""
-SCHEMA = _REPORTS + _READINGS + _POINTS + _DEPARTURES
+SCHEMA = _REPORTS + _READINGS
 _COLUMNS = (
-    "campaign_id, period, digest, report, step_exponent, closes,"
-    " drawn, status, sent, settled, reason, detail, failure"
+    "campaign_id, period, digest, report, step_exponent, closes, drawn, epoch, earlier, departs,"
+    " status, sent, settled, reason, detail, failure"
 )
 _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 14)})"
-WRITTEN_ONCE = 7
+PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 17)})"
+WRITTEN_ONCE = 10
 """The number of leading columns that never change: the draw."""
 CHANGE = """
 UPDATE report
@@ -153,8 +132,8 @@ ORDER BY rowid
 SINCE = "SELECT rowid, length(report) FROM report WHERE rowid > ?"
 CHARGED_SINCE = """
 SELECT rowid, campaign_id, attribute, epsilon, per, unit, delta, reach,
-    EXISTS (SELECT * FROM answered WHERE answered.campaign_id = charge.campaign_id
-        AND answered.period = charge.period)
+    EXISTS (SELECT * FROM report WHERE report.campaign_id = charge.campaign_id
+        AND report.period = charge.period AND report.epoch IS NOT NULL)
 FROM charge WHERE rowid > ?
 UNION ALL
 SELECT rowid, NULL, attribute, epsilon, per, unit, 0.0, 9e999, 0
@@ -164,12 +143,6 @@ _READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, d
 ALL_READINGS = f"SELECT {_READING_COLUMNS}, checksum FROM reading"
 READINGS_OF = f"{ALL_READINGS} WHERE attribute = ? AND unit = ? AND space = ? ORDER BY begins"
 READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
-ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?, ?, ?, ?)"
-ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
-ANSWERED_AS = f"{ANSWERED} WHERE campaign_id = ? AND period = ?"
-DELAY = "INSERT INTO departure (campaign_id, period, departs, checksum) VALUES (?, ?, ?, ?)"
-DELAYED = "SELECT campaign_id, period, departs, checksum FROM departure"
-DELAYED_AS = f"{DELAYED} WHERE campaign_id = ? AND period = ?"
 _POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
 ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
 POINTS_OF = f"{ALL_POINTS} WHERE campaign_id = ?"
@@ -180,16 +153,14 @@ SELECT rowid, campaign_id, attribute, epsilon, per, unit, begins FROM campaign_p
 WHERE rowid > ?
 """
 TOLD = """
-SELECT point.space, answered.epoch, coalesce(point.epsilon, charge.epsilon),
+SELECT point.space, point.begins, coalesce(point.epsilon, charge.epsilon),
     coalesce(point.per, charge.per), charge.unit, charge.delta, charge.reach,
     max(coalesce(report.settled, 9223372036854775807))
 FROM report CROSS JOIN charge
     ON report.campaign_id = charge.campaign_id AND report.period = charge.period
-LEFT JOIN answered
-    ON answered.campaign_id = report.campaign_id AND answered.period = report.period
 LEFT JOIN campaign_point AS point
-    ON point.campaign_id = answered.campaign_id AND point.begins = answered.epoch
+    ON point.campaign_id = report.campaign_id AND point.begins IN (report.epoch, report.earlier)
 WHERE charge.attribute = ? AND charge.unit = ?
     AND coalesce(report.settled, 9223372036854775807) > ?
-GROUP BY coalesce(point.space, report.rowid), answered.epoch
+GROUP BY coalesce(point.space, report.rowid), point.begins
 """

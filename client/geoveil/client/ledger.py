@@ -4,7 +4,8 @@ Privacy losses about one attribute (its name and unit) and slacks δ add up [MAT
 fractions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -15,16 +16,6 @@ from geoveil.client.contributions import Reading, ReadingKey
 from geoveil.client.errors import BudgetExceeded
 from geoveil.client.limits import Limit, in_days
 from geoveil.gp import GeoPrivacy, compose
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """Answers with the same price."""
-
-    privacy: GeoPrivacy
-    """The price of each draw."""
-    count: int = 1
-    """The number of draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +33,8 @@ class Telling:
 class SpendingHistory(Protocol):
     """The answers about an attribute that count against its limits."""
 
-    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
-        """Return the costs of all draws, for one campaign or for all."""
+    def spendings(self, *, campaign_id: str | None = None) -> Mapping[GeoPrivacy, int]:
+        """Return the number of draws by price, for one campaign or for all."""
         ...
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
@@ -110,7 +101,7 @@ def check(
         if not prices:
             continue
         spent = _spent(scope, history)
-        price = total([Spending(privacy=privacy) for privacy in prices])
+        price = total(Counter(prices))
         if not (spent + price).within(scope.limit):
             again = {reading.key for reading in kept}
             leaving = [telling for telling in tellings if telling.reading not in again]
@@ -167,12 +158,11 @@ class Spent:
         return self.rate <= limit.exact_rate and self.slack <= limit.delta
 
 
-def total(spendings: Iterable[Spending]) -> Spent:
-    """Return the joint cost of answers."""
-    counted = [(spending.count, spending.privacy) for spending in spendings]
+def total(draws: Mapping[GeoPrivacy, int]) -> Spent:
+    """Return the joint cost of draws, counted by price."""
     return Spent(
-        _sum([count * privacy.exact_rate for count, privacy in counted]),
-        _sum([count * Fraction(privacy.delta) for count, privacy in counted if privacy.delta]),
+        _sum([count * privacy.exact_rate for privacy, count in draws.items()]),
+        _sum([count * Fraction(privacy.delta) for privacy, count in draws.items()]),
     )
 
 
@@ -208,8 +198,7 @@ def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
     """Return the cost that counts against a limit, for all draws or those sent in a window."""
     if scope.length is None:
         return total(history.spendings(campaign_id=scope.campaign_id))
-    tellings = history.tellings(after=scope.after)
-    return total([Spending(privacy=telling.privacy) for telling in tellings])
+    return total(Counter(telling.privacy for telling in history.tellings(after=scope.after)))
 
 
 def _frees(
@@ -218,7 +207,7 @@ def _frees(
     """Return when a window has room, None for never, assuming that waiting reports leave now."""
     dated = [(telling.last or now, telling.privacy) for telling in leaving]
     for when, privacy in sorted(dated, key=itemgetter(0)):
-        needed -= total([Spending(privacy=privacy)])
+        needed -= total({privacy: 1})
         if needed.within(scope.limit):
             assert scope.length is not None
             return _shifted(when, scope.length)
