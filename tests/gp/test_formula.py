@@ -5,9 +5,7 @@ of a fine grid, and the supremum of them over another. Formulas are written twic
 and for NumPy. Derivatives are compared with mpmath's.
 """
 
-import copy
 import math
-import pickle
 import random
 import warnings
 from collections.abc import Callable
@@ -21,7 +19,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from geoveil.audit import black_box_bound, exact_rate
+from geoveil.audit import black_box_bound
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -358,43 +356,22 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda u, o: o.piecewise(u, (0.25,), (lambda v: v, lambda v: v + 1)),
         "a jump of 1 at 0.25",
     ),
-    "tiny jump": (
-        lambda u, o: o.piecewise(u, (1 / 3,), (lambda v: 3 * v, lambda v: 1)),
-        "a jump of 5.55",
-    ),
     "root at 0": (lambda u, o: o.sqrt(o.absolute(u)), "no bounded slope near"),
-    "root on the line": (lambda u, o: o.sqrt(u), "no bounded slope near"),
     "steep edge": (lambda u, o: o.sqrt(o.maximum(1 - u * u, 0)), "no bounded slope near"),
     "pole": (lambda u, o: 1 / u, "no bounded slope near"),
-    "logarithm": (lambda u, o: o.log(u), "no bounded slope near"),
     "overflow": (lambda u, o: o.exp(u * u * u), "no bounded slope near"),
     "constant": (lambda u, o: 3, "a constant"),
-    "constant in disguise": (lambda u, o: u - u, "a constant"),
     "nan": (lambda u, o: u * math.nan, "formula"),
-    "only nan": (lambda u, o: math.nan, "one that fails"),
     "nothing": (lambda u, o: None, "NoneType"),
-    "array": (lambda u, o: np.array([1.0, 2.0]), "ndarray"),
-    "text": (lambda u, o: "0.5", "str"),
-    "pair": (lambda u, o: (u, u), "tuple"),
     "numpy": (lambda u, o: np.exp(u), "functions of ops"),
-    "math": (lambda u, o: math.exp(u), "functions of ops"),
-    "builtin": (lambda u, o: abs(u), "functions of ops"),
-    "branch": (lambda u, o: u if u > 0 else -u, "functions of ops"),
     "one argument": (lambda u: u, "functions of ops"),
-    "failing": (lambda u, o: u / (1 // 0), "one that fails"),
     "root by power": (lambda u, o: (1 + u * u) ** 0.5, "ops.power"),
-    "negative power": (lambda u, o: (1 + u * u) ** -1, "ops.power"),
     "equal pieces": (lambda u, o: o.maximum(o.clip(u, -1, 1), o.clip(u, -2, 2)), "too intricate"),
     "float overflow": (lambda u, o: u * u + o.exp(800 + u * 0) * o.exp(-800 - u * 0), "float64"),
-    "cancellation": (lambda u, o: ((1 + u * 1e-20) - 1) * 1e20, "float64"),
     "no function": (3, "a function of"),
     "edges that fall": (
         lambda u, o: o.piecewise(u, (1, -1), (lambda v: v, lambda v: 2 - v, lambda v: v)),
         "edges at 1 and then -1",
-    ),
-    "equal edges": (
-        lambda u, o: o.piecewise(u, (o.sqrt(2), o.sqrt(2)), (lambda v: v,) * 3),
-        "edges at 1.41421 and then 1.41421",
     ),
     "edges that move": (lambda u, o: o.piecewise(u, (u / 2,), (lambda v: v,) * 2), "constants"),
     "an edge too few": (lambda u, o: o.piecewise(u, (), (lambda v: v,) * 2), "0 edges"),
@@ -402,17 +379,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda u, o: o.piecewise(u, (0.3,), (lambda v: (v + 2**70) - 2**70, lambda v: v + 1)),
         "a jump of 1 at 0.3",
     ),
-    "jump beside 2^900": (
-        lambda u, o: o.piecewise(u, (0.3,), (lambda v: (v + 2**900) - 2**900, lambda v: v - 2)),
-        "a jump of -2 at 0.3",
-    ),
     "jump below all doubles": (
         lambda u, o: o.piecewise(u, (0,), (lambda v: v, lambda v: v + Fraction(1, 2**2500))),
         "a jump of 0 at 0",
-    ),
-    "jump of computed constants": (
-        lambda u, o: o.piecewise(u, (0,), (lambda v: v + o.sqrt(2) ** 2, lambda v: v + o.exp(0.7))),
-        "a jump of 0.0137",
     ),
     "jump within a piece": (
         lambda u, o: o.piecewise(
@@ -424,10 +393,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
             ),
         ),
         "a jump of 1e-09 at 1",
-    ),
-    "jump in a ramp": (
-        lambda u, o: o.clip(o.piecewise(u, (0,), (lambda v: v, lambda v: v + 1)), 0.1, 0.9),
-        "a jump of 1 at 0",
     ),
     "jump where a constant is not": (
         lambda u, o: u + o.piecewise(o.constant(1), (2,), (lambda v: v, lambda v: o.power(v, v))),
@@ -442,21 +407,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "can't be shown to meet at -1",
     ),
     "truth": (lambda u, o: u if u else -u, "ops.piecewise"),
-    "equality": (lambda u, o: 0 if u == 0 else u, "ops.piecewise"),
-    "float": (lambda u, o: float(u), "ops.piecewise"),
     "root of a negative": (lambda u, o: u + o.sqrt(o.constant(-1)), "ops.maximum(x, 0)"),
     "power of a negative": (lambda u, o: o.power(u, 1.5), "ops.maximum(x, 0)"),
     "power of a negative, computed": (
         lambda u, o: o.power(u, o.exp(o.log(3))),
         "ops.maximum(x, 0)",
     ),
-    "power of a negative constant": (
-        lambda u, o: u + o.power(o.constant(-2), 0.5),
-        "ops.maximum(x, 0)",
-    ),
-    "power that is a root": (lambda u, o: o.power(o.absolute(u), 0.5), "no bounded slope"),
-    "inverse power": (lambda u, o: o.power(u, -1), "no bounded slope"),
-    "clipped pole": (lambda u, o: o.clip(1 / u, -1, 1), "no bounded slope"),
     "pieces of nothing": (
         lambda u, o: u + o.piecewise(o.log(u), (1,), (lambda v: 0, lambda v: 0)),
         "no bounded slope",
@@ -568,20 +524,6 @@ def notch(middle: float, depth: float, exponent: Any) -> Callable[[Any, Any], An
     return formula
 
 
-@pytest.mark.deep(keep=2)
-@pytest.mark.parametrize(
-    ("middle", "depth", "exponent", "extent"),
-    [(0.2499, 0.02, 2, 8.0), (0.1, 0.001, 3, 8.0), (-0.7, 0.01, 4, 3.0), (0.3, -0.02, 1, 8.0)],
-)
-def test_powers_keep_their_epsilon(middle, depth, exponent, extent):
-    """No two points are told apart beyond what the mechanism promises, by its own densities."""
-    profile = FormulaProfile(notch(middle, depth, exponent), scale=1.0, extent=extent)
-    mechanism = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.02))
-    points = middle + np.linspace(-0.8, 0.8, 1601)
-    found = exact_rate(mechanism, points, np.linspace(-3, 4, 141))
-    assert 25 < found.rate <= 50 * (1 + 1e-9)
-
-
 @pytest.mark.deep(keep=0)
 def test_releases_do_not_tell_points_apart(monkeypatch):
     """2,000 releases each at 0.055 and 0.065: ε = 50 per unit permits 0.5; 1e-6 to fail.
@@ -626,24 +568,6 @@ def test_corners_are_found_wherever_cells_end():
         assert name != "twice" or profile.lipschitz > 98
     smooth = FormulaProfile(lambda u, ops: (1 - u * u) ** 2, scale=1.0, extent=1.0)
     DebiasedLaplace(Linear(smooth, 1.0), privacy)
-
-
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None, [1.0], 1e51])
-def test_scale_out_of_range(value):
-    with pytest.raises(ParameterError, match="scale"):
-        FormulaProfile(bell, scale=value)
-
-
-@pytest.mark.parametrize("value", [0, 1e-4, 1e7, -1, math.nan, math.inf, True, "1", None])
-def test_extent_out_of_range(value):
-    with pytest.raises(ParameterError, match="extent"):
-        FormulaProfile(bell, scale=1.0, extent=value)
-
-
-@pytest.mark.parametrize("value", [0, 1, None, "yes"])
-def test_ray_is_a_truth_value(value):
-    with pytest.raises(ParameterError, match="ray"):
-        FormulaProfile(bell, scale=1.0, ray=value)
 
 
 @pytest.mark.deep(keep=0)
@@ -795,21 +719,6 @@ def test_awkward_formulas_release_what_they_evaluate_to():
 
 
 @pytest.mark.deep
-def test_copies_are_equal_and_release_alike():
-    profile = FormulaProfile(bell, scale=3.0)
-    query = Radial(profile, (1.0, 2.0))
-    for other in (copy.copy(profile), copy.deepcopy(profile), pickle.loads(pickle.dumps(profile))):
-        assert other == profile
-        assert hash(other) == hash(profile)
-    assert pickle.loads(pickle.dumps(query)) == query
-    assert profile != FormulaProfile(bell, scale=4.0)
-    assert profile != FormulaProfile(walk, scale=3.0)
-    assert profile.on_ray() != profile
-    assert repr(profile) == "FormulaProfile(formula=bell, scale=3.0)"
-    assert repr(profile.on_ray()) == "FormulaProfile(formula=bell, scale=3.0, ray=True)"
-
-
-@pytest.mark.deep
 def test_first_use_in_many_threads():
     """Each thread meets a formula that no cache knows, in the middle of a release."""
 
@@ -873,3 +782,11 @@ def test_what_overflows_far_from_a_narrow_step_has_slopes_and_a_law(formula, exa
     mechanism = DebiasedLaplace(Linear(profile, 1.0), GeoPrivacy(1.0, per=3.0))
     assert np.isfinite(mechanism.law().points).all()
     assert np.isfinite(mechanism.simulate(3 * u, np.random.default_rng(1))).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("scale", 0), ("scale", math.inf), ("extent", 1e7), ("ray", 1)]
+)
+def test_parameters_out_of_range_are_named(name, value):
+    with pytest.raises(ParameterError, match=name):
+        FormulaProfile(bell, **({"scale": 1.0} | {name: value}))

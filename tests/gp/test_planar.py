@@ -143,12 +143,6 @@ def test_plug_in_without_quadrature_says_so():
             moment([[0.0, 0.0]])
 
 
-@pytest.mark.parametrize("bad", [None, "x", 3.0, [0.0, 0.0], Disc, object()])
-def test_a_query_is_one(bad):
-    with pytest.raises(ParameterError, match="query"):
-        PlanarLaplace(PRIVACY, 2).estimator(bad, debias=True)
-
-
 @pytest.mark.parametrize("bad", [None, 1, 0.25, "yes"])
 def test_debias_is_yes_or_no(bad):
     with pytest.raises(ParameterError, match="debias"):

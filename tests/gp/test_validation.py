@@ -4,9 +4,7 @@ A public parameter that is wrong raises ParameterError with the parameter's name
 raises PrivateValueError, whose text never holds the value, in whatever form it was given.
 """
 
-import copy
 import math
-import pickle
 import traceback
 from collections.abc import Callable
 from decimal import Decimal
@@ -341,32 +339,6 @@ def test_nothing_that_is_shown_is_private(fixed_bits):
     assert "deadbeef" not in repr(uniform).lower()
     assert "128 bits" in repr(uniform)
     assert "31415" not in f"{source!r} {source!s}"
-
-
-def test_value_types_are_frozen_comparable_and_copyable():
-    values: list[Any] = [
-        UNIT,
-        LocalPrivacy(2.0),
-        RAMP,
-        BELL,
-        Range(0.0, 3.0, 1.0),
-        TwoWayThreshold((0.0, 1.0), 2.0),
-        Disc((0.0, 0.0), 3.0, 1.0),
-        Laplace(2.0),
-        GeneralizedCauchy(4),
-        StudentT(3),
-        LaplacePareto(1.0, 0.3),
-        PowerLaw(1.0, 0.2),
-        PlanarLaplace(UNIT, 2),
-    ]
-    for value in values:
-        assert copy.deepcopy(value) == value
-        assert pickle.loads(pickle.dumps(value)) == value
-        assert hash(copy.deepcopy(value)) == hash(value)
-        field = next(iter(value.__dataclass_fields__))
-        with pytest.raises(AttributeError):
-            setattr(value, field, 1.0)
-    assert len(set(values)) == len(values)
 
 
 def test_guarantees_state_their_unit():
