@@ -107,23 +107,21 @@ def test_a_file_that_others_may_write_is_refused(path, mode):
         tokens.find("x")
 
 
+ROW = {"name": "x", "sha256": 64 * "0", "scopes": ["list"], "expires": None, "campaigns": None}
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "[]",
-        "{}",
-        '{"version": 3, "tokens": []}',
-        '{"version": 2, "tokens": [{"name": "x", "sha256": "' + 64 * "0" + '", "scopes": ["list"],'
-        ' "expires": null}]}',
-        '{"version": 2, "tokens": [{"name": "x", "sha256": "' + 64 * "0" + '", "scopes": ["list"],'
-        ' "expires": null, "campaigns": "abc"}]}',
-        '{"version": 1, "tokens": [{"name": "secret-pasted"}]}',
-        '{"version": 1, "tokens": ["secret-pasted"]}',
-        '{"version": 1, "tokens": [{"name": "x", "sha256": "secret-pasted", "scopes": ["list"],'
-        ' "expires": null}]}',
-        '{"version": 1, "tokens": [{"name": "x", "sha256": "00", "scopes": ["list"],'
-        ' "expires": null}]}',
+        *("", "[]", "{}"),
+        json.dumps({"version": 1, "tokens": []}),
+        json.dumps({"version": 2, "tokens": ["secret-pasted"]}),
+        json.dumps({"version": 2, "tokens": [{"name": "secret-pasted"}]}),
+        json.dumps({"version": 2, "tokens": [ROW | {"campaigns": "abc"}]}),
+        *(
+            json.dumps({"version": 2, "tokens": [ROW | {"sha256": s}]})
+            for s in ("secret-pasted", "00")
+        ),
     ],
 )
 def test_files_of_something_else_are_refused_without_quoting_them(path, content):

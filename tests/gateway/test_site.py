@@ -112,7 +112,7 @@ async def test_a_name_that_points_at_this_machine_is_not_enough(start_web, tmp_p
         assert (await post(running, path, headers={"host": name})).status_code == 200
     # With tokens, nobody is trusted for where they are.
     file = tmp_path / "tokens.json"
-    file.write_text('{"version": 1, "tokens": []}')
+    file.write_text('{"version": 2, "tokens": []}')
     file.chmod(0o600)
     other = await start_web(tokens_file=file, database=tmp_path / "other.db")
     assert (await post(other, path, headers={"host": "evil.org"})).status_code == 401

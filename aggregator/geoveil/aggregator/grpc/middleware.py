@@ -32,7 +32,6 @@ from geoveil.aggregator.ops.authorizer import (
     TOKEN,
     Authorizer,
     DeniedError,
-    Public,
     confine,
 )
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
@@ -143,7 +142,7 @@ class Middleware:
         """Return a handler that takes a stream of bytes, parses its request and returns bytes."""
         several, streams = bool(handler.request_streaming), bool(handler.response_streaming)
         kind = f"{'stream' if several else 'unary'}_{'stream' if streams else 'unary'}"
-        anyone = not path or isinstance(RULES.get(path), Public)
+        anyone = not path or (path in RULES and RULES[path].public)
         parsed = handler.request_deserializer not in (None, bytes)
         method = _Method(
             path,

@@ -17,54 +17,8 @@ from geoveil.proto.v1.campaign_pb2 import Campaign
 ERROR_DOMAIN = "geoveil"
 """The domain in `google.rpc.ErrorInfo`."""
 _SCHEME = "bearer"
-
-
 TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
 """The token of the call in progress; None if the call needs no token."""
-
-
-class Public(Enum):
-    """Marks a method that needs no token."""
-
-    ANYONE = "anyone"
-
-
-class AnyToken(Enum):
-    """Marks a method that takes a token with any scopes."""
-
-    KNOWN = "any token that is known"
-
-
-_COLLECTOR = "/geoveil.proto.v1.Collector/"
-_ANALYST = "/geoveil.proto.v1.Analyst/"
-_CONSOLE = "/geoveil.proto.v1.Console/"
-_HEALTH = "/grpc.health.v1.Health/"
-
-RULES: Mapping[str, Scope | Public | AnyToken] = MappingProxyType(
-    {
-        _COLLECTOR + "GetCampaign": Public.ANYONE,
-        _COLLECTOR + "BrowseCampaigns": Public.ANYONE,
-        _COLLECTOR + "SubmitReports": Public.ANYONE,
-        _COLLECTOR + "SubmitReportStream": Public.ANYONE,
-        _ANALYST + "CreateCampaign": Scope.CREATE,
-        _ANALYST + "CloseCampaign": Scope.CLOSE,
-        _ANALYST + "ListCampaigns": Scope.LIST,
-        _ANALYST + "GetEstimate": Scope.ESTIMATE,
-        _ANALYST + "WatchEstimate": Scope.ESTIMATE,
-        _ANALYST + "EstimateQueries": Scope.ESTIMATE,
-        _ANALYST + "ExportReports": Scope.EXPORT,
-        _CONSOLE + "GetCaller": AnyToken.KNOWN,
-        _CONSOLE + "GetProgress": Scope.ESTIMATE,
-        _CONSOLE + "PlanParticipants": Scope.CREATE,
-        _CONSOLE + "GetStatus": Scope.OPERATE,
-        _HEALTH + "Check": Public.ANYONE,
-        _HEALTH + "List": Public.ANYONE,
-        _HEALTH + "Watch": Public.ANYONE,
-        # Served only if the settings enable it.
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Public.ANYONE,
-    }
-)
-"""Method → the callers that it permits."""
 
 
 def _named(request: Any) -> Iterable[str]:
@@ -83,22 +37,52 @@ def _published(request: Any) -> Iterable[str]:
         return ("",)  # the campaign is unreadable
 
 
-CAMPAIGNS_OF: Mapping[str, Callable[[Any], Iterable[str]] | None] = MappingProxyType(
+def _every(request: Any) -> Iterable[str]:
+    return ("",)  # no token is limited to this one
+
+
+class Rule(NamedTuple):
+    """The permitted callers of a method."""
+
+    scope: Scope | None
+    """The scope that a token needs; None for any token."""
+    campaigns: Callable[[Any], Iterable[str]] | None
+    """The campaigns of a request; None if it shows only the token's own."""
+    public: bool = False
+    """Whether anyone may call it without a token."""
+
+
+_COLLECTOR = "/geoveil.proto.v1.Collector/"
+_ANALYST = "/geoveil.proto.v1.Analyst/"
+_CONSOLE = "/geoveil.proto.v1.Console/"
+_HEALTH = "/grpc.health.v1.Health/"
+_PUBLIC = Rule(None, None, public=True)
+
+RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        _ANALYST + "CreateCampaign": _published,
-        _ANALYST + "CloseCampaign": _named,
-        _ANALYST + "ListCampaigns": None,
-        _ANALYST + "GetEstimate": _named,
-        _ANALYST + "WatchEstimate": _named,
-        _ANALYST + "EstimateQueries": _named,
-        _ANALYST + "ExportReports": _named,
-        _CONSOLE + "GetCaller": None,
-        _CONSOLE + "GetProgress": _listed,
-        _CONSOLE + "PlanParticipants": _named,
+        _COLLECTOR + "GetCampaign": _PUBLIC,
+        _COLLECTOR + "BrowseCampaigns": _PUBLIC,
+        _COLLECTOR + "SubmitReports": _PUBLIC,
+        _COLLECTOR + "SubmitReportStream": _PUBLIC,
+        _ANALYST + "CreateCampaign": Rule(Scope.CREATE, _published),
+        _ANALYST + "CloseCampaign": Rule(Scope.CLOSE, _named),
+        _ANALYST + "ListCampaigns": Rule(Scope.LIST, None),
+        _ANALYST + "GetEstimate": Rule(Scope.ESTIMATE, _named),
+        _ANALYST + "WatchEstimate": Rule(Scope.ESTIMATE, _named),
+        _ANALYST + "EstimateQueries": Rule(Scope.ESTIMATE, _named),
+        _ANALYST + "ExportReports": Rule(Scope.EXPORT, _named),
+        _CONSOLE + "GetCaller": Rule(None, None),
+        _CONSOLE + "GetProgress": Rule(Scope.ESTIMATE, _listed),
+        _CONSOLE + "PlanParticipants": Rule(Scope.CREATE, _named),
+        _CONSOLE + "GetStatus": Rule(Scope.OPERATE, _every),
+        _HEALTH + "Check": _PUBLIC,
+        _HEALTH + "List": _PUBLIC,
+        _HEALTH + "Watch": _PUBLIC,
+        # Served only if the settings enable it.
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _PUBLIC,
     }
 )
-"""Method → the campaigns of a request; None if it shows only the token's own. Methods that are not
-listed refuse every limited token."""
+"""Method → the callers that it permits; other methods are refused."""
 
 
 class Refusal(NamedTuple):
@@ -137,7 +121,7 @@ class DeniedError(GeoVeilError):
 
 
 class Authorizer:
-    """Admits or refuses calls; `rules` maps methods to their callers.
+    """Admits or refuses calls by `RULES`.
 
     If `tokens` is None, it admits analysts only if `open_without_tokens`.
     """
@@ -148,12 +132,10 @@ class Authorizer:
         *,
         open_without_tokens: bool,
         clock: Callable[[], datetime],
-        rules: Mapping[str, Scope | Public | AnyToken] = RULES,
     ) -> None:
         self._tokens = tokens
         self._open = open_without_tokens
         self._clock = clock
-        self._rules = rules
 
     @classmethod
     def of(cls, settings: Settings, clock: Callable[[], datetime]) -> "Authorizer":
@@ -176,42 +158,36 @@ class Authorizer:
 
         `authorization` has all values of this key in the call's metadata.
         """
-        rule = self._rules.get(method)
+        rule = RULES.get(method)
         if rule is None:
             raise DeniedError(Denial.NO_RULE)
-        if isinstance(rule, Public):
+        if rule.public:
             return None
-        return self.permit(None if isinstance(rule, AnyToken) else rule, authorization)
-
-    def permit(self, scope: Scope | None, authorization: Sequence[str]) -> Token | None:
-        """Return the caller's token if it has the scope, or None if the server needs no token.
-
-        Scope None takes any token. Raises DeniedError otherwise.
-        """
         if self._tokens is None:
             if self._open:
                 return None
             raise DeniedError(Denial.ANALYST_CLOSED)
-        token = self._find(self._tokens, authorization)
+        token = _find(self._tokens, authorization)
         if token.expires is not None and token.expires <= self._clock():
             raise DeniedError(Denial.TOKEN_EXPIRED)
-        if scope is not None and scope not in token.scopes:
-            raise DeniedError(Denial.SCOPE_MISSING, scope)
+        if rule.scope is not None and rule.scope not in token.scopes:
+            raise DeniedError(Denial.SCOPE_MISSING, rule.scope)
         return token
 
-    def _find(self, tokens: Tokens, authorization: Sequence[str]) -> Token:
-        if len(authorization) != 1:
-            raise DeniedError(Denial.TOKEN_MISSING)
-        scheme, _, text = authorization[0].partition(" ")
-        if scheme.lower() != _SCHEME or not text:
-            raise DeniedError(Denial.TOKEN_MISSING)
-        try:
-            token = tokens.find(text)
-        except GeoVeilError as error:
-            raise DeniedError(Denial.TOKENS_UNREADABLE) from error
-        if token is None:
-            raise DeniedError(Denial.TOKEN_UNKNOWN)
-        return token
+
+def _find(tokens: Tokens, authorization: Sequence[str]) -> Token:
+    if len(authorization) != 1:
+        raise DeniedError(Denial.TOKEN_MISSING)
+    scheme, _, text = authorization[0].partition(" ")
+    if scheme.lower() != _SCHEME or not text:
+        raise DeniedError(Denial.TOKEN_MISSING)
+    try:
+        token = tokens.find(text)
+    except GeoVeilError as error:
+        raise DeniedError(Denial.TOKENS_UNREADABLE) from error
+    if token is None:
+        raise DeniedError(Denial.TOKEN_UNKNOWN)
+    return token
 
 
 def confine(method: str, request: Any) -> None:
@@ -219,8 +195,6 @@ def confine(method: str, request: Any) -> None:
     token = TOKEN.get()
     if token is None or token.campaigns is None:
         return
-    if method not in CAMPAIGNS_OF:
-        raise DeniedError(Denial.NO_RULE)
-    campaigns_of = CAMPAIGNS_OF[method]
-    if campaigns_of is not None and not token.campaigns.issuperset(campaigns_of(request)):
+    campaigns = RULES[method].campaigns
+    if campaigns is not None and not token.campaigns.issuperset(campaigns(request)):
         raise DeniedError(Denial.OTHER_CAMPAIGN)

@@ -28,8 +28,6 @@ _LOG = logging.getLogger(__name__)
 PREFIX = "geoveil_"
 """The prefix of every token, which helps people and programs find leaked secrets."""
 _VERSION = 2
-_WITHOUT_CAMPAIGNS = 1
-"""The file version without limits to campaigns."""
 _MOST_CAMPAIGNS = 1_000
 _MOST_NAME = 64
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -101,10 +99,9 @@ class TokenFile:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _WRITABLE_BY_OTHERS:
                     raise self._wrong("a file that only its owner may write (chmod 600)")
                 content = json.load(file)
-            version = content["version"]
-            if version not in (_VERSION, _WITHOUT_CAMPAIGNS):
+            if content["version"] != _VERSION:
                 raise self._wrong(f"of version {_VERSION}")
-            tokens = tuple(_from_json(row, version) for row in content["tokens"])
+            tokens = tuple(map(_from_json, content["tokens"]))
         except OSError as error:
             raise self._wrong(f"a file to read ({error.strerror})") from error
         except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError):
@@ -213,8 +210,8 @@ def _to_json(token: Token) -> dict[str, Any]:
     }
 
 
-def _from_json(row: dict[str, Any], version: int) -> Token:
-    campaigns = None if version == _WITHOUT_CAMPAIGNS else row["campaigns"]
+def _from_json(row: dict[str, Any]) -> Token:
+    campaigns = row["campaigns"]
     if campaigns is not None and not isinstance(campaigns, list):
         raise TypeError("campaigns")
     try:
