@@ -22,7 +22,6 @@ from geoveil.aggregator.grpc.connections import (
     silence,
 )
 from geoveil.aggregator.grpc.memory_budget import CALL_BYTES, HeldCall, MemoryBudget
-from geoveil.aggregator.ops.rates import peer_address
 
 LIMIT, MOST_MESSAGE = 1 << 20, 1 << 18
 
@@ -42,9 +41,7 @@ class Server:
     def __init__(self) -> None:
         self.clock = Seconds()
         self.closed: list[str] = []
-        self.memory = MemoryBudget(
-            LIMIT, MOST_MESSAGE, address_of=peer_address, close=self.closed.append, clock=self.clock
-        )
+        self.memory = MemoryBudget(LIMIT, MOST_MESSAGE, close=self.closed.append, clock=self.clock)
 
 
 def peer(address: int, port: int) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,17 +55,6 @@ async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool
         raise
     shown = [CampaignStatus(record, record.state(now)) for record in of_store.records]
     return Page(shown, _token_of(shown[-1].record.campaign_id) if of_store.more else "")
-
-
-async def pages(read: Read, clock: Callable[[], datetime]) -> AsyncIterator[Page]:
-    """Yield all campaigns that are not closed, page after page."""
-    token = ""
-    while True:
-        current = await page(read, clock(), MOST_ON_PAGE, token, closed=False)
-        yield current
-        token = current.next_token
-        if not token:
-            return
 
 
 def _token_of(campaign_id: str) -> str:

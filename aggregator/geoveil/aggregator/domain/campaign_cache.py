@@ -93,7 +93,8 @@ class CampaignCache:
     async def status(self, campaign_id: str) -> CampaignStatus:
         """Return a campaign and its current state."""
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
-        return await self._standing(record)
+        campaign = (await self.publication(campaign_id)).campaign
+        return CampaignStatus(record, campaign.state(self._clock(), closed=record.closed))
 
     async def publication(self, campaign_id: str) -> Publication:
         """Return a campaign ready for use."""
@@ -102,7 +103,7 @@ class CampaignCache:
             task = asyncio.create_task(self._load(campaign_id), name=campaign_id)
             task.add_done_callback(self._forget_failure)
             self._loading[campaign_id] = task
-            self._forget_oldest(_MOST_CACHED)
+            self._forget_oldest()
         else:
             self._loading.move_to_end(campaign_id)
             if task.done():
@@ -110,13 +111,9 @@ class CampaignCache:
         # Shielded, since a caller that disconnects must not cancel the others' loading.
         return await asyncio.shield(task)
 
-    async def _standing(self, record: CampaignRecord) -> CampaignStatus:
-        campaign = (await self.publication(record.campaign_id)).campaign
-        return CampaignStatus(record, campaign.state(self._clock(), closed=record.closed))
-
-    def _forget_oldest(self, most: int) -> None:
-        """Drop the least recently used campaigns beyond the limit, but never the last one."""
-        while len(self._loading) > most or (
+    def _forget_oldest(self) -> None:
+        """Drop the least recently used campaigns beyond the limits, but never the last one."""
+        while len(self._loading) > _MOST_CACHED or (
             len(self._loading) > 1 and sum(self._sizes.values()) > _MOST_BYTES_CACHED
         ):
             name, _ = self._loading.popitem(last=False)
@@ -137,5 +134,5 @@ class CampaignCache:
             raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
         if campaign_id in self._loading:
             self._sizes[campaign_id] = len(record.published)
-            self._forget_oldest(_MOST_CACHED)
+            self._forget_oldest()
         return publication

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
-from geoveil.campaign import AttributeCampaign, Campaign, require_attribute, unbiased_for
+from geoveil.campaign import AttributeCampaign, require_attribute, unbiased_for
 from geoveil.gp import (
     Accumulator,
     Estimate,
@@ -139,13 +139,10 @@ def periods_shown(
         if min(s.n for of_cohort in of_cohorts for s in of_cohort) >= least:
             shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_cohorts, strict=True))
     if not shown:
-        raise ServiceError(Code.TOO_FEW_REPORTS, told=_needed(layout.campaign))
+        of_each = " of every cohort" if layout.campaign.cohorts > 1 else ""
+        told = f"every query needs {least:,} answers{of_each}"
+        raise ServiceError(Code.TOO_FEW_REPORTS, told=told)
     return shown
-
-
-def _needed(campaign: Campaign) -> str:
-    of_each = " of every cohort" if campaign.cohorts > 1 else ""
-    return f"every query needs {campaign.minimum_participants:,} answers{of_each}"
 
 
 def _estimates(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ class Rows(NamedTuple):
     cohorts: NDArray[np.uint32] | None = None
     """The cohort of each row; None without cohorts."""
 
+    def at(self, places: Any) -> "Rows":
+        """Return the rows at given places of the arrays."""
+        return Rows(
+            self.periods[places],
+            None if self.indices is None else self.indices[places],
+            tuple(column[places] for column in self.columns),
+            None if self.cohorts is None else self.cohorts[places],
+        )
+
     def __repr__(self) -> str:
         return f"Rows({len(self.periods)}, not shown)"
 
@@ -38,12 +47,14 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     """
     if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)
-        points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.cohorts)
+        rows = Rows(points.periods, None, tuple(points.values.T), points.cohorts)
     else:
         answers = answers_of(layout, packed)
         cohorts = answers.cohorts if layout.campaign.cohorts > 1 else None
-        points_as_rows = Rows(answers.periods, answers.columns, (answers.values,), cohorts)
-    return _in_order(points_as_rows, periods)
+        rows = Rows(answers.periods, answers.columns, (answers.values,), cohorts)
+    shown = rows.at(np.isin(rows.periods, np.array(list(periods), np.uint32)))
+    keys = [*shown.columns[::-1], shown.cohorts, shown.indices, shown.periods]
+    return shown.at(np.lexsort([key for key in keys if key is not None]))
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
@@ -56,22 +67,4 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
         rows = await asyncio.to_thread(rows_of, layout, packed, periods)
         many = 3 * MOST_ROWS // max(3, len(rows.columns))
         for start in range(0, len(rows.periods), many):
-            part = slice(start, start + many)
-            yield Rows(
-                rows.periods[part],
-                None if rows.indices is None else rows.indices[part],
-                tuple(column[part] for column in rows.columns),
-                None if rows.cohorts is None else rows.cohorts[part],
-            )
-
-
-def _in_order(rows: Rows, shown: Collection[int]) -> Rows:
-    kept = np.isin(rows.periods, np.array(list(shown), np.uint32))
-    keys = [*rows.columns[::-1], rows.cohorts, rows.indices, rows.periods]
-    order = np.lexsort([key[kept] for key in keys if key is not None])
-    return Rows(
-        rows.periods[kept][order],
-        None if rows.indices is None else rows.indices[kept][order],
-        tuple(column[kept][order] for column in rows.columns),
-        None if rows.cohorts is None else rows.cohorts[kept][order],
-    )
+            yield rows.at(slice(start, start + many))

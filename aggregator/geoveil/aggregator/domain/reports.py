@@ -3,13 +3,14 @@
 A perturbed report still belongs to one person, so no repr here shows its content.
 """
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from struct import Struct
-from typing import ClassVar, NamedTuple, final, overload
+from typing import ClassVar, NamedTuple, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from geoveil.campaign import REPORT_ID_BYTES, Reason
 from geoveil.gp import Accumulator, sums_of
 
+_Row = TypeVar("_Row")
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
 PACKED_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
@@ -42,9 +44,34 @@ class Report(NamedTuple):
         return "Report(not shown)"
 
 
+class _Columns(Sequence[_Row]):
+    """A sequence whose elements are made when they are needed; its repr does not show them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _row(self, at: int) -> _Row:
+        """Return the element at a position."""
+
+    @overload
+    def __getitem__(self, index: int) -> _Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[_Row]: ...
+    def __getitem__(self, index: int | slice) -> _Row | list[_Row]:
+        if isinstance(index, slice):
+            return [self._row(at) for at in range(len(self))[index]]
+        return self._row(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[_Row]:
+        return map(self._row, range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)}, not shown)"
+
+
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class ReportColumns(Sequence[Report]):
+class ReportColumns(_Columns[Report]):
     """Many reports with one answer each, as arrays, the usual content of large requests.
 
     It is a sequence of reports; fast paths test `type(reports) is ReportColumns`, which is ten
@@ -68,25 +95,12 @@ class ReportColumns(Sequence[Report]):
     def __len__(self) -> int:
         return len(self.values)
 
-    @overload
-    def __getitem__(self, index: int) -> Report: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Report]: ...
-    def __getitem__(self, index: int | slice) -> Report | list[Report]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
+    def _row(self, at: int) -> Report:
         return Report(
             self.ids[REPORT_ID_BYTES * at : REPORT_ID_BYTES * (at + 1)],
             [(int(self.indices[at]), int(self.values[at]))],
             int(self.periods[at]),
         )
-
-    def __iter__(self) -> Iterator[Report]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"ReportColumns({len(self)}, not shown)"
 
 
 class PackedReport(NamedTuple):
@@ -102,7 +116,7 @@ class PackedReport(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class PackedColumns(Sequence[PackedReport]):
+class PackedColumns(_Columns[PackedReport]):
     """Many packed reports with one answer each, in their stored form, without an object per report.
 
     It joins 16 bytes of id and 12 bytes of answer per report.
@@ -119,30 +133,17 @@ class PackedColumns(Sequence[PackedReport]):
     def __len__(self) -> int:
         return len(self.ids) // REPORT_ID_BYTES
 
-    @overload
-    def __getitem__(self, index: int) -> PackedReport: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[PackedReport]: ...
-    def __getitem__(self, index: int | slice) -> PackedReport | list[PackedReport]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
+    def _row(self, at: int) -> PackedReport:
         return PackedReport(
             self.ids[REPORT_ID_BYTES * at : REPORT_ID_BYTES * (at + 1)],
             self.answers[ANSWER_BYTES * at : ANSWER_BYTES * (at + 1)],
         )
-
-    def __iter__(self) -> Iterator[PackedReport]:
-        return (self[i] for i in range(len(self)))
 
     @property
     def distinct(self) -> bool:
         """Whether the first halves of all ids differ; if not, compare the ids one by one."""
         halves = np.sort(np.frombuffer(self.ids, np.uint64)[::2])
         return not (halves[1:] == halves[:-1]).any()
-
-    def __repr__(self) -> str:
-        return f"PackedColumns({len(self)}, not shown)"
 
 
 def in_columns(reports: Sequence[PackedReport]) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from geoveil.aggregator.domain.browsing import Page, page, pages
+from geoveil.aggregator.domain.browsing import MOST_ON_PAGE, Page, page
 from geoveil.aggregator.domain.campaign_cache import (
     CampaignCache,
     CampaignStatus,
@@ -196,10 +196,13 @@ class Service:
 
     async def count_open_campaigns(self) -> int:
         """Return the number of campaigns that take reports."""
-        count = 0
-        async for page_read in pages(self._read_page, self._clock):
-            count += sum(status.state is State.OPEN for status in page_read.statuses)
-        return count
+        count, token = 0, ""
+        while True:
+            shown = await page(self._read_page, self._clock(), MOST_ON_PAGE, token, closed=False)
+            count += sum(status.state is State.OPEN for status in shown.statuses)
+            token = shown.next_token
+            if not token:
+                return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
         """Return campaigns that are open or will open, in order of creation; see `page`.

@@ -91,24 +91,20 @@ class PointSums:
                 "of a value campaign: this one's queries are fixed",
             )
         _check(campaign, questions)
-        self._labels = [question.label for question in questions]
-        self._estimators = [_estimator(campaign, question) for question in questions]
+        self._estimators = {q.label: _estimator(campaign, q) for q in questions}
         if joint and expected[1] * len(questions) ** 2 > MOST_JOINT**2:
             most = int(MOST_JOINT / math.sqrt(expected[1]))
             raise ParameterError(
                 "number of queries", len(questions), f"1 to {most} for covariances"
             )
-        by_label, step = (
-            dict(zip(self._labels, self._estimators, strict=True)),
-            campaign.point_mechanism.step,
-        )
-        chosen = ways(by_label, step, *expected)
+        step = campaign.point_mechanism.step
+        chosen = ways(self._estimators, step, *expected)
         self.seconds = sum(way.seconds for way in chosen)
         """The approximate processor time for all points."""
         self._ways = [way.totals for way in chosen]
         self._joint: BandTotals | Products | None = None
         if joint:
-            self._joint, more = joint_way(chosen, by_label, step, *expected)
+            self._joint, more = joint_way(chosen, self._estimators, step, *expected)
             self.seconds += more
             if self._joint not in self._ways:
                 self._ways.append(self._joint)
@@ -144,7 +140,7 @@ class PointSums:
         return [
             _estimated(label, period, sums[period, label], estimator, confidence, looked_from)
             for period in periods
-            for label, estimator in zip(self._labels, self._estimators, strict=True)
+            for label, estimator in self._estimators.items()
         ]
 
     def covariances(self, periods: Collection[int]) -> dict[int, NDArray[np.float64]]:

@@ -41,9 +41,7 @@ class ConnectionReaper:
     def __init__(
         self, most: int, limit: int, most_message: int, clock: Monotonic = time.monotonic
     ) -> None:
-        self.memory = MemoryBudget(
-            limit, most_message, address_of=peer_address, close=self.close, clock=clock
-        )
+        self.memory = MemoryBudget(limit, most_message, close=self.close, clock=clock)
         """The memory of calls, for the middleware."""
         self._most = most
         self._clock = clock

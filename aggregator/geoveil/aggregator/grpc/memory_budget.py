@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.ops.rates import Monotonic
+from geoveil.aggregator.ops.rates import Monotonic, peer_address
 
 CALL_BYTES = 32 << 10
 """The least memory of a call: objects of gRPC and Python, including small messages."""
@@ -54,11 +54,11 @@ class MemoryBudget:
     """The accounts of all calls under way, at most `limit` bytes. Not thread-safe.
 
     Example:
-        >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)
-        >>> call, other = memory.begin("a"), memory.begin("b")
+        >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print)
+        >>> call, other = memory.begin("ipv4:192.0.2.1:5"), memory.begin("ipv4:192.0.2.2:5")
         >>> memory.resize(call, 400_000)
         >>> memory.resize(other, 200_000)
-        a
+        ipv4:192.0.2.1:5
         >>> memory.held
         400000
     """
@@ -68,13 +68,11 @@ class MemoryBudget:
         limit: int,
         most_message: int,
         *,
-        address_of: Callable[[str], bytes],
         close: Callable[[str], object],
         clock: Monotonic = time.monotonic,
     ) -> None:
         self._limit = limit
         self._most_message = most_message
-        self._address_of = address_of
         self._close = close
         self._clock = clock
         self._connections: dict[str, _Connection] = {}
@@ -96,7 +94,7 @@ class MemoryBudget:
         """Begin a call; ServiceError RATE_LIMITED if its connection must give way."""
         connection = self._connections.get(peer)
         if connection is None:
-            name = self._address_of(peer)
+            name = peer_address(peer)
             address = self._addresses.setdefault(name, _Address(name))
             connection = _Connection(peer, address)
             address.connections[peer] = self._connections[peer] = connection

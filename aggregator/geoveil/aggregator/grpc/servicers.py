@@ -36,30 +36,17 @@ _METHODS = MappingProxyType(
 _FEW = 200
 """The most results that can be serialised one by one within a millisecond."""
 STATES = MappingProxyType(
-    {
-        State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
-        State.OPEN: campaign_pb2.CAMPAIGN_STATE_OPEN,
-        State.CLOSED: campaign_pb2.CAMPAIGN_STATE_CLOSED,
-    }
+    {state: campaign_pb2.CampaignState.Value(f"CAMPAIGN_STATE_{state.name}") for state in State}
 )
-STATUSES = MappingProxyType(
-    {
-        Status.ACCEPTED: report_pb2.REPORT_STATUS_ACCEPTED,
-        Status.DUPLICATE: report_pb2.REPORT_STATUS_DUPLICATE,
-        Status.REJECTED: report_pb2.REPORT_STATUS_REJECTED,
-    }
+_STATUSES = MappingProxyType(
+    {status: report_pb2.ReportStatus.Value(f"REPORT_STATUS_{status.name}") for status in Status}
 )
-REASONS = MappingProxyType(
+_REASONS = MappingProxyType(
     {
-        None: report_pb2.REJECTION_REASON_UNSPECIFIED,
-        Reason.MALFORMED_ID: report_pb2.REJECTION_REASON_MALFORMED_ID,
-        Reason.ID_CONFLICT: report_pb2.REJECTION_REASON_ID_CONFLICT,
-        Reason.WRONG_ANSWERS: report_pb2.REJECTION_REASON_WRONG_ANSWERS,
-        Reason.OUT_OF_RANGE: report_pb2.REJECTION_REASON_OUT_OF_RANGE,
-        Reason.NOT_OPEN: report_pb2.REJECTION_REASON_NOT_OPEN,
-        Reason.WRONG_PERIOD: report_pb2.REJECTION_REASON_WRONG_PERIOD,
-        Reason.WRONG_TOKEN: report_pb2.REJECTION_REASON_WRONG_TOKEN,
+        reason: report_pb2.RejectionReason.Value(f"REJECTION_REASON_{reason.name}")
+        for reason in Reason
     }
+    | {None: report_pb2.REJECTION_REASON_UNSPECIFIED}
 )
 
 
@@ -172,7 +159,9 @@ class AnalystServicer(WireAnalystServicer):
         self, request: pb.WatchEstimateRequest, context: Any
     ) -> AsyncIterator[pb.GetEstimateResponse]:
         confidence, period = _asked(request)
-        interval_s = _interval_s(request)
+        interval_s = _DEFAULT_INTERVAL_S
+        if request.HasField("interval"):
+            interval_s = request.interval.seconds + request.interval.nanos * 1e-9
         async for response in self._service.watch(
             request.campaign_id, confidence, period, interval_s, _shown
         ):
@@ -213,12 +202,6 @@ def _asked(
         request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
         request.period if request.HasField("period") else None,
     )
-
-
-def _interval_s(request: pb.WatchEstimateRequest) -> float:
-    if not request.HasField("interval"):
-        return _DEFAULT_INTERVAL_S
-    return request.interval.seconds + request.interval.nanos * 1e-9
 
 
 def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
@@ -338,7 +321,7 @@ def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
 
 def _serialized(result: ReportResult) -> bytes:
     message = report_pb2.ReportResult(
-        status=STATUSES[result.status], reason=REASONS[result.reason], detail=result.detail
+        status=_STATUSES[result.status], reason=_REASONS[result.reason], detail=result.detail
     )
     return collector_pb2.SubmitReportsResponse(results=[message]).SerializeToString()
 

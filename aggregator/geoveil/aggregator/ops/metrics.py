@@ -49,14 +49,14 @@ class Metrics:
         reports = Counter(
             "geoveil_reports", "Reports answered, by outcome.", ["outcome"], registry=registry
         )
-        self._reports = {status: reports.labels(_label(status)) for status in Status}
+        self._reports = {status: reports.labels(status.name.lower()) for status in Status}
         rejected = Counter(
             "geoveil_reports_rejected",
             "Reports rejected, by reason.",
             ["reason"],
             registry=registry,
         )
-        self._rejected = {reason: rejected.labels(_label(reason)) for reason in Reason}
+        self._rejected = {reason: rejected.labels(reason.name.lower()) for reason in Reason}
         self.queue_weight = Gauge(
             "geoveil_queue_weight", "Answers that wait to be written.", registry=registry
         )
@@ -185,13 +185,3 @@ def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], o
     When a transaction fails, `commit_failed` is called in the store's thread.
     """
     return cast(Store, _ObservedStore(store, metrics, commit_failed))
-
-
-def _label(member: Status | Reason) -> str:
-    """Return a member's name as a label, on which operators rely.
-
-    Example:
-        >>> _label(Reason.ID_CONFLICT)
-        'id_conflict'
-    """
-    return member.name.lower()

@@ -16,7 +16,7 @@ from socket import AF_INET, inet_pton
 from urllib.parse import unquote
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import validation
 
 Monotonic = Callable[[], float]
 """Seconds from an arbitrary start, never decreasing."""
@@ -55,8 +55,6 @@ class TokenBuckets:
     def __init__(
         self, rate: Rate, clock: Monotonic = time.monotonic, *, most: int = 100_000
     ) -> None:
-        if most < 1:
-            raise ParameterError("most", most, "an integer >= 1")
         self._rate = rate
         self._clock = clock
         self._most = most
