@@ -11,7 +11,7 @@ from unicodedata import normalize
 import numpy as np
 
 from geoveil.analyst.planner import default_cap
-from geoveil.analyst.questions import AnalystQuestion, Place, Softness, is_inside
+from geoveil.analyst.questions import AnalystQuestion, Softness, is_inside, is_swapped
 from geoveil.campaign import (
     MECHANISMS,
     QUERIES,
@@ -178,7 +178,7 @@ def asked_of_points(
     """
     plane, held = campaign.attribute.coordinates, campaign.dimension
     for question in questions:
-        if plane is not None and question.place is not None and _is_swapped(plane, question.place):
+        if plane is not None and question.place is not None and is_swapped(plane, question.place):
             expected = "in the area of the campaign; the longitude comes first"
             raise ParameterError("question", question.label, expected)
     scale = campaign.attribute.scale
@@ -420,7 +420,7 @@ def _check_places(campaign: AttributeCampaign, asked: Sequence[AnalystQuestion])
                 "where people live; the longitude comes first",
             )
         if not is_inside(plane, (longitude, latitude)):
-            swapped = _is_swapped(plane, (longitude, latitude))
+            swapped = is_swapped(plane, (longitude, latitude))
             hint = "; the longitude comes first" if swapped else ", or the radius larger"
             raise ParameterError(
                 name,
@@ -428,12 +428,6 @@ def _check_places(campaign: AttributeCampaign, asked: Sequence[AnalystQuestion])
                 f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.15g},"
                 f"{plane.latitude_deg:.15g}{hint}",
             )
-
-
-def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
-    """Return whether a place is outside an area, but inside with its coordinates swapped."""
-    x, y = place
-    return abs(x) <= 90 and not is_inside(plane, place) and is_inside(plane, (y, x))
 
 
 def slack_of(privacy: GeoPrivacy) -> dict[str, float]:

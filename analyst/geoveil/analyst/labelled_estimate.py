@@ -4,12 +4,13 @@ import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.hard_question import HardShare, Heap, hard_share
-from geoveil.analyst.results import SMOOTH, possible
+from geoveil.analyst.results import SMOOTH, finite, possible
 from geoveil.campaign import Difference
 from geoveil.gp import (
     Accumulator,
@@ -213,14 +214,14 @@ class LabelledEstimate:
     """The confidence of the interval, in (0, 1)."""
     n: int
     """The number of answers."""
-    one_report: float | None
+    one_report: float | None = None
     """How far a single report can move the estimate; None without reports, for questions to points,
     and without a bound."""
     privacy: GeoPrivacy
     """The privacy of a whole report."""
     period: int
     """The period of a recurring campaign, from 0."""
-    robust: RobustInterval | None
+    robust: RobustInterval | None = None
     """For noise with so heavy a tail that the interval above may fail, from 1,024 answers on."""
     sums: tuple[int, int]
     """Σk and Σk² of the reported integers."""
@@ -228,7 +229,7 @@ class LabelledEstimate:
     """The step of their grid is 2 to this power."""
     limits: Limits
     """The ranges of answers and of their mean."""
-    softness: Difference | None
+    softness: Difference | None = None
     """The difference from the hard share that the campaign's plan expects, if it has one."""
     band: ChosenBand | None = None
     """The band, if it was chosen from the reports."""
@@ -338,15 +339,11 @@ class LabelledEstimate:
         """Return the estimates of the three targets, in the words of a plan."""
         noise, price = self.noise_variance, self.price
 
-        def error(variance: float | None) -> float | None:
-            finite = variance is not None and math.isfinite(variance)
-            return math.sqrt(variance / self.n) if finite and variance is not None else None
+        def error(variance: float | None) -> Any:
+            return None if variance is None else finite(math.sqrt(variance / self.n))
 
         def people(ratio: float | None) -> int | None:
             return None if ratio is None else round(self.n / ratio)
-
-        def shown(ratio: float | None) -> float | None:
-            return ratio if ratio is not None and math.isfinite(ratio) else None
 
         return {
             "targets": {
@@ -367,9 +364,9 @@ class LabelledEstimate:
             if price is None
             else {
                 "basis": price.basis.value,
-                "variance_ratio": shown(price.value),
-                "variance_ratio_at_least": shown(price.low),
-                "variance_ratio_at_most": shown(price.high),
+                "variance_ratio": finite(price.value),
+                "variance_ratio_at_least": finite(price.low),
+                "variance_ratio_at_most": finite(price.high),
                 "participants_in_the_clear": people(price.value),
                 "participants_in_the_clear_at_least": people(price.high),
                 "participants_in_the_clear_at_most": people(price.low),

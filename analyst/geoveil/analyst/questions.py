@@ -393,6 +393,12 @@ def is_inside(plane: AzimuthalEquidistant, place: Place) -> bool:
     return np.array_equal(plane.area.contract(np.array(place)), place)
 
 
+def is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
+    """Return whether a place is outside an area, but inside with its coordinates swapped."""
+    x, y = place
+    return abs(x) <= 90 and not is_inside(plane, place) and is_inside(plane, (y, x))
+
+
 def _end_on(scale: LogScale, name: str, end: float) -> float:
     if not scale.floor < end:
         raise ParameterError(name, end, f"above {scale.floor:,.15g}, as smaller values count as it")

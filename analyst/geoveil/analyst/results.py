@@ -357,6 +357,17 @@ class Series(Estimates):
         return {"estimate": self.values, "standard_error": self.standard_errors, **ends}
 
 
+def feature_collection(
+    geometries: Iterable[Mapping[str, Any]], properties: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return GeoJSON of geometries, each with its properties."""
+    features = [
+        {"type": "Feature", "properties": of, "geometry": geometry}
+        for geometry, of in zip(geometries, properties, strict=True)
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
 class GeoResult(Result):
     """A result with rows about places, which geographic libraries can read."""
 

@@ -167,16 +167,15 @@ def correlations_of(covariance: Array) -> Array:
     return np.asarray(correlations)
 
 
-def normal_draws(covariance: Array, count: int, seed: int = _SEED) -> Array:
-    """Return draws of a normal vector of mean 0, (count, m).
+def normal_draws(covariance: Array, count: int) -> Array:
+    """Return draws of a normal vector of mean 0, (count, m), always the same.
 
     Args:
         covariance: (m, m).
         count: of draws, ≥ 1.
-        seed: of the draws.
     """
     factor = _factor(np.asarray(covariance, np.float64))
-    draws = np.random.default_rng(seed).standard_normal((factor.shape[1], count))
+    draws = np.random.default_rng(_SEED).standard_normal((factor.shape[1], count))
     return np.asarray((factor @ draws).T)
 
 

@@ -1,7 +1,7 @@
 """Estimate your own parameter: correct its score, and find the root [MATH §16]."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
-from geoveil.analyst.relations.products import TaylorJet, Value, corrected, slope
+from geoveil.analyst.relations.products import MOST_PERTURBED, TaylorJet, Value, corrected, slope
 from geoveil.analyst.relations.scores import Design, Equation, design_of, terms_of
 from geoveil.analyst.relations.solving import ParameterEstimates, sandwich, solve
 from geoveil.analyst.relations.terms import Coordinate, Term
@@ -18,9 +18,6 @@ from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
 ScoreFunction: TypeAlias = Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]]
 """(covariates by name, parameters) → as many values as there are parameters."""
-MOST_PERTURBED = 4
-"""The most perturbed numbers of a score; each triples its derivatives."""
-_AT_ONCE = 1 << 14
 _FAR = (200.0, 400.0)
 """Distances from people, in noise scales, between which a score's growth is measured."""
 _CHECKED = 8
@@ -61,7 +58,7 @@ class OwnScore:
         total = np.zeros(self.parameters)
         steep = np.zeros((self.parameters, self.parameters))
         top = len(self.design.noise)
-        for rows, codes, numbers, weight in self._parts():
+        for rows, codes, numbers, weight in self.design.parts():
             counted = weight * self.weights[rows]
             for k in range(self.parameters):
                 moved = list(theta)
@@ -76,7 +73,7 @@ class OwnScore:
     def each(self, theta: Array) -> Array:
         """Return the corrected score of each report, (n, parameters)."""
         scores = np.zeros((len(self.weights), self.parameters))
-        for rows, codes, numbers, weight in self._parts():
+        for rows, codes, numbers, weight in self.design.parts():
             for i, value in enumerate(self._corrected(codes, numbers, list(theta))):
                 scores[rows, i] += weight * value
         return scores
@@ -97,10 +94,9 @@ class OwnScore:
         starts = self.design.numbers[[0, len(self.weights) // 2, -1]]
         noisy = list(self._scales)
         combinations = self.design.combinations[:: -(-len(self.design.combinations) // _CHECKED)]
-        for theta, (_, lift), start in product(
+        for theta, (_, codes, _), start in product(
             [region.mean(axis=1), *map(np.asarray, corners)], combinations, starts
         ):
-            codes = lift[1 : len(lift) - len(start), 0]
             for signs in product((-1, 0, 1), repeat=len(noisy)):
                 if any(signs):
                     step = np.zeros(len(start))
@@ -110,7 +106,7 @@ class OwnScore:
             for j in noisy:
                 self._check_cells(codes, start, theta, j)
 
-    def _check_growth(self, codes: Array, ends: Array, theta: Array, many: int) -> None:
+    def _check_growth(self, codes: Sequence[float], ends: Array, theta: Array, many: int) -> None:
         with np.errstate(all="ignore"):
             for value in self._corrected(codes, ends.T, list(theta)):
                 near, far = np.broadcast_to(np.abs(np.asarray(value, np.float64)), 2)
@@ -122,7 +118,7 @@ class OwnScore:
                         " e^(|z|/2b) in each number z of noise scale b, and be a number everywhere"
                     )
 
-    def _check_cells(self, codes: Array, start: Array, theta: Array, j: int) -> None:
+    def _check_cells(self, codes: Sequence[float], start: Array, theta: Array, j: int) -> None:
         from flint import arb
 
         half = _NEAR * self._scales[j] / _CELLS
@@ -143,23 +139,13 @@ class OwnScore:
     def _number(self, j: int) -> str:
         return self.names[len(self.names) - len(self.design.noise) + j]
 
-    def _parts(self) -> Iterator[tuple[slice, Array, Array, Array | float]]:
-        """Yield rows, the options' covariates, numbers (m, rows), and weights."""
-        d = self.design
-        for start in range(0, len(self.weights), _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE)
-            numbers = d.numbers[rows].T
-            for options, lift in d.combinations:
-                codes = lift[1 : len(lift) - len(d.noise), 0]
-                yield rows, codes, numbers, d.weight(rows, options)
-
     def _corrected(
-        self, codes: Array, numbers: Sequence[Value] | Array, theta: Sequence[Value]
+        self, codes: Sequence[float], numbers: Sequence[Value] | Array, theta: Sequence[Value]
     ) -> list[Value]:
         jets = [
             TaylorJet(j, x, 1.0, 0.0) if j in self._scales else x for j, x in enumerate(numbers)
         ]
-        values = self.score(dict(zip(self.names, [*codes.tolist(), *jets], strict=True)), theta)
+        values = self.score(dict(zip(self.names, [*codes, *jets], strict=True)), theta)
         if len(values) != self.parameters:
             raise ParameterError("score", len(values), f"{self.parameters} values, one a parameter")
         # The derivative by a parameter has the highest level, and stays.

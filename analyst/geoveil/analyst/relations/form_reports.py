@@ -119,11 +119,6 @@ class FormReports:
         _, first, many = np.unique(key, return_index=True, return_counts=True)
         return replace(self, columns=columns[first]), many.astype(np.float64)
 
-    def blocks(self, rows: int) -> Iterator[slice]:
-        """Yield slices of people, one block after another."""
-        for start in range(0, self.n, max(rows, 1)):
-            yield slice(start, min(start + max(rows, 1), self.n))
-
     def pseudo_values(self, products: Sequence[Sequence[Term]], sums: Array | None = None) -> Array:
         """Return the pseudo-values of each report, (n, m).
 
@@ -251,7 +246,9 @@ def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:
 def _blocks(reports: FormReports, factors: Factors) -> Iterator[tuple[slice, Array]]:
     """Yield slices of people, and their pseudo-values, (people, m)."""
     distinct = {id(factor): factor for row in factors for factor in row}
-    for part in reports.blocks(AT_ONCE // (len(factors) + len(distinct))):
+    rows = max(AT_ONCE // (len(factors) + len(distinct)), 1)
+    for start in range(0, reports.n, rows):
+        part = slice(start, start + rows)
         of_part = reports.columns[part]
         values = {key: of.value(of_part[:, at]) for key, (at, of) in distinct.items()}
         columns = [math.prod(values[id(factor)] for factor in row) for row in factors]

@@ -7,7 +7,7 @@ needs, for any polynomial of numbers.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -160,8 +160,7 @@ def slope(value: Value, level: int) -> Value:
 
 
 MOST_PERTURBED = 4
-"""The most perturbed numbers of a model with products; each triples its derivatives."""
-_AT_ONCE = 1 << 14
+"""The most perturbed numbers whose jets are carried; each triples the derivatives."""
 _IMAGINED = 5
 """Numbers in a range at which the interval imagines a person outside the sample."""
 Factors: TypeAlias = tuple[Term, ...]
@@ -241,20 +240,15 @@ class ProductScore:
 
     def _parts(self) -> Iterator[tuple[slice, Array | float, list[Value], Value]]:
         """Yield rows, weights of the options, covariates as jets, and the response."""
-        d, scales = self.design, self._scales
-        m = d.numbers.shape[1]
+        scales = self._scales
 
         def jet(level: int, x: Array) -> Value:
             return TaylorJet(level, x, 1.0, 0.0) if level in scales else x
 
-        for start in range(0, len(self.weights), _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE)
-            numbers = [jet(j, column) for j, column in enumerate(d.numbers[rows].T)]
-            y = jet(m, d.response[rows])
-            for options, lift in d.combinations:
-                base = [*lift[1 : len(lift) - m, 0].tolist(), *numbers]
-                made = [math.prod((base[k] for k in of), start=1.0) for of in self.products]
-                yield rows, d.weight(rows, options), [1.0, *made], y
+        for rows, codes, numbers, weight in self.design.parts():
+            base = [*codes, *(jet(j, column) for j, column in enumerate(numbers))]
+            made = [math.prod((base[k] for k in of), start=1.0) for of in self.products]
+            yield rows, weight, [1.0, *made], jet(len(numbers), self.design.response[rows])
 
     def _residual(self, theta: Array, w: Sequence[Value], y: Value) -> tuple[Value, Value]:
         """Return ψ as a multiple of w, and its derivative by η."""
@@ -307,8 +301,7 @@ class ProductScore:
     def growth(self, theta: Array) -> float:
         """Return the largest |γ|b of a number, in any combination of options."""
         m, most = self.design.numbers.shape[1], 0.0
-        for _, lift in self.design.combinations:
-            codes = lift[1 : len(lift) - m, 0].tolist()
+        for _, codes, _ in self.design.combinations:
             for j in range(m):
                 base = [*codes, *(float(k == j) for k in range(m))]
                 own = [
@@ -338,8 +331,8 @@ class FarthestOfProducts:
         low, high = d.ends.T[..., None]
         with np.errstate(invalid="ignore"):  # where a number has no ends
             grids = low + (high - low) * np.linspace(0, 1, _IMAGINED)
-        for (_, lift), numbers in product(d.combinations, product(*grids.tolist())):
-            base = [*lift[1 : len(lift) - len(grids), 0].tolist(), *numbers]
+        for (_, codes, _), numbers in product(d.combinations, product(*grids.tolist())):
+            base = [*codes, *numbers]
             people.append([1.0, *(math.prod(base[k] for k in of) for of in score.products)])
         return cls(theta, pull, np.array(people), d.response_ends)
 
@@ -370,17 +363,7 @@ def score_of_products(
     tiny = np.finfo(float).tiny
     scale = np.maximum(np.sqrt(np.mean(design.numbers**2, axis=0)), tiny)
     unit = max(float(design.response.std()), tiny) if model in ("linear", "median") else 1.0
-    scaled = replace(
-        design,
-        response=design.response / unit,
-        response_noise=design.response_noise / unit,
-        numbers=design.numbers / scale,
-        ends=design.ends / scale[:, None],
-        response_ends=design.response_ends / unit,
-        noise=design.noise / scale,
-        variances=design.variances / scale**2,
-    )
-    score = ProductScore(scaled, products, weights, model, width / unit)
+    score = ProductScore(design.scaled(unit, scale), products, weights, model, width / unit)
     if len(score._scales) > MOST_PERTURBED:
         raise UnsupportedError(
             f"{len(score._scales)} perturbed numbers: a model with squares or interactions takes at"

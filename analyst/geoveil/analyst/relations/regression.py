@@ -53,7 +53,6 @@ from geoveil.analyst.results import Series, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
 
-_MODELS: tuple[Model, ...] = ("linear", "logistic", "poisson", "median")
 _RESPONSES: dict[Model, tuple[type[Term], ...]] = {
     "linear": (NumberOf, Score, Option, Between, Within, Coordinate),
     "logistic": (Option, Between, Within),
@@ -188,7 +187,7 @@ class Regression(FormStatistic[RegressionEstimates]):
     """"HC3", with Student's quantiles by Satterthwaite's degrees of freedom; or "HC0"."""
 
     def __post_init__(self) -> None:
-        validation.choice("model", self.model, _MODELS)
+        validation.choice("model", self.model, tuple(_RESPONSES))
         validation.choice("errors", self.errors, ("HC3", "HC0"))
         if not self.on or isinstance(self.on, str):
             raise ParameterError(
@@ -329,16 +328,7 @@ def fit(
     unit = 1.0
     if model in ("linear", "median"):
         unit = max(float(design.response.std()), np.finfo(float).tiny)
-    scaled = replace(
-        design,
-        response=design.response / unit,
-        response_noise=design.response_noise / unit,
-        numbers=(design.numbers - center) / scale,
-        ends=(design.ends - center[:, None]) / scale[:, None],
-        response_ends=design.response_ends / unit,
-        noise=design.noise / scale,
-        variances=design.variances / scale**2,
-    )
+    scaled = design.scaled(unit, scale, center)
     root = _root(scaled, weights, model, width / unit)
     # Coefficients of numbers in their own units, and the constant for numbers of 0.
     turn = np.eye(len(root.theta))

@@ -27,6 +27,7 @@ MOST_NUMBERS = 8
 """The most perturbed numbers in a nonlinear model: each needs 2 derivatives, which lose digits."""
 _NO_ENDS = np.array([-np.inf, np.inf])
 _AT_ONCE = 1 << 13
+_JETS_AT_ONCE = 1 << 14
 _FLAT = 350.0
 """An index times rate at which a step is flat; twice this does not overflow."""
 
@@ -39,6 +40,16 @@ class Category:
     """(n, options): estimates of 1 for a person's option and 0 for the others; rows sum to 1."""
     codes: Array
     """(options, covariates): dummies, or a score."""
+
+
+class Combination(NamedTuple):
+    """An option of each category."""
+
+    options: tuple[int, ...]
+    codes: list[float]
+    """The options' covariates."""
+    lift: Array
+    """The matrix that makes covariates of `Design.units`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +92,29 @@ class Design:
         categories = zip(self.categories, options, strict=True)
         return math.prod((of.weights[rows, k] for of, k in categories), start=1.0)
 
+    def scaled(self, unit: float, scale: Array, center: Array | float = 0.0) -> "Design":
+        """Return the response in a unit, and numbers from centres in scales of their own."""
+        return replace(
+            self,
+            response=self.response / unit,
+            response_noise=self.response_noise / unit,
+            response_ends=self.response_ends / unit,
+            numbers=(self.numbers - center) / scale,
+            ends=((self.ends.T - center) / scale).T,
+            noise=self.noise / scale,
+            variances=self.variances / scale**2,
+        )
+
+    def parts(self) -> Iterator[tuple[slice, list[float], Array, Array | float]]:
+        """Yield rows, the options' covariates, numbers (m, rows), and weights of the options."""
+        for start in range(0, len(self.response), _JETS_AT_ONCE):
+            rows = slice(start, start + _JETS_AT_ONCE)
+            for options, codes, _ in self.combinations:
+                yield rows, codes, self.numbers[rows].T, self.weight(rows, options)
+
     @cached_property
-    def combinations(self) -> list[tuple[tuple[int, ...], Array]]:
-        """Options of each category, and the matrix that makes covariates of `units`."""
+    def combinations(self) -> list[Combination]:
+        """All combinations of options."""
         widths = [c.codes.shape[1] for c in self.categories]
         many, m = math.prod(len(c.codes) for c in self.categories), self.numbers.shape[1]
         if many > MOST_COMBINATIONS:
@@ -93,11 +124,11 @@ class Design:
             )
         made = []
         for options in product(*(range(len(c.codes)) for c in self.categories)):
-            lift = np.zeros((1 + sum(widths) + m, 1 + m))
             codes = [c.codes[k] for c, k in zip(self.categories, options, strict=True)]
+            lift = np.zeros((1 + sum(widths) + m, 1 + m))
             lift[: 1 + sum(widths), 0] = np.concatenate([[1.0], *codes])
             lift[1 + sum(widths) :, 1:] = np.eye(m)
-            made.append((options, lift))
+            made.append(Combination(options, lift[1 : 1 + sum(widths), 0].tolist(), lift))
         return made
 
 
@@ -234,8 +265,7 @@ class IndexScore:
                 f"{noisy} perturbed numbers: a {model} model takes at most {MOST_NUMBERS}"
             )
         self._scales = np.append(0.0, design.noise)  # of `units`
-        lifts = np.array([lift for _, lift in design.combinations])
-        self._heads = lifts[:, : lifts.shape[1] - len(design.noise), 0].T
+        self._heads = np.array([[1.0, *of.codes] for of in design.combinations]).T
         """The options' covariates, the constant first, (coefficients except the numbers', C)."""
         self._basis = _basis(model, 2 * noisy + 1, width)
         self._response = np.zeros(design.pseudo.shape[1])
@@ -296,7 +326,7 @@ class IndexScore:
         score = self._response.copy()
         slope = np.zeros((len(theta), len(theta)))
         inner = np.zeros((m, m))
-        for c, (_, lift) in enumerate(self.design.combinations):
+        for c, (_, _, lift) in enumerate(self.design.combinations):
             sums = moments[:, c, :m]  # the first of `units` is 1
             score += lift @ (value @ sums - first @ sums[:, 0])
             mixed = second @ sums

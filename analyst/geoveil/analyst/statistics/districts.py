@@ -15,8 +15,15 @@ from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.geojson import check_distinct, outlines_in, places_in
 from geoveil.analyst.outlines import clipped
 from geoveil.analyst.pictures import Axes, finish_map, new_axes
-from geoveil.analyst.questions import Place, ShareInside, is_inside, on_earth, projected
-from geoveil.analyst.results import GeoResult
+from geoveil.analyst.questions import (
+    Place,
+    ShareInside,
+    is_inside,
+    is_swapped,
+    on_earth,
+    projected,
+)
+from geoveil.analyst.results import GeoResult, feature_collection
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
@@ -51,11 +58,7 @@ class DistrictShares(PartitionShares, GeoResult):
 
     def to_geojson(self) -> dict[str, Any]:
         """Return a FeatureCollection of the districts, with the row of each [RFC 7946]."""
-        pairs = zip(self.outlines, self.rows(), strict=False)
-        features = [
-            {"type": "Feature", "properties": row, "geometry": outline} for outline, row in pairs
-        ]
-        return {"type": "FeatureCollection", "features": features}
+        return feature_collection(self.outlines, self.rows()[: len(self.outlines)])
 
     def shapes(self) -> "list[list[shapely.Polygon]]":
         """Return the parts of each district, exteriors and holes drawn in opposite senses."""
@@ -193,9 +196,7 @@ class Nearest(Statistic[PartitionShares]):
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
         for label, place in self.places.items():
             if not is_inside(plane, place):
-                longitude, latitude = place
-                swapped = abs(longitude) <= 90 and is_inside(plane, (latitude, longitude))
-                hint = "; the longitude comes first" if swapped else ""
+                hint = "; the longitude comes first" if is_swapped(plane, place) else ""
                 raise ParameterError("places", label, f"in the area of the survey{hint}")
         centers = np.array(projected(plane, list(self.places.values())))
         half = plane.radius_m + _REACH * bandwidth

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import Axes, finish_map, new_axes
-from geoveil.analyst.results import SMOOTH, Estimates, GeoResult, Series
+from geoveil.analyst.results import SMOOTH, Estimates, GeoResult, Series, feature_collection
 from geoveil.analyst.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
@@ -146,13 +146,13 @@ class Grid(Estimates, GeoResult):
     def to_geojson(self) -> dict[str, Any]:
         """Return a FeatureCollection of the cells around nodes, with the row of each [RFC 7946]."""
         x, y = (_edges(axis).tolist() for axis in (self.longitudes, self.latitudes))
-        features = []
-        for node, row in enumerate(self.to_dict()["rows"]):
-            i, j = divmod(node, len(self.longitudes))
-            ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
-            geometry = {"type": "Polygon", "coordinates": [ring]}
-            features.append({"type": "Feature", "properties": row, "geometry": geometry})
-        return {"type": "FeatureCollection", "features": features}
+        around = (0, 0), (1, 0), (1, 1), (0, 1), (0, 0)
+        cells = [
+            {"type": "Polygon", "coordinates": [[(x[j + a], y[i + b]) for a, b in around]]}
+            for i in range(len(self.latitudes))
+            for j in range(len(self.longitudes))
+        ]
+        return feature_collection(cells, self.to_dict()["rows"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,13 +232,11 @@ class DensityMap(Grid, Series):
         with needed_for("a contour"):
             import contourpy
         generator = contourpy.contour_generator(self.longitudes, self.latitudes, self.values)
-        features = []
-        for level in validation.numbers("levels", levels):
-            lines = [np.asarray(line).tolist() for line in generator.lines(level)]
-            geometry = {"type": "MultiLineString", "coordinates": lines}
-            properties = {"per_km2": level}
-            features.append({"type": "Feature", "properties": properties, "geometry": geometry})
-        return {"type": "FeatureCollection", "features": features}
+        densities, lines = validation.numbers("levels", levels), []
+        for level in densities:
+            parts = [np.asarray(line).tolist() for line in generator.lines(level)]
+            lines.append({"type": "MultiLineString", "coordinates": parts})
+        return feature_collection(lines, [{"per_km2": level} for level in densities])
 
     def plot(self, ax: Axes | None = None, outlines: Mapping[str, Any] | None = None) -> Axes:
         """Draw the density, lines around surely denser areas, and outlines.

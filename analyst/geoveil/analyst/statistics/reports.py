@@ -158,14 +158,11 @@ class Reports:
                 method=estimated.method if several else None,
                 confidence=confidence,
                 n=estimated.n,
-                one_report=None,
                 privacy=self.campaign.report_privacy,
                 period=of,
-                robust=None,
                 sums=(sums.total, sums.total_of_squares),
                 step_exponent=GRID_EXPONENT,
                 limits=limits,
-                softness=None,
                 noise=estimated_noise_variance(*noise, ends, confidence)
                 if noise and ends
                 else None,

@@ -50,7 +50,6 @@ ONE_LOOK = (
     "This interval is for one look, at a date or a number of reports set before the first: looked"
     " at again and again while reports come in, it is missed far more often."
 )
-AT_ALL_LOOKS = "Reports still come in: intervals hold at all looks at once, from 100 reports on."
 MOST_QUESTIONS = 900
 """The most questions for which a server returns covariances."""
 
@@ -161,15 +160,6 @@ def method_of_looks(campaign: AttributeCampaign, period: int) -> IntervalMethod 
     return IntervalMethod.SEQUENCE if running else None
 
 
-def notes_of_looks(
-    campaign: AttributeCampaign, method: IntervalMethod | None = None
-) -> Sequence[str]:
-    """Return notes on intervals before the closing date of a campaign."""
-    if method is IntervalMethod.SEQUENCE:
-        return (AT_ALL_LOOKS,)
-    return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
-
-
 def steps_of(
     asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
 ) -> Steps[Found]:
@@ -187,7 +177,8 @@ def steps_of(
     made = yield from (asked if scale is None else asked.on_scale(scale)).steps(
         campaign, confidence
     )
-    result: Found = noted(made, notes_of_looks(campaign))
+    looks = (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
+    result: Found = noted(made, looks)
     return result if scale is None else result.held(scale)
 
 
