@@ -33,6 +33,7 @@ from geoveil.gateway.http import (
     Scope,
     Send,
     TooMuchError,
+    after,
     answer,
     write,
 )
@@ -128,7 +129,7 @@ class Calls:
             except ParameterError as error:
                 await answer(send, 400, str(error))
                 return
-            receive = _after(content, receive)
+            receive = after(content, receive)
         elif scope["method"] != "POST":
             await answer(send, 405, "calls are POST", [(b"allow", b"POST")])
             return
@@ -409,16 +410,6 @@ class _Call:
         if self.texts.get(header, "identity") not in ("identity", "gzip"):
             text = f"{header} must be identity or gzip"
             raise _EndedError(grpc.StatusCode.UNIMPLEMENTED, text)
-
-
-def _after(content: bytes, receive: Receive) -> Receive:
-    """Return a receiver that first gives an already received body."""
-    first: list[Event] = [{"type": "http.request", "body": content, "more_body": False}]
-
-    async def receive_next() -> Event:
-        return first.pop() if first else await receive()
-
-    return receive_next
 
 
 async def _changed(change: Any, size: int) -> bytes:

@@ -19,15 +19,23 @@ _PIECE = 16 << 10
 
 async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:
     """Answer an unreadable request, and close the connection."""
-    content = f"{text}\n".encode()
-    fields = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(content)).encode()),
-        CLOSE,
-        *headers,
-    ]
+    fields = [(b"content-type", b"text/plain; charset=utf-8"), CLOSE, *headers]
+    await respond(send, status, f"{text}\n".encode(), fields)
+
+
+async def answer_later(send: Send, wait_s: float) -> None:
+    """Tell a caller beyond its budget when to come back."""
+    text = "too many requests: try again later"
+    await answer(send, 429, text, [(b"retry-after", b"%d" % wait_s)])
+
+
+async def respond(send: Send, status: int, content: bytes, headers: Headers) -> None:
+    """Send a whole response, with its length if it may have a body."""
+    fields = [*headers]
+    if status not in (204, 304):
+        fields.append((b"content-length", b"%d" % len(content)))
     await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": content, "more_body": False})
+    await write(send, content)
 
 
 async def write(send: Send, content: bytes, *, more: bool = False) -> None:
@@ -39,6 +47,16 @@ async def write(send: Send, content: bytes, *, more: bool = False) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": not last})
     if not more and not content:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def after(content: bytes, receive: Receive) -> Receive:
+    """Return a receiver that first gives an already received body."""
+    first: list[Event] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive_next() -> Event:
+        return first.pop() if first else await receive()
+
+    return receive_next
 
 
 class GoneError(Exception):

@@ -13,12 +13,14 @@ from geoveil.gateway.http import (
     Body,
     Event,
     GoneError,
-    Headers,
     Receive,
     Scope,
     Send,
     TooMuchError,
+    after,
     answer,
+    answer_later,
+    respond,
 )
 from geoveil.gateway.ledger import Account, Ledger
 from geoveil.relay import (
@@ -38,7 +40,7 @@ from geoveil.relay import (
 )
 
 _OF_DEVICES = "/geoveil.proto.v1.Collector/"
-_TYPE, _LENGTH = b"content-type", b"content-length"
+_TYPE = b"content-type"
 _KEY_PROBLEM = b'{"type":"https://iana.org/assignments/http-problem-types#ohttp-key"}'
 """The problem that tells a device to fetch the key again (RFC 9458, 5.3)."""
 _OPENING = 200.0
@@ -69,8 +71,7 @@ class Oblivious:
             elif dict(scope["headers"]).get(_TYPE) != REQUEST_TYPE.encode():
                 await answer(send, 415, f"content-type must be {REQUEST_TYPE}")
             elif not self._ledger.charge(account, _OPENING):
-                after = b"%d" % self._ledger.wait_s(account)
-                await answer(send, 429, "too many requests", [(b"retry-after", after)])
+                await answer_later(send, self._ledger.wait_s(account))
             else:
                 async with asyncio.timeout(MESSAGE_S):
                     sealed = await Body(receive, self._ledger, connection).whole(SIZES[-1])
@@ -92,9 +93,8 @@ class Oblivious:
         except KeyUnknown:
             await answer(send, 503, "the gateway's keys have expired: see 'geoveil relay rotate'")
             return
-        content = key.configuration
         fields = [(_TYPE, KEYS_TYPE.encode()), (SIGNED.encode(), key.signed.encode())]
-        await _whole(send, 200, content, fields)
+        await respond(send, 200, key.configuration, fields)
 
     async def _opened(
         self, sealed: bytes, scope: Scope, receive: Receive, send: Send, account: Account
@@ -106,7 +106,7 @@ class Oblivious:
         try:
             message, seal = self._keys.open(sealed)
         except KeyUnknown:
-            await _whole(send, 400, _KEY_PROBLEM, [(_TYPE, b"application/problem+json")])
+            await respond(send, 400, _KEY_PROBLEM, [(_TYPE, b"application/problem+json")])
             return
         room = room_in_response(len(sealed))
         try:
@@ -118,7 +118,7 @@ class Oblivious:
             text = f"the answer is longer than {room:,} bytes, the most that a relay carries"
             content = write_response(_refusal("failed_precondition", text))
         fields = [(_TYPE, RESPONSE_TYPE.encode()), (b"cache-control", b"no-store")]
-        await _whole(send, 200, seal(content.ljust(room, b"\0")), fields)
+        await respond(send, 200, seal(content.ljust(room, b"\0")), fields)
 
     async def _inner(
         self, request: InnerRequest, scope: Scope, receive: Receive, account: Account
@@ -128,12 +128,6 @@ class Oblivious:
         if request.method != b"POST" or not path.startswith(_OF_DEVICES):
             return _refusal("unimplemented", "only devices' calls may come through a relay")
         status, pieces, kind = 500, list[bytes](), b""
-        came: Event | None = {"type": "http.request", "body": request.content, "more_body": False}
-
-        async def receive_inner() -> Event:
-            nonlocal came
-            event, came = came, None
-            return await receive() if event is None else event
 
         async def send_inner(event: Event) -> None:
             nonlocal status, kind
@@ -144,7 +138,7 @@ class Oblivious:
 
         fields = [pair for pair in request.fields if pair[0] == _TYPE]
         inner = {"method": "POST", "path": path, "headers": fields, "state": scope["state"]}
-        await self._calls(inner, receive_inner, send_inner, account)
+        await self._calls(inner, after(request.content, receive), send_inner, account)
         return InnerResponse(status, ((_TYPE, kind),), b"".join(pieces))
 
 
@@ -152,9 +146,3 @@ def _refusal(code: str, text: str) -> InnerResponse:
     """Return an error in Connect's form."""
     content = json.dumps({"code": code, "message": text}).encode()
     return InnerResponse(400, ((_TYPE, b"application/json"),), content)
-
-
-async def _whole(send: Send, status: int, content: bytes, fields: Headers) -> None:
-    length = (_LENGTH, str(len(content)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [*fields, length]})
-    await send({"type": "http.response.body", "body": content, "more_body": False})

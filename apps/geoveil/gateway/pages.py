@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
-from geoveil.gateway.http import Headers, Scope, Send, answer, write
+from geoveil.gateway.http import Headers, Scope, Send, answer, respond
 
 TAKE_PART = "/take-part/"
 """The path before a campaign's id; without an id the page lists open campaigns."""
@@ -87,11 +87,10 @@ class Files:
             headers.append((b"content-range", b"bytes %d-%d/%d" % of))
             status = 206
         if not tag:
-            headers += [(b"content-type", file.kind), (b"content-length", b"%d" % len(content))]
+            headers.append((b"content-type", file.kind))
             if packed:
                 headers.append((b"content-encoding", b"gzip"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await write(send, content)
+        await respond(send, status, content, headers)
 
 
 async def answer_page(
@@ -114,8 +113,7 @@ async def answer_page(
     if name in (_RESULTS, _ISSUER):
         content = b"" if name == _RESULTS else (issuer or "").encode()
         status = 200 if content or (results and name == _RESULTS) else 204
-        await send({"type": "http.response.start", "status": status, "headers": [*GUARDS]})
-        await write(send, content)
+        await respond(send, status, content, GUARDS)
         return
     outlines = name.endswith(".json")
     files = Files("geoveil.campaign", "data") if outlines else Files("geoveil.gateway", "files")
@@ -136,10 +134,7 @@ async def _answer_streets(scope: Scope, send: Send, path: Path | None) -> None:
         if content:
             span = b"bytes %d-%d/*" % (first, first + len(content) - 1)
             headers += [(b"content-type", _MAP), (b"content-range", span)]
-            headers.append((b"content-length", b"%d" % len(content)))
-    status = 206 if content else 204
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await write(send, content)
+    await respond(send, 206 if content else 204, content, headers)
 
 
 def _part(path: Path, first: int, length: int) -> bytes:

@@ -22,6 +22,8 @@ from geoveil.gateway.http import (
     Send,
     TooMuchError,
     answer,
+    answer_later,
+    respond,
     write,
 )
 from geoveil.gateway.ledger import Account, Ledger
@@ -151,9 +153,7 @@ class Site:
                 account = self._ledger.account(forwarded)
                 paid = self._ledger.charge(account, 1e3)
             if not paid:
-                after = b"%d" % self._ledger.wait_s(account)
-                await answer(send_more, 429, "too many requests: try again later",
-                             [(b"retry-after", after)])  # fmt: skip
+                await answer_later(send_more, self._ledger.wait_s(account))
                 return
             secret = b"authorization" in headers or self._takes_tokens(scope["path"])
             by = headers.get(_FORWARDED_BY, b"") if proxy else b""
@@ -255,8 +255,7 @@ class Site:
             await mount.files.answer(scope, send, name.removeprefix("files/"))
             return
         if not self._ledger.charge(account, _PAGE):
-            after = [(b"retry-after", b"%d" % self._ledger.wait_s(account))]
-            await answer(send, 429, "too many requests: try again later", after)
+            await answer_later(send, self._ledger.wait_s(account))
             return
         connection = scope["state"]["connection"]
         most = mount.application.longest(scope) if scope["method"] == "POST" else LONGEST_FORM
@@ -281,10 +280,8 @@ async def _preflight(send: Send) -> None:
         (b"access-control-allow-methods", b"POST, GET"),
         (b"access-control-allow-headers", _ASKED_BY_BROWSERS),
         (b"access-control-max-age", _PREFLIGHT_S),
-        (b"content-length", b"0"),
     ]
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    await respond(send, 204, b"", headers)
 
 
 async def _answered(

@@ -10,8 +10,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from geoveil.campaign import TOKEN_KEY_BYTES, token_key_id
@@ -20,9 +20,8 @@ from geoveil.gp import ParameterError
 from geoveil.relay.binary_http import MessageInvalid
 from geoveil.relay.blind_rsa import IssuerKey
 from geoveil.relay.tokens import REQUEST_TYPE, RESPONSE_TYPE
-from geoveil.relay.web import WebAddress
+from geoveil.relay.web import TIMEOUT_S, SmallHandler, SmallServer, WebAddress
 
-_TIMEOUT_S = 30.0
 _HEAD = 3
 """Bytes before the blinded message in a request: the type, and the end of the key's id."""
 
@@ -83,7 +82,7 @@ class WebAttester:
         self._web = WebAddress("attester", url, root_certificates)
 
     def account(self, credential: str) -> str | None:
-        end = time.monotonic() + _TIMEOUT_S / 2
+        end = time.monotonic() + TIMEOUT_S / 2
         answer = self._web.ask("GET", b"", {"Authorization": f"Bearer {credential}"}, end)
         if answer.status in (401, 403):
             return None
@@ -162,28 +161,22 @@ class Issuer:
         self._database.close()
 
 
-class IssuerServer(ThreadingHTTPServer):
-    """Answers requests for tokens over HTTP, below any path. Use `serve_forever`, `shutdown`.
+class IssuerServer(SmallServer):
+    """Answers requests for tokens over HTTP, below any path.
 
     Args:
         listen: host and port; port 0 takes a free one.
     """
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, listen: tuple[str, int], issuer: Issuer) -> None:
         self.issuer = issuer
         super().__init__(listen, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one device."""
+class _Handler(SmallHandler):
+    page_headers = MappingProxyType({"access-control-allow-headers": "authorization, content-type"})
 
-    protocol_version = "HTTP/1.1"
-    timeout = _TIMEOUT_S
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the library's name
         server: Any = self.server
         size = self.headers.get("content-length", "")
         kind, credential = self.headers.get("authorization", "").partition(" ")[::2]
@@ -195,30 +188,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif size == str(_HEAD + TOKEN_KEY_BYTES):
             name = self.path.rpartition("/")[2]
             status, content = server.issuer.answer(name, credential, self.rfile.read(int(size)))
-        self._answer(status, content, RESPONSE_TYPE)
+        self.answer(status, content, {"content-type": RESPONSE_TYPE if content else ""})
 
-    def do_OPTIONS(self) -> None:
-        self._answer(204, b"", "")
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the library's name
         server: Any = self.server
         content = server.issuer.key(self.path.rpartition("/")[2])
-        self._answer(200 if content else 404, content, "application/octet-stream")
-
-    def _answer(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response_only(status)
-        if content:
-            self.send_header("content-type", kind)
-        # Any origin may ask, since browsers never add the credentials by themselves.
-        self.send_header("access-control-allow-origin", "*")
-        self.send_header("access-control-allow-headers", "authorization, content-type")
-        self.send_header("content-length", str(len(content)))
-        self.send_header("connection", "close")
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Log nothing about callers."""
+        kind = "application/octet-stream" if content else ""
+        self.answer(200 if content else 404, content, {"content-type": kind})
 
 
 def _hash(code: str) -> str:

@@ -1,4 +1,4 @@
-"""HTTP requests, each over a separate connection, with a deadline."""
+"""HTTP requests, each over a separate connection, with a deadline; and small servers."""
 
 import http.client
 import ssl
@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from geoveil.campaign import is_loopback
 from geoveil.client import PlaintextRefused, TransportError
 from geoveil.gp import ParameterError
 
+TIMEOUT_S = 30.0
 _LONGEST = (4 << 10) + 1
 """The most bytes read of a response, one more than permitted."""
 
@@ -113,3 +115,37 @@ class WebAddress:
 def _hang_up(connection: http.client.HTTPConnection) -> None:
     with suppress(OSError, AttributeError):
         connection.sock.shutdown(2)
+
+
+class SmallServer(ThreadingHTTPServer):
+    """Answers each request in a thread. Use `serve_forever` and `shutdown`."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class SmallHandler(BaseHTTPRequestHandler):
+    """Answers one request; pages of any origin may ask, since no cookie identifies their users."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = TIMEOUT_S
+    page_headers: Mapping[str, str]
+    """The headers that permit requests of pages with further headers."""
+
+    def do_OPTIONS(self) -> None:
+        self.answer(204, b"", {})
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Log nothing about callers."""
+
+    def answer(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a response, without headers that are empty, and close the connection."""
+        self.send_response_only(status)
+        self.send_header("access-control-allow-origin", "*")
+        for name, value in {**self.page_headers, **headers}.items():
+            if value:
+                self.send_header(name, value)
+        self.send_header("content-length", str(len(content)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
