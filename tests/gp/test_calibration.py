@@ -147,23 +147,6 @@ def test_table_of_variances(oracles, beta):
         assert value == pytest.approx(reference, rel=1e-8, abs=0)
 
 
-def test_the_best_noise_has_the_least_variance():
-    for beta in (0.02, 0.1, 0.2, 0.3):
-        for query in (RAMP, STEP, BELL):
-            best = SmoothMechanism(query, UNIT, beta=beta)
-            for noise in (StudentT(3), GeneralizedCauchy(4), StudentT(2.5)):
-                other = SmoothMechanism(query, UNIT, noise=noise, beta=beta)
-                assert best.noise.variance / best.eta**2 < noise.variance / other.eta**2
-
-
-def test_defaults():
-    privacy = GeoPrivacy(1.0, per=8000.0)
-    assert SmoothMechanism(RAMP, privacy).beta == pytest.approx(0.3 / 8000, rel=1e-15, abs=0)
-    assert SmoothMechanism(BELL, privacy).beta == pytest.approx(0.15 / 8000, rel=1e-15, abs=0)
-    for query in (RAMP, BELL):
-        assert SmoothMechanism(query, privacy).eta == pytest.approx(1 / 8000, rel=1e-15, abs=0)
-
-
 def test_what_cannot_be_private_is_refused():
     for query in (RAMP, STEP, BELL):
         with pytest.raises(UnsupportedError, match="power-law tail"):

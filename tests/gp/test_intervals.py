@@ -100,19 +100,6 @@ def test_an_imagined_report_is_one_more_in_the_list():
     assert found.high == pytest.approx(exact, rel=2e-3)
 
 
-def test_no_skewness_is_more_than_the_ends_permit():
-    """Every law on [0, 1] has a third moment of at most v(d − v/d), d from the mean to 1."""
-    rng = np.random.default_rng(2)
-    for _ in range(300):
-        values, weights = rng.uniform(0, 1, 4), rng.dirichlet([0.4] * 4)
-        m = weights @ values
-        v, third = weights @ (values - m) ** 2, weights @ (values - m) ** 3
-        assert third <= v * ((1 - m) - v / (1 - m)) + 1e-12
-    p = 0.03  # attained by two points, one at the end
-    v = p * (1 - p)
-    assert v * ((1 - p) - v / (1 - p)) == pytest.approx(p * (1 - p) ** 3 - (1 - p) * p**3)
-
-
 def test_many_varied_reports_get_students_interval():
     found = interval_of_mean(10_000, 0.4, 0.24, 0.95, SHARE)
     student = interval_of_mean(10_000, 0.4, 0.24, 0.95, UNLIMITED)

@@ -120,20 +120,6 @@ class TestDebiasedLaplace:
                 assert variance == pytest.approx(float(expected), rel=1e-10, abs=slack)
                 assert variance >= 0
 
-    @pytest.mark.deep(keep=1)
-    def test_unbiased(self, oracles, name, ratio):
-        mechanism = self.mechanism(name, ratio)
-        size = 4.0 / ratio
-        with mp.workdps(20):
-            for p in POSITIONS[::2]:
-                s = abs(p * size) if name == "kernel" else p * size
-                f = oracles.value(mechanism.query, mp.mpf(s))
-                mean = oracles.debiased_moment(mechanism.query, s, 1 / mp.mpf(RATE), 1)
-                assert abs(mean - f) < mp.mpf(10) ** -15 * (1 + ratio**2)
-                ours = float(mechanism.mean(p * size))
-                assert ours == pytest.approx(float(f), rel=1e-12, abs=1e-15)
-        assert mechanism.unbiased
-
     def test_range(self, oracles, name, ratio):
         """The extremes of g, by a grid; and MATH §5.1 for the smoothstep."""
         mechanism = self.mechanism(name, ratio)
@@ -218,18 +204,6 @@ def test_debiased_variance_in_the_plane_and_in_blocks():
     np.testing.assert_array_equal(
         line.variance(r)[some], [float(line.variance(r[i])) for i in some]
     )
-
-
-def test_values_in_the_documentation(oracles):
-    """The household-income example of the docstrings."""
-    privacy = GeoPrivacy(epsilon=1.0, per=8000.0)
-    mechanism = DebiasedLaplace(Threshold(100_000, 16_000, "smoothstep"), privacy)
-    with mp.workdps(30):
-        for x, printed in ((100_000.0, 0.809951), (150_000.0, 0.003152)):
-            s = x - 100_000
-            expected = float(oracles.debiased_variance(mechanism.query, s, mp.mpf(8000)))
-            assert expected == pytest.approx(printed, abs=5e-7)
-            assert float(mechanism.variance(x)) == pytest.approx(expected, rel=1e-11, abs=0)
 
 
 @pytest.mark.parametrize(
