@@ -1,9 +1,14 @@
-"""Test that every public function, class and method has a docstring or overrides one with it."""
+"""Test that every public function, class and method has a docstring or overrides one with it.
 
+And that no other string is a statement: such a string is the end of a sentence that nobody reads.
+"""
+
+import ast
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -68,3 +73,32 @@ def test_a_member_that_nobody_documents_is_found() -> None:
             return None
 
     assert [name.rsplit(".", 1)[1] for name in undocumented(Derived)] == ["alone"]
+
+
+def lost_strings(source: str) -> list[int]:
+    """Return the lines of strings that are statements without being docstrings."""
+    lines = source.splitlines()
+    strings = [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and (isinstance(node.value, ast.JoinedStr) or is_string(node.value))
+    ]
+    return [at for at in strings if not lines[at - 1].lstrip().startswith(('"""', 'r"""'))]
+
+
+def is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def test_no_end_of_a_sentence_is_lost() -> None:
+    files = {str(module.__file__) for module in modules()}
+    files |= {str(file) for file in (Path(__file__).parents[1] / "apps").rglob("*.py")}
+    lost = {file: lines for file in files if (lines := lost_strings(Path(file).read_text()))}
+    assert lost == {}
+    assert len(files) > 400  # a walk that finds nothing proves nothing
+
+
+def test_a_lost_end_is_seen() -> None:
+    assert lost_strings('said = "it ends "\n"here"\n') == [2]
+    assert lost_strings('said = "it ends here"\n"""What is said."""\n') == []

@@ -144,8 +144,10 @@ def _dates(of: Situation) -> Wrongs:
     now = datetime.now(UTC)
     for own in _own_certificate(of):
         begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
-        yield now < begins, f"the certificate is not valid before {begins:%Y-%m-%d}, or the clock "
-        "is wrong"
+        yield (
+            now < begins,
+            f"the certificate is not valid before {begins:%Y-%m-%d}, or the clock is wrong",
+        )
         yield now >= ends, f"the certificate ended on {ends:%Y-%m-%d}"
         yield (
             now + timedelta(days=14) > ends,

@@ -79,8 +79,9 @@ class CellShares(Series):
 class ShareTable(CellShares):
     """The shares of the people in the cells of a table."""
 
-    coverage = "Each interval covers at {of.percent} by itself; all bands together cover at "
-    "{of.percent}."
+    coverage = (
+        "Each interval covers at {of.percent} by itself; all bands together cover at {of.percent}."
+    )
     band_low: Array
     """Simultaneous intervals of all shares."""
     band_high: Array
