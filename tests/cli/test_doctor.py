@@ -132,6 +132,32 @@ def test_a_planted_mistake_is_named(name, geoveil, ward, monkeypatch):
     assert set(named) - {name} <= ALSO.get(name, set())
 
 
+@pytest.mark.parametrize(("most", "named"), [(6_128, []), (6_127, ["open files"])])
+def test_files_are_counted_as_by_the_server_which_raises_its_own_limit(
+    most, named, geoveil, ward, monkeypatch
+):
+    """2,000 connections need 3 each, as new ones come before old ones close, and 128 others."""
+    monkeypatch.setattr(doctor.resource, "getrlimit", lambda _: (1_024, most))
+    assert examine(geoveil, ward, *NAMED)[0] == named
+
+
+@pytest.mark.parametrize("setting", ["relay_keys", "results_token_file"])
+def test_every_file_of_a_secret_is_looked_at(setting, geoveil, ward):
+    Path("secret").touch(mode=0o600)
+    ward[setting] = "secret"
+    assert examine(geoveil, ward, *NAMED)[0] == []
+    Path("secret").chmod(0o644)
+    assert examine(geoveil, ward, *NAMED)[0] == ["secret files"]
+
+
+def test_results_for_everybody_need_what_draws_pages(geoveil, ward, monkeypatch):
+    Path("secret").touch(mode=0o600)
+    ward |= {"console": False, "results_token_file": "secret"}
+    assert examine(geoveil, ward, *NAMED)[0] == []
+    lack(monkeypatch, "jinja2")
+    assert examine(geoveil, ward, *NAMED)[0] == ["extras"]
+
+
 @pytest.mark.parametrize("kind", ["no database", "unreachable"])
 def test_databases_that_can_not_be_used_are_named(kind, geoveil, ward):
     ward["database"] = "geoveil.db"

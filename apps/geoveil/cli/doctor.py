@@ -24,6 +24,7 @@ from geoveil.aggregator import (
     check_database,
     check_files,
     database_of,
+    descriptors_for,
     load,
     open_store,
 )
@@ -134,8 +135,12 @@ def _tls(of: Situation) -> Wrongs:
 
 
 def _certificate(of: Situation) -> Wrongs:
-    try:  # tokens have a check of their own
-        check_files(replace(of.settings, tokens_file=None, console=False))
+    # Tokens have a check of their own, and what follows requires them.
+    without = replace(
+        of.settings, tokens_file=None, console=False, results_token_file=None, results_frames=()
+    )
+    try:
+        check_files(without)
     except ParameterError as error:
         yield True, str(error)
 
@@ -175,10 +180,10 @@ def _certificate_name(of: Situation) -> Wrongs:
 
 
 def _secret_files(of: Situation) -> Wrongs:
+    settings = of.settings
     named = (
-        of.settings.tls_key,
-        of.settings.tokens_file,
-        of.sign_key,
+        *(settings.tls_key, settings.tokens_file, settings.relay_keys),
+        *(settings.results_token_file, of.sign_key),
         os.environ.get("GEOVEIL_DATABASE_URL_FILE"),
     )
     for file in [Path(name) for name in named if name]:
@@ -205,9 +210,11 @@ def _analysts(of: Situation) -> Wrongs:
 
 
 def _extras(of: Situation) -> Wrongs:
+    settings = of.settings
     needed = {
-        **dict.fromkeys(["uvicorn", "httptools"], of.settings.web is not None),
-        **dict.fromkeys(["jinja2", "pyarrow"], of.settings.console),
+        **dict.fromkeys(["uvicorn", "httptools"], settings.web is not None),
+        **dict.fromkeys(["pyarrow"], settings.console),
+        **dict.fromkeys(["jinja2"], settings.console or settings.results_token_file is not None),
     }
     lacking = [name for name, used in needed.items() if used and find_spec(name) is None]
     yield lacking, f"not installed: {', '.join(lacking)}"
@@ -272,9 +279,9 @@ def _ports(of: Situation) -> Wrongs:
 
 
 def _open_files(of: Situation) -> Wrongs:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # a server raises its own to this
     connections = of.settings.max_connections
-    needed = connections + 100  # files of its own
+    needed = descriptors_for(connections)
     yield (
         limit != resource.RLIM_INFINITY and limit < needed,
         f"{limit:,} files may be open, and {connections:,} connections need {needed:,}",

@@ -127,10 +127,15 @@ def allowed(wanted: int) -> int:
     return wanted if soft == RLIM_INFINITY else min(wanted, max(1, (soft - _SPARE) // MARGIN))
 
 
+def descriptors_for(wanted: int) -> int:
+    """Return the number of descriptors that a server with so many lasting connections needs."""
+    return MARGIN * wanted + _SPARE
+
+
 def allow(wanted: int) -> None:
     """Raise the process's descriptor limit for a number of connections, as far as permitted."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
-    needed = MARGIN * wanted + _SPARE
+    needed = descriptors_for(wanted)
     if soft != RLIM_INFINITY and soft < needed:
         raised = needed if hard == RLIM_INFINITY else min(needed, hard)
         with suppress(OSError, ValueError):
