@@ -66,6 +66,12 @@ def test_campaigns_are_refused_for_reasons_that_the_page_names():
     assert len(told) - len(refused) > 100
 
 
+def test_the_page_describes_every_file():
+    page = (FOLDER.parents[1] / "docs" / "protocol.md").read_text()
+    described = re.findall(r"^\* \*\*(\w+\.json)\.\*\*", page, re.MULTILINE)
+    assert sorted(described) == sorted(file.name for file in FOLDER.glob("*.json"))
+
+
 def test_logarithms_are_the_nearest_doubles():
     told = _items("logarithms.json")
     assert sum(len(item["values"]) for item in told) == 8
