@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import product
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -16,13 +15,11 @@ from geoveil.campaign import (
     LipschitzLaplaceSpec,
     Question,
     StatisticCampaign,
-    codec,
     decode,
     encode,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1 import campaign_pb2 as pb
-from tests.campaigns import admits
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AT, WIDTH, PER = 100_000.0, 24_000.0, 8_000.0
@@ -174,23 +171,3 @@ def test_an_allocation_that_is_not_known_is_refused(number):
     message.allocation = number
     with pytest.raises(ParameterError, match="allocation must be one of"):
         decode(message.SerializeToString(deterministic=True))
-
-
-def test_a_client_from_before_repetition_takes_no_part_in_it(monkeypatch):
-    """It would take ε for the price of the whole report."""
-    known = {a: n for a, n in codec._ALLOCATIONS.items() if a is not Allocation.REPEAT}
-    asked = {allocation: encode(twice(allocation, 3)) for allocation in SPENT}
-    monkeypatch.setattr(codec, "_ALLOCATIONS", MappingProxyType(known))
-    decode.cache_clear()
-    with pytest.raises(ParameterError, match="allocation must be one of"):
-        decode(asked[Allocation.REPEAT])
-    assert decode(asked[Allocation.SPLIT]).allocation is Allocation.SPLIT
-    decode.cache_clear()
-
-
-def test_repeat_admits_all_answers_in_order():
-    campaign = twice(Allocation.REPEAT, 3)
-    assert campaign.answers == 3
-    assert admits(campaign, [0, 1, 2])
-    for wrong in ([0], [0, 1], [0, 2, 1], [0, 1, 2, 2], []):
-        assert not admits(campaign, wrong)

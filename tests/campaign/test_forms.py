@@ -240,6 +240,11 @@ def test_forms_that_promise_what_they_can_not_keep_are_refused(fields: Any, name
         (lambda: replace(MOOD, wordings=(Wording(unit="Schritt"),)), "wording.unit"),
         (lambda: replace(MOOD, wordings=(Wording(options=("x",)),)), "wording.options"),
         (lambda: replace(MOOD, wordings=(Wording(), Wording())), "languages"),
+        (lambda: replace(MOOD, wordings="How are you?"), "wordings must be a sequence of Wording"),
+        (lambda: replace(MOOD, wordings=("How are you?",)), "must be a Wording"),
+        (lambda: replace(RENT, applies="rents"), "applies must be a Condition, or None"),
+        (lambda: Condition(field="rents", options="yes"), "applies.options must be a sequence"),
+        (lambda: Wording(options=3), "wording.options must be a sequence"),
     ],
 )
 def test_fields_out_of_range_are_refused(make: Any, named: str) -> None:
@@ -309,18 +314,3 @@ def test_what_a_condition_tells_is_charged_to_the_field_that_decides_it() -> Non
         steps = abs(int(one["likes it"]) - int(other["likes it"]))
         bound = likes.privacy.epsilon * steps + (one["why"] != other["why"]) * 0.3
         assert np.abs(np.log(law(one) / law(other))).max() <= bound + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: replace(MOOD, wordings="How are you?"), "wordings must be a sequence of Wording"),
-        (lambda: replace(MOOD, wordings=("How are you?",)), "must be a Wording"),
-        (lambda: replace(RENT, applies="rents"), "applies must be a Condition, or None"),
-        (lambda: Condition(field="rents", options="yes"), "applies.options must be a sequence"),
-        (lambda: Wording(options=3), "wording.options must be a sequence"),
-    ],
-)
-def test_what_is_of_another_type_is_refused_by_name(make: Any, says: str) -> None:
-    with pytest.raises(ParameterError, match=says):
-        make()

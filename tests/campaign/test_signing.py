@@ -1,7 +1,5 @@
 """Test that signatures are Ed25519 of RFC 8032, over the context and exactly the bytes."""
 
-import hashlib
-
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -26,11 +24,10 @@ def opened(published):
     return CampaignEnvelope.FromString(published)
 
 
-# A textbook verifier, from the formulas of RFC 8032 §5.1 and nothing else.
+# Points of the curve, from the formulas of RFC 8032 §5.1 and nothing else.
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
-ORDER = 2**252 + 27742317777372353535851937790883648493
 
 
 def add(a, b):
@@ -64,32 +61,12 @@ def point_of(data):
 BASE = point_of((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
 
 
-def verifies(key, signature, message):
-    challenge = hashlib.sha512(signature[:32] + key + message).digest()
-    k = int.from_bytes(challenge, "little") % ORDER
-    s = int.from_bytes(signature[32:], "little")
-    return times(s, BASE) == add(point_of(signature[:32]), times(k, point_of(key)))
-
-
-def test_the_textbook_verifier_knows_a_published_vector():
-    """RFC 8032 §7.1, TEST 2."""
-    key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
-    signature = bytes.fromhex(
-        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
-        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
-    )
-    assert verifies(key, signature, b"\x72")
-    assert not verifies(key, signature, b"\x73")
-
-
 def test_a_signature_is_what_the_standard_says():
     campaign = b"any bytes"
     envelope = opened(seal(campaign, KEY))
     key, signature = envelope.signature.public_key, envelope.signature.signature
-    assert verifies(key, signature, CONTEXT + campaign)
-    assert not verifies(key, signature, campaign)  # made for nothing else
     Ed25519PublicKey.from_public_bytes(key).verify(signature, CONTEXT + campaign)
-    with pytest.raises(InvalidSignature):
+    with pytest.raises(InvalidSignature):  # it was made for nothing else
         Ed25519PublicKey.from_public_bytes(key).verify(signature, campaign)
 
 
@@ -117,9 +94,8 @@ def test_one_flipped_bit_anywhere_is_no_signature(data):
 
 @pytest.mark.parametrize(
     ("key", "signature"),
-    [(b"", b""), (bytes(32), b""), (b"", bytes(64)), (bytes(31), bytes(64)), (bytes(33), bytes(64)),
-     (bytes(32), bytes(63)), (bytes(32), bytes(65)), (b"\xff" * 32, bytes(64))],
-)  # fmt: skip
+    [(b"", b""), (bytes(31), bytes(64)), (bytes(32), bytes(65)), (b"\xff" * 32, bytes(64))],
+)
 def test_what_is_no_key_or_no_signature_is_not_valid(key, signature):
     envelope = opened(seal(b"a campaign", KEY))
     envelope.signature.public_key, envelope.signature.signature = key, signature

@@ -16,31 +16,6 @@ from geoveil.gp import Threshold
 from tests.client.conftest import threads
 
 
-async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
-    policy, tape, collector, tmp_path, fake_time
-):
-    before, running = asyncio.all_tasks(), threads()
-    done = asyncio.Event()
-    tape.after = lambda request: done.set() if hasattr(request, "reports") else None
-    transport = InMemoryTransport(tape).aio
-    client = AsyncClient(
-        policy=policy,
-        transport=transport,
-        state_dir=tmp_path / "state",
-        timing=fake_time.timing(),
-    )
-    await client.fetch("income")
-    await client.contribute("income", 52_000)
-    async with asyncio.timeout(30):
-        await done.wait()
-    (task,) = asyncio.all_tasks() - before
-    assert task.get_name() == "geoveil-client"
-    await client.aclose()
-    assert asyncio.all_tasks() == before
-    assert threads() == running
-    assert len(collector.reports("income")) == 1
-
-
 async def test_a_slow_campaign_does_not_stop_the_loop(
     policy, make_campaign, collector, state_dir, fake_time
 ):

@@ -9,7 +9,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from geoveil.client import AsyncClient, CampaignNotFetched, Client, InMemoryTran
 from geoveil.proto.v1 import collector_pb2
 from tests.client.conftest import threads
 
-Make = Callable[..., Any]
 SECONDS = 30
 """Until a test gives up waiting for what takes milliseconds."""
 
@@ -144,6 +142,7 @@ def test_a_flush_and_the_thread_send_one_after_the_other(make_client, tape, coll
 
 async def test_the_task_does_the_same(policy, tape, collector, tmp_path, caplog):
     """It fetches what is wanted, outlives a foreign error, wakes, and ends with the client."""
+    before, running = asyncio.all_tasks(), threads()
     sent = asyncio.Event()
     failed = asyncio.Event()
 
@@ -165,6 +164,8 @@ async def test_the_task_does_the_same(policy, tape, collector, tmp_path, caplog)
         await client.contribute("income", 52_000)
         async with asyncio.timeout(SECONDS):
             await sent.wait()
+        assert [task.get_name() for task in asyncio.all_tasks() - before] == ["geoveil-client"]
+    assert (asyncio.all_tasks(), threads()) == (before, running)
     assert len(collector.reports("income")) == 1
     assert "98765" not in caplog.text
 

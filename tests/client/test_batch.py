@@ -48,10 +48,6 @@ def numbers(batch: Any) -> list[int]:
     return [int.from_bytes(r.report_id) for r in batch.request().reports]
 
 
-def test_nothing_makes_no_request():
-    assert list(gather([])) == []
-
-
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("count", "sizes"),

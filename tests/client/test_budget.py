@@ -1,6 +1,5 @@
 """Test that nothing is drawn for answers beyond the limits, in any order."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,6 @@ from geoveil.campaign import Attribute
 from geoveil.client import Budget, BudgetExceeded, Limit, Place, Policy, Window
 from geoveil.gp import GeoPrivacy
 
-Make = Callable[..., Any]
 DAY = timedelta(days=1)
 
 
@@ -68,13 +66,6 @@ def test_a_value_is_not_looked_at_where_there_is_no_room(make_either, names):
     client.contribute(names[0], 52_000)
     with pytest.raises(BudgetExceeded):
         client.contribute(names[1], "52000")
-
-
-def test_a_privacy_as_a_limit_is_for_one_and_for_all(make_either, names):
-    client = make_either(policy=Policy({"household income": dollars(1)}), fetched=names)
-    client.contribute(names[0], 52_000)
-    with pytest.raises(BudgetExceeded, match="lifetime"):
-        client.contribute(names[1], 52_000)
 
 
 def test_a_window_slides(make_either, names, fake_time):

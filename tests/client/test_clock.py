@@ -12,7 +12,6 @@ import pytest
 from geoveil.client import (
     BudgetExceeded,
     CampaignNotOpen,
-    DeliveryStatus,
     Limit,
     ParameterError,
     Policy,
@@ -97,22 +96,6 @@ def test_a_clock_that_jumps_opens_no_window_when_it_comes_back(
         assert [b.spent for b in client.budgets()] == [spent]
     with pytest.raises(BudgetExceeded):
         client.contribute("other", 52_000)
-
-
-def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
-    make_either, state_dir, campaign, fake_time, steering
-):
-    client = make_either(state_dir=state_dir, fetched=("income",))
-    client.contribute("income", 52_000)
-    steering.results = []  # no answer that counts
-    for date, status in (
-        (campaign.closes + timedelta(days=30), DeliveryStatus.PENDING),
-        (FIRST, DeliveryStatus.PENDING),
-        (campaign.closes + timedelta(days=30, microseconds=1), DeliveryStatus.EXPIRED),
-    ):
-        fake_time.date = date
-        client.flush(0.1)
-        assert client.history()[0].status is status
 
 
 def test_a_client_that_forgets_says_so_once(make_either, tmp_path, caplog):

@@ -7,7 +7,6 @@ the ledger has all that it has seen.
 import os
 import signal
 import stat
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -166,59 +165,6 @@ def test_the_enumeration_finds_a_device_that_sends_before_it_keeps(tmp_path):
 
     list(every_point(lives))
     assert any(caught)
-
-
-def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_path):
-    from datetime import timedelta
-
-    lab = Lab(InMemoryCollector([campaign("daily", period=timedelta(hours=1))]))
-    clock = {"hours": 0}
-
-    def half(collector: Collector, request: Any) -> Any:
-        if not isinstance(request, collector_pb2.SubmitReportsRequest):
-            return collector(request)
-        good = [r for r in request.reports if r.period % 2 == 0]
-        sound = collector_pb2.SubmitReportsRequest()
-        sound.CopyFrom(request)
-        del sound.reports[:]
-        sound.reports.extend(good)
-        accepted = iter(collector(sound).results) if good else iter(())
-        refused = report_pb2.ReportResult(
-            status=report_pb2.REPORT_STATUS_REJECTED,
-            reason=report_pb2.REJECTION_REASON_WRONG_PERIOD,
-        )
-        return collector_pb2.SubmitReportsResponse(
-            results=[next(accepted) if r.period % 2 == 0 else refused for r in request.reports]
-        )
-
-    lab.answer = half
-
-    def scenario(transport: WireTransport) -> Any:
-        from datetime import UTC, datetime
-
-        from geoveil.client import Timing
-
-        start = datetime.now(UTC)
-        timing = Timing(now=lambda: start + timedelta(hours=clock["hours"]))
-        with Client(
-            policy=POLICY,
-            state_dir=tmp_path / "state",
-            transport=transport,
-            background=False,
-            timing=timing,
-        ) as client:
-            client.fetch("daily")
-            for _ in range(6):
-                client.contribute("daily", 52_000.0)
-                clock["hours"] += 1
-            result = client.flush()
-            return result, Counter(r.status for r in client.history())
-
-    (ended,) = lab.run(scenario)
-    result, statuses = ended.returned()
-    assert (result.acknowledged, result.rejected, result.pending) == (3, 3, 0)
-    assert statuses == {DeliveryStatus.ACKNOWLEDGED: 3, DeliveryStatus.REJECTED: 3}
-    assert len(lab.collector.reports("daily")) == 3
 
 
 @pytest.mark.deep

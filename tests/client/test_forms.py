@@ -4,7 +4,6 @@ import logging
 import math
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ from geoveil.client import (
     PolicyRefused,
     PrivateValueError,
     ReportBuilder,
-    Window,
 )
 from geoveil.client.policy import CampaignCost
 from geoveil.gp import Area, GeoPrivacy, LocalPrivacy, UnsupportedError
@@ -233,23 +231,6 @@ def test_one_attribute_that_is_spent_refuses_the_whole_form(name, make_either, a
     assert len(source.draws) == drawn
     assert len(client.history()) == 1
     assert {b.attribute: b.spent for b in client.budgets()}["mood"] == 0.5
-
-
-def test_periods_and_windows_add_up(make_client, collector, fake_time):
-    weekly = form("weekly", (MOOD,), period=timedelta(days=7))
-    collector.add(weekly)
-    most = GeoPrivacy(50, 1, "step")
-    window = Window(limit=GeoPrivacy(1, 1, "step"), length=timedelta(days=30))
-    own = Policy({"mood": Limit(campaign=most, windows=(window,), value=Ordinal())})
-    client = make_client(policy=own, fetched=("weekly",))
-    taken = 0
-    for _ in range(12):
-        fake_time.date += timedelta(days=7)
-        with suppress(BudgetExceeded):
-            client.contribute("weekly", {"mood": "bad"})
-            taken += 1
-        client.flush()
-    assert taken == 6  # two of 0.5 in any 30 days: weeks 1, 2, 6, 7, 11, 12
 
 
 def refusing(aspect: str, fields: Any = FIELDS, **settings: Any) -> PolicyRefused:

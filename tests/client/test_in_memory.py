@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,8 +39,6 @@ TWO = (Threshold(100_000, 16_000, "smoothstep"), Threshold(50_000, 16_000, "smoo
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 CLOSES = datetime(2027, 1, 1, tzinfo=UTC)
 MONTH = timedelta(days=30)
-
-Make = Callable[..., Campaign]
 
 
 def report(
@@ -265,48 +263,6 @@ def test_a_report_is_counted_once(campaign):
         *(DUPLICATE, ACCEPTED, DUPLICATE)
     ]
     assert collector.reports(campaign.campaign_id) == (first, second)
-
-
-def test_a_recurring_campaign_takes_the_periods_that_have_begun(campaign):
-    """And late reports for those that have ended; none for one that it does not have."""
-    clock = Clock()
-    recurring = replace(campaign, period=MONTH)
-    assert recurring.periods == 13  # 365 days
-    collector = InMemoryCollector([recurring], clock=clock)
-    wrong = rejected("WRONG_PERIOD")
-
-    def of_periods(*periods: int) -> list[tuple[str, str]]:
-        start = 100 * len(collector.reports("income"))
-        return submit(
-            collector,
-            batch(recurring, *(report(recurring, start + p, period=p) for p in periods)),
-        )
-
-    assert of_periods(0, 1, 13) == [ACCEPTED, wrong, wrong]
-    clock.now = OPENS + MONTH - timedelta(seconds=61)
-    assert of_periods(0, 1) == [ACCEPTED, wrong]
-    clock.now = OPENS + MONTH - timedelta(seconds=60)  # clocks differ by so much
-    assert of_periods(0, 1, 2) == [ACCEPTED, ACCEPTED, wrong]
-    clock.now = CLOSES - timedelta(seconds=1)
-    assert of_periods(0, 11, 12, 13) == [ACCEPTED, ACCEPTED, ACCEPTED, wrong]
-    clock.now = CLOSES + timedelta(hours=1)
-    assert of_periods(12) == [rejected("NOT_OPEN")]
-
-
-def test_one_id_in_two_periods_is_a_conflict(campaign):
-    recurring = replace(campaign, period=MONTH)
-    collector = InMemoryCollector([recurring])
-    first, again = report(recurring, period=1), report(recurring, period=2)
-    assert submit(collector, batch(recurring, first, again)) == [
-        *(ACCEPTED, rejected("ID_CONFLICT"))
-    ]
-
-
-def test_a_campaign_that_does_not_recur_has_one_period(campaign):
-    collector = InMemoryCollector([campaign])
-    assert submit(collector, batch(campaign, report(campaign, period=1))) == [
-        rejected("WRONG_PERIOD")
-    ]
 
 
 def test_without_a_clock_dates_do_not_matter(campaign):

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Campaign
-from geoveil.client import CampaignNotOpen, DeliveryStatus, InMemoryCollector, Limit, Policy
+from geoveil.client import DeliveryStatus, InMemoryCollector, Limit, Policy
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 WEEK = timedelta(days=7)
-TICK = timedelta(microseconds=1)
 
 
 @pytest.fixture
@@ -42,31 +41,6 @@ def client(
     return make_either(
         state_dir=state_dir, policy=generous, source=make_source(0), fetched=("weekly",)
     )
-
-
-@pytest.mark.parametrize(
-    ("after", "period"),
-    [
-        (timedelta(0), 0),
-        (WEEK - TICK, 0),
-        (WEEK, 1),
-        (9 * WEEK + TICK, 9),
-        (10 * WEEK - TICK, 9),
-        (10 * WEEK, 10),
-        (10 * WEEK + timedelta(days=1) - TICK, 10),
-    ],
-)
-def test_a_report_is_for_the_period_of_the_clock(client, fake_time, after, period):
-    fake_time.date = OPENS + after
-    assert client.contribute("weekly", 52_000).period == period
-
-
-@pytest.mark.parametrize("after", [-TICK, 10 * WEEK + timedelta(days=1)])
-def test_outside_its_dates_there_is_no_period(client, fake_time, after):
-    fake_time.date = OPENS + after
-    with pytest.raises(CampaignNotOpen):
-        client.contribute("weekly", 52_000)
-    assert client.history() == ()
 
 
 def test_every_period_is_drawn_for_once(client, fake_time):
@@ -130,10 +104,3 @@ def test_a_period_that_the_server_has_not_reached_is_refused_alone(
     assert early.rejection is not None
     assert early.rejection.reason == "WRONG_PERIOD"
     assert [report.period for report in collector.reports("weekly")] == [2]
-
-
-def test_every_period_costs_anew(client, fake_time):
-    for week in range(3):
-        fake_time.date = OPENS + week * WEEK
-        client.contribute("weekly", 52_000)
-    assert [receipt.privacy for receipt in client.history()] == 3 * [GeoPrivacy(1, 8000, "dollar")]

@@ -1,20 +1,16 @@
 """Test that a report that answers every query with all of ε is charged the sum."""
 
 import math
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from geoveil.campaign import Allocation, Campaign, LipschitzLaplaceSpec
-from geoveil.client import Budget, BudgetExceeded, Limit, Policy, PolicyRefused, Window
+from geoveil.client import Budget, Limit, Policy, PolicyRefused
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import report_pb2
 
-Make = Callable[..., Any]
 M = 3
-WEEK = timedelta(days=7)
 
 
 def dollars(epsilon: float) -> GeoPrivacy:
@@ -75,68 +71,6 @@ def test_a_cap_is_compared_with_the_sum(make_either, repeat, make_source, most, 
         client.fetch("repeat")
     assert refused.value.stated == "ε = 3 per 8000 dollar"
     assert source.draws == []
-
-
-def test_a_lifetime_has_room_for_the_sum_or_for_nothing(make_either, repeat, make_source):
-    source = make_source(0)
-    client = make_either(
-        policy=policy_of(lifetime=3.5), source=source, fetched=("income", "repeat")
-    )
-    client.contribute("income", 97_000)  # 2.5 are left: enough for one answer, not for three
-    drawn = list(source.draws)
-    with pytest.raises(BudgetExceeded) as refused:
-        client.contribute("repeat", 97_000)
-    assert (refused.value.spent, refused.value.cost) == (1.0, dollars(M))
-    assert source.draws == drawn
-    assert len(client.history()) == 1
-
-
-def test_a_window_frees_the_sum_at_once(make_either, repeat, collector, make_campaign, fake_time):
-    collector.add(make_campaign("other", queries=tuple(q.query for q in repeat.questions),
-                                allocation=Allocation.REPEAT))  # fmt: skip
-    window = Window(limit=dollars(5), length=4 * WEEK)
-    client = make_either(policy=policy_of(windows=(window,)), fetched=("repeat", "other"))
-    start = fake_time.date
-    client.contribute("repeat", 97_000)
-    client.flush(1)
-    with pytest.raises(BudgetExceeded) as refused:
-        client.contribute("other", 97_000)
-    assert refused.value.frees == start + 4 * WEEK
-    fake_time.date = start + 4 * WEEK
-    assert client.contribute("other", 97_000).privacy == dollars(M)
-
-
-def test_every_period_is_charged_the_sum(make_either, repeat, collector, make_campaign, fake_time):
-    opens = datetime(2026, 5, 1, tzinfo=UTC)
-    weekly = make_campaign(
-        "weekly",
-        queries=tuple(q.query for q in repeat.questions),
-        allocation=Allocation.REPEAT,
-        opens=opens,
-        closes=opens + 4 * WEEK,
-        period=WEEK,
-    )
-    collector.add(weekly)
-    client = make_either(policy=policy_of(campaign=7), fetched=("weekly",))
-    for period in range(2):
-        fake_time.date = opens + period * WEEK
-        assert client.contribute("weekly", 97_000).privacy == dollars(M)
-    fake_time.date = opens + 2 * WEEK
-    with pytest.raises(BudgetExceeded, match="this campaign") as refused:
-        client.contribute("weekly", 97_000)
-    assert refused.value.spent == 2 * M
-    assert weekly.total_privacy == dollars(4 * M)
-
-
-def test_what_is_charged_survives_the_process(make_client, repeat, tmp_path):
-    state_dir = tmp_path / "state"
-    first = make_client(state_dir=state_dir, policy=policy_of(lifetime=5), fetched=("repeat",))
-    first.contribute("repeat", 97_000)
-    first.close(0)
-    again = make_client(state_dir=state_dir, policy=policy_of(lifetime=5), fetched=("income",))
-    assert [b.spent for b in again.budgets()] == [float(M)]
-    again.contribute("income", 97_000)
-    assert [b.spent for b in again.budgets()] == [M + 1.0]
 
 
 def test_the_answers_of_a_report_are_drawn_independently(

@@ -13,7 +13,6 @@ from geoveil.campaign import (
     Campaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
-    decode,
     digest,
     encode,
     seal,
@@ -121,20 +120,6 @@ def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
         step = mpmath.mpf(2) ** campaign.grid_exponent
         assert abs(answer.value - ideal / step) <= mpmath.mpf("0.5001")
     assert made.charges[0].privacy == GeoPrivacy(spent, 8000, "dollar")
-
-
-def test_partition_answers_one_query_and_every_query_gets_its_turn(
-    make_campaign, policy, make_source
-):
-    queries = tuple(Threshold(AT + 1000 * i, WIDTH, "smoothstep") for i in range(5))
-    builder = ReportBuilder(policy=policy, source=make_source(4))
-    accepted = builder.accept("income", seal(encode(make_campaign(queries=queries))))
-    seen = [
-        [a.query_index for a in report_pb2.Report.FromString(made.report).answers]
-        for made in (builder.prepare(accepted, 1.0) for _ in range(200))
-    ]
-    assert all(len(indices) == 1 for indices in seen)
-    assert {i for (i,) in seen} == set(range(5))  # missed with probability 5·(4/5)^200 < 1e-18
 
 
 def test_report_ids_are_sixteen_fresh_bytes(policy, campaign):
@@ -284,12 +269,6 @@ def test_an_area_so_small_that_no_double_holds_its_angle_is_read(builder, places
     assert accepted.campaign.attribute.distortion == 1 + 2.0**-52
 
 
-def test_the_policy_is_asked(make_campaign, builder):
-    greedy = make_campaign(privacy=GeoPrivacy(2, 8000, "dollar"))
-    with pytest.raises(PolicyRefused):
-        builder.accept("income", seal(encode(greedy)))
-
-
 def test_predictable_bits_are_refused(policy):
     for source in (SeededSource(1), SystemSource, "SystemSource"):
         with pytest.raises(ParameterError, match="whose bits nobody can predict"):
@@ -300,13 +279,6 @@ def test_predictable_bits_are_refused(policy):
 def test_a_policy_is_needed():
     with pytest.raises(ParameterError, match="a Policy"):
         ReportBuilder(policy={"household income": 1})  # type: ignore[arg-type]
-
-
-def test_the_campaign_is_the_one_published(builder, campaign):
-    accepted = builder.accept("income", seal(encode(campaign)))
-    assert accepted.campaign == decode(encode(campaign))
-    assert accepted.digest == digest(encode(campaign))
-    assert accepted.signer is None
 
 
 @pytest.mark.parametrize("envelope", [b"\xff" * 100, b"\x0a\x05abc", b"\x0a"])

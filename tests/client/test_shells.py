@@ -13,9 +13,7 @@ from geoveil.client import (
     CampaignNotFetched,
     Client,
     ClientClosed,
-    DeliveryStatus,
     InMemoryTransport,
-    JournalError,
     ParameterError,
     PlaintextRefused,
     PrivateValueError,
@@ -25,7 +23,6 @@ from geoveil.client import (
 )
 from tests.client.conftest import threads
 
-Make = Callable[..., Any]
 PAIRS = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 
@@ -159,14 +156,6 @@ def test_a_closed_client_says_so(make_either, state_dir, tape):
     assert tape.requests == []
 
 
-def test_leaving_the_block_closes(make_either, collector):
-    with make_either(fetched=("income",)) as client:
-        client.contribute("income", 52_000)
-    assert len(collector.reports("income")) == 1
-    with pytest.raises(ClientClosed):
-        client.counts()
-
-
 def test_leaving_by_an_error_closes_and_keeps_the_error(make_either, collector):
     client = make_either(fetched=("income",))
 
@@ -201,27 +190,6 @@ def test_a_transport_that_was_given_is_left_open(make_either, tape):
     assert closed == []
 
 
-def test_threads_share_a_client(make_client, state_dir, make_source, collector):
-    clients = [make_client(state_dir=state_dir, fetched=("income",)) for _ in range(6)]
-    if state_dir is None:
-        clients = [clients[0]] * 6  # one client, and its memory, in six threads
-    together, ids = threading.Barrier(6), []
-
-    def race(client: Client) -> None:
-        together.wait(timeout=30)
-        ids.append(client.contribute("income", 52_000).report_id)
-        client.flush()
-
-    threads = [threading.Thread(target=race, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(ids) == 6
-    assert {report.report_id.hex() for report in collector.reports("income")} == set(ids)
-    assert len(collector.reports("income")) == 1
-
-
 def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
     make_client, state_dir, tape, collector
 ):
@@ -244,19 +212,3 @@ def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
     client.close()
     assert threads() == before
     assert len(collector.reports("income")) == 1
-
-
-def test_closing_in_memory_forgets(make_either, fake_time):
-    client = make_either(fetched=("income",))
-    receipt = client.contribute("income", 1)
-    assert receipt.status is DeliveryStatus.PENDING
-    client.close(0)
-    again = make_either(fetched=("income",))
-    assert again.history() == ()
-
-
-def test_a_state_dir_that_can_not_be_used_is_told_at_once(make_either, tmp_path):
-    (tmp_path / "state").mkdir(mode=0o755)
-    (tmp_path / "state").chmod(0o755)
-    with pytest.raises(JournalError, match="chmod 700"):
-        make_either(state_dir=tmp_path / "state")

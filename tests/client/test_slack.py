@@ -1,6 +1,5 @@
 """A δ is refused unless the app allows it, and adds up over campaigns and processes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -9,11 +8,9 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import SmoothSpec
-from geoveil.campaign.consent import likelihood
-from geoveil.client import BudgetExceeded, Client, Epoch, Limit, Policy, PolicyRefused, Window
+from geoveil.client import BudgetExceeded, Epoch, Limit, Policy, PolicyRefused, Window
 from geoveil.gp import GeoPrivacy, ParameterError
 
-Make = Callable[..., Any]
 PURE = GeoPrivacy(1.0, 8_000.0, "dollar")
 SLACK = replace(PURE, delta=1e-6)
 NAME = "household income"
@@ -74,19 +71,6 @@ def test_slacks_add_up_over_campaigns(make_either, state_dir, slack):
     assert client.history()[0].to_dict()["charges"][0]["delta"] == 1e-6
 
 
-def test_what_was_spent_outlives_the_process(make_client, tmp_path, slack):
-    policy = limits(1e-6)
-    with make_client(state_dir=tmp_path, policy=policy) as client:
-        client.fetch("slack-0")
-        client.contribute("slack-0", 97_000)
-    with make_client(state_dir=tmp_path, policy=policy) as client:
-        assert isinstance(client, Client)
-        assert client.budgets()[0].spent_delta == 1e-6
-        client.fetch("slack-1")
-        with pytest.raises(BudgetExceeded):
-            client.contribute("slack-1", 97_000)
-
-
 def test_limits_of_a_slack_go_together():
     near = replace(SLACK, reach=9.0)
     with pytest.raises(ParameterError, match="reaches of the limits"):
@@ -96,9 +80,3 @@ def test_limits_of_a_slack_go_together():
     with pytest.raises(ParameterError, match="pure"):
         Epoch(privacy=SLACK, length=timedelta(days=1))
     assert Limit(campaign=near, windows=(Window(limit=near, length=timedelta(days=1)),))
-
-
-def test_people_are_told():
-    said = likelihood(SLACK, "report", "yours")
-    assert said.endswith("away, plus a chance of at most 1 in 1,000,000.")
-    assert "plus" not in likelihood(PURE, "report", "yours")

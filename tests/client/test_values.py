@@ -141,19 +141,6 @@ def test_the_control_shows_what_the_server_would_gain(asking):
     assert np.hypot(*(points[1] - points[0])) > 10.0
 
 
-def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
-    make_either, tmp_path, tape, asking
-):
-    tape.handler = InMemoryCollector([asking(2, SHOP)])
-    state = tmp_path / "state"
-    anywhere = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
-    make_either(policy=anywhere, state_dir=state, fetched=("position",)).close()
-    for kind in (Point(2), Number(), Place(Area(-73.9, 40.7, 60_000))):
-        policy = Policy({"position": Limit(campaign=PRIVACY, value=kind)})
-        with pytest.raises(PolicyRefused, match="value of 'position'"):
-            make_either(policy=policy, state_dir=state).contribute("position", Unreadable())
-
-
 def test_what_another_contributor_accepted_is_looked_at_again(asking):
     """A host may hold several policies."""
     careless = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})

@@ -190,13 +190,6 @@ def test_what_asks_too_much_is_refused_when_it_is_fetched(
     assert source.draws == []
 
 
-def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(make_either, tmp_path):
-    make_either(state_dir=tmp_path / "state", fetched=("income",)).close()
-    strict = Policy({"household income": GeoPrivacy(1, 8000, "dollar")}, most_work=10)
-    with pytest.raises(PolicyRefused, match="work in microseconds"):
-        make_either(state_dir=tmp_path / "state", policy=strict).contribute("income", 1)
-
-
 def test_whoever_was_shown_a_campaign_permits_its_work(make_campaign):
     asked = make_campaign(queries=(THRESHOLD,) * 300, allocation=Allocation.REPEAT)
     ReportBuilder(policy=Policy.permitting(asked)).accept("income", seal(encode(asked)))
