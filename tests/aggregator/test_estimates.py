@@ -12,16 +12,8 @@ from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import median_of_means
 from geoveil.aggregator.domain.reports import Report, tally, unpack
-from geoveil.campaign import (
-    Allocation,
-    Attribute,
-    DebiasedLaplaceSpec,
-    Question,
-    SmoothSpec,
-    unbiased_for,
-)
-from geoveil.gp import ForgedShare, GaussianKernel, GeoPrivacy
-from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.campaign import Allocation, DebiasedLaplaceSpec, SmoothSpec
+from geoveil.gp import ForgedShare, GeoPrivacy
 from geoveil.gp.estimation import Accumulator, estimate
 
 
@@ -101,28 +93,6 @@ def test_the_minimum_is_of_each_query(publish, minimum, n, enough):
         disclose(Layout.of(campaign), sums, 1)
     assert caught.value.code is Code.TOO_FEW_REPORTS
     assert caught.value.told == f"every query needs {minimum} answers"
-
-
-def test_what_estimates_are_unbiased_for_is_said(publish):
-    assert unbiased_for(publish().campaign) == (
-        "Unbiased for the mean of the soft query over all who took part, of whom those who"
-        " answered it are a random sample."
-    )
-    split = publish(allocation=Allocation.SPLIT).campaign
-    everybody = "Unbiased for the mean of the soft query over all who took part"
-    assert unbiased_for(split) == f"{everybody}."
-    assert unbiased_for(publish(allocation=Allocation.REPEAT).campaign) == f"{everybody}."
-    plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
-    places = replace(
-        split,
-        attribute=Attribute(name="location", unit="metre", coordinates=plane),
-        privacy=GeoPrivacy(1.0, 500.0, "metre"),
-        questions=(Question("q", GaussianKernel((0.0, 0.0), 1500.0)),),
-        step_exponent=None,
-    )
-    assert unbiased_for(places) == (
-        f"{everybody}, with places outside the campaign's area moved into it."
-    )
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,9 @@ async def test_a_form_goes_in_and_comes_out_whole(running):
     [
         ({}, None),
         ({0: 2**63 - 1}, None),  # counts as the nearest end
-        ({1: 2}, "OUT_OF_RANGE"),
         ({1: -1}, "OUT_OF_RANGE"),
-        ({2: 3}, "OUT_OF_RANGE"),
         ({3: 8}, "OUT_OF_RANGE"),  # a fourth tick of three
-        ({4: 2**62}, "OUT_OF_RANGE"),
         ({6: 1 << 6}, "OUT_OF_RANGE"),  # of 130 options 6 are in the third column
-        ({7: 2}, "OUT_OF_RANGE"),
-        ({7: -1}, "OUT_OF_RANGE"),
     ],
 )
 async def test_what_no_device_sends_is_rejected(running, change, reason):
@@ -126,9 +121,8 @@ async def test_what_no_device_sends_is_rejected(running, change, reason):
 
 @pytest.mark.parametrize(
     "indices",
-    [range(7), range(9), [0] * 8, [1, 0, *range(2, 8)], range(1, 9), range(8, 16), [],
-     [2**32 - 1] * 8],
-)  # fmt: skip
+    [range(7), [0] * 8, [1, 0, *range(2, 8)], range(8, 16), [], [2**32 - 1] * 8],
+)
 async def test_columns_that_are_not_the_form_s_are_rejected(running, indices):
     asked = published()
     await running.wire.create(asked)
@@ -173,23 +167,6 @@ def tampered(change: Any) -> campaign_pb2.CampaignEnvelope:
     return campaign_pb2.CampaignEnvelope(campaign=message.SerializeToString(deterministic=True))
 
 
-def twice(message: Any) -> None:
-    message.fields.append(message.fields[0])
-
-
-def too_many(message: Any) -> None:
-    for i in range(65 - len(message.fields)):
-        message.fields.append(message.fields[1])
-        message.fields[-1].attribute.name = f"field {i}"
-
-
-def too_large(message: Any) -> None:
-    for i in range(6):
-        message.fields.append(message.fields[4])
-        message.fields[-1].attribute.name = f"field {i}"
-        message.fields[-1].choice.options.extend(f"more {j}" for j in range(9_800))
-
-
 def an_attribute(message: Any) -> None:
     message.attribute.name = "income"
 
@@ -201,9 +178,6 @@ def no_kind(message: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (twice, "distinct"),
-        (too_many, "1 to 64"),
-        (too_large, "16,384 bytes"),
         (an_attribute, "campaign"),
         (no_kind, "kind"),
     ],

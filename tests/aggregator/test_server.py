@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sqlite3
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -94,47 +93,6 @@ async def test_sending_again_counts_once_even_across_restarts(start_server, publ
     assert conflict == [-report_pb2.REJECTION_REASON_ID_CONFLICT]
     assert await second.wire.sums(campaign) == before
     assert [n for n, _, _ in before] == [17, 17, 16]
-
-
-async def test_rejections_name_the_field_the_value_and_what_is_permitted(
-    start_server, publish, wire_report
-):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
-    good = wire_report(1, (0, 5))
-    bad_id = report_pb2.Report(report_id=b"x", answers=good.answers)
-    results = await wire.submit(
-        campaign, bad_id, wire_report(2, (9, 5)), good, wire_report(1, (0, 6))
-    )
-    assert what(results) == [
-        -report_pb2.REJECTION_REASON_MALFORMED_ID,
-        -report_pb2.REJECTION_REASON_WRONG_ANSWERS,
-        ACCEPTED,
-        -report_pb2.REJECTION_REASON_ID_CONFLICT,
-    ]
-    assert results[0].detail == ("length of report_id must be 16 bytes, got length of report_id=1")
-    assert "one number from 0 to 2" in results[1].detail
-    assert results[3].detail
-
-
-@pytest.mark.parametrize("side", ["pending", "past"])
-async def test_new_reports_are_taken_between_the_dates(
-    start_server, publish, wire_report, clock, side
-):
-    day = timedelta(days=1)
-    clock.now = {"pending": clock.opens - day, "past": clock.closes + day}[side]
-    state = {
-        "pending": campaign_pb2.CAMPAIGN_STATE_PENDING,
-        "past": campaign_pb2.CAMPAIGN_STATE_CLOSED,
-    }[side]
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
-    request = collector_pb2.GetCampaignRequest(campaign_id="income")
-    assert (await wire.collector.GetCampaign(request)).state == state
-    results = await wire.submit(campaign, wire_report(1, (0, 5)))
-    assert what(results) == [-report_pb2.REJECTION_REASON_NOT_OPEN]
 
 
 async def test_whole_requests_are_refused_with_their_status(start_server, publish, wire_report):

@@ -27,7 +27,6 @@ from geoveil.gp import (
     GeoPrivacy,
     SeededSource,
     SmoothedRegion,
-    Threshold,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
@@ -230,15 +229,11 @@ async def test_points_are_read_again_only_when_some_were_counted(start_server, d
     assert Counting.reads > reads
 
 
-@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (ask([]), "number of queries"),
-        (ask(QUESTIONS * 2), "distinct"),
         (ask(confidence=1.5), "confidence"),
         (ask([PointQuestion("hard", Disc((0.0, 0.0), 500.0, 100.0))]), "'hard'"),
-        (ask([PointQuestion("line", Threshold(1.0, 2.0, "smoothstep"))]), "queries[0].dimension"),
         (
             analyst_pb2.EstimateQueriesRequest(
                 campaign_id="points", queries=[campaign_pb2.Query(label="none")]

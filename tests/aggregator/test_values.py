@@ -172,23 +172,6 @@ def test_intervals_cover_as_often_as_they_say():
     assert halved < low
 
 
-@pytest.mark.deep
-def test_periods_are_estimated_apart():
-    recurring = campaign(period=timedelta(days=7))
-    mechanism = recurring.point_mechanism
-    rng = np.random.default_rng(5)
-    weeks = [np.asarray(mechanism.simulate(np.zeros((n, 2)), rng)) for n in (40, 70)]
-    values = np.concatenate([on_grid(mechanism, week) for week in weeks])
-    sums = PointSums(recurring, QUESTIONS[2])
-    sums.add(Points(np.repeat(np.array([0, 1], np.uint32), [40, 70]), values))
-    apart = sums.estimates([0, 1], 0.95)
-    assert [(shown.period, shown.estimate.n) for shown in apart] == [(0, 40)] * 2 + [(1, 70)] * 2
-    for period in (0, 1):
-        alone = PointSums(recurring, QUESTIONS[2])
-        alone.add(of_period(on_grid(mechanism, weeks[period]), period))
-        assert alone.estimates([period], 0.95) == apart[2 * period : 2 * period + 2]
-
-
 class Generated:
     """Stands in for reader and store: blocks of random points, made as they are asked for."""
 

@@ -30,7 +30,7 @@ class Naps:
         await self.over.acquire()
 
 
-class ReloadingFile:
+class Watched:
     """A service, one campaign, and the sleep of its watches."""
 
     def __init__(self, service: Service, naps: Naps, content: bytes) -> None:
@@ -50,14 +50,14 @@ class ReloadingFile:
 
 @pytest.fixture
 def start_watched(start_service, publish, clock):
-    async def start(minimum: int = 0) -> ReloadingFile:
+    async def start(minimum: int = 0) -> Watched:
         running, naps = await start_service(), Naps()
         settings = Settings(database=Path("unused.db"))
         service = Service(running.writer, running.reader, settings, clock, pace=PollTimer(naps))
         campaign = replace(publish(queries=1).campaign, minimum_participants=minimum)
         content = encode(campaign)
         await service.create_campaign(seal(content))
-        return ReloadingFile(service, naps, content)
+        return Watched(service, naps, content)
 
     return start
 
