@@ -349,6 +349,13 @@ def test_no_channel_has_less_variance_of_the_mean_score(epsilon, shares):
     assert 0.99 < geometric / least_variance(epsilon, shares) < 1.005
 
 
+def test_for_small_epsilon_the_variance_grows_as_stated():
+    """As 1/ε² for scores in a line, and as 1/ε³ for a share."""
+    for scores, power in ((np.arange(5), 2), (np.eye(5)[2], 3)):
+        large, small = (OrdinalResponse(5, e).variance(scores).max() for e in (1e-4, 1e-3))
+        assert np.log10(large / small) == pytest.approx(power, abs=0.001)
+
+
 def chi_square(mechanism: CategoryMechanism, x: int, reports: Any) -> float:
     """Return (χ² − cells)/√(2·cells) of reports, about standard normal."""
     of_x, counts = law(mechanism, x), {}

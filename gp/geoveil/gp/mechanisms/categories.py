@@ -213,7 +213,7 @@ class OrdinalResponse(_IndexMechanism):
     """The index plus two-sided geometric noise, clamped to the scale: ε per step.
 
     With a = M/T the noise N has P(N = ±n) = aⁿ(1 − a)/(1 + a), exactly [MATH §15]. For small ε the
-    variance grows as 1/ε², and as 1/ε⁴ for scores that are not linear in the index.
+    variance grows as 1/ε², and as 1/ε³ for scores that are not linear in the index.
 
     Example:
         >>> response = OrdinalResponse(5, 1.0)

@@ -134,7 +134,7 @@ class _Pairs:
         self._beta = beta
 
     def least(self, near: float, far: float, lowest: float) -> float | None:
-        """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `known`.
+        """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `lowest`.
 
         Pairs on one side of all breakpoints have D = 0, and t ≤ βΛ. Others meet the cells.
         """
