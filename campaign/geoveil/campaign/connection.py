@@ -298,13 +298,9 @@ def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
         1.5
         >>> retry_after_s([("grpc-status-details-bin", b"rubbish")])
     """
-    for key, value in metadata:
-        if key == _DETAILS and isinstance(value, bytes):
-            return _delay_s(value)
-    return None
-
-
-def _delay_s(details: bytes) -> float | None:
+    details = dict(metadata).get(_DETAILS)
+    if not isinstance(details, bytes):
+        return None
     # Imported here, since only failed calls with details need them.
     from google.protobuf.message import DecodeError
     from google.rpc.error_details_pb2 import RetryInfo

@@ -206,11 +206,7 @@ def check_limit(name: str, limit: object) -> GeoPrivacy:
 
 
 def _check_pure(name: str, limit: object) -> GeoPrivacy:
-    if (
-        not isinstance(limit, GeoPrivacy)
-        or not limit.unit
-        or limit.delta != 0
-        or limit.reach != math.inf
-    ):
+    privacy = check_limit(name, limit)
+    if privacy.delta != 0:
         raise ParameterError(name, str(limit), _PURE)
-    return limit
+    return privacy

@@ -147,7 +147,10 @@ class StateFile:
         self._translated = _Translated(self.place)
         self.durable = self._path is not None
         if self._path is None:
-            self._connection = _memory(self._script)
+            self._connection = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False
+            )
+            self._connection.executescript(self._script)
         else:
             self._mark = Mark(self._path.with_name(f"{name}-mark"))
             self._prepare(self._path)
@@ -253,12 +256,14 @@ class StateFile:
         Raises:
             JournalError: if it is damaged or has another version.
         """
-        version = _version(connection)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != self._version:
             reason = f"its format is {version}, this geoveil knows {self._version}"
             raise JournalError(self.place, reason)
         connection.execute("BEGIN")  # all reads see one state
-        _check_structure(connection, self.place)
+        (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if problem != "ok":
+            raise JournalError(self.place, f"it is damaged: {problem}")
         commits = commits_of(connection)
         if commits < least:
             reason = f"it is damaged: {least - commits} of the commits made are missing"
@@ -278,17 +283,6 @@ class StateFile:
                 with suppress(OSError):
                     self._mark.note(max(self._commits, self._mark.least()), flushed=True)
 
-    def _before_fork(self) -> None:
-        self._lock.acquire()
-        if self._path is not None:
-            self._disconnect()
-
-    def _after_fork_in_parent(self) -> None:
-        self._lock.release()
-
-    def _after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-
 
 _FILES: "weakref.WeakSet[StateFile]" = weakref.WeakSet()
 _FORKING = threading.local()
@@ -298,17 +292,19 @@ def _before_fork() -> None:
     # In one order, so that two threads that fork at once can't deadlock.
     _FORKING.files = sorted(_FILES, key=id)
     for file in _FORKING.files:
-        file._before_fork()
+        file._lock.acquire()
+        if file.durable:
+            file._disconnect()
 
 
 def _after_fork_in_parent() -> None:
     for file in _FORKING.__dict__.pop("files", ()):
-        file._after_fork_in_parent()
+        file._lock.release()
 
 
 def _after_fork_in_child() -> None:
     for file in _FORKING.__dict__.pop("files", ()):
-        file._after_fork_in_child()
+        file._lock = threading.Lock()
 
 
 os.register_at_fork(
@@ -316,12 +312,6 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
-
-
-def _memory(schema: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.executescript(schema)
-    return connection
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -385,14 +375,3 @@ def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int
     """Return the total number of commits; 0 if damage has destroyed it."""
     rows = connection.execute(statement).fetchall()
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
-
-
-def _check_structure(connection: sqlite3.Connection, place: str) -> None:
-    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != "ok":
-        raise JournalError(place, f"it is damaged: {problem}")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (number,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(number)
