@@ -82,18 +82,10 @@ def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[A
     # Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
     for i, j in combinations_with_replacement(range(count), 2):
         shift = _LIMB_BITS * (i + j) + (i != j)
-        for part, total_of_limb in enumerate(_sums_of_products(limbs[i], limbs[j], starts)):
+        products = np.add.reduceat(limbs[i] * limbs[j], starts).tolist()
+        for part, total_of_limb in enumerate(products):
             squares[part] += total_of_limb << shift
     yield from map(Accumulator, sizes, totals, squares)
-
-
-def _sums_of_products(
-    left: NDArray[np.int64], right: NDArray[np.int64], starts: NDArray[np.intp]
-) -> list[int]:
-    """Return the sum of products of each part, without an array of products for a single part."""
-    if len(starts) == 1:
-        return [int(np.einsum("i,i->", left, right))]
-    return [int(total) for total in np.add.reduceat(left * right, starts)]
 
 
 @dataclass(frozen=True, slots=True)

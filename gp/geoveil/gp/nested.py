@@ -53,7 +53,19 @@ class Coarsening:
     coarser: PlanarLaplace
 
     def __post_init__(self) -> None:
-        _require_nested(self.finer, self.coarser)
+        finer, coarser = self.finer, self.coarser
+        for name, mechanism in (("finer", finer), ("coarser", coarser)):
+            validation.require_kind(name, mechanism, PlanarLaplace)
+            if mechanism.dimension not in DIMENSIONS:
+                raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
+        if coarser.dimension != finer.dimension:
+            raise ParameterError("coarser.dimension", coarser.dimension, str(finer.dimension))
+        if coarser.privacy.unit != finer.privacy.unit:
+            raise ParameterError("coarser.privacy.unit", coarser.privacy.unit, finer.privacy.unit)
+        if coarser.privacy.exact_rate > finer.privacy.exact_rate:
+            raise ParameterError(
+                "coarser.privacy", str(coarser.privacy), f"a rate of at most {finer.privacy}"
+            )
 
     @property
     def dimension(self) -> int:
@@ -98,23 +110,8 @@ class Coarsening:
         rest = [BALL.constant(0)] * len(start)
         if self.share < 1:
             rest = _RESTS[self.dimension][1](u, BALL.constant(self.share))
-        grid = self.finer.step_exponent
-        return [_on_grid(k, grid) + scale * e for k, e in zip(start, rest, strict=True)]
-
-
-def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
-    for name, mechanism in (("finer", finer), ("coarser", coarser)):
-        validation.require_kind(name, mechanism, PlanarLaplace)
-        if mechanism.dimension not in DIMENSIONS:
-            raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
-    if coarser.dimension != finer.dimension:
-        raise ParameterError("coarser.dimension", coarser.dimension, str(finer.dimension))
-    if coarser.privacy.unit != finer.privacy.unit:
-        raise ParameterError("coarser.privacy.unit", coarser.privacy.unit, finer.privacy.unit)
-    if coarser.privacy.exact_rate > finer.privacy.exact_rate:
-        raise ParameterError(
-            "coarser.privacy", str(coarser.privacy), f"a rate of at most {finer.privacy}"
-        )
+        step = arb(2) ** self.finer.step_exponent
+        return [arb(fmpz(k)) * step + scale * e for k, e in zip(start, rest, strict=True)]
 
 
 def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[int, ...]:
@@ -127,10 +124,6 @@ def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[i
     if not len(whole) == len(point) == mechanism.dimension:
         raise ParameterError("point", point, f"{mechanism.dimension} integers of 64 bits")
     return whole
-
-
-def _on_grid(integer: int, exponent: int) -> Real:
-    return arb(fmpz(integer)) * arb(2) ** exponent
 
 
 def _beyond(u: Real, atom: Real) -> Real:

@@ -33,13 +33,10 @@ class RadialLaplace(DebiasedLaplace):
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the expected report: φ smoothed by the noise."""
-        return self._mean(self._distance(x))
-
-    def _mean(self, s: Array) -> Array:
         profile = self.query.profile
         return laplace_expectation(
             self._g,
-            np.asarray(s),
+            self._distance(x),
             self.scale,
             panels=profile.panels(0.0),
             limits=profile.limits,

@@ -134,7 +134,7 @@ class EachTotals(Totals):
         for group, sums in zip(groups, sums_of(integers, starts), strict=True):
             self._sums[group] = self._sums.get(group, Accumulator()) + sums
         if self._estimates_variance:
-            chosen = _multiples(points[:, 0], self._others)
+            chosen = np.flatnonzero(points[:, 0] & self._others == 0)
             ends = np.searchsorted(chosen, np.append(starts[1:], len(points)))
             parts = zip(groups, np.split(coordinates[chosen], ends[:-1]), strict=True)
             self._waiting += [(group, part) for group, part in parts if len(part)]
@@ -174,14 +174,6 @@ class EachTotals(Totals):
             )
         multiples = values * ldexp(1.0, -GRID_EXPONENT)
         return np.rint(multiples, out=multiples).astype(np.int64)
-
-
-def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
-    """Return whether each integer is a multiple of a power of two."""
-    # Most fail by their last byte, and bytes are compared many at a time.
-    byte = integers.astype(np.uint8)
-    (multiples,) = np.nonzero(byte & np.uint8(others & 0xFF) == 0)
-    return multiples if others <= 0xFF else multiples[integers[multiples] & others == 0]
 
 
 def sums_of_parts(n: int, total: int, total_of_squares: int) -> Accumulator:

@@ -170,7 +170,21 @@ class AdditiveMechanism(QueryMechanism):
         return exponent_below(self.largest_scale, _STEP_BITS)
 
 
-class LipschitzMechanism(AdditiveMechanism):
+class EvenMechanism(AdditiveMechanism):
+    """The same Laplace noise for everyone; a subclass sets its scale."""
+
+    noise = Laplace()
+    _exact_scale: Fraction
+
+    @property
+    def largest_scale(self) -> float:
+        return float(self._exact_scale)
+
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        return ops.constant(self._exact_scale)
+
+
+class LipschitzMechanism(EvenMechanism):
     """The same noise for everyone: ε-GP and unbiased, whatever the query.
 
     Example:
@@ -184,21 +198,12 @@ class LipschitzMechanism(AdditiveMechanism):
 
     def __init__(self, query: Query, privacy: GeoPrivacy, *, step: float | None = None) -> None:
         super().__init__(query, privacy, step=step)
-        self.noise = Laplace()
         # The double L may be rounded down; the noise must not be.
         self._exact_scale = Fraction(query.lipschitz) * ROUND_UP / privacy.exact_rate
         self._choose_step(step)
-
-    @property
-    def largest_scale(self) -> float:
-        """The largest noise scale: L/ε."""
-        return float(self._exact_scale)
 
     @property
     def largest_epsilon(self) -> float:
         # Of no two points do answers differ by more than the whole range of f.
         low, high = map(Fraction, self.query.profile.bounds)
         return min(super().largest_epsilon, round_up((high - low) / self._exact_scale))
-
-    def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        return ops.constant(self._exact_scale)

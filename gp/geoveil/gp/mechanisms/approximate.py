@@ -4,7 +4,6 @@ from bisect import bisect_left
 from fractions import Fraction
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, BITS, settled_up, working_precision
 from geoveil.gp.mechanisms.smooth import BoundedMechanism
@@ -112,12 +111,6 @@ class ApproximateLaplace(BoundedMechanism):
     @property
     def _growing(self) -> tuple[str, float]:
         return LINEAR, self.privacy.reach
-
-    def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        bound = self.query.profile.smooth_bound(
-            s, self._beta, ops, growth=LINEAR, reach=self.privacy.reach
-        )
-        return bound / ops.constant(self._eta)
 
 
 def paper_cost(delta: float) -> Fraction:

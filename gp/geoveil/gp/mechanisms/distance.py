@@ -148,9 +148,6 @@ class DebiasedLaplace(QueryMechanism):
         v = s + ops.constant(self._b) * _STANDARD.quantile(u, ops)
         return self.query.profile.debiased(v, self._undo, ops)
 
-    def _mean(self, s: Array) -> Array:
-        return np.asarray(self.query.profile.value(s, FLOAT))
-
     def _variance(self, s: Array) -> Array:
         return laplace_variance(self.query.profile, s, self.scale, float(self._undo))
 

@@ -10,16 +10,15 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp.mechanisms.additive import EvenMechanism
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.grids import exponent_below
-from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.report_moments import ReportMoments
 
 
-class LocalLaplace(AdditiveMechanism):
+class LocalLaplace(EvenMechanism):
     """f(x) + Lap(range of f/ε): ε-LDP, the baseline that ignores distance.
 
     The range is `Profile.bounds`: [0, 1] for all but formulas of one's own.
@@ -35,18 +34,9 @@ class LocalLaplace(AdditiveMechanism):
 
     def __init__(self, query: Query, privacy: LocalPrivacy, *, step: float | None = None) -> None:
         super().__init__(query, privacy, step=step)
-        self.noise = Laplace()
         low, high = query.profile.bounds
         self._exact_scale = (Fraction(high) - Fraction(low)) / Fraction(privacy.epsilon)
         self._choose_step(step)
-
-    @property
-    def largest_scale(self) -> float:
-        """The largest noise scale: (sup f − inf f)/ε."""
-        return float(self._exact_scale)
-
-    def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        return ops.constant(self._exact_scale)
 
 
 _MEANS = 129

@@ -125,6 +125,11 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
     def _turns(self) -> Array:
         return turns_of(self.query, self._growing[1])
 
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        growth, reach = self._growing
+        bound = self.query.profile.smooth_bound(s, self._beta, ops, growth=growth, reach=reach)
+        return bound / ops.constant(self._eta)
+
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         bounds = self._bound_range(self.query, edges, beyond, *self._growing)
         return bounds[None] / float(self._eta)
@@ -193,9 +198,3 @@ class SmoothMechanism(BoundedMechanism):
     @property
     def _growing(self) -> tuple[str, float]:
         return self.growth, self.reach
-
-    def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        bound = self.query.profile.smooth_bound(
-            s, self._beta, ops, growth=self.growth, reach=self.reach
-        )
-        return bound / ops.constant(self._eta)

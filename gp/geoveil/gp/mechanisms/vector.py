@@ -45,35 +45,10 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     The noise is scaled to a β-smooth bound B of the ℓ1 slope Σ_j |∇f_j(x)|; the Z_j are
     independent. Let the *active sets* be the sets of queries that vary at one place. With B_j a
-    β-smooth bound of |∇f_j|, B(x) = max over the active sets S of Σ_{j∈S} B_j(x) is such a bound:
-    sums and maxima of β-smooth functions are β-smooth, and at every x the slopes outside one active
-    set are 0. Where it is not known where a query varies (in the plane; a kernel does everywhere),
-    all of them count as one active set, and B is their sum, as in the paper's calibration.
-
-    Proof of the exact calibration. On the segment from x to x', at unit speed, and with
-    u_j = |y_j − f_j|η/B, w(u) = uψ(u), the log-density of the m reports changes at most at the rate
-
-        bβ·|Σ_j (w(u_j) − 1)| + η Σ_j a_j ψ(u_j),   a_j = |∇f_j|/B, a = Σ_j a_j ≤ 1, b ≤ 1,
-
-    since each factor h((y_j − f_j)η/B)·η/B contributes as in one dimension [MATH §3]. The second
-    term is at most ηψ at the u_j with the largest score; call it u. The other w(u_i) − 1 lie
-    between −1, as h decreases, and the scale cost D ≥ 1 of the noise. So the rate is at most
-
-        β·max((m−1)D + w(u) − 1, (m−1) + 1 − w(u)) + ηψ(u),
-
-    and the largest η for which that is at most ε for all u > 0 makes the reports ε-GP. The bound
-    is attained, by a kernel beside queries that hardly vary.
-
-    Straight ramps attain less: f_j is level where B_j varies, and the other way round. Let B be
-    attained at x by an active set S that contains all queries that vary there. Then a + b is at
-    most Σ_{j∈S} (|∇f_j| + |∇B_j|/β)/B ≤ 1, and the rate at most max(η·max ψ, mβD): the cross of
-    one query [MATH §3]. There is such an S everywhere if no active set is heavier, by its sum of
-    Lipschitz constants L_j, than one that it does not contain: where the queries of A vary, their
-    B_j are their L_j, and a set without A has Σ B_j ≤ Σ L_j, no more than theirs. That is so for
-    ramps of one width whose bands do not overlap, and for ramps that all overlap in one place. For
-    others the sum of all B_j has the cross, too; it is taken if it is next to the maximum.
-
-    The paper's calibration takes the suprema apart: ε = mDβ + max_score·η [SGP Cor. 3.2].
+    β-smooth bound of |∇f_j|, B(x) is the largest Σ_{j∈S} B_j(x) over the active sets S. Where it is
+    not known where a query varies (in the plane; a kernel does everywhere), all of them count as
+    one active set. The exact calibration takes the largest η that [MATH §7] proves; the paper's
+    takes the suprema apart: ε = mDβ + max_score·η [SGP Cor. 3.2].
 
     When to use it: for thresholds and ranges that vary in different places, and for queries far
     apart. Measured for m thresholds at gaps of g·m/ε, a band of 2/ε and people uniform over all of

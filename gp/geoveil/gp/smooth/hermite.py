@@ -49,7 +49,7 @@ class Hermite:
             a, b, *ends = (ops.constant(float(x)) for x in self._piece(i))
             if not (u < a or u > b):
                 j = _jet(u, a, b, *ends)
-                joined = j if joined is None else _union(joined, j)
+                joined = j if joined is None else joined.union(j)
         # A ball around the first or the last knot may lie outside by its rounding.
         assert joined is not None
         return joined
@@ -142,10 +142,6 @@ def _jet(u: Real, a: Real, b: Real, ya: Real, yb: Real, ma: Real, mb: Real) -> J
         d + start - t * (2 * (bend + start) - 3 * t * bend),
         (6 * t * bend - 2 * (bend + start)) / h,
     )
-
-
-def _union(x: Jet, y: Jet) -> Jet:
-    return Jet(x.value.union(y.value), x.slope.union(y.slope), x.curvature.union(y.curvature))
 
 
 def _hull(numbers: list[Array], margin: Array) -> Array:

@@ -80,6 +80,14 @@ class Jet:
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def union(self, other: Jet) -> Jet:
+        """Return balls around two jets of balls."""
+        return Jet(
+            self.value.union(other.value),
+            self.slope.union(other.slope),
+            self.curvature.union(other.curvature),
+        )
+
 
 def jet(x: Any) -> Jet:
     """Return x as a jet; a number becomes a constant jet."""
@@ -256,15 +264,11 @@ def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
         ops = BallJets(decisions)
         j = jet(tape(Jet(u, _ONE, _ZERO), ops))
         j = Jet(_ball(j.value), _ball(j.slope), _ball(j.curvature))
-        result = j if result is None else _union(result, j)
+        result = j if result is None else result.union(j)
         pending += [[*ops.taken[:k], True] for k in range(len(decisions), len(ops.taken))]
         if not pending:
             return result, ways
     raise ParameterError("formula", f"more than {_MOST_PATHS} pieces near one place", FORMULA)
-
-
-def _union(x: Jet, y: Jet) -> Jet:
-    return Jet(x.value.union(y.value), x.slope.union(y.slope), x.curvature.union(y.curvature))
 
 
 def _ball(x: Real) -> arb:
