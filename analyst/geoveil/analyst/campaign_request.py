@@ -6,7 +6,7 @@ apart from those that several commands have.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
 from geoveil.analyst.vocabulary import (
     VOCABULARY,
     all_given,
+    leave_out,
     left_out,
     numbers_in,
     place_in,
@@ -239,17 +240,10 @@ class CampaignRequest:
             validation.between("delete_after", self.delete_after, 0, _LONGEST_KEPT_DAYS)
         for source, more in (("form", " attribute plan least most cap"), ("plan", "")):
             if getattr(self, source) is not None:
-                self._leave_out(_ASKED + more, f"left out: the {source} says it")
+                leave_out(self, _ASKED + more, f"left out: the {source} says it")
                 left_out(self.words, f"left out: the {source} says it")
         if self.read_every is None:
-            self._leave_out("extrapolated cohorts", "left out unless there is --read-every")
-
-    def _leave_out(self, names: str, expected: str) -> None:
-        """Refuse the first of some options, with blanks between their names, that was given."""
-        defaults = {field.name: field.default for field in fields(self)}
-        given = {name: getattr(self, name) for name in names.split()}
-        given = {name: value for name, value in given.items() if value != defaults[name]}
-        left_out(given, expected)
+            leave_out(self, "extrapolated cohorts", "left out unless there is --read-every")
 
     @cached_property
     def questions(self) -> Sequence[AnalystQuestion]:
@@ -264,11 +258,7 @@ class CampaignRequest:
         return (self.plan and planned_participants(self.plan)) or _PARTICIPANTS
 
     def campaign(self, opens: datetime) -> Campaign:
-        """Return the campaign.
-
-        Args:
-            opens: when it begins.
-        """
+        """Return the campaign."""
         closes = opens + timedelta(days=self.days)
         asker = self._asker()
         later: dict[str, Any] = {
@@ -291,7 +281,7 @@ class CampaignRequest:
         if self.relay_operator is not None:
             later["relay_operator"] = PublicKey.parse(self.relay_operator)
         if self.form is not None:
-            self._leave_out("read_every", "left out: the form states it")
+            leave_out(self, "read_every", "left out: the form states it")
             return FormCampaign(fields=fields_of_toml(_text_of("form", self.form)), **later)
         return self._about_one_attribute(later | {"readings": self._readings()})
 
@@ -329,7 +319,7 @@ class CampaignRequest:
         center = None if self.center is None else place_in("center", self.center)
         plane = area_of(self.questions, center, RADIUS_M if self.radius is None else self.radius)
         if plane is None:
-            self._leave_out("radius bandwidth", "left out: nothing here is about places")
+            leave_out(self, "radius bandwidth", "left out: nothing here is about places")
             if self.unit is None:
                 expected = "given, for example dollar: only of places it is metre by default"
                 raise ParameterError("unit", None, expected)
@@ -346,7 +336,7 @@ class CampaignRequest:
         if not self.questions:
             expected = f"at least one of {_options_of_words()}, or --points"
             raise ParameterError("questions", "none", expected)
-        self._leave_out("dimension", "left out unless there is --points")
+        leave_out(self, "dimension", "left out unless there is --points")
         return campaign_asking(
             self.questions,
             width=self.width,
@@ -376,7 +366,7 @@ class CampaignRequest:
             return GeoPrivacy(self.epsilon, self.per, unit, self.delta, reach), None
         scale = LogScale(self.ratios_from)
         privacy = GeoPrivacy.per_factor(self.epsilon, self.per, unit)
-        self._leave_out("reach", "left out with --ratios-from")
+        leave_out(self, "reach", "left out with --ratios-from")
         return replace(privacy, delta=self.delta), scale
 
     def _asker(self) -> Asker | None:

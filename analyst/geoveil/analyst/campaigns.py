@@ -329,8 +329,6 @@ def refuse_unlikely(
     that there is only one.
 
     Args:
-        campaign: the campaign to publish.
-        participants: the expected number of participants.
         asked: the questions that it was made from, for the places that they name.
 
     Raises:

@@ -171,7 +171,6 @@ def _spent(
     """Return the cost of each report, and of all reports of a participant.
 
     Args:
-        campaign: public.
         totals: costs of all reports, for each protected attribute.
         read: how often a value is read, as a sentence.
         open_fields: the names of fields that are sent unperturbed.

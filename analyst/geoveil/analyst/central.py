@@ -166,7 +166,6 @@ def central_record(
     """Return the central ε of honest people's reports, one each, in uniformly random order.
 
     Args:
-        campaign: public.
         honest: how many honest people answer the same question.
         delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
@@ -204,12 +203,7 @@ def of_one_question(campaign: AttributeCampaign, people: int) -> int:
 
 
 def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
-    """Return the record of `central_record` as a sentence.
-
-    Args:
-        record: not None.
-        privacy: the guarantee of a report.
-    """
+    """Return the record of `central_record` as a sentence."""
     apart = f"{digits(privacy.per)} {privacy.unit}"
     if privacy.value_unit is not None:
         apart = f"a factor {ratio(privacy.per)}"

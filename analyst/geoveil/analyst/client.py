@@ -168,7 +168,6 @@ class Analyst(_Connection):
         """Return the estimates of a campaign.
 
         Args:
-            campaign_id: id of the campaign.
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0; all that have begun by default.
         """
@@ -213,7 +212,6 @@ class Analyst(_Connection):
         """Return the answers of a value campaign's points, at no further cost in privacy.
 
         Args:
-            campaign_id: id of the campaign.
             asked: a statistic, whose result is returned; or questions in the campaign's
                 coordinates: see `asked_of_points`.
             confidence: of the intervals, in (0, 1).
@@ -235,7 +233,6 @@ class Analyst(_Connection):
         """Yield the bytes of a campaign, then its reports as rows, many at a time.
 
         Args:
-            campaign_id: id of the campaign.
             period: of a recurring campaign, from 0; all that have begun by default.
             timeout_s: seconds for all of them.
         """

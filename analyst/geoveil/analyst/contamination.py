@@ -73,12 +73,7 @@ class Contamination:
         return min(self.fraction * (high - low), self.moved)
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
-        """Return an interval of the mean over honest people, given an interval of the estimand.
-
-        Args:
-            low: lower end of the interval.
-            high: upper end.
-        """
+        """Return an interval of the mean over honest people, given an interval of the estimand."""
         least, greatest = self.means
         return max(low - self.moved, min(least, low)), min(high + self.moved, max(greatest, high))
 
@@ -106,7 +101,6 @@ def worst_case(
 
     Args:
         low: lower end of the interval for the mean of those who answered.
-        high: its upper end.
         answered: people, n ≥ 0.
         invited: people, N ≥ n.
         ends: the least and the greatest mean over any people.

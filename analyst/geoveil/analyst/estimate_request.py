@@ -26,7 +26,7 @@ from geoveil.analyst.statistics.ranking import Top
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY,
-    left_out,
+    leave_out,
     questions_in,
     statistics_in,
     two_numbers,
@@ -157,27 +157,27 @@ class EstimateRequest:
     def _refuse_what_lacks_its_question(self) -> None:
         every = questions_in(self.words)
         if not (every or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
-            self._refuse("bandwidth", "left out: no question here has a bell")
+            leave_out(self, "bandwidth", "left out: no question here has a bell")
         if _OF_VALUES.isdisjoint(self.statistics):
-            self._refuse("range_of_values", "given with --mean, --gini or --top-share")
+            leave_out(self, "range_of_values", "given with --mean, --gini or --top-share")
         if len(every) < 2:
-            self._refuse("top", "given with two or more questions, such as --place")
+            leave_out(self, "top", "given with two or more questions, such as --place")
         if not self.over_time:
-            self._refuse("label", "given with --over-time, to choose its curve")
+            leave_out(self, "label", "given with --over-time, to choose its curve")
         if not self.compares:
-            self._refuse("people", "given with --change and a question, or with --against")
+            leave_out(self, "people", "given with --change and a question, or with --against")
         if not self.questions or self.over_time or self.compares:
             self._refuse_crowds()
 
     def _refuse_conflicts(self) -> None:
         if self.wanted:
-            self._refuse("interval", "left out: a statistic chooses its own")
-            self._refuse("invited", "left out: only means and shares have a worst case")
+            leave_out(self, "interval", "left out: a statistic chooses its own")
+            leave_out(self, "invited", "left out: only means and shares have a worst case")
         if self.questions or self.wanted:
-            self._refuse("watch", "left out: an estimate from points is read once")
+            leave_out(self, "watch", "left out: an estimate from points is read once")
         if self.over_time:
             alone = "period interval contamination invited top watch against"
-            self._refuse(alone, "left out with --over-time")
+            leave_out(self, alone, "left out with --over-time")
             for word in self.statistics:
                 expected = "left out with --over-time: it draws means, such as --threshold"
                 raise ParameterError(word, True, expected)
@@ -186,24 +186,20 @@ class EstimateRequest:
                 raise ParameterError("campaign_id", self.campaign_id, expected)
         if self.compares:
             alone = "interval invited watch top plan"
-            self._refuse(alone, "left out with --change and --against")
+            leave_out(self, alone, "left out with --change and --against")
             if self.against is not None:
-                self._refuse("change", "left out with --against")
+                leave_out(self, "change", "left out with --against")
             if self.between is not None:
-                self._refuse("period", "left out with --change, which names two")
+                leave_out(self, "period", "left out with --change, which names two")
         if self.planned is not None:
-            self._refuse("width bandwidth over_time watch top", "left out with --plan")
+            leave_out(self, "width bandwidth over_time watch top", "left out with --plan")
             if self.questions:
-                self._refuse("plan", "left out with questions: it has its own")
-
-    def _refuse(self, names: str, expected: str) -> None:
-        """Refuse the first of some options, with blanks between their names, that was given."""
-        left_out({name: getattr(self, name) for name in names.split()}, expected)
+                leave_out(self, "plan", "left out with questions: it has its own")
 
     def _refuse_crowds(self) -> None:
         """Refuse facts about people where no width is chosen."""
         expected = "left out: it applies only where the reports choose the width for --threshold or"
-        self._refuse("slope_bound heap", f"{expected} --range of numbers")
+        leave_out(self, "slope_bound heap", f"{expected} --range of numbers")
 
     @cached_property
     def between(self) -> tuple[int, int] | None:

@@ -45,7 +45,6 @@ class UnmetWishError(ParameterError):
     """A wish that cannot be met, and the nearest that can.
 
     Args:
-        request: the refused request.
         name: what is too much of it: "target_error" or "epsilon".
         expected: what is permitted of that.
         others: each would do by itself: name → the least number of participants or ε, or the
@@ -109,9 +108,6 @@ def _excess(
 
 def check_prior(request: PlanRequest, searches: Searches) -> None:
     """Refuse questions that the prior answers: nobody, or everybody.
-
-    Args:
-        searches: what was found out before.
 
     Raises:
         ParameterError: with the nearest question to which the answer is open.
@@ -213,9 +209,6 @@ def compared(request: PlanRequest, searches: Searches, participants: int) -> Com
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
     """Refuse allocations if none meets the request.
 
-    Args:
-        searches: that it was made with.
-
     Raises:
         ParameterError: with how many people would do.
     """
@@ -239,7 +232,6 @@ def _unmet(
     """Return the error of a request that cannot be met.
 
     Args:
-        request: the refused request.
         nearest: see `UnmetWishError`.
         part: how much of an answer would be the prior's, in words.
         of: what the least error is of, in words.

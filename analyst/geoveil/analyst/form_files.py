@@ -269,7 +269,6 @@ def fields_of_mask(
 
     Args:
         form: says all of it, if it is given.
-        name: of the place.
         epsilon: ε of the promise to two places that are `per` apart.
         per: in metres.
         center: longitude and latitude of the area's centre, a public fact.

@@ -17,8 +17,8 @@ _DEEPEST = 8
 """The greatest depth of nested collections."""
 _WGS_84 = ("CRS84", "CRS84H", "4326", "4979", "WGS84", "WGS 84")
 """The ends of names of longitude and latitude on WGS 84, in capitals."""
-_CORNERS = {"Point": 0, "LineString": 1, "Polygon": 2}
-"""Simple geometry → the depth of positions in its coordinates."""
+_FEWEST = {"Point": 1, "LineString": 2, "Polygon": 3}
+"""Simple geometry → the fewest positions of a line of it."""
 _EXPECTED = {
     "Polygon": "a GeoJSON file of a Polygon or MultiPolygon, or of such features",
     "Point": "GeoJSON of features that are each a Point",
@@ -121,7 +121,6 @@ def features_in(content: Any, name: str, source: str, kind: str = "") -> list[Fe
 
     Args:
         content: a collection of features, one, or a geometry, or what has a `__geo_interface__`.
-        source: its value, as errors show it.
         kind: of all shapes: "Point" or "Polygon"; without one, all kinds are read, and features
             without a shape are left out.
 
@@ -207,7 +206,7 @@ def _shapes(geometry: Any, refusal: ParameterError, depth: int) -> Iterator[Shap
             yield from _shapes(part, refusal, depth + 1)
         return
     simple = kind.removeprefix("Multi")
-    if simple not in _CORNERS:
+    if simple not in _FEWEST:
         raise refusal
     for part in [inner] if simple == kind else _listed(inner, refusal):
         lines = part if simple == "Polygon" else [part] if simple == "LineString" else [[part]]
@@ -215,8 +214,7 @@ def _shapes(geometry: Any, refusal: ParameterError, depth: int) -> Iterator[Shap
             tuple(_position(corner, refusal) for corner in _listed(line, refusal))
             for line in _listed(lines, refusal)
         )
-        least = (1, 2, 3)[_CORNERS[simple]]
-        if not read or any(len(line) < least for line in read):
+        if not read or any(len(line) < _FEWEST[simple] for line in read):
             raise refusal
         yield Shape(simple, read)
 

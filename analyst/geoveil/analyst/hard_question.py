@@ -117,8 +117,6 @@ def hard_share(
 
     Args:
         value: the estimate of the soft share.
-        ci_low: lower end of its interval.
-        ci_high: upper end of its interval.
         softness: soft minus hard share.
         confidence: of both intervals, in (0, 1).
 

@@ -21,8 +21,7 @@ _NATURAL_EARTH = "Coast: Natural Earth, to about 5 km"
 _MARGIN_DEG = 1.0
 """Degrees around the bounds within which lines are kept; few of their pieces are longer."""
 _LEAST_DEG, _MOST_DEG = 0.5, 1.5
-"""The height of a map below which the coast is too crude, and above which boroughs are too small.
-"""
+"""Heights of maps below which the coast is too crude, and above which boroughs are too small."""
 
 
 def outlines_of(bounds: Bounds) -> tuple[dict[str, Any] | None, str]:

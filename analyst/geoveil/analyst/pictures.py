@@ -116,10 +116,6 @@ def draw_curve(
 
     Args:
         names: of the two axes.
-        at: the places of its points, increasing.
-        values: of the curve there.
-        band: its lower and upper ends there.
-        color: the color of both.
         label: a label of the curve, if there are several; otherwise, the band is labelled.
     """
     ax = axes_of(ax, title)
@@ -150,12 +146,7 @@ def draw_bars(
     values: Array,
     intervals: tuple[Array, Array],
 ) -> Axes:
-    """Draw the shares of a partition as bars, each with its interval.
-
-    Args:
-        values: their shares.
-        intervals: their lower and their upper ends.
-    """
+    """Draw the shares of a partition as bars, each with its interval."""
     ax = axes_of(ax, title)
     places = range(len(labels))
     ax.bar(places, values, color=COLOR, alpha=0.45, width=0.9)

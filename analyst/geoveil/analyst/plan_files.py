@@ -111,9 +111,6 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     A campaign has one mechanism, without parameters, that serves every question. Points are queried
     later: the plan lists their questions for people to read.
 
-    Args:
-        searches: the searches for the comparison.
-
     Raises:
         UnsupportedError: if no mechanism serves all questions.
     """
@@ -222,7 +219,6 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Attr
     """Return the campaign of a plan.
 
     Args:
-        chosen: what the plan chose.
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
     """
     later["attribute"] = Attribute(
@@ -252,11 +248,6 @@ def write_plan(
     file: Path, request: PlanRequest, chosen: Chosen, cap: ChosenCap | None = None
 ) -> None:
     """Write a plan, whole or not at all.
-
-    Args:
-        file: TOML.
-        chosen: what the plan chose.
-        cap: of the campaign, and what it costs.
 
     Raises:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.

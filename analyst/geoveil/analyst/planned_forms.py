@@ -126,7 +126,6 @@ class PlannedForm:
         """Return the estimate and the 95 % error of each row of each statistic.
 
         Args:
-            people: the number of people who will answer.
             at_most: the most people to simulate; errors of more fall with the root of their number.
 
         Raises:
@@ -244,10 +243,8 @@ def simulated(
     """Return simulated reports of people: not private on a computer.
 
     Args:
-        campaign: the form.
         values: of each field, options by their number, sets of them as bits, and numbers and places
             in the coordinates of queries, (n,) or (n, 2).
-        rng: of draws.
     """
     columns = []
     for field, held in zip(campaign.fields, values, strict=True):
@@ -419,7 +416,6 @@ def wish_in(word: str, said: str) -> Wish:
     """Return the statistic for a word of `RELATIONS`, with the wanted error.
 
     Args:
-        word: the word of the statistic.
         said: its text; after "@" the error at 95 %, or ROW=ERROR.
 
     Raises:

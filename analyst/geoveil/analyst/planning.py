@@ -334,9 +334,6 @@ class Forecast:
 class PlanningSession:
     """Makes repeated plans for one prior, with a cache; for one thread.
 
-    Args:
-        source: public knowledge about people.
-
     Example:
         >>> from geoveil.analyst import LogNormalPrior, ShareAbove
         >>> session = PlanningSession(PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar"))

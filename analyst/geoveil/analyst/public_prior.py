@@ -43,7 +43,6 @@ class PublicPrior:
 
         Args:
             prior: in one dimension.
-            unit: of the numbers.
             attribute: the quantity that such people hold.
             name: where the prior comes from, for people to read.
             caution: its limits, in a sentence.
@@ -128,7 +127,6 @@ def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
     """Return the law of people whose numbers are lower, or higher, by a fraction.
 
     Args:
-        prior: of numbers.
         scale: the fraction, in [0, 1); no laws for 0.
     """
     if scale == 0:

@@ -183,14 +183,18 @@ class PlanRequest:
             centers = projected(plane, [question.place for question in places])
             assert plane is not None  # there are places
             bandwidth = narrowest(centers, plane.privacy(privacy), prior, participants)
-        softness = (
-            Softness(1 / privacy.rate, width, profile=profile_of(mechanism)) if soft else None
-        )
+        planned = [question.sharp(plane, bandwidth or 0.0) for question in questions]
+        if soft:
+            softness = Softness(1 / privacy.rate, width, profile=profile_of(mechanism))
+            planned = [
+                SoftQuestion(q.soft(plane, softness)) if isinstance(sharp, HardQuestion) else sharp
+                for q, sharp in zip(questions, planned, strict=True)
+            ]
         return cls(
             labels=tuple(
                 f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in questions
             ),
-            questions=_planned(questions, plane, bandwidth or 0.0, softness),
+            questions=tuple(planned),
             privacy=privacy,
             plane=plane,
             source=source,
@@ -228,22 +232,6 @@ class PlanRequest:
         return next(row for row in found.rows if row.allocation != "points")
 
 
-def _planned(
-    questions: Sequence[AnalystQuestion],
-    plane: AzimuthalEquidistant | None,
-    bandwidth: float,
-    softness: Softness | None,
-) -> tuple[PopulationMean, ...]:
-    """Return the planned questions: sharp shares, or with a softness the soft shares."""
-    planned: list[PopulationMean] = []
-    for question in questions:
-        sharp = question.sharp(plane, bandwidth)
-        if softness is not None and isinstance(sharp, HardQuestion):
-            sharp = SoftQuestion(question.soft(plane, softness))
-        planned.append(sharp)
-    return tuple(planned)
-
-
 def _dimension(questions: Sequence[AnalystQuestion]) -> int:
     """Return the common dimension of the values of the questions."""
     if not questions:
@@ -268,7 +256,6 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
     Args:
         centers: of the bells, in the coordinates of the prior.
         privacy: in the same coordinates.
-        prior: public.
         n: number of reports on each place.
 
     Raises:

@@ -116,7 +116,6 @@ def of_people(query: Query, label: str, attribute: Attribute, about: str) -> str
     """Return the end of a sentence that says which people a share counts.
 
     Args:
-        label: of the query.
         about: "about " where its edge is soft; empty where it is sharp.
     """
     return f"is the mean of “{label}”"
@@ -409,8 +408,6 @@ def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
 
     Args:
         values: estimates, one or an array; None or NaN where there is none.
-        low: lower ends of their intervals.
-        high: upper ends.
     """
     if values is None or low is None:
         return {"estimate": values, _UNCUT: values}

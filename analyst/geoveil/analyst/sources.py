@@ -44,7 +44,6 @@ def ask_changes(
             two for a distribution function.
         statistic: `Means`, `MeanValue`, `Quantiles`, `Gini`, `TopShare`, `DistributionFunction`, or
             one of them as `Contaminated`.
-        campaigns: of each set.
         people: as of `compare`.
         names: as of `compare`.
 
@@ -79,7 +78,6 @@ def asked_alike(
     Args:
         asking: as of `ask_changes`; called only to find the range of a distribution function.
         statistic: as of `ask_changes`.
-        campaigns: of each.
 
     Raises:
         ParameterError: if the campaigns are of different units.

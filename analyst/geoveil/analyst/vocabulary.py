@@ -10,7 +10,7 @@ query      range:low=1,high=5,...  the mean of a query of any family, as it is
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -183,6 +183,19 @@ def left_out(given: Mapping[str, object], expected: str) -> None:
             raise ParameterError(name.replace("_", "-"), value, expected)
 
 
+def leave_out(request: Any, names: str, expected: str) -> None:
+    """Refuse the first of some options of a request that was given.
+
+    Args:
+        request: a dataclass, whose fields are options.
+        names: with blanks between them.
+        expected: the end of the error's message.
+    """
+    defaults = {option.name: option.default for option in fields(request)}
+    given = {name: getattr(request, name) for name in names.split()}
+    left_out({name: value for name, value in given.items() if value != defaults[name]}, expected)
+
+
 Made = Statistic[Any]
 
 
@@ -210,11 +223,9 @@ def _asked(
     word: str, read_as: str, said: Sequence[str], name_property: str | None = None
 ) -> list[AnalystQuestion]:
     """Return questions by another word of the vocabulary."""
-    named: dict[str, Sequence[str]] = {}
-    if name_property is not None:
-        named[NAME_PROPERTY] = [name_property]
+    named = {} if name_property is None else {NAME_PROPERTY: [name_property]}
     try:
-        return questions_in({read_as: said} | named)
+        return questions_in({read_as: said, **named})
     except ParameterError as error:
         raise ParameterError(word, error.value, error.expected) from error.__cause__
 

@@ -52,25 +52,15 @@ _SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
 """The mechanism of a vector, and its kinds for one question."""
 
 
-def _whole(privacy: GeoPrivacy, _: int) -> GeoPrivacy:
-    """Return the guarantee undivided."""
-    return privacy
-
-
-def _expected(found: Prediction, n: int, _: int) -> float:
-    """Return the expected squared error if everybody answers."""
-    return found.expected_error(n)
-
-
 @dataclass(frozen=True)
 class AllocationRule:
     """A rule that divides the privacy among the questions."""
 
-    per_report: Callable[[GeoPrivacy, int], GeoPrivacy] = _whole
+    per_report: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, m: privacy
     """The guarantee of one answer, given a person's total guarantee and m questions."""
-    in_all: Callable[[GeoPrivacy, int], GeoPrivacy] = _whole
+    in_all: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, m: privacy
     """The total guarantee of a person."""
-    error: Callable[[Prediction, int, int], float] = _expected
+    error: Callable[[Prediction, int, int], float] = lambda found, n, m: found.expected_error(n)
     """The expected squared error of one estimate, for n people and m questions."""
     one_for_all: bool = False
     """Whether one report must answer every question."""
@@ -81,7 +71,6 @@ class AllocationRule:
         """Return the kinds of mechanisms that the rule permits, or the wanted one.
 
         Args:
-            privacy: the promised guarantee.
             mechanism: in the words that campaigns use; None for the best.
         """
         if mechanism is not None and not self.one_for_all:
@@ -174,10 +163,7 @@ class Searches:
         """Return the search for a question under a guarantee, which may still be empty.
 
         Args:
-            number: of the question.
-            question: the question.
             privacy: the guarantee of each report.
-            prior: public.
         """
         by_number = self._under(privacy)
         if number not in by_number:
@@ -208,7 +194,6 @@ def compare_allocations(
     Args:
         questions: 1 to 64.
         privacy: a person's total guarantee.
-        prior: public.
         n: number of people, ≥ 1.
         searches: a cache of results, to be passed again with the same questions and prior and
             another n or guarantee.
@@ -243,10 +228,10 @@ def compare_allocations(
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            kinds = allocation.kinds(privacy, mechanism)
             if allocation.together:
                 chosen = vector_answers(planned_questions, privacy, prior, n, kept, mechanism)
             else:
+                kinds = allocation.kinds(privacy, mechanism)
                 chosen = _apart(allocation, kinds, planned_questions, privacy, prior, n, kept)
             rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
@@ -271,11 +256,7 @@ def vector_answers(
     lies between the two.
 
     Args:
-        asked: the questions.
         privacy: what the whole vector promises.
-        prior: public.
-        n: number of people.
-        known: a cache of results.
         mechanism: in the words that campaigns use; "smooth" by default.
 
     Raises:

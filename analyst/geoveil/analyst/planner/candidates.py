@@ -61,12 +61,7 @@ class ReportLaw(Protocol):
 
 @dataclass(frozen=True)
 class PointReports(ReportLaw):
-    """Perturbed points with an estimator: one report answers every later question.
-
-    Args:
-        mechanism: perturbs the points.
-        estimator: the function that is averaged over them.
-    """
+    """Perturbed points with an estimator: one report answers every later question."""
 
     mechanism: PlanarLaplace
     estimator: PointEstimator
@@ -139,7 +134,6 @@ def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
     """Return the kinds that a plan compares in addition to the usual ones.
 
     Args:
-        privacy: the promised guarantee.
         mechanism: a wanted one, in the words of `MECHANISMS.parse`.
 
     Example:

@@ -79,7 +79,6 @@ def moved(signed: Array, truth: Array, weights: Array, width: float, profile: st
         truth: the contribution of each to the hard share.
         weights: of the distances.
         width: of the band, in their unit.
-        profile: "linear" or "smoothstep".
     """
     near = np.abs(signed) <= 2 * width  # beyond, nothing changes
     if not near.any():
@@ -243,8 +242,6 @@ def table(
 
     Args:
         name: of a kind, a key of `KINDS`.
-        option: which of its parameters.
-        profile: "linear" or "smoothstep".
         index: see `width`.
         standard: the guarantee, in noise scales.
     """

@@ -101,7 +101,6 @@ def plan(
     Args:
         question: a question; a query stands for its own mean.
         privacy: the guarantee of each report, in the unit of the points.
-        prior: public.
         n: number of people who will report, ≥ 1.
         kinds: kinds to consider: names in `KINDS`, or mechanisms in the words that campaigns use;
             all of the former by default.
@@ -138,9 +137,6 @@ def planned(
     """Return the plan of a problem, from earlier and new searches.
 
     Args:
-        search: for the question, the guarantee and the prior.
-        n: number of people who will report, ≥ 1.
-        kinds: what to consider.
         within: see `screened`.
         wanted: the kind to choose; None for the best.
 
@@ -168,9 +164,6 @@ def screened(
     """Return the best alternative of each kind, in the order of increasing errors.
 
     Args:
-        search: for the question, the guarantee and the prior.
-        kinds: what to consider.
-        error: the error to minimise.
         within: leave out kinds that seem to have more than this many times the least error.
     """
     best: dict[str, Alternative] = {}

@@ -75,11 +75,7 @@ class PopulationMean(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SoftQuestion(PopulationMean):
-    """The mean of a soft query.
-
-    Args:
-        query: f.
-    """
+    """The mean of a soft query."""
 
     query: Query
 

@@ -117,7 +117,6 @@ class Search:
 
         Args:
             kind: a key of `KINDS`.
-            error: the error to minimise.
         """
         options = range(len(KINDS[kind].options))
         widths = range(NARROWEST, self._widest + 1, _STRIDES[0])

@@ -305,7 +305,6 @@ def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf))
     """Return estimates of means as multiples of the last one.
 
     Args:
-        over: of all.
         means: between which ends each ratio is.
 
     Raises:
@@ -332,7 +331,6 @@ def delta(over: JointEstimates, pairs: Sequence[tuple[int, int]]) -> tuple[Array
     """Return ratios of estimates and their covariance, by the delta method.
 
     Args:
-        over: the estimates.
         pairs: places of numerators and denominators.
     """
     top, bottom = np.array(pairs).T
@@ -412,8 +410,6 @@ class CurveBy(StatisticBy):
 
     Args:
         number: the name of a number field.
-        by: what makes the groups.
-        of: the thresholds.
     """
 
     def __init__(self, number: str, by: By, of: DistributionFunction | None = None) -> None:

@@ -31,10 +31,7 @@ class OwnScore:
 
     Args:
         design: whose covariates are named; its response is not used.
-        names: of the covariates.
         score: written with NumPy's functions.
-        weights: of reports.
-        parameters: how many.
     """
 
     def __init__(

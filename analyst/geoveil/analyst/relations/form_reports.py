@@ -79,7 +79,6 @@ class FormReports:
         """Return what the reports say.
 
         Args:
-            statistic: a statistic of one or several fields.
             confidence: of intervals, in (0, 1).
             weights: how many people of the population each person stands for, > 0, (n,); None: the
                 people are a simple random sample.
@@ -343,7 +342,6 @@ def write_answers(reports: FormReports, file: Path) -> None:
     devices sent them: they contain noise, and counts of options are not those of people.
 
     Args:
-        reports: of the form.
         file: is replaced whole.
 
     Raises:
@@ -397,7 +395,6 @@ def contributions(
     is not, nor a product of two columns of one field: name both in one product instead.
 
     Args:
-        reports: of the form.
         terms: functions of fields, or column → functions that are multiplied; by default the number
             of each number field, both coordinates of each place, and each option of the others.
         products: also a column `a * b` of every two columns, and of each with itself.

@@ -313,9 +313,6 @@ def fit(
     """Return the coefficients of a regression, those of the constant first.
 
     Args:
-        design: covariates and response.
-        weights: of reports.
-        model: "linear", "logistic", "poisson" or "median".
         width: the width of the logistic step that smooths medians, in the response's unit.
         plain: whether errors are those of HC0.
 
@@ -357,12 +354,7 @@ def fit_products(
     """Return the coefficients of a regression on products of the design's covariates.
 
     Args:
-        design: covariates and response.
         products: for each coefficient except the constant's, indices of covariates from 0.
-        weights: of reports.
-        model: see `fit`.
-        width: see `fit`.
-        plain: whether errors are those of HC0.
 
     Raises:
         UnsupportedError: if the model does not take such covariates, or there is no root.

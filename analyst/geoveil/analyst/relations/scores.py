@@ -385,8 +385,6 @@ def design_of(
     """Return covariates, and the places of the constant and of each term among them.
 
     Args:
-        reports: of the form.
-        terms: the covariates.
         y: the response; None: there is none.
 
     Raises:

@@ -61,10 +61,8 @@ def solve(
     """Return the root that Newton's method reaches from a start.
 
     Args:
-        score: the equation.
         start: parameters inside the region.
         inside: returns whether parameters are in the region where the equation may be used.
-        weights: of reports.
         ask: what an analyst can do if there is no root.
 
     Raises:
@@ -104,7 +102,6 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
 
     Args:
         influence: of reports, (n, parameters).
-        weights: of reports.
         design: covariates of reports, whose leverages give HC3 errors; None for HC0.
     """
     p = influence.shape[1]

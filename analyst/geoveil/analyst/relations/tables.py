@@ -156,9 +156,6 @@ class ShareTable(CellShares):
     def among_invited(self, invited: int) -> "ShareTable":
         """Return the table with worst-case intervals for the shares of everybody invited.
 
-        Args:
-            invited: the number of people who were asked to take part.
-
         Raises:
             ParameterError: if fewer were invited than answered, or reports have weights, which
                 already stand for people who did not answer.
@@ -206,9 +203,6 @@ class ShareTable(CellShares):
         """Return the shares among the people of each option of a field, with intervals.
 
         Of a table of two fields these are row shares, given the first, or column shares.
-
-        Args:
-            name: of the field.
         """
         if name not in self.names or len(self.names) == 1:
             raise ParameterError(
@@ -409,7 +403,6 @@ def with_invited(results: Sequence[Result], invited: str) -> Iterator[Result]:
     """Yield tables with worst cases, or with response rates.
 
     Args:
-        results: tables of shares.
         invited: the number of people who were invited, or that of each option: OPTION=N,...
 
     Raises:

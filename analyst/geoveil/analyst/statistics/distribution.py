@@ -248,8 +248,6 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
 
     Args:
         at: the thresholds, increasing.
-        above: the shares above them.
-        width: of the soft thresholds.
     """
     from scipy.optimize import isotonic_regression
 

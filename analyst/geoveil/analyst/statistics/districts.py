@@ -215,7 +215,6 @@ def cell_of(centers: Any, number: int, half: float) -> list[Place]:
 
     Args:
         centers: (m, 2).
-        number: which of them.
         half: half of the side of the square.
 
     Example:

@@ -152,7 +152,6 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
 
     Args:
         sizes: group → its people, or its share; every group, and no other.
-        labels: the groups, in order.
 
     Raises:
         ParameterError: if a group is missing or unknown, or a size is not > 0.

@@ -248,7 +248,6 @@ class _Found:
         """Return a value divided by the mean, given the value's gradient.
 
         Args:
-            label: of it.
             value: the value to compare with the mean.
             gradient: of the value, by the shares above thresholds.
             blurred: the amount that soft thresholds add, in multiples of the squared width and of

@@ -89,7 +89,6 @@ class Quantity(Estimates):
 
         Args:
             factor: > 0.
-            label: of the multiple.
         """
         factor = validation.positive("factor", factor)
         return replace(
@@ -383,7 +382,6 @@ class JointEstimates(Correlated):
 
         Args:
             weights: (m,).
-            label: of the sum.
             limits: the range of the sum for one person's answers, and for their means; by default,
                 the widest that the limits of the questions permit.
         """
@@ -450,11 +448,6 @@ class JointEstimates(Correlated):
 
 def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
     """Return an interval of the mean over honest people, given a fraction of false reports.
-
-    Args:
-        found: an interval of the estimated mean.
-        contamination: the fraction.
-        limits: the ranges of answers and means.
 
     Raises:
         ParameterError: if there are false reports, and the contribution of one is unbounded.

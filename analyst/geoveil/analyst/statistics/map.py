@@ -242,7 +242,6 @@ class DensityMap(Grid, Series):
         """Draw the density, lines around surely denser areas, and outlines.
 
         Args:
-            ax: axes of matplotlib; new ones by default.
             outlines: a GeoJSON FeatureCollection of polygons or lines; by default the boroughs of
                 New York on maps of that city, and elsewhere coasts, on maps of more than about
                 50 km.
@@ -279,7 +278,6 @@ def _critical(found: JointEstimates, centers: Array, bandwidth: float, noise: fl
     """Return the joint critical value of all densities, in standard errors [MATH §8].
 
     Args:
-        found: the estimates.
         centers: of the bells, (rows, columns, 2), in metres.
         bandwidth: of the bells, in metres.
         noise: its scale, in metres.

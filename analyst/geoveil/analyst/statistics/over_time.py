@@ -235,8 +235,6 @@ class OverTime(Series):
         """Return how far the mean moved between two periods.
 
         Args:
-            first: the earlier period, from 0.
-            last: the later one.
             confidence: of its interval, in (0, 1); by default that of the curve.
 
         Raises:
@@ -358,7 +356,6 @@ def over_time(
 
     Args:
         campaign: a recurring campaign.
-        estimates: of its periods.
         of_cohorts: the same for each cohort separately, if devices reveal theirs.
         question: its label; the only one by default.
         confidence: with which all intervals hold simultaneously, in (0, 1).
@@ -461,7 +458,6 @@ def _flags(
 
     Args:
         curve: without flags.
-        cohorts: its cohorts.
         limits: the ranges of a report and of a mean of reports.
         over: (periods,), how many cells have passed since the campaign opened.
         origin: the number of the first of them.

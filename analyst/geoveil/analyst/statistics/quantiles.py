@@ -122,10 +122,6 @@ class QuantileEstimates(Series):
     def difference(self, low: float, high: float) -> Quantity:
         """Return the difference of two quantiles, with the normal interval.
 
-        Args:
-            low: level of the first.
-            high: level of the other.
-
         Raises:
             ParameterError: if they are not among the levels.
         """

@@ -165,11 +165,6 @@ def steps_of(
 ) -> Steps[Found]:
     """Yield a statistic's questions to a campaign, receive answers, and return the result.
 
-    Args:
-        asked: the statistic.
-        campaign: whose reports answer.
-        confidence: of the result, in (0, 1).
-
     Raises:
         GeoVeilError: if the statistic can't be estimated from such a campaign.
     """
@@ -210,7 +205,6 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
     """Return PER/ε of the points of a value campaign, in the coordinates of queries.
 
     Args:
-        campaign: any.
         dimension: the number of coordinates that its points must have.
 
     Raises:
@@ -236,13 +230,7 @@ def period_of(campaign: Campaign, period: int | None) -> int:
 
 
 def too_few(campaign: AttributeCampaign, n: int, period: int) -> UnsupportedError:
-    """Return the error for fewer than two reports.
-
-    Args:
-        campaign: the campaign of the reports.
-        n: how many there are.
-        period: the requested period.
-    """
+    """Return the error for fewer than two reports."""
     when = "" if campaign.period is None else f" in period {period}"
     reports = "1 report" if n == 1 else f"{n} reports"
     return UnsupportedError(f"{reports}{when}: a standard error needs two or more")
@@ -282,7 +270,6 @@ def shares_above(at: Array, width: float) -> Asking:
 
     Args:
         at: increasing.
-        width: of each.
     """
     questions = [
         PointQuestion(f"above {t:,.15g}", Threshold(t, width, "smoothstep")) for t in at.tolist()
@@ -336,8 +323,6 @@ def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
     """Locate most values, except a share on either side.
 
     Args:
-        campaign: the campaign whose points are queried.
-        width: of thresholds.
         tail: the share on each side that may be left out, in [0, 1/2).
 
     Returns:
