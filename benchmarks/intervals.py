@@ -1,13 +1,12 @@
 """Coverage and width of intervals, in difficult populations.
 
 It does not measure time: each row has 2,000 campaigns, with reports drawn in NumPy by the law of
-the exact release and intervals as in estimates; some campaigns send exact releases through a server
-(`benchmarks.served_intervals`). Widths, at 95 %, are multiples of Student's, which is too short
-where it covers less. A row that seems to cover less than `LEAST` is repeated with 20,000 other
-campaigns, which tell chance from a defect, and fails if it still does, by more than chance. From
-10,000 reports on, a row also fails if it is wider than 1.02 times Student's, provided Student's
-covers and no person can move the mean far. Where one can, such a narrow interval is impossible
-(`FARTHEST`) or none is known (`FAR_ENOUGH`): these rows are counted separately.
+the exact release and intervals as in estimates. Widths, at 95 %, are multiples of Student's, which
+is too short where it covers less. A row that seems to cover less than `LEAST` is repeated with
+20,000 other campaigns, which tell chance from a defect, and fails if it still does, by more than
+chance. From 10,000 reports on, a row also fails if it is wider than 1.02 times Student's, provided
+Student's covers and no person can move the mean far. Where one can, such a narrow interval is
+impossible (`FARTHEST`) or none is known (`FAR_ENOUGH`): these rows are counted separately.
 """
 
 import math
@@ -188,7 +187,7 @@ def table(
         statistics: limit the former to these, and skip the latter.
         campaigns: how many each cell of the former has.
     """
-    from benchmarks import every_interval, served_intervals
+    from benchmarks import every_interval
 
     every_interval.table(
         quick=quick, page=page, seed=seed, statistics=statistics, campaigns=campaigns
@@ -206,9 +205,6 @@ def table(
             cells, wrong, open_to_doubt = row(case, n, means, variances)
             rows, failed, doubted = rows + 1, failed + wrong, doubted + open_to_doubt
             shown.add_row(case.name if n == sizes[0] else "", *cells)
-    for cells, wrong in served_intervals.rows(quick=quick):
-        rows, failed = rows + 1, failed + wrong
-        shown.add_row(*cells)
     console = Console(width=130)
     console.print(shown)
     console.print(

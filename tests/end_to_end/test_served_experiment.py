@@ -86,12 +86,3 @@ def test_the_error_of_a_served_campaign_is_the_paper_s(tmp_path):
     with local_server(tmp_path / "aggregator.db") as address:
         for number in (1, 4):
             check(address, oneway.PANELS[number], number)
-
-
-@pytest.mark.deep(rest=0)
-@pytest.mark.parametrize("threshold", [30_000.0, 60_000.0])
-def test_so_is_it_between_the_thresholds_of_the_paper(tmp_path, threshold):
-    """Where 1/ε is 0.12 T, as at both of the paper's."""
-    panel = replace(oneway.PANELS[1], threshold=threshold, per=0.12 * threshold)
-    with local_server(tmp_path / "aggregator.db") as address:
-        check(address, panel, round(threshold))
