@@ -1,4 +1,4 @@
-"""Test what the commands say of a campaign whose participants answer every question with all of ε."""
+"""Test what commands say of a campaign whose participants answer each question with all of ε."""
 
 import json
 
