@@ -58,6 +58,26 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if "_poll_wrapper" not in thread.name}
 
 
+def in_threads(count: int, life: Callable[[int], object]) -> None:
+    """Call life(0), life(1), ... at once, each in its thread; raise their first error."""
+    gate, errors = threading.Barrier(count), list[BaseException]()
+
+    def run(number: int) -> None:
+        try:
+            gate.wait()
+            life(number)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    started = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 @dataclass
 class FakeTime:
     """Clocks that only sleeping, handlers and tests move."""

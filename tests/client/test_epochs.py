@@ -4,8 +4,7 @@ import os
 import re
 import sqlite3
 import struct
-import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -58,7 +57,7 @@ from geoveil.gp import (
     TwoWayThreshold,
 )
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
-from tests.client.conftest import FakeTime
+from tests.client.conftest import FakeTime, in_threads
 from tests.client.mortal import Lab, WireTransport, every_point, shuffled, unhurried
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,7 +91,20 @@ def limit(most: float = 10.0, lifetime: float = 100.0, **changes: Any) -> Limit:
     return Limit(**(fields | changes))
 
 
-Devices = Callable[..., Client]
+def client_of(
+    campaigns: Sequence[Campaign], of: Limit | None, time: FakeTime, **settings: Any
+) -> Client:
+    """Return a client that has fetched all campaigns, which are about one attribute."""
+    client = Client(
+        policy=Policy({campaigns[0].attribute.name: limit() if of is None else of}),
+        transport=InMemoryTransport(InMemoryCollector(campaigns)),
+        timing=time.timing(),
+        release_floor_s=0,
+        **settings,
+    )
+    for asked in campaigns:
+        client.fetch(asked.campaign_id)
+    return client
 
 
 @pytest.fixture
@@ -101,17 +113,8 @@ def device(fake_time, state_dir):
     made: list[Client] = []
 
     def make(*campaigns: Campaign, of: Limit | None = None) -> Client:
-        client = Client(
-            policy=Policy({"income": limit() if of is None else of}),
-            state_dir=state_dir,
-            transport=InMemoryTransport(InMemoryCollector(campaigns)),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-        )
-        made.append(client)
-        for asked in campaigns:
-            client.fetch(asked.campaign_id)
-        return client
+        made.append(client_of(campaigns, of, fake_time, state_dir=state_dir))
+        return made[-1]
 
     yield make
     for client in made:
@@ -170,15 +173,7 @@ def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path):
     fine, coarse = campaign("fine"), campaign("coarse", 0.25)
     errors = []
     for _ in range(200):
-        client = Client(
-            policy=Policy({"income": limit()}),
-            state_dir=None,
-            transport=InMemoryTransport(InMemoryCollector([fine, coarse])),
-            timing=FakeTime().timing(),
-            release_floor_s=0,
-        )
-        for asked in ("coarse", "fine"):
-            client.fetch(asked)
+        client = client_of([fine, coarse], None, FakeTime())
         errors.append([abs(number(client.contribute(c, 9.0)) - 9.0) for c in ("coarse", "fine")])
         client.close(0)
     means = np.mean(errors, axis=0) / 8000
@@ -206,14 +201,7 @@ def test_when_the_first_epoch_begins_is_drawn(fake_time):
     """Uniform over an epoch's length, whatever the value: n = 200, α = 1e-6 (Kolmogorov)."""
     shares = []
     for i in range(200):
-        client = Client(
-            policy=Policy({"income": limit()}),
-            state_dir=None,
-            transport=InMemoryTransport(InMemoryCollector([campaign("a")])),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-        )
-        client.fetch("a")
+        client = client_of([campaign("a")], None, fake_time)
         receipt = client.contribute("a", 1e5 * (i % 2))
         assert receipt.epoch is not None
         shares.append((receipt.drawn - receipt.epoch) / YEAR)
@@ -352,15 +340,7 @@ def test_places_and_planes_have_readings_of_their_own(fake_time):
         epoch=Epoch(privacy=metres, length=YEAR),
         value=Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=40_000)),
     )
-    client = Client(
-        policy=Policy({"home": of}),
-        state_dir=None,
-        transport=InMemoryTransport(InMemoryCollector(asked)),
-        timing=fake_time.timing(),
-        release_floor_s=0,
-    )
-    for c in asked:
-        client.fetch(c.campaign_id)
+    client = client_of(asked, of, fake_time)
     told = [client.contribute(c.campaign_id, (2.3, 48.9)).perturbed for c in asked]
     assert told[0] == told[1] != told[2]
     assert [budget.spent for budget in client.budgets()] == [2.0]
@@ -377,23 +357,14 @@ def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device):
 @pytest.mark.parametrize("table", ["reading", "campaign_point"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET checksum = 1"])
 def test_a_reading_that_is_missing_or_changed_is_damage(fake_time, tmp_path, table, change):
-    make = partial(
-        Client,
-        policy=Policy({"income": limit()}),
-        state_dir=tmp_path / "state",
-        transport=InMemoryTransport(InMemoryCollector([campaign("a")])),
-        timing=fake_time.timing(),
-        release_floor_s=0,
-    )
-    client = make()
-    client.fetch("a")
+    client = client_of([campaign("a")], None, fake_time, state_dir=tmp_path / "state")
     client.contribute("a", 50_000.0)
     client.close(0)
     with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
         connection.execute(change.format(table))
     connection.close()
     with pytest.raises(JournalError):
-        make()
+        client_of([campaign("a")], None, fake_time, state_dir=tmp_path / "state")
 
 
 NAMES = [f"campaign-{i}" for i in range(6)]
@@ -453,25 +424,13 @@ def test_two_processes_with_eight_threads_each_read_once(tmp_path, times):
         with Client(
             policy=MORTAL, state_dir=state, transport=transport, release_floor_s=0
         ) as client:
-            errors: list[BaseException] = []
-            gate = threading.Barrier(8)
 
             def life(seed: int) -> None:
-                try:
-                    gate.wait()
-                    for name in shuffled(seed + 8 * os.getpid(), NAMES):
-                        client.fetch(name)
-                        client.contribute(name, 1000.0 * seed)
-                except BaseException as error:  # noqa: BLE001 - raised below
-                    errors.append(error)
+                for name in shuffled(seed + 8 * os.getpid(), NAMES):
+                    client.fetch(name)
+                    client.contribute(name, 1000.0 * seed)
 
-            threads = [threading.Thread(target=life, args=(i,)) for i in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            if errors:
-                raise errors[0]
+            in_threads(8, life)
             client.flush(10.0)
             return client.history(), client.budgets(), len(readings(client))
 
@@ -506,15 +465,8 @@ def test_neither_a_directory_nor_a_million_reports_tell_more_than_a_reading(fake
         truth = 50_000.0 + 8_000.0 * (i % 2)
         state = tmp_path / str(i)
         asked = [campaign(f"c{j}", 1.0 / (1 + j)) for j in range(3)]
-        client = Client(
-            policy=Policy({"income": limit()}),
-            state_dir=state,
-            transport=InMemoryTransport(InMemoryCollector(asked)),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-        )
+        client = client_of(asked, None, fake_time, state_dir=state)
         for c in asked:
-            client.fetch(c.campaign_id)
             client.contribute(c.campaign_id, truth)
         client.close(0)
         with sqlite3.connect(state / FILE_NAME) as stolen:
@@ -702,15 +654,8 @@ def test_every_extrapolated_answer_is_right_while_the_share_drifts(fake_time, sk
     rng = np.random.default_rng(int(10 * skipped))
     stretched = []
     for _ in range(15):
-        client = Client(
-            policy=Policy({"income": Limit(campaign=exact.repeated(100))}),
-            state_dir=None,
-            transport=InMemoryTransport(InMemoryCollector([asked])),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-            background=False,
-        )
-        client.fetch("a")
+        of = Limit(campaign=exact.repeated(100))
+        client = client_of([asked], of, fake_time, background=False)
         for week in range(weeks):
             fake_time.date = OPENS + (week + rng.random()) * WEEK
             if rng.random() < skipped:
@@ -804,17 +749,7 @@ def test_a_coarser_point_is_seldom_another_s():
     of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
     alike = 0
     for _ in range(200):
-        client = Client(
-            policy=Policy({"income": of}),
-            state_dir=None,
-            transport=InMemoryTransport(
-                InMemoryCollector([campaign("a", 0.5), campaign("b", 0.5)])
-            ),
-            timing=FakeTime().timing(),
-            release_floor_s=0,
-        )
-        for name in "ab":
-            client.fetch(name)
+        client = client_of([campaign("a", 0.5), campaign("b", 0.5)], of, FakeTime())
         a, b = (number(client.contribute(name, 9.0)) for name in "ab")
         alike += a == b
         assert spent(client) == 1.0
@@ -957,15 +892,8 @@ def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time):
     assert f"their readings cost at most {dollars(2.0)} (" in str(epoch)
     assert "any 91 days touch two of them" in str(asked.readings)
     for own in (True, False) * 20:
-        client = Client(
-            policy=Policy({"income": limit(epoch=None if own else epoch)}),
-            state_dir=None,
-            transport=InMemoryTransport(InMemoryCollector([asked])),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-            background=False,
-        )
-        client.fetch("a")
+        of = limit(epoch=None if own else epoch)
+        client = client_of([asked], of, fake_time, background=False)
         for days in rng.integers(0, length.days, 40).tolist():
             fake_time.date = OPENS + timedelta(days=days, seconds=1)
             client.contribute("a", 50_000.0)

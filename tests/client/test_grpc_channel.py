@@ -12,6 +12,7 @@ import pytest
 
 from geoveil.client import GrpcAioTransport, GrpcTransport, TransportError
 from geoveil.proto.v1 import collector_pb2
+from tests.client.conftest import in_threads
 from tests.client.grpc_servers import (
     REQUEST,
     either,
@@ -142,18 +143,12 @@ def test_many_threads_make_one_channel(monkeypatch):
 
     monkeypatch.setattr(grpc, "insecure_channel", counted)
     transport = GrpcTransport("127.0.0.1:1")
-    barrier = threading.Barrier(8)
 
-    def call() -> None:
-        barrier.wait()
+    def call(number: int) -> None:
         with pytest.raises(TransportError):
             transport.get_campaign(REQUEST, 5.0)
 
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, call)
     transport.close()
     assert len(made) == 1
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,6 +33,7 @@ from geoveil.client import (
 from geoveil.gp import Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
+from tests.client.conftest import in_threads
 
 TWO = (Threshold(100_000, 16_000, "smoothstep"), Threshold(50_000, 16_000, "smoothstep"))
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -333,18 +333,12 @@ def test_threads_share_a_collector(campaign):
     collector = InMemoryCollector([campaign])
     sound = [report(campaign, report_id=i.to_bytes(16)) for i in range(200)]
     accepted: list[int] = []
-    barrier = threading.Barrier(8)
 
-    def send() -> None:
-        barrier.wait()
+    def send(number: int) -> None:
         results = [submit(collector, batch(campaign, one)) for one in sound]
         accepted.append(results.count([ACCEPTED]))
 
-    threads = [threading.Thread(target=send) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, send)
     assert sum(accepted) == len(collector.reports(campaign.campaign_id)) == 200
 
 

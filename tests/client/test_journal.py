@@ -2,7 +2,6 @@
 
 import math
 import sqlite3
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,6 +16,7 @@ from geoveil.client.contributions import Entry
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
+from tests.client.conftest import in_threads
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PRIVACY = GeoPrivacy(0.1, 8000.3, "dollar")
@@ -212,17 +212,8 @@ def test_times_are_exact_and_in_utc(journal):
 
 
 def race(count: int, journal_of: Callable[[], Journal]) -> list[Entry]:
-    barrier, kept = threading.Barrier(count), []
-
-    def run(value: int) -> None:
-        barrier.wait()
-        kept.append(record(journal_of(), made(value=value)))
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    kept: list[Entry] = []
+    in_threads(count, lambda value: kept.append(record(journal_of(), made(value=value))))
     return kept
 
 

@@ -11,7 +11,6 @@ before ended; the device then comes back, and must find itself as if nobody had 
 import os
 import shutil
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -46,6 +45,7 @@ from geoveil.client import (
 )
 from geoveil.client.contributions import Reading
 from geoveil.gp import GeoPrivacy, Threshold
+from tests.client.conftest import in_threads
 from tests.client.mortal import Lab, WireTransport, shuffled, unhurried
 
 OPENS = datetime(2026, 1, 5, tzinfo=UTC)
@@ -119,27 +119,15 @@ def live(transport: WireTransport, state: Path, week: int, threads: int = THREAD
     with Client(
         policy=POLICY, state_dir=state, transport=transport, timing=timing, release_floor_s=0
     ) as client:
-        errors: list[BaseException] = []
 
-        def answer(seed: int) -> None:
-            try:
-                for name in shuffled(seed, NAMES)[: 10 if threads == 1 else 4]:
-                    client.fetch(name)
-                    with suppress(AnswerNotYet):
-                        client.contribute(name, 1_000.0 * (seed % 97) + week)
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
+        def answer(number: int) -> None:
+            seed = number + THREADS * os.getpid()
+            for name in shuffled(seed, NAMES)[: 10 if threads == 1 else 4]:
+                client.fetch(name)
+                with suppress(AnswerNotYet):
+                    client.contribute(name, 1_000.0 * (seed % 97) + week)
 
-        crowd = [
-            threading.Thread(target=answer, args=(i + THREADS * os.getpid(),))
-            for i in range(threads)
-        ]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            thread.join()
-        if errors:
-            raise errors[0]
+        in_threads(threads, answer)
         client.flush(10.0)
         journal = client._session.journal
         kept = journal.readings("income", "dollar", "Number()")

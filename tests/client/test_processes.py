@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from geoveil.client import Client, DeliveryStatus, InMemoryCollector, InMemoryTransport
+from tests.client.conftest import in_threads
 from tests.client.mortal import (
     POLICY,
     PRIVACY,
@@ -26,29 +27,17 @@ THREADS = 8
 def crowd(transport: WireTransport, state_dir: Path, seed: int) -> dict[str, set[str]]:
     """Contribute to everything from many threads at once; return every report id shown."""
     shown: dict[str, set[str]] = {name: set() for name in NAMES}
-    errors: list[BaseException] = []
     with Client(policy=POLICY, state_dir=state_dir, transport=transport) as client:
-        gate = threading.Barrier(THREADS)
 
         def life(number: int) -> None:
-            try:
-                gate.wait()
-                for name in shuffled(seed * THREADS + number, NAMES):
-                    client.fetch(name)
-                    shown[name].add(client.contribute(name, 1000.0 * number).report_id)
-                    if number == 0:
-                        client.flush(5.0)
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
+            for name in shuffled(seed * THREADS + number, NAMES):
+                client.fetch(name)
+                shown[name].add(client.contribute(name, 1000.0 * number).report_id)
+                if number == 0:
+                    client.flush(5.0)
 
-        threads = [threading.Thread(target=life, args=(i,)) for i in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(THREADS, life)
         client.flush(10.0)
-        if errors:
-            raise errors[0]
     return shown
 
 
