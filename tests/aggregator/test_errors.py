@@ -9,7 +9,7 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.domain.errors import CATALOGUE, Code, ServiceError, public
+from geoveil.aggregator.domain.errors import Code, ServiceError, public
 from geoveil.aggregator.grpc.middleware import trailing_metadata
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.campaign import SignatureInvalid
@@ -20,14 +20,14 @@ def test_the_protocol_page_lists_the_catalogue():
     page = Path(__file__).parents[2] / "docs" / "protocol.md"
     rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z_]+)` \|", page.read_text(), flags=re.MULTILINE)
     assert rows == [
-        (code.name, CATALOGUE[code].status) for code in sorted(Code, key=lambda code: code.name)
+        (code.name, code.value.status) for code in sorted(Code, key=lambda code: code.name)
     ]
 
 
 def test_the_detail_of_a_service_error_stays_in_the_process():
     error = ServiceError(Code.TOO_FEW_REPORTS, "at /srv/x", told="every query needs 100 answers")
     assert "/srv/x" in str(error)
-    assert public(error).text == f"{CATALOGUE[error.code].text}: {error.told}"
+    assert public(error).text == f"{error.code.value.text}: {error.told}"
 
 
 def test_domain_errors_are_invalid_arguments_with_their_own_text():
@@ -63,7 +63,7 @@ def details_of(error: Exception) -> tuple[Status, dict[str, Any]]:
 
 @pytest.mark.parametrize("code", Code)
 def test_callers_learn_the_text_of_a_code_and_when_to_come_back(code):
-    row, told = CATALOGUE[code], public(ServiceError(code))
+    row, told = code.value, public(ServiceError(code))
     assert row.text
     assert row.status not in ("OK", "UNKNOWN")
     assert (told.code, told.status, told.text, told.retry_after_s) == (code, *row)

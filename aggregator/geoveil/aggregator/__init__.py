@@ -3,7 +3,7 @@
 from geoveil.gp import __version__ as __version__, needed_for as _needed_for
 
 with _needed_for("a server"):
-    from geoveil.aggregator.domain.errors import CATALOGUE, Code, ServiceError
+    from geoveil.aggregator.domain.errors import Code, ServiceError
     from geoveil.aggregator.domain.service import Service
     from geoveil.aggregator.grpc.connections import descriptors_for as descriptors_for
     from geoveil.aggregator.grpc.server import (
@@ -33,7 +33,6 @@ with _needed_for("a server"):
     from geoveil.aggregator.store.writer import Writer
 
 __all__ = [
-    "CATALOGUE",
     "Aggregator",
     "AnalystServicer",
     "Code",

@@ -7,9 +7,7 @@
 Anything else is a defect, of which the caller sees only "internal error".
 """
 
-from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import NamedTuple
 
 from geoveil.campaign import SignatureInvalid
@@ -18,30 +16,6 @@ from geoveil.gp import GeoVeilError, ParameterError, enum_repr
 _LONGEST_TEXT = 300
 """The most characters of a public text; with its details it must fit in headers of 8 KiB."""
 _LONGEST_FIELD = 100
-
-
-class Code(Enum):
-    """The kind of error. Its name is the reason in google.rpc.ErrorInfo, and never changes."""
-
-    __repr__ = enum_repr
-
-    CAMPAIGN_NOT_FOUND = "campaign not found"
-    CAMPAIGN_FULL = "campaign full"
-    CAMPAIGN_ID_TAKEN = "campaign id taken"
-    DATABASE_UNUSABLE = "database unusable"
-    DIGEST_MISMATCH = "digest mismatch"
-    DISK_FULL = "disk full"
-    INTERNAL = "internal"
-    INVALID_ARGUMENT = "invalid argument"
-    QUEUE_FULL = "queue full"
-    RATE_LIMITED = "rate limited"
-    REPORTS_DELETED = "reports deleted"
-    SIGNATURE_INVALID = "signature invalid"
-    SIGNER_NOT_TRUSTED = "signer not trusted"
-    STOPPING = "stopping"
-    STORE_UNAVAILABLE = "store unavailable"
-    TOO_COSTLY = "too costly"
-    TOO_FEW_REPORTS = "too few reports"
 
 
 class StatusOfCode(NamedTuple):
@@ -55,63 +29,62 @@ class StatusOfCode(NamedTuple):
     """Seconds until the same request may be sent again; None if it must be changed."""
 
 
-CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
-    {
-        Code.CAMPAIGN_NOT_FOUND: StatusOfCode("NOT_FOUND", "there is no such campaign"),
-        Code.CAMPAIGN_FULL: StatusOfCode(
-            "RESOURCE_EXHAUSTED",
-            "the campaign has reached its limit of reports",
-            retry_after_s=3600.0,
-        ),
-        Code.CAMPAIGN_ID_TAKEN: StatusOfCode(
-            "ALREADY_EXISTS",
-            "another campaign, or this one with another signature, has this campaign_id: choose "
-            "another",
-        ),
-        Code.DATABASE_UNUSABLE: StatusOfCode("FAILED_PRECONDITION", "the database can't be used"),
-        Code.DIGEST_MISMATCH: StatusOfCode(
-            "FAILED_PRECONDITION",
-            "campaign_digest does not match the campaign: fetch the campaign again",
-        ),
-        Code.DISK_FULL: StatusOfCode(
-            "RESOURCE_EXHAUSTED", "there is no room for more: send again later", retry_after_s=60.0
-        ),
-        Code.INTERNAL: StatusOfCode("INTERNAL", "internal error"),
-        Code.INVALID_ARGUMENT: StatusOfCode("INVALID_ARGUMENT", "a field is out of range"),
-        Code.QUEUE_FULL: StatusOfCode(
-            "RESOURCE_EXHAUSTED",
-            "too many reports wait to be written: send again later",
-            retry_after_s=1.0,
-        ),
-        Code.RATE_LIMITED: StatusOfCode(
-            "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
-        ),
-        Code.REPORTS_DELETED: StatusOfCode(
-            "FAILED_PRECONDITION",
-            "single reports are deleted after the campaign's signed date, and only sums are kept",
-        ),
-        Code.SIGNATURE_INVALID: StatusOfCode(
-            "INVALID_ARGUMENT", "the signature of the campaign is not valid"
-        ),
-        Code.SIGNER_NOT_TRUSTED: StatusOfCode(
-            "PERMISSION_DENIED", "this server only takes campaigns signed by a key that it trusts"
-        ),
-        Code.STOPPING: StatusOfCode(
-            "UNAVAILABLE", "the server is stopping: send again later", retry_after_s=2.0
-        ),
-        Code.STORE_UNAVAILABLE: StatusOfCode(
-            "UNAVAILABLE",
-            "the database can't be reached or written: send again later",
-            retry_after_s=5.0,
-        ),
-        Code.TOO_COSTLY: StatusOfCode(
-            "FAILED_PRECONDITION", "this is too much to compute in one call"
-        ),
-        Code.TOO_FEW_REPORTS: StatusOfCode(
-            "FAILED_PRECONDITION", "there are too few reports to show an estimate"
-        ),
-    }
-)
+class Code(Enum):
+    """The kind of error. Its name is the reason in google.rpc.ErrorInfo, and never changes."""
+
+    __repr__ = enum_repr
+
+    CAMPAIGN_NOT_FOUND = StatusOfCode("NOT_FOUND", "there is no such campaign")
+    CAMPAIGN_FULL = StatusOfCode(
+        "RESOURCE_EXHAUSTED",
+        "the campaign has reached its limit of reports",
+        retry_after_s=3600.0,
+    )
+    CAMPAIGN_ID_TAKEN = StatusOfCode(
+        "ALREADY_EXISTS",
+        "another campaign, or this one with another signature, has this campaign_id: choose "
+        "another",
+    )
+    DATABASE_UNUSABLE = StatusOfCode("FAILED_PRECONDITION", "the database can't be used")
+    DIGEST_MISMATCH = StatusOfCode(
+        "FAILED_PRECONDITION",
+        "campaign_digest does not match the campaign: fetch the campaign again",
+    )
+    DISK_FULL = StatusOfCode(
+        "RESOURCE_EXHAUSTED", "there is no room for more: send again later", retry_after_s=60.0
+    )
+    INTERNAL = StatusOfCode("INTERNAL", "internal error")
+    INVALID_ARGUMENT = StatusOfCode("INVALID_ARGUMENT", "a field is out of range")
+    QUEUE_FULL = StatusOfCode(
+        "RESOURCE_EXHAUSTED",
+        "too many reports wait to be written: send again later",
+        retry_after_s=1.0,
+    )
+    RATE_LIMITED = StatusOfCode(
+        "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
+    )
+    REPORTS_DELETED = StatusOfCode(
+        "FAILED_PRECONDITION",
+        "single reports are deleted after the campaign's signed date, and only sums are kept",
+    )
+    SIGNATURE_INVALID = StatusOfCode(
+        "INVALID_ARGUMENT", "the signature of the campaign is not valid"
+    )
+    SIGNER_NOT_TRUSTED = StatusOfCode(
+        "PERMISSION_DENIED", "this server only takes campaigns signed by a key that it trusts"
+    )
+    STOPPING = StatusOfCode(
+        "UNAVAILABLE", "the server is stopping: send again later", retry_after_s=2.0
+    )
+    STORE_UNAVAILABLE = StatusOfCode(
+        "UNAVAILABLE",
+        "the database can't be reached or written: send again later",
+        retry_after_s=5.0,
+    )
+    TOO_COSTLY = StatusOfCode("FAILED_PRECONDITION", "this is too much to compute in one call")
+    TOO_FEW_REPORTS = StatusOfCode(
+        "FAILED_PRECONDITION", "there are too few reports to show an estimate"
+    )
 
 
 class ServiceError(GeoVeilError):
@@ -121,7 +94,7 @@ class ServiceError(GeoVeilError):
         code: the kind of error.
         detail: a text for this server's operator, never sent to a caller.
         told: a text for the caller in addition to the code's.
-        retry_after_s: seconds until a new attempt, instead of the catalogue's.
+        retry_after_s: seconds until a new attempt, instead of the code's.
 
     Example:
         >>> str(ServiceError(Code.DATABASE_UNUSABLE, "schema version 2"))
@@ -135,12 +108,10 @@ class ServiceError(GeoVeilError):
         self.code = code
         self.detail = detail
         self.told = told
-        self.retry_after_s = (
-            CATALOGUE[code].retry_after_s if retry_after_s is None else retry_after_s
-        )
+        self.retry_after_s = code.value.retry_after_s if retry_after_s is None else retry_after_s
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (CATALOGUE[self.code].text, self.told, self.detail)))
+        return ": ".join(filter(None, (self.code.value.text, self.told, self.detail)))
 
 
 class Violation(NamedTuple):
@@ -161,7 +132,7 @@ class PublicError(NamedTuple):
     @property
     def status(self) -> str:
         """The name of a `grpc.StatusCode`."""
-        return CATALOGUE[self.code].status
+        return self.code.value.status
 
 
 def public(error: Exception) -> PublicError:
@@ -172,7 +143,7 @@ def public(error: Exception) -> PublicError:
         'internal error'
     """
     if isinstance(error, ServiceError):
-        parts = (CATALOGUE[error.code].text, error.told)
+        parts = (error.code.value.text, error.told)
         return PublicError(
             error.code, _shorten(": ".join(filter(None, parts))), error.retry_after_s
         )
@@ -185,7 +156,7 @@ def public(error: Exception) -> PublicError:
                 _shorten(error.name, _LONGEST_FIELD), _shorten(error.expected, _LONGEST_FIELD)
             )
         return PublicError(Code.INVALID_ARGUMENT, _shorten(str(error)), violation=violation)
-    return PublicError(Code.INTERNAL, CATALOGUE[Code.INTERNAL].text)
+    return PublicError(Code.INTERNAL, Code.INTERNAL.value.text)
 
 
 def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:

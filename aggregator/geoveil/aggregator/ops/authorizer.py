@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from geoveil.aggregator.domain.errors import StatusOfCode
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tokens import Scope, Token, Tokens
 from geoveil.gp import GeoVeilError
@@ -85,26 +86,21 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """Method → the callers that it permits; other methods are refused."""
 
 
-class Refusal(NamedTuple):
-    """A refusal's status and text."""
-
-    status: str
-    """The name of a `grpc.StatusCode`."""
-    text: str
-    """The public text."""
-
-
 class Denial(Enum):
     """The reason for a refusal, under the name that `google.rpc.ErrorInfo` states."""
 
-    TOKEN_MISSING = Refusal("UNAUTHENTICATED", "the call needs a token (authorization: Bearer ...)")
-    TOKEN_UNKNOWN = Refusal("UNAUTHENTICATED", "the token is not known: it may have been revoked")
-    TOKEN_EXPIRED = Refusal("UNAUTHENTICATED", "the token has expired: ask for a new one")
-    TOKENS_UNREADABLE = Refusal("UNAVAILABLE", "tokens can't be checked now: send again later")
-    SCOPE_MISSING = Refusal("PERMISSION_DENIED", "the token does not permit this call")
-    OTHER_CAMPAIGN = Refusal("PERMISSION_DENIED", "the token is limited to other campaigns")
-    ANALYST_CLOSED = Refusal("PERMISSION_DENIED", "this server takes no calls from analysts")
-    NO_RULE = Refusal("PERMISSION_DENIED", "nobody may call this method")
+    TOKEN_MISSING = StatusOfCode(
+        "UNAUTHENTICATED", "the call needs a token (authorization: Bearer ...)"
+    )
+    TOKEN_UNKNOWN = StatusOfCode(
+        "UNAUTHENTICATED", "the token is not known: it may have been revoked"
+    )
+    TOKEN_EXPIRED = StatusOfCode("UNAUTHENTICATED", "the token has expired: ask for a new one")
+    TOKENS_UNREADABLE = StatusOfCode("UNAVAILABLE", "tokens can't be checked now: send again later")
+    SCOPE_MISSING = StatusOfCode("PERMISSION_DENIED", "the token does not permit this call")
+    OTHER_CAMPAIGN = StatusOfCode("PERMISSION_DENIED", "the token is limited to other campaigns")
+    ANALYST_CLOSED = StatusOfCode("PERMISSION_DENIED", "this server takes no calls from analysts")
+    NO_RULE = StatusOfCode("PERMISSION_DENIED", "nobody may call this method")
 
 
 class DeniedError(GeoVeilError):

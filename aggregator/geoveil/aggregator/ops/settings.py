@@ -1,10 +1,10 @@
 """Settings of one aggregator process."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import MOST_REPORTS, PublicKey, is_loopback
@@ -14,32 +14,11 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?"
 WEB_OF_CONSOLE = "127.0.0.1:7718"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "json", "human")
-_INTEGERS = MappingProxyType(
-    {
-        "port": (0, 65_535),
-        "max_batch": (1, MOST_REPORTS),
-        "max_message_bytes": (1 << 10, 64 << 20),
-        "queue_limit": (1, 100_000_000),
-        "max_connections": (1, 1_000_000),
-        "max_held_bytes": (1 << 16, 1 << 40),
-        "campaign_quota": (1, 1 << 40),
-        "least_free_bytes": (0, 1 << 50),
-        "commit_limit": (1, 1_000_000),
-        "metrics_port": (0, 65_535),
-    }
-)
-"""Setting → its least and greatest value; settings that are None by default may be None."""
-_SECONDS = MappingProxyType(
-    {
-        "connection_idle_s": (1, 86_400),
-        "commit_latency_s": (0, 10),
-        "busy_timeout_s": (0, 600),
-        "clock_skew_s": (0, 86_400),
-        "drain_s": (0, 3600),
-        "grace_s": (0, 3600),
-        "health_interval_s": (0.01, 3600),
-    }
-)
+
+
+def _within(default: Any, least: float, most: float) -> Any:
+    """Return the field of a number in a range, or of None if that is the default."""
+    return field(default=default, metadata={"range": (least, most)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +39,7 @@ class Settings:
     database's URL."""
     host: str = "127.0.0.1"
     """Address to listen on: a name, IPv4 or IPv6."""
-    port: int = 7717
+    port: int = _within(7717, 0, 65_535)
     """Port to listen on; 0 lets the operating system choose."""
     web: str | None = None
     """Address "HOST:PORT" of the gateway, a separate process that serves the same calls over
@@ -102,19 +81,19 @@ class Settings:
     trusted_keys: tuple[PublicKey, ...] = ()
     """Public keys "ed25519:..."; each campaign needs a signature by one of them. Without keys the
     server accepts all campaigns."""
-    max_batch: int = MOST_REPORTS
+    max_batch: int = _within(MOST_REPORTS, 1, MOST_REPORTS)
     """The most reports in one request."""
-    max_message_bytes: int = 4 << 20
+    max_message_bytes: int = _within(4 << 20, 1 << 10, 64 << 20)
     """The largest request in bytes."""
-    queue_limit: int = 100_000
+    queue_limit: int = _within(100_000, 1, 100_000_000)
     """The most reports that may wait for writing; beyond it requests get RESOURCE_EXHAUSTED."""
     campaign_rate: float | None = None
     """Reports per second to one campaign in the long run. None: no limit."""
     campaign_burst: float | None = None
     """Reports to one campaign in a burst after a pause. None: ten seconds' worth."""
-    campaign_quota: int | None = None
+    campaign_quota: int | None = _within(None, 1, 1 << 40)
     """The most reports of one campaign. None: no limit."""
-    least_free_bytes: int = 64 << 20
+    least_free_bytes: int = _within(64 << 20, 0, 1 << 50)
     """Free bytes on a SQLite database's disk below which the server takes no new reports."""
     peer_rate: float | None = 100_000.0
     """Reports and other calls of devices per second from one address. None: no limit."""
@@ -124,34 +103,34 @@ class Settings:
     """Calls of any kind per second from one address. None: no limit."""
     call_burst: float | None = None
     """Calls from one address in a burst after a pause. None: ten seconds' worth."""
-    max_connections: int = 2_000
+    max_connections: int = _within(2_000, 1, 1_000_000)
     """The most open connections. Beyond it the server closes connections of the address that has
     most: first those without a call, oldest first. It accepts at most three times as many."""
-    connection_idle_s: float = 300.0
+    connection_idle_s: float = _within(300.0, 1, 86_400)
     """Seconds for which a connection without a call stays open."""
-    max_held_bytes: int = 64 << 20
+    max_held_bytes: int = _within(64 << 20, 1 << 16, 1 << 40)
     """Bytes of memory for requests and responses under way, at least four largest requests. Beyond
     it the server refuses requests of the connection that holds most, or closes it."""
-    commit_limit: int = 16_384
+    commit_limit: int = _within(16_384, 1, 1_000_000)
     """The most reports per transaction; a single larger request is still one transaction."""
-    commit_latency_s: float = 0.0
+    commit_latency_s: float = _within(0.0, 0, 10)
     """Seconds to wait for more reports before writing. The next transaction fills while one is
     written, so 0 groups well under load."""
-    busy_timeout_s: float = 5.0
+    busy_timeout_s: float = _within(5.0, 0, 600)
     """Seconds to wait for another process that writes to the database."""
-    clock_skew_s: float = 60.0
+    clock_skew_s: float = _within(60.0, 0, 86_400)
     """Seconds before a campaign opens and after it closes in which its reports are accepted, since
     clocks differ. A campaign that its analyst closes stops at once."""
-    drain_s: float = 0.0
+    drain_s: float = _within(0.0, 0, 3600)
     """Seconds for which a stopping server reports NOT_SERVING but still takes requests, until load
     balancers notice."""
-    grace_s: float = 10.0
+    grace_s: float = _within(10.0, 0, 3600)
     """Seconds for requests in progress after the server stops taking new ones."""
-    health_interval_s: float = 5.0
+    health_interval_s: float = _within(5.0, 0.01, 3600)
     """Seconds between probes of the database, which determine the status in `grpc.health.v1`."""
     metrics_host: str = "127.0.0.1"
     """Address of the metrics for Prometheus."""
-    metrics_port: int | None = None
+    metrics_port: int | None = _within(None, 0, 65_535)
     """Port of the metrics; with 0 the operating system chooses one. None: no metrics."""
     traces: float | None = None
     """Share of calls, in (0, 1], whose spans go to the OpenTelemetry collector at
@@ -183,12 +162,15 @@ class Settings:
             isinstance(key, PublicKey) for key in self.trusted_keys
         ):
             raise ParameterError("trusted_keys", self.trusted_keys, 'a list of "ed25519:..." keys')
-        for name, (low, high) in _INTEGERS.items():
-            value = getattr(self, name)
-            if value is not None or name not in ("campaign_quota", "metrics_port"):
-                _integer(name, value, low, high)
-        for name, (least, most) in _SECONDS.items():
-            validation.between(name, getattr(self, name), least, most)
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if "range" in setting.metadata and not (value is setting.default is None):
+                least, most = setting.metadata["range"]
+                if setting.type is float:
+                    validation.between(setting.name, value, least, most)
+                elif type(value) is not int or not least <= value <= most:
+                    expected = f"an integer from {least:,} to {most:,}"
+                    raise ParameterError(setting.name, value, expected)
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
         _address("metrics_host", self.metrics_host)
@@ -267,11 +249,6 @@ class Settings:
         """
         host, _, port = (self.web or ":0").rpartition(":")
         return host.strip("[]"), int(port)
-
-
-def _integer(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ParameterError(name, value, f"an integer from {low:,} to {high:,}")
 
 
 def _file(name: str, value: object, expected: str) -> None:
