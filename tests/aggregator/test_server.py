@@ -1,9 +1,6 @@
 """Test the wire contract over real connections, on a port chosen by the operating system."""
 
-import asyncio
 import logging
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,8 +13,6 @@ from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
-
-from .tls_files import for_server, new_authority, written
 
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
@@ -157,16 +152,6 @@ async def test_a_port_in_use_is_refused_and_leaves_nothing_open(start_server):
         await start_server(port=port)
 
 
-async def test_a_database_of_another_version_refuses_to_start(start_server, database):
-    SQLiteStore(database).close()
-    with sqlite3.connect(database) as other:
-        other.execute("UPDATE geoveil_revision SET version_num = '0099'")
-    other.close()
-    with pytest.raises(ServiceError) as caught:
-        await start_server()
-    assert caught.value.code is Code.DATABASE_UNUSABLE
-
-
 async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
     start_server, publish, wire_report, database
 ):
@@ -217,24 +202,3 @@ async def test_settings_reach_the_service(start_server, publish, wire_report):
             status.RESOURCE_EXHAUSTED, wire.submit(campaign, wire_report(1, (0, 5)))
         )
         assert "too many requests" in text
-
-
-@pytest.fixture
-def tls(tmp_path):
-    """The files of a certificate for this machine."""
-    authority = new_authority("test")
-    certificate, key = written(for_server(authority), tmp_path, "server")
-    certificate.write_bytes(certificate.read_bytes() + authority.certificate)
-    return {"tls_key": key, "tls_certificate": certificate}
-
-
-async def test_tls(start_server, publish, tls, wire_of):
-    server = await start_server(**tls)
-    trusted = grpc.ssl_channel_credentials(
-        await asyncio.to_thread(tls["tls_certificate"].read_bytes)
-    )
-    async with grpc.aio.secure_channel(server.address, trusted) as channel:
-        assert await wire_of(channel).create(publish())
-    await refused(grpc.StatusCode.UNAVAILABLE, server.wire.create(publish()))
-    with pytest.raises(ParameterError, match="tls_key must be a file to read"):
-        await start_server(**{**tls, "tls_key": Path("missing.pem")})
