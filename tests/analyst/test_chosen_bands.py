@@ -2,7 +2,6 @@
 
 import math
 import re
-from datetime import UTC, datetime
 from functools import cache
 
 import numpy as np
@@ -19,21 +18,13 @@ from geoveil.analyst import (
 )
 from geoveil.analyst.hard_question import Heap, critical_value
 from geoveil.analyst.questions import MeanOf
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import ParameterError, Threshold
 from geoveil.gp.intervals import interval_of_mean
 
-B = 8_000.0
-PRIVACY = GeoPrivacy(1.0, per=B, unit="dollar")
-CAMPAIGN = ValueCampaign(
-    campaign_id="incomes",
-    title="Incomes",
-    attribute=Attribute(name="income", unit="dollar"),
-    privacy=PRIVACY,
-    mechanism=PlanarLaplaceSpec(1),
-    opens=datetime(2026, 1, 1, tzinfo=UTC),
-    closes=datetime(2026, 2, 1, tzinfo=UTC),
-)
+from .statistics.populations import PRIVACY, campaign
+
+B = PRIVACY.per
+CAMPAIGN = campaign()
 HEAPS = tuple(Heap(float(at), 0.012) for at in range(10_000, 210_000, 10_000))
 HEAPED = sum(heap.share for heap in HEAPS)
 
@@ -51,14 +42,11 @@ def row(label, values, limits):
         method=ends and ends.method,
         confidence=0.95,
         n=n,
-        one_report=None,
         privacy=PRIVACY,
         period=0,
-        robust=None,
         sums=(0, 0),
         step_exponent=-30,
         limits=limits,
-        softness=None,
     )
 
 

@@ -18,30 +18,22 @@ from geoveil.analyst import (
     planned_contamination,
 )
 from geoveil.campaign import Difference
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
+from geoveil.gp.intervals import UNLIMITED, IntervalMethod
 from geoveil.simulation.priors import public_prior
 
-PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
-MECHANISM = DebiasedLaplace(Threshold(0.0, 24_000.0, "smoothstep"), PRIVACY)
+from .test_estimates import MECHANISM, labelled as summed
+
 LOW, HIGH = MECHANISM.range
-LIMITS = Limits((LOW, HIGH), (0.0, 1.0))
 FRACTION, PEOPLE, CAMPAIGNS = 0.05, 4_000, 200
 LIARS = round(FRACTION * PEOPLE)
 
 
 def labelled(reports: Any, **but: Any) -> LabelledEstimate:
     sums = Accumulator.of(np.rint(reports / MECHANISM.step).astype(int).tolist())
-    found = estimate(sums, MECHANISM.step_exponent, limits=LIMITS)
-    shown = LabelledEstimate(
-        label="above", value=found.value, standard_error=found.standard_error, ci_low=found.ci_low,
-        ci_high=found.ci_high, method=found.method, confidence=found.confidence, n=found.n,
-        one_report=(HIGH - LOW) / found.n, privacy=PRIVACY, period=0, robust=None,
-        sums=(sums.total, sums.total_of_squares), step_exponent=MECHANISM.step_exponent,
-        limits=LIMITS, softness=None,
-    )  # fmt: skip
-    return replace(shown, **but)
+    one_report = (HIGH - LOW) / len(reports)
+    return replace(summed(sums, MECHANISM.step_exponent, one_report=one_report), **but)
 
 
 def test_liars_at_the_ends_reach_the_bound_and_no_more() -> None:

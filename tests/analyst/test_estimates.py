@@ -32,10 +32,11 @@ MECHANISM = DebiasedLaplace(Threshold(0.0, 24_000.0, "smoothstep"), PRIVACY)
 LIMITS = Limits(MECHANISM.range, (0.0, 1.0))
 
 
-def labelled(sums, exponent, limits=LIMITS, **known):
+def labelled(sums, exponent, limits=LIMITS, **more):
+    """Return what a server says of sums of reported integers."""
     found = estimate(sums, exponent, limits=limits)
+    given = {"label": "above", "privacy": PRIVACY, "period": 0} | more
     return LabelledEstimate(
-        label="above",
         value=found.value,
         standard_error=found.standard_error,
         ci_low=found.ci_low,
@@ -43,15 +44,10 @@ def labelled(sums, exponent, limits=LIMITS, **known):
         method=found.method,
         confidence=found.confidence,
         n=found.n,
-        one_report=None,
-        privacy=PRIVACY,
-        period=0,
-        robust=None,
         sums=(sums.total, sums.total_of_squares),
         step_exponent=exponent,
         limits=limits,
-        softness=None,
-        **known,
+        **given,
     )
 
 

@@ -87,9 +87,8 @@ def test_what_no_plan_says_is_refused():
 def test_the_estimate_prints_it_beside_itself():
     row = LabelledEstimate(
         label="above 100,000", value=0.4918, standard_error=0.002, ci_low=0.4879, ci_high=0.4957,
-        confidence=0.95, n=10_000, one_report=0.0001, privacy=PRIVACY, period=0, robust=None,
-        method=None, step_exponent=0, limits=UNLIMITED, sums=(1, 1),
-        softness=Difference(0.005, 0.001),
+        method=None, confidence=0.95, n=10_000, one_report=0.0001, privacy=PRIVACY, period=0,
+        step_exponent=0, limits=UNLIMITED, sums=(1, 1), softness=Difference(0.005, 0.001),
     )  # fmt: skip
     assert row.hard == hard_share(0.4918, 0.4879, 0.4957, Difference(0.005, 0.001))
     record = json.loads(json.dumps(row.to_dict()))

@@ -1,8 +1,6 @@
 """Test the way from a pilot to a plan: the prior, and its uncertainty."""
 
 import math
-from datetime import UTC, datetime
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -18,23 +16,17 @@ from geoveil.analyst import (
     pilot_prior,
     reports_of,
 )
-from geoveil.analyst.hard_question import Heap, hard_share
+from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.pilot import transition
-from geoveil.analyst.planner import HardThreshold, LogNormalPrior, Prior, plan
-from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.campaign import Attribute, Difference, PlanarLaplaceSpec, ValueCampaign, encode
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.analyst.planner import LogNormalPrior
+from geoveil.campaign import encode
+from geoveil.gp import ParameterError
 from geoveil.simulation.scale import write_reports
 
-PRIVACY, SCALE, NORMAL = GeoPrivacy(1.0, per=8_000.0, unit="dollar"), 8_000.0, 1.959963984540054
+from .statistics.populations import campaign
+from .test_hard_share import coverage
 
-
-def campaign(dimension: int = 1) -> ValueCampaign:
-    return ValueCampaign(
-        campaign_id="pilot", title="Pilot", attribute=Attribute(name="income", unit="dollar"),
-        privacy=PRIVACY, mechanism=PlanarLaplaceSpec(dimension),
-        opens=datetime(2026, 1, 1, tzinfo=UTC), closes=datetime(2026, 2, 1, tzinfo=UTC),
-    )  # fmt: skip
+SCALE = 8_000.0
 
 
 def rows(values: NDArray[np.float64], rng: np.random.Generator) -> ReportRows:
@@ -74,18 +66,6 @@ def test_the_law_of_reports_against_quadrature():
     assert found.sum(axis=0) == pytest.approx(np.ones(4))
 
 
-def covered(source: PublicPrior, hidden: Prior, at: float, people: int) -> float:
-    """Return how often the interval that a plan signs holds the hard truth, by exact moments."""
-    question = HardThreshold(at)
-    choice = plan(question, PRIVACY, source.make(None), people, kinds=("DebiasedLaplace",)).choice
-    actual = PlanningProblem.of(question, PRIVACY, hidden).predict(choice.reports)
-    error = math.sqrt((actual.noise + actual.varied) / people)
-    signed = Difference(*choice.prediction.softness)
-    found = hard_share(0.5, 0.5 - NORMAL * error, 0.5 + NORMAL * error, signed)
-    held = NormalDist(actual.bias, error)
-    return held.cdf(0.5 - found.ci_low) - held.cdf(0.5 - found.ci_high)
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize(("pilot", "people"), [(1_000, 20_000), (5_000, 50_000), (20_000, 200_000)])
 def test_plans_from_a_pilot_cover_the_hard_truth(pilot: int, people: int):
@@ -100,7 +80,7 @@ def test_plans_from_a_pilot_cover_the_hard_truth(pilot: int, people: int):
         hidden = LogNormalPrior(math.log(rng.uniform(70e3, 130e3)), rng.uniform(0.5, 0.9))
         at = math.exp(hidden.mu + 0.6 * hidden.sigma * rng.normal())
         source = pilot_prior(incomes(hidden.mu, hidden.sigma, pilot, rng))
-        found.append(covered(source, hidden, at, people))
+        found.append(coverage(source.make(None), hidden, at, people))
     assert np.mean(found) >= 0.94
 
 
@@ -115,8 +95,8 @@ def test_a_heap_that_is_not_stated_is_not_covered():
     hidden = PublicPrior.of_numbers(law, "dollar").with_heaps([Heap(100_000, 0.03)]).make(None)
     assert "--heap" in source.caution
     stated = pilot_prior(reports, heaps=[Heap(100_000, 0.03)])
-    assert covered(stated, hidden, 100_000, 50_000) >= 0.94
-    assert covered(source, hidden, 100_000, 50_000) < 0.5
+    assert coverage(stated.make(None), hidden, 100_000, 50_000) >= 0.94
+    assert coverage(source.make(None), hidden, 100_000, 50_000) < 0.5
 
 
 def test_a_pilot_is_the_same_from_a_file_a_server_and_memory(tmp_path: Any):
@@ -145,6 +125,6 @@ def test_people_far_away_are_counted_at_the_ends():
 def test_what_is_no_pilot_is_refused():
     with pytest.raises(ParameterError, match="at least 100 in a pilot"):
         pilot_prior(incomes(11.4, 0.8, 99, np.random.default_rng(1)))
-    nobody = Reports(campaign(2), lambda: iter(()))
+    nobody = Reports(campaign(dimension=2), lambda: iter(()))
     with pytest.raises(ParameterError, match="value campaign of numbers"):
         pilot_prior(nobody)

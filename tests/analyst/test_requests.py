@@ -53,32 +53,19 @@ def but(**changes):
     return PlanRequest.of(asked, **said)
 
 
+def planned(request):
+    asked = request.questions[0], request.plane_privacy, request.prior, request.participants
+    return plan(*asked, kinds=("DebiasedLaplace",))
+
+
 def missed(request):
     """Return by how much a plan with one kind misses the request."""
-    kinds = ("DebiasedLaplace",)
-    return excess(
-        request,
-        plan(
-            request.questions[0],
-            request.plane_privacy,
-            request.prior,
-            request.participants,
-            kinds=kinds,
-        ),
-    )
+    return excess(request, planned(request))
 
 
 def refused(request):
-    kinds = ("DebiasedLaplace",)
-    found = plan(
-        request.questions[0],
-        request.plane_privacy,
-        request.prior,
-        request.participants,
-        kinds=kinds,
-    )
     with pytest.raises(ParameterError) as caught:
-        check_plan(request, found)
+        check_plan(request, planned(request))
     return str(caught.value)
 
 
@@ -215,12 +202,8 @@ def test_a_circle_with_nobody_is_told_a_radius():
         ({"threshold": ()}, "question"),
         ({"unit": None}, "unit"),
         ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"per": -1.0}, "per"),
-        ({"threshold": (math.inf,)}, "threshold"),
         ({"range": ("5",)}, "range"),
         ({"range": ("9,5",)}, "range"),
-        ({"range": ("a,b",)}, "range"),
         ({"source": COLLISIONS}, "source"),
         ({"source": INCOMES, "unit": "euro"}, "unit"),
         ({"place": ("-73.9,40.7",)}, "questions"),

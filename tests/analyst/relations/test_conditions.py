@@ -25,6 +25,8 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GeoPrivacy, ParameterError
 
+from .forms import reported
+
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 RENTING = Condition(field="rents", options=("yes",))
 FORM = FormCampaign(
@@ -60,23 +62,11 @@ def reports(n: int, seed: int) -> tuple[FormReports, np.ndarray[tuple[int], np.d
     rents = rng.choice(3, n, p=[0.4, 0.5, 0.1])
     rent = np.clip(rng.normal(900, 250, n), 0, 5000)
     age = rng.uniform(20, 80, n)
-    columns = []
-    rows: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {
-        "rents": rents.astype(float),
-        "rent": np.where(rents == 0, rent, 2500.0),
-        "landlord": np.where(rents == 0, rng.integers(0, 3, n), 1),
-        "age": age,
-    }
-    for field in FORM.fields:
-        values = rows[field.name]
-        if isinstance(field, NumberField):
-            noise = rng.laplace(0, field.noise_scale, n)
-            columns.append(np.rint((values + noise) / field.mechanism.step).astype(np.int64))
-        else:
-            assert isinstance(field, ChoiceField | OrdinalField)
-            assert field.mechanism is not None
-            columns.append(field.mechanism.simulate(values.astype(np.int64), rng)[:, 0])
-    return FormReports(FORM, np.stack(columns, axis=1)), rent[rents == 0]
+    renting = rents == 0
+    values = [
+        rents, np.where(renting, rent, 2500.0), np.where(renting, rng.integers(0, 3, n), 1), age,
+    ]  # fmt: skip
+    return reported(FORM, values, rng), rent[renting]
 
 
 @pytest.mark.filterwarnings("ignore::geoveil.gp.NotPrivateWarning")

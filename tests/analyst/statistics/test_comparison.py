@@ -10,7 +10,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from geoveil.analyst import simultaneous
 from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
@@ -18,17 +17,13 @@ from geoveil.gp import ParameterError, Range, Threshold
 
 from .populations import campaigns, incomes, joint_of, poor, truth
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 QUERIES = [
     Threshold(60_000.0, 24_000.0, "smoothstep"),
     Threshold(80_000.0, 24_000.0, "smoothstep"),
     Range(20_000.0, 50_000.0, 20_000.0, "smoothstep"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
-    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 @pytest.mark.deep(keep=1)

@@ -20,20 +20,15 @@ from geoveil.analyst import (
     ask_changes,
     compare,
     reports_of,
-    simultaneous,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 
 from .populations import PRIVACY, campaign, campaigns, incomes, reports
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 MEDIANS = Quantiles(levels=[0.25, 0.5, 0.75])
 CURVE = DistributionFunction(low=-20_000.0, high=200_000.0, points=45)
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
-    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> QuantileEstimates:

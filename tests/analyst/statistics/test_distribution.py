@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from geoveil.analyst import simultaneous
 from geoveil.analyst.statistics.distribution import distribution_curve, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import between, on_simplex, partition_shares
@@ -21,16 +20,12 @@ from geoveil.gp.intervals import UNLIMITED
 
 from .populations import Array, campaigns, heaped, incomes, joint_of, poor, truth
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 WIDTH = 24_000.0
 AT = np.linspace(10_000.0, 250_000.0, 13)
 EDGES = np.array([25_000.0, 50_000.0, 75_000.0, 100_000.0, 150_000.0, 200_000.0])
 POPULATIONS = {"incomes": incomes, "heaped": heaped, "poor": poor}
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
-    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 def asked(at: Array, population: Array, n: int, count: int) -> Iterator[JointEstimates]:

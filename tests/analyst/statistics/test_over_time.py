@@ -19,8 +19,9 @@ from geoveil.analyst.statistics.over_time import Margins, OverTime, flagged, ove
 from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.estimation import Accumulator
 from geoveil.gp.intervals import Limits
+from tests.analyst.test_estimates import labelled
 
 Array = NDArray[np.float64]
 WEEK = timedelta(days=7)
@@ -99,43 +100,21 @@ def curve(
     for week, values in enumerate(told):
         given = np.isfinite(values)
         k = np.rint(np.ldexp(values[given], -STEP)).astype(np.int64).astype(object)
-        rows.append(summed(asked, week, k))
+        rows.append(summed(week, k))
         if asked.cohorts > 1:
-            of_cohorts += [
-                summed(asked, week, k[cohort[given] == one], one) for one in range(EPOCH)
-            ]
+            of_cohorts += [summed(week, k[cohort[given] == one], one) for one in range(EPOCH)]
     return over_time(asked, rows, of_cohorts)
 
 
 def summed(
-    asked: StatisticCampaign,
     week: int,
     k: NDArray[Any],
     cohort: int | None = None,
     limits: Limits = LIMITS,
 ) -> LabelledEstimate:
     """Return the estimate from integers on the grid."""
-    sums = (int(k.sum()), int((k * k).sum()))
-    found = estimate(Accumulator(len(k), *sums), STEP, 0.95, limits)
-    return LabelledEstimate(
-        label="above",
-        value=found.value,
-        standard_error=found.standard_error,
-        ci_low=found.ci_low,
-        ci_high=found.ci_high,
-        method=found.method,
-        confidence=0.95,
-        n=len(k),
-        one_report=None,
-        privacy=asked.privacy,
-        period=week,
-        robust=None,
-        sums=sums,
-        step_exponent=STEP,
-        limits=limits,
-        softness=None,
-        cohort=cohort,
-    )
+    sums = Accumulator(len(k), int(k.sum()), int((k * k).sum()))
+    return labelled(sums, STEP, limits, period=week, cohort=cohort)
 
 
 @cache
@@ -166,7 +145,7 @@ def test_extrapolated_answers_are_shown_as_possible_shares():
     weeks = [np.rint(np.ldexp(w[np.isfinite(w)], -STEP)).astype(int).astype(object) for w in told]
 
     def least(limits: Limits) -> float:
-        rows = [summed(asked, week, k, limits=limits) for week, k in enumerate(weeks)]
+        rows = [summed(week, k, limits=limits) for week, k in enumerate(weeks)]
         shown = over_time(asked, rows).rows()
         assert all(row["ci_low"] <= row["estimate"] <= row["ci_high"] for row in shown)
         return min(row["estimate"] for row in shown)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoveil.analyst import ReportRows, reports_of, simultaneous
+from geoveil.analyst import ReportRows, reports_of
 from geoveil.analyst.statistics import inequality, quantiles
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
@@ -19,13 +19,9 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
 from .populations import Array, campaign, campaigns, incomes, joint_of, poor, reports
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
-    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 def gini(x: Array) -> float:

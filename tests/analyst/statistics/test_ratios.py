@@ -36,7 +36,6 @@ from geoveil.analyst import (
     pilot_prior,
     plan_for,
     reports_of,
-    simultaneous,
     softness_of_points,
 )
 from geoveil.analyst.campaigns import campaign_for_points, expected_text
@@ -44,18 +43,14 @@ from geoveil.analyst.hard_question import Heap
 from geoveil.campaign import ValueCampaign, unbiased_for, what_it_tells, what_to_ask
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold, UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 Array = NDArray[np.float64]
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 SCALE = LogScale(1_000.0)
 PRIVACY = GeoPrivacy.per_factor(2.0, 2, "dollar")
 WIDTH = 4.0
 """A factor: soft thresholds go from half to twice of what is asked."""
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
-    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
 
 
 def campaign(**changes: Any) -> ValueCampaign:
