@@ -26,10 +26,7 @@ from geoveil.gp import (
     ParameterError,
     PlanarLaplace,
     Polygon,
-    Range,
     SmoothedRegion,
-    Threshold,
-    TwoWayThreshold,
     UnsupportedError,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -147,23 +144,6 @@ def test_bytes_with_questions_or_an_allocation_are_refused():
 
 SQUARE = [(0.0, 0.0), (900.0, 0.0), (900.0, 600.0), (0.0, 600.0)]
 HOLE = [(300.0, 200.0), (600.0, 200.0), (600.0, 400.0), (300.0, 400.0)]
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        Threshold(1.5, 2.0, "smoothstep"),
-        Range(1.0, 9.0, 2.0, "linear"),
-        TwoWayThreshold((1.0, 2.0), 3.0, "smoothstep"),
-        Disc((1.0, 2.0), 3.0, 1.0, "linear"),
-        Polygon([SQUARE, HOLE], 50.0, "smoothstep"),
-        GaussianKernel((1.0, 2.0), 3.0),
-    ],
-    ids=lambda query: type(query).__name__,
-)
-def test_queries_asked_later_come_back(query):
-    asked = PointQuestion("later", query)
-    assert decode_point_question(0, encode_point_question(asked)) == asked
 
 
 @pytest.mark.parametrize(

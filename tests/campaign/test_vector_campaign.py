@@ -25,7 +25,6 @@ from geoveil.gp import (
     Query,
     Range,
     SeededSource,
-    SmoothMechanism,
     StudentT,
     Threshold,
     UnsupportedError,
@@ -126,51 +125,6 @@ def test_the_noise_of_one_answer_is_not_told_by_its_own_distance() -> None:
     law = answer.law()
     assert (law.points[:, 0].min(), law.points[:, 0].max()) == (0.0, 1.0)
     assert law.variances.max() == answer.largest_variance
-
-
-def sensitivity(queries: tuple[Query, ...], x: np.ndarray, beta: float) -> np.ndarray:
-    """The smooth sensitivity of the vector in ℓ1 at reach 0, by brute force over a fine line."""
-    line = np.linspace(-50_000.0, 300_000.0, 7_001)
-    values = np.stack([query.value(line) for query in queries])
-    slopes = np.abs(np.diff(values)).sum(axis=0) / np.diff(line)
-    middle = (line[1:] + line[:-1]) / 2
-    return np.array([np.max(slopes * np.exp(-beta * np.abs(at - middle))) for at in x])
-
-
-def by_chance(draw: Random) -> tuple[Query, ...]:
-    """Return two to five questions, some of which vary at the same places."""
-    profile = draw.choice(("linear", "smoothstep"))
-    width = draw.uniform(8e3, 4e4)
-    made: list[Query] = []
-    for _ in range(draw.randint(2, 5)):
-        at = draw.uniform(4e4, 2e5)
-        kind = draw.choice("tttrk")
-        if kind == "t":
-            made.append(Threshold(at, draw.choice([width, draw.uniform(8e3, 4e4)]), profile))
-        elif kind == "r":
-            made.append(Range(at, at + width * draw.uniform(1, 3), width, profile))
-        else:
-            made.append(GaussianKernel((at,), width))
-    return tuple(made)
-
-
-def test_the_bound_is_at_least_the_sensitivity_of_the_vector() -> None:
-    """Forty sets at 100 points; that of the steepest query alone is too small for some."""
-    draw, x = Random(35), np.linspace(-4e4, 2.9e5, 100)
-    too_small = 0
-    for _ in range(40):
-        queries = by_chance(draw)
-        (first, *_) = vector(queries).mechanisms
-        true = sensitivity(queries, x, first.vector.beta)
-        assert (first.vector.smooth_bound(x) >= true * (1 - 1e-6)).all(), queries
-        one_by_one = [
-            SmoothMechanism(q, RATE, beta=first.vector.beta).query.profile.smooth_bound(
-                np.asarray(q.signed_distance(x)), first.vector.beta
-            )
-            for q in queries
-        ]
-        too_small += bool((np.max(one_by_one, axis=0) < 0.9 * true).any())
-    assert too_small > 5, "the control: a scalar's sensitivity"
 
 
 def worst(queries: tuple[Query, ...], law: Any, draw: Random) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ldexp
 
 from geoveil.campaign.attribute import Attribute
@@ -17,7 +17,6 @@ from geoveil.gp import (
     INT64_MIN,
     UNLIMITED,
     ArrayLike,
-    FindsMoments,
     GeoPrivacy,
     Limits,
     ParameterError,
@@ -126,31 +125,14 @@ class AttributeCampaign(Campaign):
 
         Unbounded noise has no limits, although only reports within the range count.
         """
+        return tuple(map(self._limits, range(self.columns)))
+
+    def _limits(self, column: int) -> Limits:
+        low, high = self.ranges[column]
+        if self.clamps[column] or (low, high) == (INT64_MIN, INT64_MAX):
+            return UNLIMITED
         step = ldexp(1.0, self.grid_exponent)
-        of_questions = []
-        of_columns = zip(
-            self.ranges, self.clamps, self._means, self._possible, self._moments, strict=True
-        )
-        for (low, high), clamps, means, possible, moments in of_columns:
-            endless = clamps or (low, high) == (INT64_MIN, INT64_MAX)
-            reports = UNLIMITED.reports if endless else (low * step, high * step)
-            of_questions.append(Limits(reports, means, moments, possible))
-        return tuple(of_questions)
-
-    @property
-    def _means(self) -> tuple[tuple[float, float], ...]:
-        """The least and the greatest mean of reports in each column, over any people."""
-        return (UNLIMITED.means,) * self.columns
-
-    @property
-    def _possible(self) -> Sequence[tuple[float, float] | None]:
-        """The least and the greatest possible estimate in each column; None: as in `_means`."""
-        return (None,) * self.columns
-
-    @property
-    def _moments(self) -> Sequence[FindsMoments]:
-        """The functions that compute a report's moments in each column."""
-        return (UNLIMITED.moments,) * self.columns
+        return replace(UNLIMITED, reports=(low * step, high * step))
 
     @lazy
     def grid_exponent(self) -> int:

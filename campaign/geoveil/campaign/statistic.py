@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
@@ -18,8 +18,8 @@ from geoveil.gp import (
     ArrayLike,
     Cap,
     DebiasedLaplace,
-    FindsMoments,
     GeoPrivacy,
+    Limits,
     ParameterError,
     PlanarLaplace,
     Query,
@@ -132,15 +132,13 @@ class StatisticCampaign(AttributeCampaign):
     def releasable(self) -> tuple[tuple[int, int], ...]:
         return tuple(self._widened(mechanism.grid_range) for mechanism in self.mechanisms)
 
-    @property
-    def _means(self) -> tuple[tuple[float, float], ...]:
-        return tuple(self._widened(mechanism.limits.means) for mechanism in self.mechanisms)
-
-    @property
-    def _possible(self) -> Sequence[tuple[float, float] | None]:
-        if not self.extrapolated:
-            return super()._possible
-        return [mechanism.limits.means for mechanism in self.mechanisms]
+    def _limits(self, column: int) -> Limits:
+        mechanism = self.mechanisms[column]
+        means = mechanism.limits.means
+        limits = replace(super()._limits(column), means=self._widened(means))
+        if self.extrapolated:
+            return replace(limits, possible=means)
+        return replace(limits, moments=mechanism.report_moments) if self._all_built_in else limits
 
     @property
     def extrapolated(self) -> bool:
@@ -151,12 +149,6 @@ class StatisticCampaign(AttributeCampaign):
         """Return the range of reports from the range of an answer."""
         low, high = ends
         return (2 * low - high, 2 * high - low) if self.extrapolated else ends
-
-    @property
-    def _moments(self) -> Sequence[FindsMoments]:
-        if not self._all_built_in or self.extrapolated:
-            return super()._moments
-        return [mechanism.report_moments for mechanism in self.mechanisms]
 
     @property
     def answer_privacy(self) -> GeoPrivacy:

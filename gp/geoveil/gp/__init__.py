@@ -65,7 +65,6 @@ from geoveil.gp.exact import (
 from geoveil.gp.extras import MissingExtraError as MissingExtraError, needed_for as needed_for
 from geoveil.gp.intervals import (
     UNLIMITED as UNLIMITED,
-    FindsMoments as FindsMoments,
     Interval as Interval,
     IntervalMethod as IntervalMethod,
     Limits as Limits,
