@@ -54,7 +54,6 @@ def _requests(
     address: str,
     seconds: float,
     *,
-    channels: int = 8,
     at_once: int = 4,
     compressed: bool = False,
 ) -> None:
@@ -75,7 +74,7 @@ def _requests(
                 await call.read()
 
     async def all_of_them() -> None:
-        opened = [grpc.aio.insecure_channel(address, _OPTIONS) for _ in range(channels)]
+        opened = [grpc.aio.insecure_channel(address, _OPTIONS) for _ in range(8)]
         await asyncio.gather(*(send(channel) for channel in opened for _ in range(at_once)))
         await asyncio.gather(*(channel.close() for channel in opened))
 
@@ -111,22 +110,19 @@ def _unread(
     seconds: float,
     *,
     count: int,
-    call: Callable[..., bytes] = frames.call,
 ) -> None:
     """Make calls and never read the answers, on connections that are reopened when closed."""
-    calls = b"".join(call(2 * k + 1, method, [request]) for k in range(100))
+    calls = b"".join(frames.call(2 * k + 1, method, [request]) for k in range(100))
     with Connections(address, count, window=0) as connections:
         for connection in connections.rounds(seconds):
             if connection.sent == 0:
                 connection.send(calls)
 
 
-def _unfinished(
-    address: str, seconds: float, *, count: int, call: Callable[..., bytes] = frames.call
-) -> None:
+def _unfinished(address: str, seconds: float, *, count: int) -> None:
     """Begin requests of 4 MiB and send as much as the server accepts, but never the end."""
     begun = b"\x00" + _WHOLE.to_bytes(4, "big")
-    calls = b"".join(call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
+    calls = b"".join(frames.call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
     pieces = itertools.cycle(
         frames.frame(FrameKind.DATA, 2 * k + 1, bytes(16_000)) for k in range(100)
     )
@@ -153,7 +149,6 @@ def _reset(
     most: int | None = None,
     each: int = 100,
     source: str = "",
-    call: Callable[..., bytes] = frames.call,
 ) -> None:
     """Make calls and cancel them at once.
 
@@ -162,7 +157,6 @@ def _reset(
         most: calls per connection before it is reopened; None: until the server closes it.
         each: calls at a time.
         source: the address that the connections come from; empty for the address of devices.
-        call: makes the frames of one call.
     """
     with Connections(address, count, source=source) as connections:
         calls = [0] * count
@@ -171,7 +165,9 @@ def _reset(
                 calls[n] = 0
             few = range(2 * calls[n] + 1, 2 * (calls[n] + each) + 1, 2)
             calls[n] += len(few)
-            connection.send(b"".join(call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few))
+            connection.send(
+                b"".join(frames.call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few)
+            )
             if most is not None and calls[n] >= most:
                 connection.close()
 

@@ -92,9 +92,6 @@ def reports(
     return reports_of(ReportRows(np.zeros(n, np.uint32), None, tuple(columns)), of)
 
 
-LABELS = ("north", "east", "south", "west")
-
-
 @cache
 def labelled() -> tuple[Array, NDArray[np.intp]]:
     """Return incomes and their labels, which 40, 30, 25 and 5 % of people have."""

@@ -127,9 +127,7 @@ def _compared(
     )
 
 
-def thresholds(
-    panels: Sequence[oneway.OneWayPanel] = oneway.PANELS, noise: str = STUDENT_T
-) -> list[TunedSetting]:
+def thresholds(noise: str = STUDENT_T) -> list[TunedSetting]:
     """Return the ratios of the noise E[v] at one threshold to `DebiasedLaplace`'s."""
     names = _contestants(noise, _OURS)
     return [
@@ -138,39 +136,36 @@ def thresholds(
             noise,
             {name: oneway.moments(panel, c.build(panel.setting))[1] for name, c in names.items()},
         )
-        for panel in panels
+        for panel in oneway.PANELS
     ]
 
 
-def pairs(
-    panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS, noise: str = STUDENT_T
-) -> list[TunedSetting]:
+def pairs(panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS) -> list[TunedSetting]:
     """Return the ratios of the ASE of pairs to deconvolved points', at n = 1.6 million.
 
     The noise costs ε for each pair, points cost it once. Every third fraction is tried as β/ε.
     """
 
     class _TunedPairs(twoway.TwoWayPanel):
-        of_papers = _contestants(noise, every=3)
+        of_papers = _contestants(STUDENT_T, every=3)
 
     comparisons = []
     for panel in panels:
         moments = twoway.moments(_TunedPairs(per=panel.per, axes=panel.axes))
         errors = {name: of.ase(_PEOPLE)["error"] for name, of in moments.items()}
-        comparisons.append(_compared(panel.label, noise, errors, _PAIRS))
+        comparisons.append(_compared(panel.label, STUDENT_T, errors, _PAIRS))
     return comparisons
 
 
-def densities(
-    settings: Sequence[kde.KernelSetting] = kde.SETTINGS[:5], noise: str = STUDENT_T
-) -> list[TunedSetting]:
+def densities(noise: str = STUDENT_T) -> list[TunedSetting]:
     """Return the ratios of the ASE of densities to `DebiasedLaplace`'s, with ε for each centre."""
 
     class _TunedKernel(kde.KernelSetting):
         of_papers = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)
 
     kernels = [
-        _TunedKernel(per=s.per, factor=s.factor, size=s.size, subgrid=s.subgrid) for s in settings
+        _TunedKernel(per=s.per, factor=s.factor, size=s.size, subgrid=s.subgrid)
+        for s in kde.SETTINGS[:5]
     ]
     errors: dict[str, dict[str, float]] = {s.label: {} for s in kernels}
     for row in kde.exact(*kernels):

@@ -46,10 +46,10 @@ class Dataset:
                 domains[number] = len(edges[name]) + 1
         return replace(self, domains=domains, records=records)
 
-    def coded(self, parts: int = 20) -> "Dataset":
-        """Return the table with measurements as equal intervals of their range."""
+    def coded(self) -> "Dataset":
+        """Return the table with measurements as 20 equal intervals of their range."""
         edges = {
-            name: np.linspace(*domain, parts + 1)[1:-1].tolist()
+            name: np.linspace(*domain, 21)[1:-1].tolist()
             for name, domain in zip(self.attributes, self.domains, strict=True)
             if not isinstance(domain, int)
         }
