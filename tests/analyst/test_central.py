@@ -19,12 +19,7 @@ from geoveil.analyst import (
     plan_for,
 )
 from geoveil.analyst.central import central_cap
-from geoveil.campaign import (
-    Allocation,
-    Attribute,
-    PlanarLaplaceSpec,
-    Question,
-)
+from geoveil.campaign import Allocation, Attribute, PlanarLaplaceSpec, Question
 from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold
 from tools.vectors.examples import small_campaign
 
@@ -56,10 +51,7 @@ def test_three_scales_and_a_hundred_thousand_people_are_said():
 
 @pytest.mark.parametrize(
     "campaign",
-    [
-        small_campaign("c"),
-        replace(CAPPED, cap=Cap(6.0, 6.0)),
-    ],
+    [small_campaign("c"), replace(CAPPED, cap=Cap(6.0, 6.0))],
     ids=["no cap", "a cap that protects no far values"],
 )
 def test_nothing_is_said_where_nothing_is_proven(campaign):

@@ -15,14 +15,7 @@ from geoveil.analyst import (
     compare,
 )
 from geoveil.campaign import Allocation
-from geoveil.gp import (
-    Cap,
-    DebiasedLaplace,
-    GeoPrivacy,
-    ParameterError,
-    Threshold,
-    UnsupportedError,
-)
+from geoveil.gp import Cap, DebiasedLaplace, GeoPrivacy, ParameterError, Threshold, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance

@@ -10,13 +10,7 @@ import openpyxl
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.analyst import (
-    FormRowsError,
-    fields_of_toml,
-    form_of_workbook,
-    toml_of,
-    workbook_of,
-)
+from geoveil.analyst import FormRowsError, fields_of_toml, form_of_workbook, toml_of, workbook_of
 from geoveil.campaign import ChoiceField, Condition, NumberField, OrdinalField, Wording
 from geoveil.cli.form import app
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError

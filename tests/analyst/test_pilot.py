@@ -8,14 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from geoveil.analyst import (
-    PilotCounts,
-    PublicPrior,
-    ReportRows,
-    Reports,
-    pilot_prior,
-    reports_of,
-)
+from geoveil.analyst import PilotCounts, PublicPrior, ReportRows, Reports, pilot_prior, reports_of
 from geoveil.analyst.hard_question import Heap
 from geoveil.analyst.pilot import transition
 from geoveil.analyst.planner import LogNormalPrior

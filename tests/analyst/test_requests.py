@@ -22,13 +22,7 @@ from geoveil.analyst.planner.candidates import KINDS
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.problem import MOST_REPEATED
 from geoveil.analyst.report import odds
-from geoveil.gp import (
-    DebiasedLaplace,
-    GeoPrivacy,
-    GeoVeilError,
-    ParameterError,
-    Threshold,
-)
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
 from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.priors import public_prior
 
@@ -132,10 +126,7 @@ def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
     ("changes", "match"),
     [
         ({"allocation": "partition"}, "allocation must be left out unless there are several"),
-        (
-            {"allocation": "both", "threshold": (1.0, 2.0)},
-            "allocation must be one of 'partition'",
-        ),
+        ({"allocation": "both", "threshold": (1.0, 2.0)}, "allocation must be one of 'partition'"),
     ],
 )
 def test_an_allocation_is_one_of_several_questions(changes, match):

@@ -35,12 +35,7 @@ from geoveil.analyst.contamination import (
     ResponseRates,
     worst_case,
 )
-from geoveil.analyst.errors import (
-    AnalystError,
-    ServerError,
-    TLSMissingError,
-    TokenInClearError,
-)
+from geoveil.analyst.errors import AnalystError, ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimate_request import EstimateRequest as EstimateRequest
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
@@ -56,11 +51,7 @@ from geoveil.analyst.geojson import (
     outlines_in as outlines_in,
 )
 from geoveil.analyst.hard_question import Heap as Heap
-from geoveil.analyst.labelled_estimate import (
-    ContaminatedEstimate,
-    LabelledEstimate,
-    RobustInterval,
-)
+from geoveil.analyst.labelled_estimate import ContaminatedEstimate, LabelledEstimate, RobustInterval
 from geoveil.analyst.masks import (
     NOT_HIDDEN as NOT_HIDDEN,
     mask_file as mask_file,
@@ -159,11 +150,7 @@ from geoveil.analyst.relations.form_reports import (
 from geoveil.analyst.relations.mean_map import MeanMap, MeanMapEstimates
 from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
 from geoveil.analyst.relations.products import Interaction
-from geoveil.analyst.relations.regression import (
-    Predictions,
-    Regression,
-    RegressionEstimates,
-)
+from geoveil.analyst.relations.regression import Predictions, Regression, RegressionEstimates
 from geoveil.analyst.relations.solving import ParameterEstimates
 from geoveil.analyst.relations.tables import (
     CrossTable,
@@ -201,13 +188,7 @@ from geoveil.analyst.sources import (
     asked_alike,
     is_file_of_reports as is_file_of_reports,
 )
-from geoveil.analyst.statistics.comparison import (
-    Changes,
-    CurveChange,
-    People,
-    compare,
-    holm,
-)
+from geoveil.analyst.statistics.comparison import Changes, CurveChange, People, compare, holm
 from geoveil.analyst.statistics.distribution import (
     Curve,
     Density,
@@ -237,12 +218,7 @@ from geoveil.analyst.statistics.partition import Histogram, PartitionShares, par
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.reports import (
-    Reports,
-    estimate,
-    points_in as points_in,
-    reports_of,
-)
+from geoveil.analyst.statistics.reports import Reports, estimate, points_in as points_in, reports_of
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.analyst.vocabulary import (

@@ -74,18 +74,12 @@ class CampaignRequest:
 --circle, --region, --query: they are asked later, got points=True
     """
 
-    title: Annotated[
-        str,
-        "The title, one line.",
-    ]
+    title: Annotated[str, "The title, one line."]
     epsilon: float | None = None
     per: float | None = None
     delta: float = 0.0
     reach: float | None = None
-    attribute: Annotated[
-        str | None,
-        "What participants hold, e.g. 'household income'.",
-    ] = None
+    attribute: Annotated[str | None, "What participants hold, e.g. 'household income'."] = None
     plan: Annotated[
         Path | None,
         "Take the questions from a plan of 'geoveil plan --out' instead of the flags below.",
@@ -95,20 +89,14 @@ class CampaignRequest:
         "Ask the questions of a form (TOML, as 'geoveil form from' writes it) instead of"
         " questions about one attribute.",
     ] = None
-    unit: Annotated[
-        str | None,
-        "Unit of PER and of the values; metre for places.",
-    ] = None
+    unit: Annotated[str | None, "Unit of PER and of the values; metre for places."] = None
     ratios_from: float | None = None
     least: Annotated[
         float | None,
         "The least plausible value. Devices ask before they send a smaller value, which may"
         " be a slip; with --points and --most it then counts as this.",
     ] = None
-    most: Annotated[
-        float | None,
-        "The greatest plausible value, treated in the same way.",
-    ] = None
+    most: Annotated[float | None, "The greatest plausible value, treated in the same way."] = None
     words: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The words of `questions_in`."""
     width: Annotated[
@@ -117,8 +105,7 @@ class CampaignRequest:
         " what a range or a circle has room for.",
     ] = None
     bandwidth: Annotated[
-        float | None,
-        "Bandwidth of a density's bell, in metres; 3·PER/ε by default.",
+        float | None, "Bandwidth of a density's bell, in metres; 3·PER/ε by default."
     ] = None
     center: str | None = None
     radius: float | None = None
@@ -128,8 +115,7 @@ class CampaignRequest:
         " estimate' later: a place with --center, otherwise a number.",
     ] = False
     dimension: Annotated[
-        int | None,
-        "Coordinates of a point that is not a place: 1 (default) to 3.",
+        int | None, "Coordinates of a point that is not a place: 1 (default) to 3."
     ] = None
     mechanism: Annotated[
         str | None,
@@ -149,10 +135,7 @@ class CampaignRequest:
         " inside. The default is the plan's cap, or 4,4, or what the questions need, up to"
         " e^10. 'none': no limit.",
     ] = None
-    days: Annotated[
-        float,
-        "Days from now for which it takes reports.",
-    ] = 30.0
+    days: Annotated[float, "Days from now for which it takes reports."] = 30.0
     every: Annotated[
         str | None,
         "Everyone answers once in each period of this length, and spends ε each time: 7d,"
@@ -165,8 +148,7 @@ class CampaignRequest:
         " --points, or for questions about one number with the debiased mechanism.",
     ] = None
     extrapolated: Annotated[
-        bool,
-        "With --read-every: extrapolate answers from two readings; for means that drift.",
+        bool, "With --read-every: extrapolate answers from two readings; for means that drift."
     ] = False
     cohorts: Annotated[
         int | None,
@@ -178,10 +160,7 @@ class CampaignRequest:
         int | None,
         "Expected number of participants, to predict the error; by default the plan's, or 10000.",
     ] = None
-    minimum_participants: Annotated[
-        int,
-        "The server shows no estimate from fewer answers.",
-    ] = 0
+    minimum_participants: Annotated[int, "The server shows no estimate from fewer answers."] = 0
     relay_operator: Annotated[
         str | None,
         "Devices send only through a relay, to the gateway with this key ed25519:...; see"
@@ -203,17 +182,13 @@ class CampaignRequest:
         "Who asks, as people see it before they answer; with --purpose and --contact. By"
         " default that is unknown.",
     ] = None
-    purpose: Annotated[
-        str | None,
-        "What the answers are for.",
-    ] = None
+    purpose: Annotated[str | None, "What the answers are for."] = None
     contact: Annotated[
         str | None,
         "Where questions and complaints go, as an e-mail address.",
     ] = None
     notice: Annotated[
-        str | None,
-        "Address https://... of the notice on what happens to people's data.",
+        str | None, "Address https://... of the notice on what happens to people's data."
     ] = None
     texts: Annotated[
         Path | None,
@@ -227,10 +202,7 @@ class CampaignRequest:
         "sums: exports, and new questions about perturbed points or a form, end then."
         " By default people read that it is unknown how long single answers are kept.",
     ] = None
-    campaign_id: Annotated[
-        str | None,
-        "The campaign's id; by default made from the title.",
-    ] = None
+    campaign_id: Annotated[str | None, "The campaign's id; by default made from the title."] = None
 
     def __post_init__(self) -> None:
         validation.between("days", self.days, 0, _LONGEST_DAYS, low_open=True)

@@ -412,11 +412,7 @@ def _check_places(campaign: AttributeCampaign, asked: Sequence[AnalystQuestion])
     for name, (longitude, latitude) in places:
         where = f"{longitude:.15g},{latitude:.15g}"
         if not _INHABITED[0] <= latitude <= _INHABITED[1]:
-            raise ParameterError(
-                name,
-                where,
-                "where people live; the longitude comes first",
-            )
+            raise ParameterError(name, where, "where people live; the longitude comes first")
         if not is_inside(plane, (longitude, latitude)):
             swapped = is_swapped(plane, (longitude, latitude))
             hint = "; the longitude comes first" if swapped else ", or the radius larger"

@@ -19,12 +19,7 @@ from geoveil.analyst.calls import Call, PublishedCampaign
 from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.statistic import (
-    Found,
-    Statistic,
-    driven,
-    driven_async,
-)
+from geoveil.analyst.statistics.statistic import Found, Statistic, driven, driven_async
 from geoveil.campaign import (
     TLS,
     AttributeCampaign,

@@ -102,8 +102,7 @@ class EstimateRequest:
         " shares by the differences that it expects.",
     ] = None
     top: Annotated[
-        int | None,
-        "Find this many questions with the greatest answers, and state how surely.",
+        int | None, "Find this many questions with the greatest answers, and state how surely."
     ] = None
     contamination: float | None = None
     invited: Annotated[

@@ -21,14 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.whole_file import whole_file
-from geoveil.campaign import (
-    FormCampaign,
-    PointField,
-    decode,
-    digest,
-    encode,
-    what_a_form_tells,
-)
+from geoveil.campaign import FormCampaign, PointField, decode, digest, encode, what_a_form_tells
 from geoveil.gp import Array, AzimuthalEquidistant, ParameterError, PrivateValueError
 
 _DIGITS = 9

@@ -70,12 +70,7 @@ _PLANNED = "planned"
 _WRITTEN = "a plan that 'geoveil plan --out' wrote"
 _OPENS = datetime(2000, 1, 1, tzinfo=UTC)
 _UNSAID: Mapping[str, Any] = MappingProxyType(
-    {
-        "campaign_id": "plan",
-        "title": "plan",
-        "opens": _OPENS,
-        "closes": _OPENS + timedelta(days=1),
-    }
+    {"campaign_id": "plan", "title": "plan", "opens": _OPENS, "closes": _OPENS + timedelta(days=1)}
 )
 """Placeholders for fields of a campaign that a plan leaves open."""
 

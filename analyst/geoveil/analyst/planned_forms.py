@@ -392,9 +392,7 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
         "mean-by": RelationWord(_mean_by, "NUMBER,FIELD", "Mean of a number in each group."),
         "median-by": RelationWord(_median_by, "NUMBER,FIELD", "Median of a number in each group."),
         "correlation": RelationWord(
-            _correlation,
-            "A,B[,GIVEN...]",
-            "Correlation of two numbers, or scores, given others.",
+            _correlation, "A,B[,GIVEN...]", "Correlation of two numbers, or scores, given others."
         ),
         "regression": RelationWord(
             _regression,
@@ -403,9 +401,7 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
             " whether a person chose it, X^2 a square, X:X an interaction.",
         ),
         "mean-map": RelationWord(
-            _mean_map,
-            "NUMBER,PLACE",
-            "Mean of a number by place, on a grid.",
+            _mean_map, "NUMBER,PLACE", "Mean of a number by place, on a grid."
         ),
     }
 )

@@ -190,10 +190,7 @@ class PlannedQuestions(PlanOutcome):
 
 
 def plan_for(
-    request: PlanRequest,
-    *,
-    capped: bool = False,
-    searches: Searches | None = None,
+    request: PlanRequest, *, capped: bool = False, searches: Searches | None = None
 ) -> PlannedQuestion | PlannedQuestions:
     """Return the plan for a request, in seconds.
 
@@ -385,9 +382,7 @@ class PlanningSession:
             kinds = (request.mechanism,)
         plan = planned(search, request.participants, kinds, within=CLOSE)
         return Forecast(
-            PlannedQuestion(request, plan),
-            settled=not slow,
-            met=excess(request, plan) <= 0,
+            PlannedQuestion(request, plan), settled=not slow, met=excess(request, plan) <= 0
         )
 
     def _together(self, request: PlanRequest, searches: Searches) -> Forecast:

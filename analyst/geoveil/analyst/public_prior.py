@@ -4,12 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from geoveil.analyst.hard_question import Heap
-from geoveil.analyst.planner import (
-    DoubtedPrior,
-    HeapedPrior,
-    LogPrior,
-    Prior,
-)
+from geoveil.analyst.planner import DoubtedPrior, HeapedPrior, LogPrior, Prior
 from geoveil.gp import AzimuthalEquidistant, LogScale, ParameterError, validation
 
 

@@ -81,11 +81,7 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
                 "scenarios": _scenarios(request.prior.scenarios, prediction, found.n, best_error),
             }
             for label, question, targets, prediction in zip(
-                request.labels,
-                request.questions,
-                best.targets,
-                best.predictions,
-                strict=True,
+                request.labels, request.questions, best.targets, best.predictions, strict=True
             )
         ],
         "choice": best.allocation,

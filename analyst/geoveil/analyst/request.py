@@ -243,9 +243,7 @@ def _dimension(questions: Sequence[AnalystQuestion]) -> int:
         )
     if first not in _HELD:
         raise ParameterError(
-            "question",
-            questions[0].label,
-            "about a number or a place: nothing else has a prior",
+            "question", questions[0].label, "about a number or a place: nothing else has a prior"
         )
     return first
 

@@ -12,13 +12,7 @@ import numpy as np
 from geoveil.analyst.client import Analyst
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.masks import sidecar_of
-from geoveil.analyst.statistics.comparison import (
-    Changes,
-    CurveChange,
-    People,
-    compare,
-    people_of,
-)
+from geoveil.analyst.statistics.comparison import Changes, CurveChange, People, compare, people_of
 from geoveil.analyst.statistics.distribution import DistributionFunction
 from geoveil.analyst.statistics.reports import reports_of
 from geoveil.analyst.statistics.statistic import Contaminated, Statistic, band_width

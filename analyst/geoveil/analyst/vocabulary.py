@@ -318,9 +318,7 @@ STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
         ),
         "top-share": StatisticWord(
             lambda said, how: TopShare(
-                share=any_numbers_in("top-share", said[-1])[0],
-                width=how.width,
-                within=how.within,
+                share=any_numbers_in("top-share", said[-1])[0], width=how.width, within=how.within
             ),
             "Share of the total that this share of the people holds: 0.1.",
             str,

@@ -34,13 +34,7 @@ from geoveil.campaign import (
     Wording,
     check_fields,
 )
-from geoveil.gp import (
-    AzimuthalEquidistant,
-    GeoPrivacy,
-    GeoVeilError,
-    ParameterError,
-    needed_for,
-)
+from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, GeoVeilError, ParameterError, needed_for
 
 MOST_BYTES, MOST_UNPACKED = 2_000_000, 20_000_000
 _MOST_ROWS = 2_000

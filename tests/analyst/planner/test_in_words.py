@@ -12,13 +12,7 @@ from geoveil.analyst.planner import KINDS, HardThreshold, plan
 from geoveil.analyst.planner.candidates import SLACK
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
-from geoveil.gp import (
-    ApproximateLaplace,
-    GeoPrivacy,
-    ParameterError,
-    Threshold,
-    UnsupportedError,
-)
+from geoveil.gp import ApproximateLaplace, GeoPrivacy, ParameterError, Threshold, UnsupportedError
 
 PAPER = "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"
 SPEC = SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)

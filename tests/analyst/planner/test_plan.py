@@ -16,13 +16,7 @@ from geoveil.analyst.planner import (
     plan,
 )
 from geoveil.analyst.planner.coarse import aimed
-from geoveil.gp import (
-    DebiasedLaplace,
-    GaussianKernel,
-    GeoPrivacy,
-    ParameterError,
-    Threshold,
-)
+from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy, ParameterError, Threshold
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 QUICK = ("DebiasedLaplace", "LaplacePareto", "LipschitzMechanism")

@@ -120,10 +120,7 @@ def test_curves_are_asked_where_any_has_people_and_as_softly_as_the_noisiest():
     sets = [reports(first), reports(second + 100_000, noisy)]
     alone = [one.ask(DistributionFunction()) for one in sets]
     made = ask_changes(
-        [one.ask for one in sets],
-        DistributionFunction(),
-        [campaign(), noisy],
-        people="different",
+        [one.ask for one in sets], DistributionFunction(), [campaign(), noisy], people="different"
     )
     assert isinstance(made, CurveChange)
     assert made.at[0] <= min(one.at[0] for one in alone) + 10_000

@@ -49,10 +49,7 @@ def test_no_difference_is_seldom_one(sizes, share):
         trends = trend(*pair, estimates(sizes[0], share, rng), people="different")
         p_values = changes.p_values[0], trends.adjusted[0]
         wrong += np.array(p_values) < 0.05
-        held = [
-            changes.low[0] <= 0 <= changes.high[0],
-            trends.low[0] <= 0 <= trends.high[0],
-        ]
+        held = [changes.low[0] <= 0 <= changes.high[0], trends.low[0] <= 0 <= trends.high[0]]
         for p, holds in zip(p_values, held, strict=True):
             assert holds == (p >= 0.05) or abs(p - 0.05) < 0.004  # p is interpolated
         normal += abs(changes.values[0]) > norm.isf(0.025) * changes.standard_errors[0]

@@ -21,13 +21,7 @@ from geoveil.analyst import (
     reports_of,
 )
 from geoveil.analyst.statistics.districts import cell_of
-from geoveil.gp import (
-    GeoPrivacy,
-    ParameterError,
-    PlanarLaplace,
-    Polygon,
-    SmoothedRegion,
-)
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Polygon, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
 PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=40_000)

@@ -12,14 +12,7 @@ from scipy.stats import norm
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
-from geoveil.analyst import (
-    JointEstimates,
-    Means,
-    ReportRows,
-    critical_value,
-    estimate,
-    reports_of,
-)
+from geoveil.analyst import JointEstimates, Means, ReportRows, critical_value, estimate, reports_of
 from geoveil.analyst.statistics.joint import ratio_of
 from geoveil.campaign import (
     Attribute,

@@ -29,13 +29,7 @@ from geoveil.analyst.simultaneous import (
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.map import bending
 from geoveil.campaign import PointQuestion
-from geoveil.gp import (
-    GaussianKernel,
-    GeoPrivacy,
-    ParameterError,
-    PlanarLaplace,
-    UnsupportedError,
-)
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, PlanarLaplace, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits
 

@@ -91,9 +91,7 @@ def answers(
 
 
 def curve(
-    told: Array,
-    cohort: NDArray[np.int64],
-    asked: StatisticCampaign | None = None,
+    told: Array, cohort: NDArray[np.int64], asked: StatisticCampaign | None = None
 ) -> OverTime:
     asked = campaign() if asked is None else asked
     rows, of_cohorts = [], []
@@ -107,10 +105,7 @@ def curve(
 
 
 def summed(
-    week: int,
-    k: NDArray[Any],
-    cohort: int | None = None,
-    limits: Limits = LIMITS,
+    week: int, k: NDArray[Any], cohort: int | None = None, limits: Limits = LIMITS
 ) -> LabelledEstimate:
     """Return the estimate from integers on the grid."""
     sums = Accumulator(len(k), int(k.sum()), int((k * k).sum()))

@@ -291,10 +291,7 @@ def uneven(spread: float) -> Array:
 @pytest.mark.parametrize("spread", [0.0, 4_000.0, 12_000.0, 40_000.0])
 @pytest.mark.parametrize(
     ("statistic", "true"),
-    [
-        (Gini(), gini),
-        (TopShare(share=0.2), lambda x: np.sort(x)[-len(x) // 5 :].sum() / x.sum()),
-    ],
+    [(Gini(), gini), (TopShare(share=0.2), lambda x: np.sort(x)[-len(x) // 5 :].sum() / x.sum())],
 )
 def test_inequality_of_crowds_narrower_than_the_noise_is_held(statistic, true, spread):
     """10 campaigns of 10,000 people: at least 6 hold (of 95 %, α = 1e-4); none is out of range.

@@ -14,13 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.campaign import (
-    MECHANISMS,
-    MechanismFamily,
-    MechanismSpec,
-    PlanarLaplaceSpec,
-    Planned,
-)
+from geoveil.campaign import MECHANISMS, MechanismFamily, MechanismSpec, PlanarLaplaceSpec, Planned
 from geoveil.gp import (
     Array,
     GeoPrivacy,

@@ -11,13 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from geoveil.analyst.planner.priors import Prior
-from geoveil.campaign import (
-    AttributeCampaign,
-    SmoothSpec,
-    StatisticCampaign,
-    of_far_values,
-    to_one,
-)
+from geoveil.campaign import AttributeCampaign, SmoothSpec, StatisticCampaign, of_far_values, to_one
 from geoveil.gp import (
     Array,
     Cap,

@@ -232,11 +232,7 @@ def nodes(index: int) -> Array:
 
 @lru_cache(maxsize=1 << 14)
 def table(
-    name: str,
-    option: int,
-    profile: str,
-    index: int,
-    standard: GeoPrivacy = STANDARD,
+    name: str, option: int, profile: str, index: int, standard: GeoPrivacy = STANDARD
 ) -> Table | None:
     """Return the moments of reports about a soft step; None if the kind refuses it.
 

@@ -209,11 +209,7 @@ class Prediction:
         ends = skewness / 2 - spread, skewness / 2 + spread
         lengths = [
             interval_of_mean(
-                n,
-                mean + end * error,
-                variance * end * end * (n - 1) / n,
-                CONFIDENCE,
-                limits,
+                n, mean + end * error, variance * end * end * (n - 1) / n, CONFIDENCE, limits
             )
             for end in ends
         ]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.pictures import Axes, axes_of, draw_curve
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights
 from geoveil.analyst.relations.terms import NumberOf, Option, Outside, SoftBand, Term, Within
 from geoveil.analyst.results import Answer, Result, amount_answer
 from geoveil.analyst.statistics.distribution import Curve, DistributionFunction
@@ -211,9 +211,7 @@ class MeanBy(FormStatistic[MeansByGroup]):
     by: By
     """The definition of the groups."""
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> MeansByGroup:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> MeansByGroup:
         term = NumberOf(self.number) if isinstance(self.number, str) else self.number
         name, groups = groups_in(reports.campaign, self.by)
         numerators: dict[str, Sequence[Term]] = {g: [term, a] for g, a in groups.items()}
@@ -360,9 +358,7 @@ class StatisticBy(FormStatistic[ByGroup]):
     by: By
     """The definition of the groups."""
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> ByGroup:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> ByGroup:
         campaign = reports.campaign.campaign_of(self.number)
         scale = campaign.attribute.scale
         statistic = self.statistic if scale is None else self.statistic.on_scale(scale)

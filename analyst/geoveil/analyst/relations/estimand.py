@@ -7,9 +7,8 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights, weights_of
 from geoveil.analyst.relations.products import MOST_PERTURBED, TaylorJet, Value, corrected, slope
 from geoveil.analyst.relations.scores import Design, Equation, design_of, terms_of
 from geoveil.analyst.relations.solving import ParameterEstimates, sandwich, solve
@@ -186,9 +185,7 @@ class Estimand(FormStatistic[ParameterEstimates]):
         """The name of the score."""
         return getattr(self.score, "__name__", "score")
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> ParameterEstimates:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> ParameterEstimates:
         validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
         for name, (low, high) in self.region.items():
             validation.require_ends(f"region[{name!r}].", low, high)

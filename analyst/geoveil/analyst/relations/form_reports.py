@@ -44,6 +44,8 @@ from geoveil.campaign import (
 from geoveil.gp import Array, ParameterError, UnaryEncoding, needed_for, validation
 
 Found = TypeVar("Found", bound=Result)
+Weights: TypeAlias = ArrayLike | None
+"""How many people of the population each person stands for; None for a simple random sample."""
 
 AT_ONCE = 1 << 22
 """Pseudo-values held in memory at once."""
@@ -74,7 +76,7 @@ class FormReports:
         self,
         statistic: "FormStatistic[Found]",
         confidence: float = 0.95,
-        weights: ArrayLike | None = None,
+        weights: Weights = None,
     ) -> Found:
         """Return what the reports say.
 
@@ -132,7 +134,7 @@ class FormReports:
         self,
         products: Mapping[str, Sequence[Term]],
         confidence: float = 0.95,
-        weights: ArrayLike | None = None,
+        weights: Weights = None,
         alike: Array | None = None,
     ) -> JointEstimates:
         """Return unbiased estimates of the means of products of functions, with all covariances.
@@ -164,13 +166,11 @@ class FormStatistic(ABC, Generic[Found]):
     """A statistic of several fields of a form."""
 
     @abstractmethod
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> Found:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> Found:
         """Return the result for reports: see `FormReports.ask`."""
 
 
-def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
+def weights_of(reports: FormReports, weights: Weights) -> Array:
     """Return weights, (n,), or equal ones for None; an error shows no weight."""
     if weights is None:
         return np.ones(reports.n)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.by import MeanBy, MeansByGroup
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights
 from geoveil.analyst.relations.terms import Term, Within
 from geoveil.analyst.results import possible, rows_of
 from geoveil.analyst.statistics.map import Bounds, Grid, Map
@@ -71,9 +70,7 @@ class MeanMap(FormStatistic[MeanMapEstimates]):
         if self.size[0] * self.size[1] > _MOST_NODES:
             raise ParameterError("size", self.size, f"at most {_MOST_NODES} nodes in all")
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> MeanMapEstimates:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> MeanMapEstimates:
         grid = Map(self.bounds, self.size, self.bandwidth)
         nodes = grid.nodes(reports.campaign.campaign_of(self.place))
         _, longitudes, latitudes, centers, bandwidth = nodes

@@ -13,11 +13,11 @@ from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.form_reports import (
     FormReports,
     FormStatistic,
+    Weights,
     condition_of,
     weights_of,
 )
@@ -64,9 +64,7 @@ class Mean(FormStatistic[Quantity]):
     variable: Variable
     """The name of a number or ordinal field, or a function of a field, as `Score`."""
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> Quantity:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> Quantity:
         term = variable(reports.campaign, self.variable)
         asked_for = condition_of(reports.campaign, term)
         if not asked_for:
@@ -81,7 +79,7 @@ class _Moments:
     """Means and covariances of several functions of fields, and each report's contribution."""
 
     def __init__(
-        self, reports: FormReports, variables: Sequence[Variable], weights: ArrayLike | None
+        self, reports: FormReports, variables: Sequence[Variable], weights: Weights
     ) -> None:
         self._reports, self.weights = reports, weights_of(reports, weights)
         self.terms = [variable(reports.campaign, of) for of in variables]
@@ -152,9 +150,7 @@ class Covariance(FormStatistic[Quantity]):
     a: Variable
     b: Variable
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> Quantity:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> Quantity:
         moments = _Moments(reports, [self.a, self.b], weights)
         label = "covariance of {} and {}".format(*(term.text for term in moments.terms))
         (scores,) = moments.added([np.array([[0.0, 0.5], [0.5, 0.0]])]).T
@@ -170,9 +166,7 @@ class PartialCorrelation(FormStatistic[Quantity]):
     given: Sequence[Variable] = field(default=())
     """The variables held fixed."""
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> Quantity:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> Quantity:
         moments = _Moments(reports, [self.a, self.b, *self.given], weights)
         a, b, *rest = (term.text for term in moments.terms)
         label = f"correlation of {a} and {b}" + (f", given {', '.join(rest)}" if rest else "")
@@ -180,11 +174,7 @@ class PartialCorrelation(FormStatistic[Quantity]):
         if not np.linalg.eigvalsh(of).min() > 0:
             untold = moments.quantity(label, math.nan, np.zeros(reports.n), confidence)
             return replace(
-                untold,
-                standard_error=math.nan,
-                ci_low=-1.0,
-                ci_high=1.0,
-                about=(_UNTOLD,),
+                untold, standard_error=math.nan, ci_low=-1.0, ci_high=1.0, about=(_UNTOLD,)
             )
         # The residuals of both given the rest, as sums of all variables.
         sums = np.zeros((2, len(of)))

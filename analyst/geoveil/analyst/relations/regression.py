@@ -12,9 +12,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights, weights_of
 from geoveil.analyst.relations.products import (
     FarthestOfProducts,
     Interaction,
@@ -88,12 +87,7 @@ class Predictions(Series):
         return f"{self.label}: predictions"
 
     def rows(self) -> list[dict[str, Any]]:
-        return rows_of(
-            {
-                "people": self.labels,
-                **self.columns,
-            }
-        )
+        return rows_of({"people": self.labels, **self.columns})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,9 +188,7 @@ class Regression(FormStatistic[RegressionEstimates]):
                 "on", self.on, "a list of one or more fields, or functions of them"
             )
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> RegressionEstimates:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> RegressionEstimates:
         validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
         campaign = reports.campaign
         factors, y = factors_of(campaign, self.on), self._response(campaign)
@@ -226,7 +218,7 @@ class Regression(FormStatistic[RegressionEstimates]):
         made = fitted(width=width)
         about = [
             "Scores are corrected exactly for the noise of every field; errors are"
-            + (" HC0." if plain else " HC3, with Student's quantiles."),
+            + (" HC0." if plain else " HC3, with Student's quantiles.")
         ]
         if made.farthest is not None:
             unbounded = [

@@ -11,7 +11,6 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import (
     UNSTATED,
@@ -25,19 +24,13 @@ from geoveil.analyst.relations.by import By, groups_in
 from geoveil.analyst.relations.form_reports import (
     FormReports,
     FormStatistic,
+    Weights,
     condition_of,
     unasked,
     weights_of,
 )
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import (
-    Answer,
-    Result,
-    Series,
-    chance_words,
-    possible,
-    share_answer,
-)
+from geoveil.analyst.results import Answer, Result, Series, chance_words, possible, share_answer
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
 from geoveil.campaign import FormCampaign
@@ -267,9 +260,7 @@ class CrossTable(FormStatistic[ShareTable]):
     c: By | None = None
     """The layers, if there are any."""
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> ShareTable:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> ShareTable:
         by = [self.a, self.b] if self.c is None else [self.a, self.b, self.c]
         return _table(reports, by, confidence, weights)
 
@@ -280,14 +271,12 @@ class Shares(FormStatistic[ShareTable]):
 
     by: By
 
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> ShareTable:
+    def of(self, reports: FormReports, confidence: float, weights: Weights) -> ShareTable:
         return _table(reports, [self.by], confidence, weights)
 
 
 def _table(
-    reports: FormReports, by: Sequence[By], confidence: float, weights: ArrayLike | None
+    reports: FormReports, by: Sequence[By], confidence: float, weights: Weights
 ) -> ShareTable:
     grouped = [groups_in(reports.campaign, of) for of in by]
     names = tuple(name for name, _ in grouped)
@@ -347,7 +336,7 @@ def _test(
     reports: FormReports,
     joint: JointEstimates,
     means: Mapping[tuple[int, ...], Array],
-    weights: ArrayLike | None,
+    weights: Weights,
 ) -> tuple[float, int, float]:
     """Return χ² of independence, its degrees of freedom and the p value.
 

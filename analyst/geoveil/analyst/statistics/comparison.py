@@ -19,13 +19,7 @@ from geoveil.analyst.simultaneous import critical_value, critical_value_of_one, 
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.gp import (
-    Array,
-    ParameterError,
-    UnsupportedError,
-    enum_repr,
-    validation,
-)
+from geoveil.gp import Array, ParameterError, UnsupportedError, enum_repr, validation
 
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 """Estimates whose differences are `Changes`."""
@@ -71,12 +65,7 @@ class Changes(Series):
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
-            {
-                "name": self.labels,
-                **self.columns,
-                "p": self.p_values,
-                "p_adjusted": self.adjusted,
-            }
+            {"name": self.labels, **self.columns, "p": self.p_values, "p_adjusted": self.adjusted}
         )
 
 
@@ -108,10 +97,7 @@ class CurveChange(Curve):
 
 @overload
 def compare(
-    *estimates: Numbers,
-    people: People | str,
-    names: Sequence[str] = (),
-    to_first: bool = False,
+    *estimates: Numbers, people: People | str, names: Sequence[str] = (), to_first: bool = False
 ) -> Changes: ...
 
 

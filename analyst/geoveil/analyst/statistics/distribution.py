@@ -26,14 +26,7 @@ from geoveil.analyst.statistics.statistic import (
     shares_above,
 )
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import (
-    Array,
-    Limits,
-    LogScale,
-    ParameterError,
-    UnsupportedError,
-    validation,
-)
+from geoveil.gp import Array, Limits, LogScale, ParameterError, UnsupportedError, validation
 
 _TAIL = 0.002
 """The share on either side of a default grid."""

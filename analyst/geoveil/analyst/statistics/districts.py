@@ -15,14 +15,7 @@ from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.geojson import check_distinct, outlines_in, places_in
 from geoveil.analyst.outlines import clipped
 from geoveil.analyst.pictures import Axes, finish_map, new_axes
-from geoveil.analyst.questions import (
-    Place,
-    ShareInside,
-    is_inside,
-    is_swapped,
-    on_earth,
-    projected,
-)
+from geoveil.analyst.questions import Place, ShareInside, is_inside, is_swapped, on_earth, projected
 from geoveil.analyst.results import GeoResult, feature_collection
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares

@@ -20,14 +20,7 @@ from geoveil.analyst.simultaneous import (
     scores_of,
 )
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.gp import (
-    UNLIMITED,
-    Array,
-    Limits,
-    ParameterError,
-    kept_within,
-    validation,
-)
+from geoveil.gp import UNLIMITED, Array, Limits, ParameterError, kept_within, validation
 
 WEIGHTED = (
     "For the population that the weights stand for; errors include the noise of privacy and the "

@@ -101,12 +101,7 @@ class Quantity(Estimates):
         )
 
 
-def ratio_of(
-    a: float,
-    b: float,
-    covariance: Array,
-    like: Quantity,
-) -> Quantity:
+def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
     """Return the ratio of two estimates with Fieller's interval.
 
     Args:

@@ -48,12 +48,7 @@ def windows(epoch: int) -> tuple[int, ...]:
 
 
 def flagged(
-    changes: Array,
-    margins: Margins,
-    epoch: int,
-    false_alarms: float = FALSE_ALARMS,
-    *,
-    looks: int,
+    changes: Array, margins: Margins, epoch: int, false_alarms: float = FALSE_ALARMS, *, looks: int
 ) -> Array:
     """Return whether the newest cohorts changed differently from those of the epoch before.
 

@@ -60,11 +60,7 @@ class PartitionShares(Series):
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
-            {
-                "name": self.labels,
-                **self.columns,
-                **what_holds(len(self.labels), self.any_crowd),
-            }
+            {"name": self.labels, **self.columns, **what_holds(len(self.labels), self.any_crowd)}
         )
 
     def held(self, scale: LogScale) -> Self:

@@ -107,11 +107,7 @@ class QuantileEstimates(Series):
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
-            {
-                "level": self.levels,
-                **self.columns,
-                **what_holds(len(self.levels), self.any_crowd),
-            }
+            {"level": self.levels, **self.columns, **what_holds(len(self.levels), self.any_crowd)}
         )
 
     @property

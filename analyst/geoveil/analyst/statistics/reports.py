@@ -88,18 +88,12 @@ class Reports:
 
     @overload
     def ask(
-        self,
-        asked: Sequence[PointQuestion],
-        confidence: float = 0.95,
-        period: int | None = None,
+        self, asked: Sequence[PointQuestion], confidence: float = 0.95, period: int | None = None
     ) -> JointEstimates: ...
 
     @overload
     def ask(
-        self,
-        asked: Statistic[Found],
-        confidence: float = 0.95,
-        period: int | None = None,
+        self, asked: Statistic[Found], confidence: float = 0.95, period: int | None = None
     ) -> Found: ...
 
     def ask(
@@ -186,11 +180,7 @@ class Reports:
         return {q.label: mechanism.estimator(q.query, debias=True) for q in questions}
 
     def _summed(
-        self,
-        by_label: Mapping[str, PointEstimator],
-        period: int,
-        *,
-        together: bool,
+        self, by_label: Mapping[str, PointEstimator], period: int, *, together: bool
     ) -> tuple[dict[str, Sums], BandTotals | Products | None]:
         """Return the sums of each estimator and, for joint estimates, of their products."""
         step = self.campaign.point_mechanism.step

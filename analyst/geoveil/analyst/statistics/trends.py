@@ -9,11 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Answer, chance_words, rows_of
-from geoveil.analyst.simultaneous import (
-    correlations_of,
-    critical_value,
-    two_sided,
-)
+from geoveil.analyst.simultaneous import correlations_of, critical_value, two_sided
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
