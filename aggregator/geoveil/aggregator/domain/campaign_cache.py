@@ -42,13 +42,7 @@ class Publication:
 def publish(
     published: bytes, trusted_keys: Collection[PublicKey] | None
 ) -> tuple[CampaignRecord, bytes]:
-    """Return the record of a new campaign, made by `geoveil.campaign.seal`, and its digest.
-
-    Raises:
-        SignatureInvalid: if there is a signature that does not verify.
-        ServiceError: SIGNER_NOT_TRUSTED if keys are given, and none of them signed.
-        GeoVeilError: if the campaign is invalid.
-    """
+    """Return the record of a new campaign, and its digest; see `Service.create_campaign`."""
     envelope = open_envelope(published)
     key = signer(envelope)
     if trusted_keys is not None and key not in trusted_keys:

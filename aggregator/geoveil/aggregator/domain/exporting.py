@@ -58,11 +58,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
-    """Yield all rows of the periods, at most `MOST_ROWS` at a time.
-
-    Raises:
-        ServiceError: STORE_UNAVAILABLE, STOPPING.
-    """
+    """Yield all rows of the periods, at most `MOST_ROWS` at a time."""
     async for packed in read_blocks(reader, layout.campaign):
         rows = await asyncio.to_thread(rows_of, layout, packed, periods)
         many = 3 * MOST_ROWS // max(3, len(rows.columns))

@@ -78,18 +78,13 @@ def _same(shown: Snapshot) -> Snapshot:
 
 
 class Service:
-    """Campaigns and their reports.
+    """Campaigns and their reports; the writer and the reader of the database are started.
 
-    Args:
-        writer: changes the database; already started.
-        reader: reads the database; already started.
-        settings: the limits.
-        trusted_keys: campaigns need a signature by one of these; None accepts all campaigns.
-        limits: the rate limits.
-        pace: the timer of watches.
+    Campaigns need a signature by one of the trusted keys, if there are any. `pace` times watches.
 
     Raises:
-        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING.
+        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING; and
+            RATE_LIMITED from calls with the address of a device, `peer`.
     """
 
     def __init__(
@@ -142,11 +137,7 @@ class Service:
             await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
     async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
-        """Return one campaign. A device's `peer` address is rate-limited; None is not.
-
-        Raises:
-            ServiceError: RATE_LIMITED.
-        """
+        """Return one campaign, to a device if there is a `peer`."""
         if peer is not None:
             self._limits.peers.admit(peer)
         status = await self._library.status(campaign_id)
@@ -157,11 +148,7 @@ class Service:
     async def list_campaigns(
         self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
     ) -> Page:
-        """Return campaigns, or `only` those with given ids, in order of creation; see `page`.
-
-        Raises:
-            ParameterError: if the token is invalid, or the size out of range.
-        """
+        """Return campaigns, or `only` those with given ids, in order of creation; see `page`."""
         read = partial(self._read_page, only=only)
         return await page(read, self._clock(), size, token, closed=True)
 
@@ -205,12 +192,7 @@ class Service:
                 return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
-        """Return campaigns that are open or will open, in order of creation; see `page`.
-
-        Raises:
-            ParameterError: if the token is invalid, or the size out of range.
-            ServiceError: RATE_LIMITED.
-        """
+        """Return campaigns that are open or will open, in order of creation; see `page`."""
         self._limits.peers.admit(peer)
         async with self._pages:
             browsed = await page(self._read_page, self._clock(), size, token, closed=False)
@@ -236,7 +218,7 @@ class Service:
         Raises:
             ParameterError: if there are no or too many reports, or one can't be read.
             ServiceError: DIGEST_MISMATCH if the digest is another campaign's, QUEUE_FULL,
-                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. No report of the batch was counted then.
+                CAMPAIGN_FULL, DISK_FULL. No report of the batch was counted then.
         """
         count = len(reports)
         if not 1 <= count <= self._max_batch:
@@ -272,11 +254,7 @@ class Service:
         return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
-        """Charge an unread request of `size` bytes; return the number of reports charged.
-
-        Raises:
-            ServiceError: RATE_LIMITED if the peer has sent too much.
-        """
+        """Charge an unread request of `size` bytes; return the number of reports charged."""
         reports = max(1, size // _REPORT_BYTES)
         self._limits.peers.admit(peer, reports)
         return reports
@@ -319,13 +297,8 @@ class Service:
     ) -> Snapshot:
         """Return a value campaign and its points' answers to questions; see `PointSums`.
 
-        Simultaneous calls share one pass over all reports, block by block; see `SharedScan`.
-
-        Args:
-            questions: in the campaign's coordinates.
-            period: one period; None for all that have begun.
-            joint: whether to compute covariances.
-            cohort: the points' cohort, from 0; None for all.
+        They are of one period or all that have begun, and of one cohort, from 0, or all.
+        Simultaneous calls share one pass over all reports; see `SharedScan`.
 
         Raises:
             GeoVeilError: if a parameter is out of range, or points can't answer a question.
@@ -425,11 +398,7 @@ class Service:
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
-        """Return a campaign with its state, layout, `periods_shown` and number of begun periods.
-
-        Raises:
-            ServiceError: REPORTS_DELETED from the signed date on.
-        """
+        """Return a campaign with its state, layout, `periods_shown` and number of begun periods."""
         async with self.analyses:
             status, layout, sums, begun = await self._sums(campaign_id)
             until = layout.campaign.delete_after

@@ -154,15 +154,10 @@ class SharedScan:
         cohort: int | None = None,
         looked_from: float = math.inf,
     ) -> PointAnswers:
-        """Return the answers of the stored points, computed off the event loop.
+        """Return the answers of the stored points, computed off the event loop; see `PointSums`.
 
-        A request that all callers have abandoned ends. `AnswerCache.key` makes the key, and
-        `PointSums` explains questions, joint and cohort; `periods` maps the requested periods to
-        their approximate numbers of points.
-
-        Raises:
-            GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
-            ServiceError: TOO_COSTLY; STORE_UNAVAILABLE, STOPPING.
+        A request that all callers have abandoned ends. `AnswerCache.key` makes the key; `periods`
+        maps the requested periods to their approximate numbers of points.
         """
         if (kept := self._answers.get(key)) is not None:
             return kept

@@ -48,15 +48,9 @@ async def watch(
     pace: PollTimer,
     interval_s: float,
 ) -> AsyncIterator[_Shown]:
-    """Yield `show()` whenever the result of `look()` has changed; end when the campaign closes.
+    """Yield `show()` whenever the result of the cheap `look()` has changed; see `Service.watch`.
 
-    It yields nothing while there are too few reports. `look` is cheap; `interval_s` is from 1 to
-    3,600 seconds.
-
-    Raises:
-        ParameterError: if the interval is out of range.
-        ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING; and
-            errors of `look` and `show`.
+    It yields nothing while there are too few reports, and ends when the campaign closes.
     """
     validation.between("interval", interval_s, 1, 3600)
     seen: tuple[int, State] | None = None

@@ -387,8 +387,7 @@ async def serve(
     A second signal ends the process at once, without losing acknowledged reports. `started` gets
     the address once requests are accepted; `beside`, such as a gateway, runs alongside the server.
 
-    Raises:
-        ServiceError, ParameterError: as in `Aggregator.start`.
+    It raises as `Aggregator.start` does.
     """
     allow(settings.max_connections)
     signalled = asyncio.Event()

@@ -69,13 +69,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, lasts: timedelta) -> Issued:
-        """Return a new authority's self-signed certificate, and its key.
-
-        Its name has 1 to 64 printable characters.
-
-        Raises:
-            ParameterError: if an argument is out of range.
-        """
+        """Return a new authority's self-signed certificate and its key; see `issue`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject, now = _name(name), datetime.now(UTC)
         builder = _builder(subject, subject, key.public_key(), now, now + lasts, authority=True)

@@ -117,11 +117,7 @@ class TokenFile:
         expires: datetime | None,
         campaigns: Iterable[str] | None = None,
     ) -> str:
-        """Add a token and return it; it is never shown again. `Token` explains the arguments.
-
-        Raises:
-            ParameterError: if the name is taken, and as in `read` and `Token`.
-        """
+        """Add a token and return it; it is never shown again. ParameterError as in `Token`."""
         text = PREFIX + secrets.token_urlsafe(32)
         token = Token(
             name=name,

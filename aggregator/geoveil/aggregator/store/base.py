@@ -159,20 +159,15 @@ class Store(ABC):
         only: Collection[str] | None = None,
         open_at: datetime | None = None,
     ) -> CampaignPage:
-        """Return the campaigns after one, in order of creation.
+        """Return at most `limit` ≥ 1 campaigns after the one with an id, in order of creation.
 
         Pages return each campaign that existed before the first call once, followed by later ones;
-        if two processes create campaigns at once, one may be missed.
+        if two processes create campaigns at once, one may be missed. Only what is returned is read.
 
         Args:
-            after: a campaign's id; "" to start with the first.
-            limit: the most campaigns, at least 1. Only their contents are read.
             most_bytes: the most bytes of their envelopes; the first is always returned.
             only: the ids to return; None for all.
             open_at: leave out campaigns closed at this time; None for none.
-
-        Raises:
-            ServiceError: CAMPAIGN_NOT_FOUND if the campaign `after` does not exist.
         """
 
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not

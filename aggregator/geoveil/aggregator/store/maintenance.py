@@ -33,11 +33,8 @@ class Check:
 def check_database(database: Path | str) -> Check:
     """Compare every counter and sum with the stored reports, and look for repeated ids.
 
-    It takes 16 bytes of memory per report of the largest campaign. See `open_store` for `database`.
-
-    Raises:
-        ServiceError: DATABASE_UNUSABLE if its version differs; STORE_UNAVAILABLE.
-        ParameterError: if `database` is not a database.
+    It takes 16 bytes of memory per report of the largest campaign, and raises as `open_store` does;
+    also ServiceError DATABASE_UNUSABLE if the version differs.
     """
     _require_file(database)
 

@@ -68,12 +68,9 @@ _ROWS_READ = 1 << 14
 class PostgresStore(SQLStore):
     """A `Store` in a PostgreSQL database, which any number of servers may share.
 
-    Args:
-        url: "postgresql://user:password@host/database". The database must be empty or geoveil's;
-            "?options=-csearch_path%3Dname" chooses a schema. It may go through a session pooler,
-            but not a transaction pooler, since settings and shard locks belong to a session.
-        busy_timeout_s: seconds to wait for another writer.
-        create: see `SQLStore`.
+    The database of "postgresql://user:password@host/database" is empty or geoveil's;
+    "?options=-csearch_path%3Dname" chooses a schema. The URL may lead to a session pooler, but not
+    to a transaction pooler, since settings and shard locks belong to a session.
 
     Raises:
         ParameterError: if the URL is not PostgreSQL's.

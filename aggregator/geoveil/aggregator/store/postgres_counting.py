@@ -283,7 +283,6 @@ class _ArrayDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: _Array) -> bytes:
-        """Return an array's binary format: a header and the elements."""
         return _HEADER.pack(1, 0, obj.element_type, obj.count, 1) + obj.body
 
 

@@ -49,11 +49,9 @@ class ExactInteger(types.TypeDecorator[int]):
         return dialect.type_descriptor(Numeric() if exact else Text())
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> Any:
-        """Return the digits."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
-        """Return the stored integer."""
         return None if value is None else int(value)
 
 
@@ -64,11 +62,9 @@ class Moment(types.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """Return the microseconds."""
         return None if value is None else (value - _EPOCH) // _MICROSECOND
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        """Return the time, in UTC."""
         return None if value is None else _EPOCH + value * _MICROSECOND
 
 

@@ -150,11 +150,7 @@ class Writer:
             return await future
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
-        """Return function(store), run in the writer's thread before the waiting submissions.
-
-        Raises:
-            ServiceError: STOPPING; and the function's errors.
-        """
+        """Return function(store), run in the writer's thread before the waiting submissions."""
         if self._stopping:
             raise ServiceError(Code.STOPPING)
         future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
