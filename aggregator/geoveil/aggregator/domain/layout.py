@@ -65,20 +65,17 @@ class Layout:
     campaign: Campaign
     blocks: int
     key: bytes | None = field(default=None, repr=False)
-    _ends: tuple[NDArray[np.int64], NDArray[np.int64]] | None = field(
-        init=False, repr=False, compare=False
-    )
-    """The ranges of the query indices; None if no report can be outside them."""
+    _ends: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
+    """The ranges (2, k) of the query indices; None if no report can be outside them."""
     bins: Bins | None = field(init=False, repr=False, compare=False)
     """The bins that test for forged reports; None if impossible or with too many sums."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
             raise ParameterError("blocks", self.blocks, "a power of two from 1 to 256")
-        clamps = any(self.campaign.clamps)
         ranges = self.campaign.ranges * self.campaign.cohorts
-        ends = np.array(ranges, np.int64).T if clamps else None
-        object.__setattr__(self, "_ends", None if ends is None else (ends[0], ends[1]))
+        ends = np.array(ranges, np.int64).T if any(self.campaign.clamps) else None
+        object.__setattr__(self, "_ends", ends)
         object.__setattr__(self, "bins", self._bins())
 
     @classmethod
@@ -147,7 +144,7 @@ class Layout:
         rows["sum_index"] = slots * self.blocks + self._blocks(reports.ids)
         rows["value"] = reports.values
         if self._ends is not None:
-            low, high = (ends[reports.indices] for ends in self._ends)
+            low, high = self._ends[:, reports.indices]
             rows["value"] = np.clip(reports.values, low, high)
         return PackedColumns(reports.ids, rows.tobytes())
 

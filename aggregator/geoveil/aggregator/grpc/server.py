@@ -19,11 +19,15 @@ from geoveil.aggregator.domain.service import Clock, Service, utc_now
 from geoveil.aggregator.grpc import any_path
 from geoveil.aggregator.grpc.connection_reaper import ConnectionReaper
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
-from geoveil.aggregator.grpc.console_servicer import ConsoleServicer
 from geoveil.aggregator.grpc.health import Readiness, ReadinessServicer, writable
 from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 from geoveil.aggregator.grpc.middleware import Middleware
-from geoveil.aggregator.grpc.servicers import AnalystServicer, CollectorServicer, add_collector
+from geoveil.aggregator.grpc.servicers import (
+    AnalystServicer,
+    CollectorServicer,
+    ConsoleServicer,
+    add_collector,
+)
 from geoveil.aggregator.ops.authorizer import Authorizer
 from geoveil.aggregator.ops.logs import handle_loop_errors
 from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, observed_store

@@ -4,6 +4,7 @@ Reports are counted before they are parsed, and results leave as bytes, since mo
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from geoveil.aggregator.domain.browsing import Page
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
+from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.exporting import Rows
 from geoveil.aggregator.domain.reports import ReportResult, Status
@@ -20,12 +22,22 @@ from geoveil.aggregator.domain.values import MOST_QUESTIONS
 from geoveil.aggregator.grpc.submissions import GZIP, read_at_once, read_batch, unpacked
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
 from geoveil.aggregator.ops.authorizer import TOKEN
+from geoveil.aggregator.ops.metrics import Metrics
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.tokens import Scope
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import PointQuestion, Reason, State, decode_point_question, encode_privacy
-from geoveil.gp import IntervalMethod, ParameterError
-from geoveil.proto.v1 import analyst_pb2 as pb, campaign_pb2, collector_pb2, report_pb2
+from geoveil.gp import IntervalMethod, ParameterError, validation
+from geoveil.proto.v1 import (
+    analyst_pb2 as pb,
+    campaign_pb2,
+    collector_pb2,
+    console_pb2,
+    report_pb2,
+)
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireAnalystServicer
 from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireCollectorServicer
+from geoveil.proto.v1.console_pb2_grpc import ConsoleServicer as WireConsoleServicer
 
 _DEFAULT_CONFIDENCE = 0.95
 _DEFAULT_INTERVAL_S = 10.0
@@ -33,6 +45,7 @@ _METHODS = MappingProxyType(
     {method: pb.IntervalMethod.Value(f"INTERVAL_METHOD_{method.name}") for method in IntervalMethod}
     | {None: pb.INTERVAL_METHOD_UNSPECIFIED}
 )
+_MOST_CAMPAIGNS, _MOST_PEOPLE = 1_000, 10**10
 _FEW = 200
 """The most results that can be serialised one by one within a millisecond."""
 STATES = MappingProxyType(
@@ -192,6 +205,75 @@ class AnalystServicer(WireAnalystServicer):
                 yield pb.ExportReportsResponse(envelope=envelope(part))
             else:
                 yield await self._service.analyses.run(exported, part)
+
+
+class ConsoleServicer(WireConsoleServicer):
+    """Answers the console's calls that the service Analyst lacks."""
+
+    def __init__(self, service: Service, metrics: Metrics, settings: Settings) -> None:
+        self._service = service
+        self._metrics = metrics
+        self._settings = settings
+
+    async def GetCaller(  # noqa: N802 - the wire contract names it
+        self, request: console_pb2.GetCallerRequest, context: Any
+    ) -> console_pb2.GetCallerResponse:
+        token = TOKEN.get()
+        return console_pb2.GetCallerResponse(
+            name="" if token is None else token.name,
+            scopes=sorted(scope.value for scope in (Scope if token is None else token.scopes)),
+        )
+
+    async def GetProgress(  # noqa: N802 - the wire contract names it
+        self, request: console_pb2.GetProgressRequest, context: Any
+    ) -> console_pb2.GetProgressResponse:
+        ids = [*dict.fromkeys(request.campaign_ids)]
+        validation.between("number of campaign_ids", len(ids), 0, _MOST_CAMPAIGNS)
+        by_campaign = await self._service.progress(ids)
+        response = console_pb2.GetProgressResponse()
+        for campaign_id, progress in by_campaign.items():
+            status = await self._service.get_campaign(campaign_id)
+            response.campaigns.add(
+                campaign_id=campaign_id,
+                envelope=envelope(status.record),
+                state=STATES[status.state],
+                reports=status.record.reports,
+                planned=progress.planned,
+                days=[
+                    console_pb2.ReportsOfDay(day=day, reports=count) for day, count in progress.days
+                ],
+            )
+        return response
+
+    async def PlanParticipants(  # noqa: N802 - the wire contract names it
+        self, request: console_pb2.PlanParticipantsRequest, context: Any
+    ) -> console_pb2.PlanParticipantsResponse:
+        planned = request.participants if request.HasField("participants") else None
+        if planned is not None:
+            validation.between("participants", planned, 1, _MOST_PEOPLE)
+        await self._service.plan_participants(request.campaign_id, planned)
+        return console_pb2.PlanParticipantsResponse()
+
+    async def GetStatus(  # noqa: N802 - the wire contract names it
+        self, request: console_pb2.GetStatusRequest, context: Any
+    ) -> console_pb2.GetStatusResponse:
+        try:
+            extent = await self._service.extent()
+        except ServiceError:
+            extent = None  # geoveil_ready shows that the database can't be reached
+        settings = self._settings
+        return console_pb2.GetStatusResponse(
+            samples=[
+                console_pb2.MetricSample(name=sample.name, labels=sample.labels, value=sample.value)
+                for family in self._metrics.registry.collect()
+                for sample in family.samples
+            ],
+            queue_limit=settings.queue_limit,
+            database="SQLite" if isinstance(settings.database, Path) else "PostgreSQL",
+            database_bytes=None if extent is None else extent.size_bytes,
+            writers=None if extent is None else extent.writers,
+            on_loopback=settings.on_loopback,
+        )
 
 
 def _asked(

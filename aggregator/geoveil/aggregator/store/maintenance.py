@@ -12,9 +12,8 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator.domain.reports import Bins, tally
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
-from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT, require_current, schema_version
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.aggregator.store.version import require_current, schema_version
 from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import Accumulator, ParameterError
 

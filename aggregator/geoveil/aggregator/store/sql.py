@@ -43,8 +43,10 @@ from geoveil.aggregator.store.schema import (
     QUERY_SUM,
     REPORT_COUNT,
     REPORT_DAY,
+    create_tables,
+    require_current,
+    schema_version,
 )
-from geoveil.aggregator.store.version import create_tables, require_current, schema_version
 from geoveil.gp import Accumulator
 
 _LOG = logging.getLogger(__name__)

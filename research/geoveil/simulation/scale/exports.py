@@ -33,8 +33,7 @@ from geoveil.aggregator import ServiceError
 from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store.opening import open_store
-from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
-from geoveil.aggregator.store.version import require_current, schema_version
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT, require_current, schema_version
 from geoveil.analyst import ReportRows, whole_file
 from geoveil.campaign import (
     AXES,
