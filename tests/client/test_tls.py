@@ -1,21 +1,16 @@
 """Test TLS, mutual TLS, names of servers, and connections without TLS."""
 
 import asyncio
-import ipaddress
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from geoveil.aggregator.ops.authority import Authority, Issued
 from geoveil.campaign.connection import is_local
 from geoveil.client import (
     TLS,
@@ -29,70 +24,17 @@ from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
 
 REQUEST = collector_pb2.GetCampaignRequest(campaign_id="income")
 LOCALHOST = ("localhost", "127.0.0.1")
-
-
-def subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A certificate and its key."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    @property
-    def chain(self) -> bytes:
-        return self.certificate.public_bytes(Encoding.PEM)
-
-    @property
-    def private_key(self) -> bytes:
-        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-    def issue(self, *names: str, days: int = 1) -> "Identity":
-        """Return an identity for host names and addresses that this authority vouches for."""
-        return _identity(names, days, self)
-
-
-def authority(name: str) -> Identity:
-    return _identity((name,), 1, None)
-
-
-def _identity(names: tuple[str, ...], days: int, issuer: Identity | None) -> Identity:
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
-    signing_key = key if issuer is None else issuer.key
-    authority_name = subject(names[0]) if issuer is None else issuer.certificate.subject
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject(names[0]))
-        .issuer_name(authority_name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=2))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([_name(n) for n in names]), critical=False)
-    )
-    return Identity(builder.sign(signing_key, hashes.SHA256()), key)
-
-
-def _name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+DAY = timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
 def trusted():
-    return authority("trusted")
+    return Authority(Authority.create("trusted", 2 * DAY))
 
 
 @pytest.fixture(scope="module")
 def stranger():
-    return authority("stranger")
+    return Authority(Authority.create("stranger", 2 * DAY))
 
 
 class Servicer(collector_pb2_grpc.CollectorServicer):
@@ -104,11 +46,11 @@ class Servicer(collector_pb2_grpc.CollectorServicer):
 
 
 @contextmanager
-def serving(identity: Identity, clients: Identity | None = None) -> Iterator[str]:
-    """Serve with an identity; if `clients` is given, for those it vouches for only."""
+def serving(issued: Issued, clients: Authority | None = None) -> Iterator[str]:
+    """Serve with a certificate; if `clients` is given, for those it vouches for only."""
     credentials = grpc.ssl_server_credentials(
-        [(identity.private_key, identity.chain)],
-        root_certificates=None if clients is None else clients.chain,
+        [(issued.key, issued.certificate)],
+        root_certificates=None if clients is None else clients.certificate,
         require_client_auth=clients is not None,
     )
     with ThreadPoolExecutor(2) as pool:
@@ -148,11 +90,11 @@ either = pytest.mark.parametrize("call", [blocking, awaited])
 @either
 def test_the_roots_given_are_trusted_and_no_others(call, trusted, stranger):
     """Refused: another authority, those that gRPC comes with, and no TLS."""
-    with serving(trusted.issue(*LOCALHOST)) as target:
-        assert call(target, TLS(root_certificates=trusted.chain)) == b""
-        both = TLS(root_certificates=stranger.chain + trusted.chain)
+    with serving(trusted.issue("server", DAY, LOCALHOST)) as target:
+        assert call(target, TLS(root_certificates=trusted.certificate)) == b""
+        both = TLS(root_certificates=stranger.certificate + trusted.certificate)
         assert call(target, both) == b""
-        for tls in (TLS(root_certificates=stranger.chain), TLS(), None):
+        for tls in (TLS(root_certificates=stranger.certificate), TLS(), None):
             with pytest.raises(TransportError, match="UNAVAILABLE"):
                 call(target, tls)
 
@@ -160,36 +102,36 @@ def test_the_roots_given_are_trusted_and_no_others(call, trusted, stranger):
 @either
 def test_a_certificate_past_its_date_is_refused(call, trusted):
     with (
-        serving(trusted.issue(*LOCALHOST, days=-1)) as target,
+        serving(trusted.issue("late", -DAY / 48, LOCALHOST)) as target,
         pytest.raises(TransportError, match="UNAVAILABLE"),
     ):
-        call(target, TLS(root_certificates=trusted.chain))
+        call(target, TLS(root_certificates=trusted.certificate))
 
 
 @either
 def test_a_certificate_must_be_for_the_server_named(call, trusted):
-    with serving(trusted.issue("collector.example")) as target:
+    with serving(trusted.issue("server", DAY, ["collector.example"])) as target:
         for name in (None, "other.example"):
             with pytest.raises(TransportError, match="UNAVAILABLE"):
-                call(target, TLS(root_certificates=trusted.chain, server_name=name))
-        named = TLS(root_certificates=trusted.chain, server_name="collector.example")
+                call(target, TLS(root_certificates=trusted.certificate, server_name=name))
+        named = TLS(root_certificates=trusted.certificate, server_name="collector.example")
         assert call(target, named) == b""
 
 
 @either
 def test_a_server_that_asks_learns_who_calls(call, trusted, stranger):
     """Served: a client that the server's authority vouches for. Refused: another, and none."""
-    known, unknown = trusted.issue("app-7"), stranger.issue("app-7")
-    roots = trusted.chain
-    with serving(trusted.issue(*LOCALHOST), clients=trusted) as target:
+    known, unknown = trusted.issue("app-7", DAY), stranger.issue("app-7", DAY)
+    roots = trusted.certificate
+    with serving(trusted.issue("server", DAY, LOCALHOST), clients=trusted) as target:
         as_known = TLS(
-            root_certificates=roots, certificate_chain=known.chain, private_key=known.private_key
+            root_certificates=roots, certificate_chain=known.certificate, private_key=known.key
         )
         assert call(target, as_known) == b"app-7"
         as_unknown = TLS(
             root_certificates=roots,
-            certificate_chain=unknown.chain,
-            private_key=unknown.private_key,
+            certificate_chain=unknown.certificate,
+            private_key=unknown.key,
         )
         for tls in (as_unknown, TLS(root_certificates=roots)):
             with pytest.raises(TransportError, match="UNAVAILABLE"):
@@ -200,14 +142,14 @@ def test_a_server_that_asks_learns_who_calls(call, trusted, stranger):
 def test_certificates_that_can_not_be_used_are_a_transport_error(call, trusted):
     """Not of PEM inside, and a key of another certificate."""
     rubbish = b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n"
-    first, second = trusted.issue("first"), trusted.issue("second")
-    with serving(trusted.issue(*LOCALHOST), clients=trusted) as target:
+    first, second = trusted.issue("first", DAY), trusted.issue("second", DAY)
+    with serving(trusted.issue("server", DAY, LOCALHOST), clients=trusted) as target:
         for tls in (
             TLS(root_certificates=rubbish),
             TLS(
-                root_certificates=trusted.chain,
-                certificate_chain=first.chain,
-                private_key=second.private_key,
+                root_certificates=trusted.certificate,
+                certificate_chain=first.certificate,
+                private_key=second.key,
             ),
         ):
             with pytest.raises(TransportError):
@@ -239,12 +181,12 @@ def test_settings_are_checked(settings, wrong):
 
 
 def test_a_private_key_is_shown_nowhere(trusted):
-    key = trusted.private_key
-    tls = TLS(certificate_chain=trusted.chain, private_key=key)
+    key = trusted.issue("app-7", DAY).key
+    tls = TLS(certificate_chain=trusted.certificate, private_key=key)
     secret = key.splitlines()[1].decode()
     assert secret not in repr(tls) + str(tls)
     for wrong in (key.decode(), bytearray(key), key.replace(b"-----BEGIN ", b"")):
-        settings: dict[str, Any] = {"certificate_chain": trusted.chain, "private_key": wrong}
+        settings: dict[str, Any] = {"certificate_chain": trusted.certificate, "private_key": wrong}
         with pytest.raises(ParameterError) as raised:
             TLS(**settings)
         assert secret not in repr(raised.value) + str(raised.value) + repr(raised.value.value)

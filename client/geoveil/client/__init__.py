@@ -28,13 +28,10 @@ from geoveil.client.errors import (
     ClientClosed,
     ClientError,
     FamilyMissing,
-    GeoVeilError,
     JournalError,
     OutboxFull,
-    ParameterError,
     PlaintextRefused,
     PolicyRefused,
-    PrivateValueError,
     TransportError,
 )
 from geoveil.client.journal import FILE_NAME as FILE_NAME
@@ -47,7 +44,13 @@ from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport
 from geoveil.client.values import Choice, Multiple, Number, Ordinal, Place, Point
-from geoveil.gp import __version__ as __version__, not_private
+from geoveil.gp import (
+    GeoVeilError,
+    ParameterError,
+    PrivateValueError,
+    __version__ as __version__,
+    not_private,
+)
 
 not_private.declare_holder(__name__)
 

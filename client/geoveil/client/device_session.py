@@ -36,13 +36,12 @@ from geoveil.client.errors import (
     CampaignNotOpen,
     ClientError,
     OutboxFull,
-    ParameterError,
     PolicyRefused,
 )
 from geoveil.client.journal import NOTHING, Bounds, Drawn, Journal
 from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, ReportBuilder
-from geoveil.gp import GeoPrivacy, RandomSource, paced, validation
+from geoveil.gp import GeoPrivacy, ParameterError, RandomSource, paced, validation
 from geoveil.proto.v1 import campaign_pb2
 
 _LOG = logging.getLogger(__name__)

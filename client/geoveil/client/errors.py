@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from geoveil.campaign import CallError, TLSRequiredError, one_line
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
+from geoveil.gp import GeoPrivacy, GeoVeilError
 
 
 class ClientError(GeoVeilError):
@@ -252,27 +252,3 @@ def exactly(privacy: GeoPrivacy) -> str:
     if privacy.reach < math.inf:
         parts.append(f"up to {reach} {one_line(privacy.unit)}")
     return ", ".join(parts)
-
-
-__all__ = [
-    "AnswerNotYet",
-    "BudgetExceeded",
-    "CampaignChanged",
-    "CampaignError",
-    "CampaignInvalid",
-    "CampaignNotFetched",
-    "CampaignNotFound",
-    "CampaignNotOpen",
-    "ClientClosed",
-    "ClientError",
-    "FamilyMissing",
-    "GeoVeilError",
-    "JournalError",
-    "OutboxFull",
-    "ParameterError",
-    "PlaintextRefused",
-    "PolicyRefused",
-    "PrivateValueError",
-    "TransportError",
-    "exactly",
-]
