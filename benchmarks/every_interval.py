@@ -73,13 +73,7 @@ class Cell:
 def measured(
     seed: int, sizes: Sequence[int], campaigns: Mapping[str, int]
 ) -> dict[tuple[str, str, int], Cell]:
-    """Return cells by statistic, people and n; no cell depends on which others are computed.
-
-    Args:
-        seed: the seed of all draws.
-        sizes: numbers of people.
-        campaigns: how many each cell has, by statistic.
-    """
+    """Return cells by statistic, people and n; no cell depends on which others are computed."""
     truths = [Truth(draw) for draw in PEOPLE.values()]
     cells: dict[tuple[str, str, int], Cell] = {}
     for which, (name, statistic) in enumerate(STATISTICS.items()):

@@ -111,11 +111,7 @@ class Row:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print the shares of campaigns in which everything holds, the faults, and errors over spreads.
-
-    Args:
-        quick: run fewer campaigns.
-    """
+    """Print how many campaigns hold everything stated, the faults, and errors over spreads."""
     simultaneous.DRAWS, ranking._DRAWS = DRAWS, DRAWS_OF_RANKINGS
     campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
     shown = Table("what", "people", "n", STATED, ALONE, INDEPENDENT, "wrong; note")

@@ -78,13 +78,7 @@ def reports(
     n: int,
     rng: np.random.Generator,
 ) -> Reports:
-    """Return the reports of n people drawn at random.
-
-    Args:
-        population: (people,) or (people, 2).
-        n: who take part.
-        rng: who, and their noise.
-    """  # fmt: skip
+    """Return the reports of n people drawn at random."""  # fmt: skip
     who = rng.integers(0, len(population), n)
     mechanism = of.point_mechanism
     sent = mechanism.simulate(population[who], rng)

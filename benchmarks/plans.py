@@ -305,11 +305,7 @@ def steep(campaigns: int = CAMPAIGNS) -> tuple[float, float, float]:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print the plans, and the controls.
-
-    Args:
-        quick: run an eighth of the plans, with a fifth of the campaigns.
-    """
+    """Print the plans, and the controls."""
     campaigns, plans = (CAMPAIGNS // 5, PLANS // 8) if quick else (CAMPAIGNS, PLANS)
     shown = Table(
         "known", "asked", "n", "threshold", "±, planned", "printed", "ratio", "hard, ratio", "held"

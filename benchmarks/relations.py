@@ -289,15 +289,7 @@ class Cell:
 def measured(
     people: str, n: int, campaigns: int, seed: int, figures: Sequence[str] = tuple(FIGURES)
 ) -> Iterator[Sequence[Cell]]:
-    """Yield the cells for a population and a number of people, after each campaign.
-
-    Args:
-        people: a name of `PEOPLE`.
-        n: the number of people in each campaign.
-        campaigns: the number of campaigns.
-        seed: the seed of all draws.
-        figures: names of `FIGURES`.
-    """
+    """Yield the cells for a population and a number of people, after each campaign."""
     population = Population(people)
     rng = np.random.default_rng([seed, list(PEOPLE).index(people), n])
     truths = {name: FIGURES[name].truth(population) for name in figures}
@@ -337,12 +329,7 @@ def _ends(figure: Figure, result: Any) -> Ends | None:
 
 
 def table(*, quick: bool = False, seed: int | None = None) -> None:
-    """Print the coverage of every cell, and the cells that fail.
-
-    Args:
-        quick: run fewer campaigns of fewer people.
-        seed: the seed of all draws; a fresh one by default.
-    """
+    """Print the coverage of every cell, and the cells that fail."""
     warnings.simplefilter("ignore", NotPrivateWarning)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS

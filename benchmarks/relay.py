@@ -57,11 +57,7 @@ class _Anybody:
 
 
 def table(*, quick: bool = False) -> list[Figure]:
-    """Print all three costs, beside their references.
-
-    Args:
-        quick: run fewer rounds of fewer requests.
-    """
+    """Print all three costs, beside their references."""
     key, rounds = IssuerKey.generate(), QUICK_ROUNDS if quick else ROUNDS
     relaying = _relaying(QUICK_FORWARDED if quick else FORWARDED)
     return [*_reports(key, rounds), *_issuing(key, rounds), *relaying]

@@ -160,12 +160,7 @@ def postgres_server() -> Iterator[Any]:
 
 
 class Requests:
-    """Serialised requests of new reports, each with a random answer to one of three queries.
-
-    Args:
-        campaign: a campaign that `publish` returned.
-        templates: the number of distinct requests, reused with new random ids.
-    """
+    """Serialised requests of new reports, each with a random answer to one of three queries."""
 
     def __init__(self, campaign: Campaign, reports: int, templates: int = 8) -> None:
         self._reports = reports

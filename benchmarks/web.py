@@ -170,12 +170,7 @@ def _resident_mb(process: psutil.Process) -> float:
 
 
 class Connection:
-    """A minimal browser: it makes Connect calls with binary messages on a lasting connection.
-
-    Args:
-        reader: the stream to read answers from.
-        writer: the stream to write requests to.
-    """
+    """A minimal browser: it makes Connect calls with binary messages on a lasting connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -159,11 +159,7 @@ def _printed(planned: Any, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print the plans that are off or refused, and their numbers.
-
-    Args:
-        quick: run a fifth of the wishes.
-    """
+    """Print the plans that are off or refused, and their numbers."""
     warnings.simplefilter("ignore", NotPrivateWarning)
     count = QUICK_WISHES if quick else WISHES
     shown = Table("wish", "ε", "n", "±, planned", "printed over planned", "what is wrong")

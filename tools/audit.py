@@ -15,11 +15,7 @@ UNREACHED = "NOTHING WAS AUDITED: the database of known vulnerabilities was not 
 
 
 def main(pip_audit: str) -> int:
-    """Look up every version once, and print known vulnerabilities.
-
-    Args:
-        pip_audit: path of the program pip-audit.
-    """
+    """Look up every version once, and print known vulnerabilities."""
     form = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
     asked = []
     for file in FILES:  # one by one: files may name different versions of a package

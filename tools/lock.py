@@ -20,11 +20,7 @@ NOTE = "# Made by 'make lock'.\n"
 
 
 def main(uv: str) -> None:
-    """Resolve every extra and every separate list, and write the file of each.
-
-    Args:
-        uv: path of the program uv.
-    """
+    """Resolve every extra and every separate list, and write the file of each."""
     known: dict[str, list[str]] = {}
     for extra, below in LAYERS.items():
         asked = ["--extra", extra, "pyproject.toml", str(BUILD)]

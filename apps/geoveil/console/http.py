@@ -255,9 +255,6 @@ def query_of(text: str) -> dict[str, list[str]]:
 def form_of(kind: str, content: bytes) -> dict[str, list[str]]:
     """Return the fields of a form.
 
-    Args:
-        content: the body of the request.
-
     Raises:
         RefusedError: if it is not a form.
     """

@@ -54,12 +54,7 @@ class Sample:
         return dict(sorted(sums.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def quantile(self, name: str, level: float, **labels: str) -> float | None:
-        """Return a quantile of a histogram, interpolated in its bucket; None if it is empty.
-
-        Args:
-            name: the histogram's name.
-            level: in (0, 1).
-        """
+        """Return a quantile of a histogram, interpolated in its bucket; None if it is empty."""
         wanted = set(labels.items())
         buckets = sorted(
             (float(dict(of_one)["le"]), value)
