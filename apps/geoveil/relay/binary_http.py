@@ -16,18 +16,10 @@ _REQUEST, _RESPONSE, _INDETERMINATE = 0, 1, 2
 
 
 class MessageInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A message from a relay can't be read. The error does not quote it.
-
-    Attributes:
-        reason: the fault of the message.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A message from a relay can't be read, for a reason. The error does not quote it."""
 
     def __str__(self) -> str:
-        return f"the message can't be read: {self.reason}"
+        return f"the message can't be read: {self.args[0]}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

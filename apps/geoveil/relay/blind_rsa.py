@@ -44,12 +44,9 @@ def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
 
 
 def blind(key: bytes, message: bytes, salt: bytes, factor: int) -> bytes:
-    """Return a blinded message.
+    """Return a message blinded for the modulus of the issuer's key.
 
-    Args:
-        key: the modulus of the issuer's key.
-        salt: 48 bytes, unpredictable to others.
-        factor: a number modulo the key, unpredictable to others.
+    The salt of 48 bytes and the factor modulo the key are unpredictable to others.
 
     Raises:
         MessageInvalid: if the key is invalid: it shares a divisor with the message or factor.

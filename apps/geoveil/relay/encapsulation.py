@@ -35,12 +35,9 @@ _REQUEST, _RESPONSE = b"message/bhttp request", b"message/bhttp response"
 def seal_request(
     key_id: int, public: bytes, message: bytes, ephemeral: X25519PrivateKey | None = None
 ) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return a message sealed for a gateway, and the opener of its response.
+    """Return a message sealed for a gateway's key, and the opener of its response.
 
-    Args:
-        key_id: the id of the gateway's key.
-        public: the 32 bytes of the gateway's key.
-        ephemeral: a key for this message only, for test vectors; None for a new one.
+    The message has a new key of its own, or the `ephemeral` one of a test vector.
     """
     header = HEADER.pack(key_id, *ALGORITHMS)
     own = ephemeral or X25519PrivateKey.generate()
@@ -51,7 +48,7 @@ def seal_request(
     return sealed, partial(_open_response, secret, encapsulated)
 
 
-def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, ResponseSeal]":
+def open_request(private: X25519PrivateKey, sealed: bytes) -> tuple[bytes, Callable[..., bytes]]:
     """Return the message sent to a gateway, and the sealer of its response.
 
     Raises:
@@ -67,32 +64,11 @@ def open_request(private: X25519PrivateKey, sealed: bytes) -> "tuple[bytes, Resp
         message = cipher.decrypt(nonce, sealed[HEADER.size + PUBLIC_BYTES :], None)
     except (InvalidTag, ValueError):  # ValueError: a public key of small order
         raise MessageInvalid("it was not sealed for this key") from None
-    return message, ResponseSeal(secret, encapsulated)
-
-
-class ResponseSeal:
-    """Seals the response to one request."""
-
-    def __init__(self, secret: bytes, encapsulated: bytes) -> None:
-        self._secret = secret
-        self._encapsulated = encapsulated
-
-    def __call__(self, message: bytes, salt: bytes | None = None) -> bytes:
-        """Return a sealed response.
-
-        Args:
-            salt: 16 random bytes, for test vectors; None for new ones.
-        """
-        drawn = os.urandom(_SALT) if salt is None else salt
-        cipher, nonce = _cipher(self._secret, self._encapsulated + drawn)
-        return drawn + cipher.encrypt(nonce, message, None)
+    return message, partial(_seal_response, secret, encapsulated)
 
 
 def padded_request(message: bytes, least: int = SIZES[0]) -> bytes:
-    """Return a message with zeros that give it one of the two sizes once sealed.
-
-    Args:
-        least: the least size.
+    """Return a message with zeros that give it one of the two sizes, from `least` on, once sealed.
 
     Raises:
         ParameterError: if it does not fit in the larger size.
@@ -109,12 +85,17 @@ def room_in_response(size: int) -> int:
     return size - _OVERHEAD_OF_RESPONSE
 
 
-def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
-    """Return a gateway's opened response.
+def _seal_response(
+    secret: bytes, encapsulated: bytes, message: bytes, salt: bytes | None = None
+) -> bytes:
+    """Return a sealed response; a salt is for test vectors, None for a new one."""
+    drawn = os.urandom(_SALT) if salt is None else salt
+    cipher, nonce = _cipher(secret, encapsulated + drawn)
+    return drawn + cipher.encrypt(nonce, message, None)
 
-    Raises:
-        MessageInvalid: if it is not a response to this request.
-    """
+
+def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
+    """Return a gateway's opened response; MessageInvalid if it answers another request."""
     cipher, nonce = _cipher(secret, encapsulated + sealed[:_SALT])
     try:
         return cipher.decrypt(nonce, sealed[_SALT:], None)
@@ -125,9 +106,8 @@ def _open_response(secret: bytes, encapsulated: bytes, sealed: bytes) -> bytes:
 def _schedule(exchanged: bytes, public: bytes, header: bytes) -> tuple[AESGCM, bytes, bytes]:
     """Return a request's cipher and nonce, and its response's secret (RFC 9180, 4.1 and 5.1).
 
-    Args:
-        exchanged: the Diffie–Hellman secret of the two keys.
-        public: the public halves of the message's own key and the gateway's.
+    `exchanged` is the Diffie–Hellman secret of the message's own key and the gateway's, whose
+    public halves are in `public`.
     """
     extracted = hmac.digest(b"", _KEM_SUITE + b"eae_prk" + exchanged, "sha256")
     shared = _expanded(extracted, _KEM_SUITE + b"shared_secret" + public, _HASH)

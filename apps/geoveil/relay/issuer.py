@@ -119,16 +119,12 @@ class Issuer:
             raise ParameterError("given", str(path), "an SQLite file, or none") from None
 
     def key(self, name: str) -> bytes:
-        """Return the public half of the key with this name; empty if there is none."""
+        """Return the public half of the key with this id in hexadecimal; empty if unknown."""
         key = self._keys.get(name)
         return b"" if key is None else key.public
 
     def answer(self, name: str, credential: str, request: bytes) -> tuple[int, bytes]:
-        """Return the status and content of the response to a request (RFC 9578, 6.1).
-
-        Args:
-            name: the key's id in hexadecimal.
-        """
+        """Return the status and content of the response to a request for a key (RFC 9578, 6.1)."""
         key = self._keys.get(name)
         if key is None:
             return 404, b""
@@ -162,11 +158,7 @@ class Issuer:
 
 
 class IssuerServer(SmallServer):
-    """Answers requests for tokens over HTTP, below any path.
-
-    Args:
-        listen: host and port; port 0 takes a free one.
-    """
+    """Answers requests for tokens over HTTP, below any path; port 0 takes a free one."""
 
     def __init__(self, listen: tuple[str, int], issuer: Issuer) -> None:
         self.issuer = issuer

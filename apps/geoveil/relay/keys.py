@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from geoveil.campaign import PublicKey, SigningKey
 from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.relay.binary_http import MessageInvalid
-from geoveil.relay.encapsulation import ALGORITHMS, HEADER, PUBLIC_BYTES, ResponseSeal, open_request
+from geoveil.relay.encapsulation import ALGORITHMS, HEADER, PUBLIC_BYTES, open_request
 
 PATH = "/.well-known/ohttp-gateway"
 """The path of a gateway's key configuration (RFC 9540)."""
@@ -70,16 +70,10 @@ class PublishedKey:
 
     @classmethod
     def read(cls, content: bytes, signed: str, operator: PublicKey, now: float) -> Self:
-        """Return the key in a gateway's publication.
-
-        Args:
-            content: application/ohttp-keys.
-            signed: the header that came with it.
-            operator: the key that must have signed it.
-            now: seconds since 1970.
+        """Return the key in a gateway's publication, with the header `signed` that came with it.
 
         Raises:
-            MessageInvalid: if it lacks the signature, has ended, or can't be read.
+            MessageInvalid: if the operator has not signed it, it has ended, or it can't be read.
         """
         try:
             serial, expires, signature = signed.split(" ")
@@ -119,11 +113,7 @@ class _Live:
 
 
 class GatewayKeys:
-    """The keys in a file, which is read again when it changes.
-
-    Args:
-        path: a file written by `rotate`.
-        clock: returns seconds since 1970.
+    """The keys in a file of `rotate`, which is read again when it changes.
 
     Raises:
         ParameterError: if the file can't be read.
@@ -147,7 +137,7 @@ class GatewayKeys:
             raise KeyUnknown
         return live[-1].published
 
-    def open(self, sealed: bytes) -> tuple[bytes, ResponseSeal]:
+    def open(self, sealed: bytes) -> tuple[bytes, Callable[..., bytes]]:
         """Return the message in a request, and the sealer of its response.
 
         Raises:
@@ -170,11 +160,7 @@ class GatewayKeys:
         lasts: timedelta,
         clock: Callable[[], float] = time.time,
     ) -> PublishedKey:
-        """Add a new key to a file, created if missing, and keep the previous one.
-
-        Args:
-            operator: signs the key; the gateway's machine does not need it.
-            lasts: the new key's lifetime.
+        """Add a new key, signed by the operator, to a file, created if missing; keep the last one.
 
         Raises:
             ParameterError: if the file can't be read or written.
