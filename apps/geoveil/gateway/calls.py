@@ -99,11 +99,7 @@ class _EndedError(Exception):
 
 
 class Calls:
-    """Answers HTTP calls through gRPC calls.
-
-    Args:
-        longest: the most bytes of a request.
-    """
+    """Answers HTTP calls, with requests of at most `longest` bytes, through gRPC calls."""
 
     def __init__(self, channel: grpc.aio.Channel, longest: int, ledger: Ledger) -> None:
         self._channel: Any = channel  # whose messages are bytes

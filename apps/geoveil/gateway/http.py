@@ -68,12 +68,7 @@ class TooMuchError(Exception):
 
 
 class Body:
-    """The body of a request, which the ledger counts while it is in memory.
-
-    Args:
-        receive: ASGI's receiver.
-        connection: the request's connection.
-    """
+    """The body of a request, which the ledger counts while it is in memory."""
 
     def __init__(self, receive: Receive, ledger: Ledger, connection: HeldConnection) -> None:
         self._receive = receive
@@ -84,12 +79,7 @@ class Body:
         """Whether the whole body has arrived."""
 
     async def more(self) -> None:
-        """Wait for more bytes.
-
-        Raises:
-            GoneError: if its sender has disconnected.
-            TooMuchError: if the ledger refuses the memory.
-        """
+        """Wait for more bytes; GoneError without a sender, TooMuchError without memory."""
         event = await self._receive()
         if event["type"] == "http.disconnect":
             raise GoneError
@@ -106,12 +96,7 @@ class Body:
         return taken
 
     async def whole(self, most: int) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            TooMuchError: if it is longer than `most`, or the ledger refuses the memory.
-            GoneError: if its sender has disconnected.
-        """
+        """Return the whole body, as `more`; TooMuchError if it is longer than `most`."""
         while not self.complete:
             await self.more()
             if len(self.content) > most:

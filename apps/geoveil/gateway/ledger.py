@@ -52,11 +52,9 @@ class HeldConnection:
 
 
 class Ledger:
-    """The accounts of all addresses. Not thread-safe.
+    """The accounts of all addresses, with limits of all connections and bytes. Not thread-safe.
 
-    Args:
-        connections: the most open connections.
-        proxies: addresses of proxies, which act for others and are not charged themselves.
+    Proxies act for others and are not charged themselves.
 
     Example:
         >>> ledger = Ledger(2, 100, clock=lambda: 0.0)

@@ -41,12 +41,8 @@ _RESET = struct.pack("ii", 1, 0)
 class Contexts:
     """The TLS context of new connections, which follows changes of its files.
 
-    It ignores files that are partly replaced or do not match, and logs that once.
-
-    Args:
-        certificate: PEM file that begins with the server's own certificate.
-        key: PEM file with its private key.
-        client_ca: PEM file with the authorities of client certificates; None: clients need none.
+    It ignores files that are partly replaced or do not match, and logs that once. Clients need
+    certificates if there is a file of their authorities.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -83,13 +79,7 @@ class Contexts:
 
 
 class Listener:
-    """Accepts the connections of a socket.
-
-    Args:
-        config: uvicorn's configuration with the application.
-        contexts: the TLS contexts; None for no encryption.
-        ledger: the addresses' accounts.
-    """
+    """Accepts a socket's connections for uvicorn's application, with TLS if it has contexts."""
 
     def __init__(
         self,

@@ -48,12 +48,7 @@ _OPENING = 200.0
 
 
 class Oblivious:
-    """Answers requests that come through a relay.
-
-    Args:
-        keys: this gateway's keys.
-        calls: answers the inner requests.
-    """
+    """Opens requests that come through a relay, and answers the inner ones by `calls`."""
 
     def __init__(self, keys: GatewayKeys, calls: Calls, ledger: Ledger) -> None:
         self._keys = keys

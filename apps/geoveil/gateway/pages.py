@@ -59,11 +59,7 @@ class _File:
 
 
 class Files:
-    """The files in a package's folder, which don't change at run time.
-
-    Args:
-        folder: the folder within the package.
-    """
+    """The files in a folder of a package, which don't change at run time."""
 
     def __init__(self, package: str, folder: str) -> None:
         self._files = _files(package, folder)
@@ -98,9 +94,8 @@ async def answer_page(
 ) -> None:
     """Answer a GET request; the operator's streets file may be large.
 
-    Args:
-        results: whether this gateway shows results, which pages ask first.
-        issuer: URL from which pages get tokens, their only other origin.
+    `results` says whether this gateway shows results, which pages ask first. Pages get tokens from
+    the issuer, their only other origin.
     """
     path: str = scope["path"]
     named = path.startswith(_FILES) and not path.endswith(".html")
@@ -145,7 +140,6 @@ def _part(path: Path, first: int, length: int) -> bytes:
 
 @cache
 def _files(package: str, folder: str) -> Mapping[str, _File]:
-    """Return the files by name."""
     files = {}
     for resource in resources.files(package).joinpath(folder).iterdir():
         kind = _TYPES.get(resource.name[resource.name.rfind(".") :])

@@ -34,9 +34,7 @@ _GRACE_S = 5.0
 class Gateway:
     """One gateway. Use it as an asynchronous context manager, or call `start` and `stop` once.
 
-    Args:
-        settings: see `GatewaySettings`.
-        taken: a listening socket; None to listen at the settings' address.
+    It takes over a listening socket, or listens at the settings' address.
 
     Raises:
         MissingExtraError: if the console is enabled but not installed.

@@ -74,30 +74,24 @@ class Mounted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """An application served below a prefix.
-
-    Args:
-        files: its static files, below "files/".
-        public: whether it answers everybody equally, without a token.
-    """
+    """An application served below a prefix."""
 
     application: Mounted
     files: Files
+    """Its static files, below "files/"."""
     public: bool = False
+    """Whether it answers everybody equally, without a token."""
 
 
 class Site:
     """Answers requests by calls to the server, pages, or mounts.
 
     Args:
-        calls: makes calls.
         mounts: prefix, such as "/name/" → the application served there.
         origins: origins of other sites' pages that may call, such as "https://example.org".
         trusting: whether the server trusts everybody on its machine. Then only requests with this
             machine's own name as Host are answered, so that no other site's page can make them.
         public: whether other machines can reach the gateway.
-        streets: the streets file for the pages' maps.
-        issuer: URL from which pages get tokens.
         sealed: path → the application that answers relayed calls.
     """
 

@@ -41,12 +41,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Supervisor:
-    """Keeps a process running that serves a socket's connections.
+    """Keeps a process running that serves a socket, whose number is "{fd}" in its command.
 
     The socket stays open while no process runs, so that callers wait instead of being refused.
-
-    Args:
-        command: the process's command, with "{fd}" for the socket's number.
     """
 
     def __init__(self, command: Sequence[str], taken: socket.socket) -> None:
