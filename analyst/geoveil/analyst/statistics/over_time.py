@@ -37,7 +37,7 @@ from geoveil.gp import (
 )
 
 FALSE_ALARMS = 0.01
-"""The probability of any flag in a year in which the mean's drift does not change."""
+"""The probability of any flag in a curve whose mean's drift does not change."""
 _WINDOWS = (1, 2, 4, 8, 13, 26, 52)
 Margins = Callable[[float, int, int], tuple[float, float]]
 
