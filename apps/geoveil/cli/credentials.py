@@ -156,7 +156,7 @@ def client(
 ) -> None:
     """Make the certificate of a client, NAME.pem, and its key, NAME-key.pem.
 
-    A server with --tls-client-ca ca.pem takes connections from none without one.
+    A server with --tls-client-ca ca.pem accepts no connection without such a certificate.
     """
     files = _write(folder, name, _authority(folder).issue(name, options.lasting(expires)))
     given = f"--tls-client-certificate {files[0]} --tls-client-key {files[1]}"

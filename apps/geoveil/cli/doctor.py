@@ -446,8 +446,8 @@ def backup(
 ) -> None:
     """Write a consistent copy to a new file, which only its owner may read.
 
-    Of SQLite it is a database as it is. Of PostgreSQL it is for pg_restore, and takes a pg_dump on
-    the PATH that is of the server's major version or later.
+    A copy of SQLite is itself a database. A copy of PostgreSQL is for pg_restore, and needs a
+    pg_dump on the PATH, of the server's major version or later.
     """
     with for_operators():
         back_up_database(_database_in(config, database, database_url_file), target)

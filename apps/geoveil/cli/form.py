@@ -77,11 +77,11 @@ def from_(
     center: options.Center = None,
     radius: options.Radius = None,
 ) -> None:
-    """Make a form of a workbook, for geoveil campaign create --form.
+    """Make a form from a workbook, for 'geoveil campaign create --form'.
 
-    Two columns more of its sheet 'survey' say how each answer is protected: epsilon (a number, or
-    'open' for options that are sent as they are) and per (a distance with its unit, as '8000
-    dollar', or 'step' for options in order). What can't be perturbed is left out, row by row.
+    Two more columns of its sheet 'survey' say how each answer is protected: epsilon (a number, or
+    'open' for options that are sent unperturbed) and per (a distance with its unit, as '8000
+    dollar', or 'step' for options in order). Rows that can't be perturbed are left out and listed.
     """
     plane = area_of([], None if center is None else place_in("center", center), radius or RADIUS_M)
     read = form_of_workbook(workbook, plane)

@@ -202,10 +202,10 @@ def plan(
 ) -> None:
     """Choose the mechanism for a question, say why, and predict its error.
 
-    Several questions are compared by how the privacy is shared out among them. At a terminal, what
-    is missing is asked for. A wish that cannot be met is refused with the nearest that can.
+    For several questions it compares the ways to divide ε among them. At a terminal it asks for
+    missing options. It refuses a request that can't be met, and names the nearest ones that can.
 
-    --quantile says how closely a value campaign will find a quantile of numbers.
+    --quantile predicts how closely a value campaign estimates a quantile of numbers.
 
     Examples: geoveil plan --threshold 100000 --participants 50000 --epsilon 1 --per 8000 --prior
     incomes; geoveil plan --place -73.98,40.75 --place -73.95,40.8 --participants 20000

@@ -120,7 +120,7 @@ def invite(
     ],
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of codes.")] = 1,
 ) -> None:
-    """Make invitation codes, and print them: each lets a person send one report (a period)."""
+    """Make invitation codes, and print them: each lets a person send one report (per period)."""
     for code in InvitationCodes.invite(file, count):
         typer.echo(code)
 
@@ -153,7 +153,7 @@ def issue(
         str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")
     ] = "127.0.0.1:7720",
 ) -> None:
-    """Run an issuer: it gives each person one token of each campaign, and can't know it again.
+    """Run an issuer: it gives each person one token per campaign, and can't recognise it later.
 
     It listens without TLS: put a proxy before it for devices on other machines.
 

@@ -250,7 +250,8 @@ def export(
 ) -> None:
     """Export the counted reports of an aggregator to Parquet, without their ids; read-only.
 
-    The aggregator may go on running: what is written is of one moment.
+    The aggregator may keep running: the files are a snapshot of one moment. Forms are refused:
+    'geoveil campaign export' writes them.
     """
     with for_operators(), _progress("exporting") as on_progress:
         count = export_reports(

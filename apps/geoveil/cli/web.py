@@ -81,10 +81,10 @@ def web(
     log_format: Annotated[str, typer.Option(help="json, human, or auto.")] = "auto",
     descriptor: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
 ) -> None:
-    """Run a gateway: pages, Connect, gRPC-Web and JSON for browsers, asked over gRPC.
+    """Run a gateway: pages, Connect, gRPC-Web and JSON for browsers, in front of an aggregator.
 
-    It is a client of the aggregator at --server like any other. 'geoveil serve --web' runs one
-    beside the aggregator; this one runs wherever that can be reached.
+    It calls the aggregator at --server like any other client, so it may run on another machine.
+    'geoveil serve --web' runs one beside the aggregator.
 
     SIGTERM or Ctrl-C ends it.
     """
