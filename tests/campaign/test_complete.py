@@ -234,10 +234,6 @@ def test_coordinates_of_a_kind_that_no_campaign_carries_are_refused():
         )
 
 
-def test_questions_in_a_list_are_taken_as_a_tuple():
-    works(made(questions=[Question("first", QUERIES[1])]))
-
-
 def test_every_kind_of_question_and_mechanism_is_in_the_table():
     fields = pb.Query.DESCRIPTOR.oneofs_by_name["kind"].fields
     known = {type(query).__name__ for query in QUERIES}

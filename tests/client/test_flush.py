@@ -16,7 +16,6 @@ from geoveil.client import (
 )
 from geoveil.proto.v1 import collector_pb2
 
-Make = Callable[..., Any]
 NAMES = ("a", "b", "c")
 ONE = FlushResult(acknowledged=1, rejected=0, pending=0)
 KEPT = FlushResult(acknowledged=0, rejected=0, pending=1)
@@ -196,22 +195,6 @@ def test_the_date_of_the_first_departure_stays(client, steering, fake_time):
     (arrived,) = client.history()
     assert arrived.sent == left.sent
     assert (arrived.settled - arrived.drawn).total_seconds() == 60
-
-
-def test_reports_of_all_kinds_go_out_as_they_were_drawn(make_either, tmp_path, tape, steering):
-    """Again and again, by one client after the other: the same bytes."""
-    steering.failures[""] = TransportError("INTERNAL")
-    client = make_either(state_dir=tmp_path / "state", fetched=("income", "places"))
-    client.contribute("income", 52_000)
-    client.contribute("places", (-73.98, 40.72))
-    for _ in range(4):
-        client.flush()
-        client.close(0)
-        client = make_either(state_dir=tmp_path / "state")
-    steering.failures.clear()
-    assert client.flush().acknowledged == 2
-    assert len(tape.submitted) == 10
-    assert len(set(tape.submitted)) == 2
 
 
 class ForeignError(Exception):

@@ -153,25 +153,6 @@ def test_many_threads_make_one_channel(monkeypatch):
     assert len(made) == 1
 
 
-def test_the_channel_is_silent_without_calls_and_leaves_trying_again_to_us(monkeypatch):
-    settings: dict[str, Any] = {}
-    genuine = grpc.insecure_channel
-
-    def recorded(target: str, options: Any) -> Any:
-        settings.update(options)
-        return genuine(target, options)
-
-    monkeypatch.setattr(grpc, "insecure_channel", recorded)
-    transport = GrpcTransport("127.0.0.1:1")
-    with pytest.raises(TransportError):
-        transport.get_campaign(REQUEST, 5.0)
-    transport.close()
-    assert settings["grpc.keepalive_time_ms"] == 210_000
-    assert settings["grpc.keepalive_permit_without_calls"] == 0
-    assert settings["grpc.enable_retries"] == 0
-    assert settings["grpc.use_local_subchannel_pool"] == 1
-
-
 FORK = """
 import asyncio, os, sys
 from geoveil.client import GrpcAioTransport, GrpcTransport

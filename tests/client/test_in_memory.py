@@ -22,7 +22,6 @@ from geoveil.campaign import (
     digest,
     encode,
     seal,
-    signer,
 )
 from geoveil.client import (
     GrpcAioTransport,
@@ -255,16 +254,6 @@ def submit(collector: InMemoryCollector, request: Any) -> list[tuple[str, str]]:
     return said(InMemoryTransport(collector).submit_reports(request, 1.0))
 
 
-def test_a_report_is_counted_once(campaign):
-    collector = InMemoryCollector([campaign])
-    first, second = report(campaign, 1), report(campaign, 2)
-    assert submit(collector, batch(campaign, first)) == [ACCEPTED]
-    assert submit(collector, batch(campaign, first, second, second)) == [
-        *(DUPLICATE, ACCEPTED, DUPLICATE)
-    ]
-    assert collector.reports(campaign.campaign_id) == (first, second)
-
-
 def test_without_a_clock_dates_do_not_matter(campaign):
     collector = InMemoryCollector([replace(campaign, period=MONTH)])
     transport = InMemoryTransport(collector)
@@ -274,18 +263,6 @@ def test_without_a_clock_dates_do_not_matter(campaign):
     assert answer.state == campaign_pb2.CAMPAIGN_STATE_OPEN
     recurring = decode(answer.envelope.campaign)
     assert submit(collector, batch(recurring, report(recurring, period=12))) == [ACCEPTED]
-
-
-def test_campaigns_are_signed_if_there_is_a_key(campaign):
-    key = SigningKey.generate()
-    request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
-    for collector, whose in (
-        (InMemoryCollector([campaign], key=key), key.public),
-        (InMemoryCollector([campaign]), None),
-    ):
-        envelope = InMemoryTransport(collector).get_campaign(request, 1.0).envelope
-        assert signer(envelope) == whose
-        assert decode(envelope.campaign) == campaign
 
 
 def test_a_closed_campaign_still_knows_what_it_counted(campaign):

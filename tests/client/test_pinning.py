@@ -34,13 +34,6 @@ def other(make_campaign):
     return made
 
 
-def test_fetch_returns_the_campaign(make_either, campaign, tape):
-    client = make_either()
-    assert client.fetch("income") == campaign
-    assert client.fetch("income") == campaign
-    assert tape.fetched == 2
-
-
 def test_a_changed_campaign_is_refused_with_both_digests(
     make_either, state_dir, collector, campaign, other
 ):
