@@ -307,11 +307,7 @@ def ask(
     timeout_s: float,
     cohort: int | None = None,
 ) -> Call[CampaignEstimates]:
-    """Ask questions of the points of a value campaign.
-
-    Raises:
-        ParameterError: if `questions` are none.
-    """
+    """Ask questions of the points of a value campaign."""
     given: object = questions  # as a caller without types may
     if not isinstance(given, Sequence) or not all(isinstance(q, PointQuestion) for q in given):
         expected = "one statistic, or a sequence of questions as asked_of_points makes them"
@@ -379,11 +375,7 @@ def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes
 
 
 def checked(period: int | None) -> int | None:
-    """Return a period, if a request can name it.
-
-    Raises:
-        ParameterError: if it is none.
-    """
+    """Return a period, if a request can name it."""
     if period is not None and not 0 <= period <= LAST_PERIOD:
         raise ParameterError("period", period, f"a whole number from 0 to {LAST_PERIOD}")
     return period

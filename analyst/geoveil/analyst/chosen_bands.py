@@ -121,11 +121,11 @@ class ChosenBands:
         if any(_error(row) is None for _, row in rows):
             usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
             return usual[-1] if usual else bands[0][1]
-        candidates: list[tuple[float, int, LabelledEstimate]] = []
+        candidates: list[tuple[float, LabelledEstimate]] = []
         scale, heaps = self.campaign.attribute.scale, self.heaps
         if scale is not None:
             heaps = tuple(replace(heap, at=scale.coordinate(heap.at)) for heap in heaps)
-        for order, (query, row) in enumerate(bands):
+        for query, row in bands:
             slope = self.slope_bound
             if slope is None:
                 slope = self._slope(number, query.width / 2, rows)
@@ -137,8 +137,8 @@ class ChosenBands:
             )
             length = reach(_error(row) or 0.0, softness.bound, row.confidence)
             chosen = replace(row, softness=softness, band=band, around=(inside[1], outside[1]))
-            candidates.append((length, order, chosen))
-        return min(candidates, key=lambda one: one[:2])[2]
+            candidates.append((length, chosen))
+        return min(candidates, key=lambda candidate: candidate[0])[1]
 
     def _slope(
         self, number: int, near: float, rows: Sequence[tuple[Query, LabelledEstimate]]

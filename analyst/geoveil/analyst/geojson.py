@@ -47,11 +47,7 @@ class Feature:
 
 
 def read_file(name: str, path: Path, kind: str = "Polygon") -> Any:
-    """Return the JSON of a file.
-
-    Raises:
-        ParameterError: naming `name`, if it can't be read or is not JSON.
-    """
+    """Return the JSON of a file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -174,11 +170,7 @@ def _names(
 
 
 def check_distinct(labels: Sequence[str], name: str, source: str) -> None:
-    """Refuse two outlines or places of one name.
-
-    Raises:
-        ParameterError: naming it.
-    """
+    """Refuse two outlines or places of one name."""
     (label, count), *_ = Counter(labels).most_common(1)
     if count > 1:
         expected = (

@@ -300,9 +300,6 @@ def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
     Args:
         file: a file whose extension states its kind.
         columns: name of a place → the columns of its longitude and latitude, in CSV.
-
-    Raises:
-        ParameterError: if it can't be read, or is of another kind.
     """
     if file.suffix.lower() not in _KINDS:
         raise ParameterError("file", str(file), f"one whose name ends in {', '.join(_KINDS)}")

@@ -146,11 +146,13 @@ def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Co
     """
     rings = [[np.asarray(ring, np.float64)[:, :2] for ring in part] for part in parts]
     exteriors = np.concatenate([part[0] for part in rings])
-    area = f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.7g},"
-    area += f"{plane.latitude_deg:.7g}"
+    center = f"{plane.longitude_deg:.7g},{plane.latitude_deg:.7g}"
+    area = f"within {plane.radius_m:,.0f} metre of {center}"
     swapped = _on_earth(exteriors[:, ::-1]) and _inside(plane, exteriors[:, ::-1]).any()
-    order = f"with the longitude before the latitude, {area}: its corners are in the area the"
-    order += " other way round"
+    order = (
+        f"with the longitude before the latitude, {area}: its corners are in the area the other way"
+        " round"
+    )
     if not _on_earth(exteriors):
         if swapped:
             raise ParameterError("region", label, order)

@@ -24,11 +24,7 @@ _LETTERS = 40
 
 
 def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> Axes:
-    """Return axes that fill a figure of a size in inches, by default that of a map.
-
-    Raises:
-        UnsupportedError: if matplotlib is not installed.
-    """
+    """Return axes that fill a figure of a size in inches, by default that of a map."""
     with needed_for("a picture"):
         from matplotlib import pyplot
     return pyplot.figure(figsize=(width_in, height_in), layout="constrained").add_subplot()
@@ -43,11 +39,7 @@ def finish_map(ax: "Axes", title: str) -> None:
 
 
 def axes_of(ax: Axes | None, title: str, height_cm: float = 11.0) -> Axes:
-    """Return the axes that are given, or new ones, with a title.
-
-    Raises:
-        UnsupportedError: if matplotlib is not installed.
-    """
+    """Return the axes that are given, or new ones, with a title."""
     if ax is None:
         ax = new_axes(16 / 2.54, height_cm / 2.54)
     ax.set_title(title, loc="left", fontsize=10)

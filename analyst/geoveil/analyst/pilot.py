@@ -118,11 +118,7 @@ def pilot_prior(
 
 @dataclass(eq=False)
 class PilotCounts:
-    """Counts of a pilot's reports in each cell of the line, added block by block.
-
-    Raises:
-        ParameterError: if it is not a value campaign about numbers.
-    """
+    """Counts of a pilot's reports in each cell of the line, added block by block."""
 
     campaign: AttributeCampaign
     cells: Integers = field(default_factory=lambda: np.empty(0, np.int64))
@@ -161,11 +157,7 @@ class PilotCounts:
 
 
 def prior_of_counts(found: PilotCounts, heaps: Sequence[Heap] = ()) -> PublicPrior:
-    """Return the prior for counts of reports in cells: see `pilot_prior`.
-
-    Raises:
-        ParameterError: if there are fewer than 100 reports.
-    """
+    """Return the prior for counts of reports in cells: see `pilot_prior`."""
     campaign, scale, ratios = found.campaign, found.scale, found.campaign.attribute.scale
     if found.n < _LEAST_REPORTS:
         raise ParameterError("reports", found.n, f"at least {_LEAST_REPORTS} in a pilot")

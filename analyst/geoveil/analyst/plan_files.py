@@ -105,9 +105,6 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
 
     A campaign has one mechanism, without parameters, that serves every question. Points are queried
     later: the plan lists their questions for people to read.
-
-    Raises:
-        UnsupportedError: if no mechanism serves all questions.
     """
     name, m = request.chosen(found).allocation, len(request.questions)
     rule, wanted = ALLOCATIONS[name], [as_question(question) for question in request.questions]

@@ -139,7 +139,6 @@ class PlanOutcome(ABC):
 
         Raises:
             ParameterError: if the number is not from 1 to 10⁸, or δ out of range.
-            UnsupportedError: if no mechanism serves all questions.
         """
         if self.cap is None:
             return None
@@ -155,7 +154,6 @@ class PlanOutcome(ABC):
 
         Raises:
             ParameterError: if the file cannot be written.
-            UnsupportedError: if no mechanism serves all questions.
         """
         write_plan(file, self.request, self.chosen(), self.cap if capped else None)
 
@@ -425,7 +423,6 @@ def planned_contamination(planned: PlanOutcome, fraction: float) -> list[dict[st
 
     Raises:
         ParameterError: if the fraction is out of range.
-        UnsupportedError: if no mechanism serves all questions.
     """
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()

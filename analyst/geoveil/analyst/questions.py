@@ -102,11 +102,7 @@ class AnalystQuestion(ABC):
 
     @property
     def place(self) -> Place | None:
-        """A place in the middle of the question; None if it is about numbers.
-
-        Raises:
-            ParameterError: if that is not a longitude and latitude.
-        """
+        """A place in the middle of the question; None if it is about numbers."""
         return None
 
     @property

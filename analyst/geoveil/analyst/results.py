@@ -267,16 +267,12 @@ class Result(ABC):
         rows = self.rows()
         table = [cells(row) for row in rows[:_MOST_ROWS]]
         heads = {key: key.replace("_", " ") for key in (table[0] if table else ())}
+        widths = [max(len(row[key]) for row in (heads, *table)) for key in heads]
         lines = []
         for row in (heads, *table) if table else ():
-            padded = [
-                # The first column names the row, and the others are numbers.
-                text.rjust(width) if k else text.ljust(width)
-                for k, (text, width) in enumerate(
-                    (row[key], max(len(row_of_table[key]) for row_of_table in (heads, *table)))
-                    for key in heads
-                )
-            ]
+            # The first column names the row, and the others are numbers.
+            (name, width), *numbers = zip(row.values(), widths, strict=True)
+            padded = [name.ljust(width), *(text.rjust(width) for text, width in numbers)]
             lines.append("  ".join(padded).rstrip())
         if len(rows) > _MOST_ROWS:
             lines.append(f"… and {len(rows) - _MOST_ROWS:,} rows more")

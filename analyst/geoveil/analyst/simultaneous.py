@@ -48,9 +48,6 @@ def largest_errors(correlations: Array) -> Array:
 
     Args:
         correlations: R, (m, m).
-
-    Raises:
-        ParameterError: if it is not a matrix of finite numbers.
     """
     r = np.asarray(correlations, np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or not len(r) or not np.isfinite(r).all():

@@ -72,10 +72,6 @@ def asked_alike(
     Args:
         asking: as of `ask_changes`; called only to find the range of a distribution function.
         statistic: as of `ask_changes`.
-
-    Raises:
-        ParameterError: if the campaigns are of different units.
-        GeoVeilError: whatever asking raises.
     """
     first, *others = (campaign.privacy.unit for campaign in campaigns)
     for unit in others:
@@ -181,11 +177,7 @@ class Source:
         )
 
     def values(self) -> ValueCampaign:
-        """Return the campaign of the reports, which are points.
-
-        Raises:
-            ParameterError: if they are not.
-        """
+        """Return the campaign of the reports, which are points."""
         campaign = self.campaign()
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign")

@@ -91,11 +91,7 @@ def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, 
 
 
 def place_in(name: str, text: str) -> Place:
-    """Return the longitude and latitude of 'longitude,latitude'.
-
-    Raises:
-        ParameterError: naming `name`, if they are not such numbers.
-    """
+    """Return the longitude and latitude of 'longitude,latitude'."""
     longitude, latitude = numbers_in(name, text, 2, "'longitude,latitude' in degrees")
     return on_earth(name, (longitude, latitude))
 
@@ -208,11 +204,7 @@ def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
 
 
 def two_numbers(word: str, said: str) -> tuple[float, float]:
-    """Return the ends 'LOW,HIGH' of a range.
-
-    Raises:
-        ParameterError: if they are not two numbers in order.
-    """
+    """Return the ends 'LOW,HIGH' of a range."""
     numbers = any_numbers_in(word, said)
     if len(numbers) != 2 or not -math.inf < numbers[0] < numbers[1] < math.inf:
         raise ParameterError(word, said, "two finite numbers 'LOW,HIGH' with LOW < HIGH")

@@ -258,9 +258,6 @@ def vector_answers(
     Args:
         privacy: what the whole vector promises.
         mechanism: in the words that campaigns use; "smooth" by default.
-
-    Raises:
-        UnsupportedError: if no vector serves the questions.
     """
     m, name = len(asked), mechanism or _SMOOTH
     spec = MECHANISMS.parse(name)

@@ -139,10 +139,6 @@ def planned(
     Args:
         within: see `screened`.
         wanted: the kind to choose; None for the best.
-
-    Raises:
-        ParameterError: if n is out of range.
-        UnsupportedError: if no kind considered serves the question.
     """
     validation.require_count("n", n)
     alternatives = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)

@@ -298,11 +298,7 @@ def _inscribed(polygon: Polygon) -> float:
 
 
 def as_question(question: PopulationMean | Query) -> PopulationMean:
-    """Return a question; a query stands for its own mean.
-
-    Raises:
-        ParameterError: if it is neither.
-    """
+    """Return a question; a query stands for its own mean."""
     if isinstance(question, Query):
         return SoftQuestion(question)
     if not isinstance(question, PopulationMean):
@@ -438,11 +434,7 @@ class PlanningProblem:
 
 
 def check_promise(privacy: object, prior: object) -> None:
-    """Refuse a guarantee that no plan can use.
-
-    Raises:
-        ParameterError: if they are not a guarantee and a prior.
-    """
+    """Refuse a guarantee that no plan can use."""
     validation.require_kind("privacy", privacy, GeoPrivacy)
     if not isinstance(prior, Prior):
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")

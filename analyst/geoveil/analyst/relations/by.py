@@ -304,9 +304,6 @@ def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf))
 
     Args:
         means: between which ends each ratio is.
-
-    Raises:
-        UnsupportedError: if the last is not above 0.
     """
     m = len(over.labels) - 1
     if not over.values[m] > 0:

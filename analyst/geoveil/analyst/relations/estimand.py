@@ -127,13 +127,10 @@ class OwnScore:
                 return
             if not all(v.is_finite() for v in values if isinstance(v, arb)):
                 raise UnsupportedError(
-                    f"the score is not finite near {self._number(j)} ="
+                    f"the score is not finite near {self.names[j - len(self.design.noise)]} ="
                     f" {float(numbers[j].mid()):.6g} at parameters {theta.tolist()}: noise may lead"
                     " there from any value"
                 )
-
-    def _number(self, j: int) -> str:
-        return self.names[len(self.names) - len(self.design.noise) + j]
 
     def _corrected(
         self, codes: Sequence[float], numbers: Sequence[Value] | Array, theta: Sequence[Value]

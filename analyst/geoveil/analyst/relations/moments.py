@@ -39,11 +39,7 @@ _UNTOLD = (
 
 
 def variable(campaign: FormCampaign, of: Variable) -> Term:
-    """Return the function of a field with a name: the number, or the score.
-
-    Raises:
-        ParameterError: if the field of this name has neither.
-    """
+    """Return the function of a field with a name: the number, or the score."""
     if isinstance(of, Term):
         return of
     kind = campaign.field(of)

@@ -187,11 +187,7 @@ class Interaction:
 
 
 def factors_of(campaign: FormCampaign, on: Sequence[str | Term | Interaction]) -> list[Factors]:
-    """Return the factors of each covariate of a regression.
-
-    Raises:
-        ParameterError: if an interaction names a field twice, or a place by its coordinates.
-    """
+    """Return the factors of each covariate of a regression."""
     made: list[Factors] = []
     for each in on:
         rows: list[Factors] = [()]
@@ -348,11 +344,7 @@ class FarthestOfProducts:
 def score_of_products(
     design: Design, products: Sequence[tuple[int, ...]], weights: Array, model: Model, width: float
 ) -> tuple[ProductScore, Array]:
-    """Return the score with numbers as multiples of their spread, and the units of θ.
-
-    Raises:
-        UnsupportedError: if the model has no corrected score with such covariates.
-    """
+    """Return the score with numbers as multiples of their spread, and the units of θ."""
     m = design.numbers.shape[1]
     others = design.pseudo.shape[1] - 1 - m
     if model == "poisson" and any(sum(k >= others for k in of) > 1 for of in products):

@@ -307,9 +307,6 @@ def fit(
     Args:
         width: the width of the logistic step that smooths medians, in the response's unit.
         plain: whether errors are those of HC0.
-
-    Raises:
-        UnsupportedError: if there is no root.
     """
     m = design.numbers.shape[1]
     center = np.average(design.numbers, axis=0, weights=weights)
@@ -347,9 +344,6 @@ def fit_products(
 
     Args:
         products: for each coefficient except the constant's, indices of covariates from 0.
-
-    Raises:
-        UnsupportedError: if the model does not take such covariates, or there is no root.
     """
     score, units = score_of_products(design, products, weights, model, width)
     start = np.zeros(len(units))

@@ -386,9 +386,6 @@ def design_of(
 
     Args:
         y: the response; None: there is none.
-
-    Raises:
-        UnsupportedError: if functions of one field do not go together.
     """
     campaign = reports.campaign
     for term in (*terms, *([] if y is None else [y])):  # no sum over people is one over some

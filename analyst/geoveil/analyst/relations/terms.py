@@ -91,7 +91,6 @@ def operators(campaign: FormCampaign, terms: Sequence[Term]) -> list[tuple[slice
     """Return the columns and the operator of each field in a product of functions.
 
     Raises:
-        ParameterError: if there is no such field, or it has another kind.
         UnsupportedError: if the product of functions of one field has no operator.
     """
     by_field: dict[str, list[Term]] = {}

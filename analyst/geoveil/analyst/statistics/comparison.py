@@ -345,11 +345,7 @@ def _check_softness(first: float, other: float) -> None:
 
 
 def people_of(people: People | str) -> People:
-    """Return whether two estimates are about the same people.
-
-    Raises:
-        ParameterError: if it is neither.
-    """
+    """Return whether two estimates are about the same people."""
     return People(validation.choice("people", people, tuple(of.value for of in People)))
 
 

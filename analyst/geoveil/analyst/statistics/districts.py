@@ -271,11 +271,7 @@ def with_elsewhere(found: JointEstimates) -> JointEstimates:
 
 
 def _check_apart(polygons: Mapping[str, Any]) -> None:
-    """Refuse overlapping districts, whose shares would add up to more than everybody.
-
-    Raises:
-        ParameterError: naming two that overlap, or one that is not a valid polygon.
-    """
+    """Refuse overlapping districts, whose shares would add up to more than everybody."""
     import shapely
 
     shapes = [

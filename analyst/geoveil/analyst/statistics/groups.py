@@ -137,7 +137,31 @@ class GroupEstimates(Correlated):
             raise ParameterError("groups", self.labels, "at least two")
         if against is not None:
             validation.choice("against", against, self.labels)
-        return Differences._of(self, against)
+        many = len(self.labels)
+        if against is None:
+            chosen = [(i, j) for j in range(many) for i in range(j + 1, many)]
+        else:
+            base = self.labels.index(against)
+            chosen = [(i, base) for i in range(many) if i != base]
+        contrasts = np.zeros((len(chosen), many))
+        for row, (i, j) in enumerate(chosen):
+            contrasts[row, i], contrasts[row, j] = 1.0, -1.0
+        values = contrasts @ self.values
+        errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, self.covariance, contrasts))
+        scores = scores_of(values, lambda level: _recovered(self, contrasts, level))
+        confidence, p_values = _together(self, contrasts, scores)
+        below, above = _recovered(self, contrasts, confidence)
+        return Differences(
+            pairs=tuple((self.labels[i], self.labels[j]) for i, j in chosen),
+            values=values,
+            standard_errors=errors,
+            low=values - below,
+            high=values + above,
+            p_values=p_values,
+            confidence=self.confidence,
+            population=self.population,
+            question=self.question,
+        )
 
 
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
@@ -145,9 +169,6 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
 
     Args:
         sizes: group → its people, or its share; every group, and no other.
-
-    Raises:
-        ParameterError: if a group is missing or unknown, or a size is not > 0.
     """
     if set(sizes) != set(labels):
         raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(labels)}")
@@ -182,34 +203,6 @@ class Differences(Series):
                 **self.columns,
                 "p_value": self.p_values,
             }
-        )
-
-    @classmethod
-    def _of(cls, groups: GroupEstimates, against: str | None) -> "Differences":
-        many = len(groups.labels)
-        if against is None:
-            chosen = [(i, j) for j in range(many) for i in range(j + 1, many)]
-        else:
-            base = groups.labels.index(against)
-            chosen = [(i, base) for i in range(many) if i != base]
-        contrasts = np.zeros((len(chosen), many))
-        for row, (i, j) in enumerate(chosen):
-            contrasts[row, i], contrasts[row, j] = 1.0, -1.0
-        values = contrasts @ groups.values
-        errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
-        scores = scores_of(values, lambda level: _recovered(groups, contrasts, level))
-        confidence, p_values = _together(groups, contrasts, scores)
-        below, above = _recovered(groups, contrasts, confidence)
-        return cls(
-            pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
-            values=values,
-            standard_errors=errors,
-            low=values - below,
-            high=values + above,
-            p_values=p_values,
-            confidence=groups.confidence,
-            population=groups.population,
-            question=groups.question,
         )
 
 

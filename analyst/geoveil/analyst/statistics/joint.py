@@ -269,11 +269,7 @@ class JointEstimates(Correlated):
         )
 
     def index(self, question: str | int) -> int:
-        """Return the index of a question, given its label or index.
-
-        Raises:
-            ParameterError: if there is no such question.
-        """
+        """Return the index of a question, given its label or index."""
         if isinstance(question, str) and question in self.labels:
             return self.labels.index(question)
         if isinstance(question, int) and 0 <= question < len(self.labels):
@@ -442,11 +438,7 @@ class JointEstimates(Correlated):
 
 
 def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
-    """Return an interval of the mean over honest people, given a fraction of false reports.
-
-    Raises:
-        ParameterError: if there are false reports, and the contribution of one is unbounded.
-    """
+    """Return an interval of the mean over honest people, given a fraction of false reports."""
     if not contamination:
         return found
     low, high = limits.reports

@@ -69,9 +69,6 @@ def flagged(
 
     Returns:
         An array like `changes`: NaN after too few cohorts, else 0 or 1.
-
-    Raises:
-        ParameterError: if a number is out of range.
     """
     confidence = 1 - 2 * _share(epoch, false_alarms, looks)
     exceeded = np.full(len(changes), np.nan)
@@ -111,6 +108,11 @@ class Cohorts:
     """(periods, cohorts)"""
     latest: NDArray[np.int64]
     """(periods,), the last cohort that has finished its readings by this period; −1 without one."""
+
+    def of_latest(self, columns: Array) -> Array:
+        """Return the numbers of the latest cohort in each period; NaN without one."""
+        numbers = columns[np.arange(len(self.latest)), np.maximum(self.latest, 0)]
+        return np.asarray(np.where(self.latest >= 0, numbers, np.nan))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,7 +168,9 @@ class OverTime(Series):
     @property
     def cohort(self) -> Array:
         """The means of the newest cohort, (periods,); NaN where unknown."""
-        return self._of_latest(lambda cohorts: cohorts.values)
+        if self.cohorts is None:
+            return np.full(len(self.periods), np.nan)
+        return self.cohorts.of_latest(self.cohorts.values)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -330,13 +334,6 @@ class OverTime(Series):
             ax.legend(frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(0, -0.14))
         return ax
 
-    def _of_latest(self, part: Any) -> Array:
-        if self.cohorts is None:
-            return np.full(len(self.periods), np.nan)
-        latest, columns = self.cohorts.latest, part(self.cohorts)
-        latest_of = columns[np.arange(len(latest)), np.maximum(latest, 0)]
-        return np.asarray(np.where(latest >= 0, latest_of, np.nan))
-
 
 def over_time(
     campaign: AttributeCampaign,
@@ -355,10 +352,6 @@ def over_time(
         question: its label; the only one by default.
         confidence: with which all intervals hold simultaneously, in (0, 1).
         false_alarms: the probability of any flag in the curve, in (0, 1).
-
-    Raises:
-        ParameterError: if the campaign does not recur, there is no such question, or no period
-            with two reports.
     """
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
@@ -434,14 +427,10 @@ def _with_cohorts(
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
 
     at_level = [_at(row, level) for row in rows]
-    low, high = (
-        curve._of_latest(lambda _, ends=ends: table(ends))
-        for ends in ([e.ci_low for e in at_level], [e.ci_high for e in at_level])
-    )
     return replace(
         curve,
-        cohort_low=low,
-        cohort_high=high,
+        cohort_low=cohorts.of_latest(table(each.ci_low for each in at_level)),
+        cohort_high=cohorts.of_latest(table(each.ci_high for each in at_level)),
         flags=_flags(curve, cohorts, limits, over.astype(int), first),
     )
 

@@ -163,11 +163,7 @@ def method_of_looks(campaign: AttributeCampaign, period: int) -> IntervalMethod 
 def steps_of(
     asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
 ) -> Steps[Found]:
-    """Yield a statistic's questions to a campaign, receive answers, and return the result.
-
-    Raises:
-        GeoVeilError: if the statistic can't be estimated from such a campaign.
-    """
+    """Yield a statistic's questions to a campaign, receive answers, and return the result."""
     scale = campaign.attribute.scale
     made = yield from (asked if scale is None else asked.on_scale(scale)).steps(
         campaign, confidence
@@ -206,9 +202,6 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
 
     Args:
         dimension: the number of coordinates that its points must have.
-
-    Raises:
-        ParameterError: if it is another kind of campaign.
     """
     if not isinstance(campaign, ValueCampaign) or campaign.dimension != dimension:
         kind = "numbers" if dimension == 1 else f"points of {dimension} coordinates"
@@ -254,11 +247,7 @@ _NOBODY = 1e-9
 
 
 def band_width(campaign: AttributeCampaign, width: float | None) -> float:
-    """Return the width of soft thresholds, by default three noise scales.
-
-    Raises:
-        ParameterError: if the campaign has no perturbed numbers, or the width is not positive.
-    """
+    """Return the width of soft thresholds, by default three noise scales."""
     scale = noise_scale(campaign)
     if width is not None:
         validation.positive("width", width)
@@ -278,11 +267,7 @@ def shares_above(at: Array, width: float) -> Asking:
 
 
 def grid(count: int, low: float | None, high: float | None, at: Sequence[float] | None) -> Array:
-    """Return checked thresholds, or none if they are still to be located.
-
-    Raises:
-        ParameterError: if they do not increase, or there are too many.
-    """
+    """Return checked thresholds, or none if they are still to be located."""
     if at is not None:
         thresholds = np.asarray(at, np.float64)
         rises = (
@@ -305,11 +290,7 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
 
 
 def logarithms(name: str, values: Sequence[float]) -> list[float]:
-    """Return the logarithms of public values; an error names the parameter.
-
-    Raises:
-        ParameterError: if a value is not > 0.
-    """
+    """Return the logarithms of public values; an error names the parameter."""
     return [log_nearest(validation.positive(name, value)) for value in values]
 
 
