@@ -52,15 +52,25 @@ _SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
 """The mechanism of a vector, and its kinds for one question."""
 
 
+def _whole(privacy: GeoPrivacy, _: int) -> GeoPrivacy:
+    """Return the guarantee undivided."""
+    return privacy
+
+
+def _expected(found: Prediction, n: int, _: int) -> float:
+    """Return the expected squared error if everybody answers."""
+    return found.expected_error(n)
+
+
 @dataclass(frozen=True)
 class AllocationRule:
     """A rule that divides the privacy among the questions."""
 
-    per_report: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, m: privacy
+    per_report: Callable[[GeoPrivacy, int], GeoPrivacy] = _whole
     """The guarantee of one answer, given a person's total guarantee and m questions."""
-    in_all: Callable[[GeoPrivacy, int], GeoPrivacy] = lambda privacy, m: privacy
+    in_all: Callable[[GeoPrivacy, int], GeoPrivacy] = _whole
     """The total guarantee of a person."""
-    error: Callable[[Prediction, int, int], float] = lambda found, n, m: found.expected_error(n)
+    error: Callable[[Prediction, int, int], float] = _expected
     """The expected squared error of one estimate, for n people and m questions."""
     one_for_all: bool = False
     """Whether one report must answer every question."""
