@@ -87,13 +87,6 @@ def reports(
 
 
 @cache
-def labelled() -> tuple[Array, NDArray[np.intp]]:
-    """Return incomes and their labels, which 40, 30, 25 and 5 % of people have."""
-    labels = np.searchsorted([0.4, 0.7, 0.95], np.random.default_rng(3).random(20_000))
-    return incomes() * np.array([1.0, 1.2, 0.8, 1.5])[labels], labels
-
-
-@cache
 def homes() -> Array:
     """Return 50,000 homes around the middle of six districts, (people, 2), in metres."""
     rng = np.random.default_rng(8)
