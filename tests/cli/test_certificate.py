@@ -4,16 +4,10 @@ import stat
 import subprocess
 from datetime import UTC, datetime, timedelta
 
-import grpc
 import pytest
 from cryptography import x509
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from geoveil.aggregator import Settings
-from geoveil.aggregator.ops.authority import Authority
 from geoveil.gp import ParameterError
-
-from .test_connection import running
 
 DAY = timedelta(days=1)
 
@@ -58,33 +52,6 @@ def test_openssl_finds_them_sound(folder):
         _, text = openssl("x509", "-noout", "-text", "-in", folder / f"{name}.pem")
         assert "NIST CURVE: P-256" in text
         assert stat.S_IMODE((folder / f"{name}-key.pem").stat().st_mode) == 0o600
-
-
-def test_a_server_starts_with_them_and_lets_its_clients_in(folder):
-    settings = Settings(
-        database=folder / "reports.db",
-        port=0,
-        tls_certificate=folder / "server.pem",
-        tls_key=folder / "server-key.pem",
-        tls_client_ca=folder / "ca.pem",
-    )
-    stranger = Authority(Authority.create("other", DAY * 2)).issue("alice", DAY)
-    known = tuple((folder / f"alice{end}.pem").read_bytes() for end in ("-key", ""))
-    with running(settings) as address:
-        assert serving(address, folder, known)
-        for pair in ((stranger.key, stranger.certificate), (None, None)):
-            with pytest.raises(grpc.RpcError) as caught:
-                serving(address, folder, pair)
-            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-def serving(address, folder, pair):
-    credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes(), *pair)
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    with grpc.secure_channel(address, credentials, options) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
-    return answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_they_last_as_long_as_was_said(certificate, tmp_path):

@@ -5,8 +5,6 @@ The cases are made from the class of the settings: one that is added is tested w
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import typer
 from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
 from geoveil.aggregator.ops.settings_sources import PREFIX, TYPES, URL_FILE
-from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.cli.app import app
@@ -148,24 +145,3 @@ def test_several_keys_come_from_every_source(settings_of):
     keys = CANDIDATES[PublicKey]
     for source in SOURCES:
         assert settings_of(**{source: {"trusted_keys": keys}}).trusted_keys == keys, source
-
-
-@pytest.mark.deep(keep=0)
-def test_a_process_of_its_own_obeys_file_and_environment(tmp_path):
-    tokens = tmp_path / "tokens.json"
-    TokenFile(tokens).create("alice", [Scope.LIST], None)
-    key = str(CANDIDATES[PublicKey][0])
-    config = tmp_path / "geoveil.toml"
-    config.write_text(f'trusted_keys = ["{key}"]\n')
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)} | {
-        "GEOVEIL_CONFIG": str(config),
-        "GEOVEIL_TOKENS_FILE": str(tokens),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", "from geoveil.cli import main; main()", "serve", "--check"],
-        capture_output=True, text=True, env=environment, check=True, timeout=60,
-    )  # fmt: skip
-    lines = done.stdout.splitlines()
-    assert f'trusted_keys = ["{key}"]  # from {config}' in lines
-    assert f'tokens_file = "{tokens}"  # from GEOVEIL_TOKENS_FILE' in lines

@@ -1,20 +1,18 @@
 """Exported reports add up to the aggregator's own bits, on one process and on Dask."""
 
-import asyncio
 import json
 import os
 import shutil
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import cycle
 
 import distributed
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from geoveil.aggregator import Settings, SQLiteStore
+from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import CampaignRecord, Submission
@@ -32,7 +30,6 @@ from geoveil.campaign import (
 )
 from geoveil.client import Limit, Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.estimation import estimate
 from geoveil.proto.v1 import report_pb2
 from geoveil.simulation import household_incomes
 from geoveil.simulation.scale import ExportError, computer, export_reports, exported, total
@@ -132,29 +129,6 @@ def test_dask_gives_the_same_bits(database, folder):
         for work in exported(folder):
             expected = totals(database)[work.campaign.campaign_id]
             assert total(work, compute, group_size=2) == expected
-
-
-def test_the_estimates_are_those_that_analysts_get(database, folder):
-    """Through the aggregator's service, which knows nothing of Parquet."""
-    from geoveil.aggregator import Aggregator
-    from geoveil.analyst import Analyst
-
-    async def ask(name):
-        async with Aggregator(Settings(database=database, port=0)) as running:
-            with Analyst(running.address) as analyst:
-                return await asyncio.to_thread(analyst.estimate, name, 0.9)
-
-    work = exported(folder)[1]
-    response = asyncio.run(ask("parted"))
-    rows = zip(response.estimates, total(work), cycle(work.campaign.limits), strict=False)
-    for theirs, sums, limits in rows:
-        ours = estimate(sums, work.campaign.grid_exponent, 0.9, limits)
-        assert (ours.n, ours.value, ours.standard_error) == (
-            theirs.n,
-            theirs.value,
-            theirs.standard_error,
-        )
-        assert (ours.ci_low, ours.ci_high) == (theirs.ci_low, theirs.ci_high)
 
 
 def test_the_files_hold_answers_and_nothing_else(folder):
