@@ -140,8 +140,8 @@ def periods_shown(
             shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_cohorts, strict=True))
     if not shown:
         of_each = " of every cohort" if layout.campaign.cohorts > 1 else ""
-        told = f"every query needs {least:,} answers{of_each}"
-        raise ServiceError(Code.TOO_FEW_REPORTS, told=told)
+        needed = f"every query needs {least:,} answers{of_each}"
+        raise ServiceError(Code.TOO_FEW_REPORTS, told=needed)
     return shown
 
 
