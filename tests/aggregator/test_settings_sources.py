@@ -8,7 +8,6 @@ import pytest
 from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.settings_sources import KNOWN, TYPES, Effective, load
 from geoveil.aggregator.store.database_url import DatabaseURL
-from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 
 ROOT = Path(__file__).parents[2]
@@ -56,35 +55,6 @@ def test_flags_beat_the_environment_beats_the_file_beats_defaults(write):
     assert (effective.settings.queue_limit, effective.settings.host) == (1, "127.0.0.1")
     found = [effective.origins[name] for name in ("port", "grace_s", "queue_limit", "host")]
     assert found == ["--port", "GEOVEIL_GRACE_S", str(file), "default"]
-
-
-def test_every_type_comes_from_every_source(write):
-    file = write(
-        f'reflection = true\nmetrics_port = 0\npeer_rate = 5\ntrusted_keys = ["{KEY}"]\n'
-        'tokens_file = "t.json"\ndatabase = "sub/a.db"\nlog_level = "debug"\n'
-    )
-    from_file = load(file).settings
-    environment = {
-        "GEOVEIL_REFLECTION": "True",
-        "GEOVEIL_METRICS_PORT": "0",
-        "GEOVEIL_PEER_RATE": "5",
-        "GEOVEIL_TRUSTED_KEYS": KEY,
-        "GEOVEIL_TOKENS_FILE": str(file.parent / "t.json"),
-        "GEOVEIL_DATABASE": str(file.parent / "sub/a.db"),
-        "GEOVEIL_LOG_LEVEL": "debug",
-    }
-    flags = {
-        "reflection": True,
-        "metrics_port": 0,
-        "peer_rate": 5.0,
-        "trusted_keys": [KEY],
-        "tokens_file": file.parent / "t.json",
-        "database": str(file.parent / "sub/a.db"),
-        "log_level": "debug",
-    }
-    assert from_file == load(None, environment).settings == load(None, {}, flags).settings
-    assert from_file.trusted_keys == (PublicKey.parse(KEY),)
-    assert from_file.database == file.parent / "sub/a.db"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +134,6 @@ def test_a_url_may_stand_in_a_file_of_its_own(tmp_path, write):
     expected = DatabaseURL(URL)
     assert load(write('database_url_file = "url"')).settings.database == expected
     environment = {"GEOVEIL_DATABASE_URL_FILE": str(secret)}
-    assert load(None, environment).settings.database == expected
-    assert load(None, {}, {"database_url_file": secret}).settings.database == expected
     assert load(None, environment, {"database": "a.db"}).settings.database == Path("a.db")
     with pytest.raises(ParameterError, match="absent, as database is given"):
         load(None, {**environment, "GEOVEIL_DATABASE": "a.db"})

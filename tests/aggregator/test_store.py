@@ -2,6 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from random import Random
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
-from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Progress, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator
@@ -260,6 +261,26 @@ class OwnStoreContract(StoreContract):
         assert (extent := store.extent()) is not None
         assert extent.size_bytes > 4_000
         assert extent.writers == 1
+
+    def test_answers_are_counted_by_bin(self, store):
+        """Two bins of every query but the last, which has three; also of many reports at once."""
+        bins = Bins(3, ((0,), (0,), (-1, 2**62)))
+        values = [-5, 0, 1, 2**62, 2**63 - 1] * 20
+        answers = [(n % 3, value) for n, value in enumerate(values)]
+        few, many = (
+            [report(n, a) for n, a in enumerate(answers)][at] for at in (slice(2), slice(2, 100))
+        )
+        columns = PackedColumns(*in_columns(many))
+        for reports in (few, columns, few):
+            store.commit([Submission("a", reports, True, bins)])
+        expected = Counter(
+            3 + 64 * query + sum(value > end for end in bins.ends[query])
+            for query, value in answers
+        )
+        assert store.sums("a").bin_counts == expected
+        assert store.totals("a") == [
+            Accumulator.of(value for q, value in answers if q == query) for query in range(3)
+        ]
 
 
 class TestSQLiteStore(OwnStoreContract):
