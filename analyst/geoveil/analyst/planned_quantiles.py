@@ -67,12 +67,11 @@ def planned_quantiles(
         width = None if width is None else scale.width(width)
     prior, noise_scale = source.make(None), 1 / privacy.rate
     soft = Softness(noise_scale, width).band()
-    points, weights = prior.nodes()
-    numbers = np.ravel(points)
+    numbers, weights = prior.nodes()
 
     def share(at: float) -> float:
-        x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
-        return float(share_of @ Threshold(at, soft, "smoothstep").value(np.ravel(x)))
+        x, shares = prior.nodes((at - soft / 2, at + soft / 2))
+        return float(shares @ Threshold(at, soft, "smoothstep").value(x))
 
     def place(level: float, start: float) -> float:
         return _root(lambda t: share(t) - (1 - level), start, soft)
@@ -90,10 +89,9 @@ def planned_quantiles(
             raise ParameterError("quantile", level, permitted)
         question = Threshold(at, soft, "smoothstep")
         estimator = PlanarLaplace(privacy, 1).estimator(question, debias=True)
-        x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
-        x = np.ravel(x)
-        varied = share_of @ question.value(x) ** 2 - (1 - level) ** 2
-        variance = float(share_of @ estimator.variance(x) + varied)
+        x, shares = prior.nodes((at - soft / 2, at + soft / 2))
+        varied = shares @ question.value(x) ** 2 - (1 - level) ** 2
+        variance = float(shares @ estimator.variance(x) + varied)
         error = NORMAL_95 * math.sqrt(variance / n) / density
         low, high = estimator.limits.reports
         most = Contamination(contamination, high - low).moved

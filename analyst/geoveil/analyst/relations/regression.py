@@ -346,12 +346,10 @@ def fit_products(
         products: for each coefficient except the constant's, indices of covariates from 0.
     """
     score, units = score_of_products(design, products, weights, model, width)
-    start = np.zeros(len(units))
+    start = _start(design, len(units), weights, model)
     if model == "median":
         line = replace(score, model="linear")
         start = solve(line, start, _anywhere, weights, _ASK[model]).theta
-    elif model == "poisson":
-        start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
 
     def inside(theta: Array) -> bool:
         return model != "poisson" or score.growth(theta) < LARGEST_GROWTH
@@ -366,7 +364,7 @@ def fit_products(
 def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
     score: EstimatingEquation
     linear = LinearScore(design, weights) if model in ("linear", "median") else None
-    start = np.zeros(design.pseudo.shape[1])
+    start = _start(design, design.pseudo.shape[1], weights, model)
     if linear is not None and model == "linear":
         score = linear
     else:
@@ -376,8 +374,6 @@ def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
             start = _root(design.every(every), weights[::every], model, width).theta
         elif linear is not None:
             start = solve(linear, start, _anywhere, weights, _ASK[model]).theta
-        elif model == "poisson":
-            start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
     numbers = slice(len(start) - design.numbers.shape[1], None)
     most = np.full(design.numbers.shape[1], _FARTHEST)
     if model == "poisson":
@@ -388,6 +384,14 @@ def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
 
     region = inside if model != "linear" else _anywhere
     return solve(score, start, region, weights, _ASK[model])
+
+
+def _start(design: Design, many: int, weights: Array, model: Model) -> Array:
+    """Return coefficients of 0, or the constant of a Poisson model alone."""
+    start = np.zeros(many)
+    if model == "poisson":
+        start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
+    return start
 
 
 def _anywhere(_: Array) -> bool:

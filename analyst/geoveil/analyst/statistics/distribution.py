@@ -242,13 +242,11 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
     Args:
         at: the thresholds, increasing.
     """
-    from scipy.optimize import isotonic_regression
-
     least, most = above.band()
     # As the curve rises, a bound at one threshold holds at all beyond it.
     low = np.clip(np.maximum.accumulate(1 - most), 0.0, 1.0)
     high = np.clip(np.minimum.accumulate((1 - least)[::-1])[::-1], 0.0, 1.0)
-    values = np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
+    values = rising_shares(above)
     low, high = np.minimum(low, values), np.maximum(high, values)
     before = np.searchsorted(at, at - width / 2, "right")
     beyond = np.searchsorted(at, at + width / 2)
@@ -268,6 +266,13 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
         above=above,
         width=width,
     )
+
+
+def rising_shares(above: JointEstimates) -> Array:
+    """Return the shares up to each threshold, (m,): the nearest that rise, from those above."""
+    from scipy.optimize import isotonic_regression
+
+    return np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
 
 
 def blurred_less(

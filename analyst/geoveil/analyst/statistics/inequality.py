@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from geoveil.analyst.statistics.distribution import inverse
+from geoveil.analyst.statistics.distribution import inverse, rising_shares
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.statistic import Statistic, Steps, band_width, everywhere
 from geoveil.campaign import AttributeCampaign, PointQuestion
@@ -151,11 +151,8 @@ class TopShare(_OfValues):
         validation.between("share", self.share, 0, 1, low_open=True, high_open=True)
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
-        from scipy.optimize import isotonic_regression
-
         curve = yield from self.asked(campaign, confidence)
-        rising = np.clip(isotonic_regression(1 - curve.above.values).x, 0.0, 1.0)
-        (quantile,) = inverse(curve.at, rising, np.array([1 - self.share]))
+        (quantile,) = inverse(curve.at, rising_shares(curve.above), np.array([1 - self.share]))
         beyond = _integral(curve.at, float(quantile))
         near = np.abs((curve.at[1:] + curve.at[:-1]) / 2 - quantile) <= curve.width / 2
         density = np.max(-np.diff(curve.above.values) / np.diff(curve.at), where=near, initial=0.0)

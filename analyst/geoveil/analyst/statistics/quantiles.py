@@ -13,7 +13,12 @@ import numpy as np
 
 from geoveil.analyst.results import Answer, Series, amount_answer, rows_of, what_holds
 from geoveil.analyst.simultaneous import critical_value_of_one
-from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
+from geoveil.analyst.statistics.distribution import (
+    blurred_less,
+    checked_levels,
+    inverse,
+    rising_shares,
+)
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.statistic import (
     MOST_QUESTIONS,
@@ -178,7 +183,7 @@ class Quantiles(Statistic[QuantileEstimates]):
             low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in (low, high))
             if _closely(at, low, high, width):
                 break
-            values = np.clip(_values(at, above, levels), low, high)
+            values = np.clip(inverse(at, rising_shares(above), levels), low, high)
             spans = [
                 span
                 for ends_of_one in zip(low, values, high, strict=True)
@@ -191,14 +196,8 @@ class Quantiles(Statistic[QuantileEstimates]):
         return _estimates(at, replace(above, confidence=confidence), levels, width)
 
 
-def _values(at: Array, above: JointEstimates, levels: Array) -> Array:
-    from scipy.optimize import isotonic_regression
-
-    return inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
-
-
 def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) -> QuantileEstimates:
-    values = _values(at, above, levels)
+    values = inverse(at, rising_shares(above), levels)
     low, high = _intervals(at, above, levels)
     honest = replace(above, contamination=0.0)
     of_honest = _intervals(at, honest, levels) if above.contamination else (low, high)
