@@ -153,12 +153,9 @@ class AttributeCampaign(Campaign):
 
     @property
     def _step(self) -> float:
-        exponent = self.step_exponent
-        if isinstance(exponent, bool) or not isinstance(exponent, int) or abs(exponent) > 200:
-            raise ParameterError(
-                "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
-            )
-        return ldexp(1.0, exponent)
+        return ldexp(
+            1.0, validation.require_count("grid.step_exponent", self.step_exponent, -200, 200)
+        )
 
     @property
     def _plane_privacy(self) -> GeoPrivacy:

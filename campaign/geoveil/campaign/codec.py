@@ -39,6 +39,7 @@ from geoveil.gp import (
     ParameterError,
     UnsupportedError,
     sha256,
+    validation,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -99,7 +100,7 @@ def encode(campaign: Campaign) -> bytes:
     else:
         _write_attribute_campaign(message, require_attribute(campaign))
     result = message.SerializeToString(deterministic=True)
-    _require_size(len(result))
+    validation.require_count("size of the campaign", len(result), 0, MOST_BYTES)
     return result
 
 
@@ -123,11 +124,6 @@ def _write_attribute_campaign(message: pb.Campaign, campaign: AttributeCampaign)
             message.cap.CopyFrom(pb.Cap(below=statistic.cap.below, above=statistic.cap.above))
 
 
-def _require_size(size: int) -> None:
-    if size > MOST_BYTES:
-        raise ParameterError("size of the campaign", size, f"at most {MOST_BYTES:,} bytes")
-
-
 def open_envelope(published: bytes) -> pb.CampaignEnvelope:
     """Return the envelope in untrusted bytes; `decode` checks its campaign.
 
@@ -135,11 +131,7 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
         ParameterError: if there is no envelope, or the bytes are too many.
         UnsupportedError: if it has content that this version does not know.
     """
-    size = len(published)
-    if size > _MOST_ENVELOPE_BYTES:
-        raise ParameterError(
-            "size of the envelope", size, f"at most {_MOST_ENVELOPE_BYTES:,} bytes"
-        )
+    size = validation.require_count("size of the envelope", len(published), 0, _MOST_ENVELOPE_BYTES)
     try:
         envelope = pb.CampaignEnvelope.FromString(published)
     except DecodeError:
@@ -172,7 +164,7 @@ def decode(campaign: bytes) -> Campaign:
         ParameterError: if the bytes are not a campaign, or a field is out of range.
         UnsupportedError: if they need a newer version.
     """
-    _require_size(len(campaign))
+    validation.require_count("size of the campaign", len(campaign), 0, MOST_BYTES)
     try:
         message = pb.Campaign.FromString(campaign)
     except DecodeError:
@@ -184,8 +176,7 @@ def decode(campaign: bytes) -> Campaign:
     for name in _IN_EVERY if message.fields else (*_IN_EVERY, *_ABOUT_ONE):
         if name not in present:
             raise ParameterError(name, "none", "in every campaign")
-    if len(message.queries) > MOST_QUESTIONS:
-        raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
+    validation.require_count("number of queries", len(message.queries), 0, MOST_QUESTIONS)
     common: dict[str, Any] = {
         "campaign_id": message.campaign_id,
         "title": message.title,
@@ -207,8 +198,7 @@ def decode(campaign: bytes) -> Campaign:
     }
     result: Campaign
     if message.fields:
-        if len(message.fields) > MOST_FIELDS:
-            raise ParameterError("number of fields", len(message.fields), f"1 to {MOST_FIELDS}")
+        validation.require_count("number of fields", len(message.fields), 1, MOST_FIELDS)
         # Fields that forms lack are refused below, since the canonical form omits them.
         result = FormCampaign(fields=tuple(map(decode_field, message.fields)), **common)
     else:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,7 @@ from geoveil.gp import (
     QueryMechanism,
     UnsupportedError,
     VectorSmoothMechanism,
+    validation,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -291,11 +293,9 @@ class Registry(Generic[F]):
         """Return a value's family, or None."""
         if (match := self._by_class.get(type(value))) is not None:
             return match
-        families = (*self.built_in.values(), *self._loaded.values())
-        match = next((family for family in families if family.is_of(value)), None)
-        if match is None:
-            match = next((family for family in self if family.is_of(value)), None)
-        return match
+        # All families, which imports packages, only if none of those at hand matches.
+        families = chain(self.built_in.values(), self._loaded.values(), self)
+        return next((family for family in families if family.is_of(value)), None)
 
     def encode(self, value: object) -> dict[str, Any]:
         """Return the field of `kind` for a value; UnsupportedError if it has no family."""
@@ -361,8 +361,7 @@ def _parameter(name: str, value: object) -> dict[str, Any]:
 
 
 def _read(parameters: Sequence[pb.Parameter]) -> dict[str, Any]:
-    if len(parameters) > _MOST_PARAMETERS:
-        raise ParameterError("number of parameters", len(parameters), f"0 to {_MOST_PARAMETERS}")
+    validation.require_count("number of parameters", len(parameters), 0, _MOST_PARAMETERS)
     values: dict[str, Any] = {}
     for parameter in parameters:
         kind = parameter.WhichOneof("value")

@@ -187,8 +187,8 @@ class PointField(Field):
         exponent = self.step_exponent
         if exponent is None:
             object.__setattr__(self, "step_exponent", step_exponent_of(self.mechanism.step))
-        elif isinstance(exponent, bool) or not isinstance(exponent, int) or abs(exponent) > 200:
-            raise ParameterError(f"{name}: step_exponent", exponent, "an integer in [-200, 200]")
+        else:
+            validation.require_count(f"{name}: step_exponent", exponent, -200, 200)
         _ = self.mechanism
         if self.applies is not None and self.largest_epsilon == float("inf"):
             expected = "both stated, for a number that not everybody is asked for"

@@ -19,6 +19,7 @@ from geoveil.gp import (
     RandomSource,
     lazy,
     round_up,
+    validation,
 )
 
 Answers: TypeAlias = Mapping[str, Any]
@@ -191,10 +192,8 @@ def _labels(field: Field) -> list[str]:
 
 def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
     """Return the fields if one form may have them all; ParameterError says why not."""
-    if not isinstance(fields, Sequence) or not all(isinstance(field, Field) for field in fields):
-        raise ParameterError("fields", fields, "a sequence of fields")
-    if not 1 <= len(fields) <= MOST_FIELDS:
-        raise ParameterError("number of fields", len(fields), f"1 to {MOST_FIELDS}")
+    fields = validation.items("fields", fields, Field)
+    validation.require_count("number of fields", len(fields), 1, MOST_FIELDS)
     names = [field.name for field in fields]
     if len(set(names)) != len(names):
         expected = "distinct: two answers about one attribute would tell more than either"
@@ -207,7 +206,7 @@ def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
         largest = max(fields, key=lambda field: field.columns)
         expected = f"at most {MOST_REPORT_BYTES:,} bytes; most of it is {largest.name!r}"
         raise ParameterError("size of a report", size, expected)
-    return tuple(fields)
+    return fields
 
 
 def _check_condition(field: Field, condition: Condition, before: Sequence[Field]) -> None:

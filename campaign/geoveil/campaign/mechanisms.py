@@ -21,11 +21,11 @@ from geoveil.gp import (
     Frontier,
     GeoPrivacy,
     LipschitzMechanism,
-    ParameterError,
     PlanarLaplace,
     Query,
     QueryMechanism,
     Threshold,
+    validation,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -59,8 +59,7 @@ class PlanarLaplaceSpec:
     """The number of a point's coordinates, 1 to 3."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.dimension, bool) or self.dimension not in DIMENSIONS:
-            raise ParameterError("dimension", self.dimension, f"one of {DIMENSIONS}")
+        validation.require_count("dimension", self.dimension, DIMENSIONS[0], DIMENSIONS[-1])
 
     def build(self, privacy: GeoPrivacy, step: float | None = None) -> PlanarLaplace:
         """Return the mechanism."""

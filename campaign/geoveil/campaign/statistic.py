@@ -263,23 +263,15 @@ class StatisticCampaign(AttributeCampaign):
         super()._check_kinds()
         validation.require_kind("allocation", self.allocation, Allocation)
         validation.require_kind("cap", self.cap, Cap | None)
-        if not isinstance(self.questions, Sequence) or not all(
-            isinstance(question, Question) for question in self.questions
-        ):
-            raise ParameterError("questions", self.questions, "a sequence of Question")
-        object.__setattr__(self, "questions", tuple(self.questions))
+        questions = validation.items("questions", self.questions, Question)
+        object.__setattr__(self, "questions", questions)
 
     def _check_content(self) -> None:
         validation.require_kind("mechanism", self.mechanism, MechanismSpec)
-        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
-            raise ParameterError(
-                "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
-            )
-        together = self.allocation is Allocation.VECTOR
-        if together and not 2 <= len(self.questions) <= MOST_TOGETHER:
-            raise ParameterError(
-                "number of queries", len(self.questions), f"2 to {MOST_TOGETHER} in a vector"
-            )
+        least, most = 1, MOST_QUESTIONS
+        if self.allocation is Allocation.VECTOR:
+            least, most = 2, MOST_TOGETHER
+        validation.require_count("number of queries", len(self.questions), least, most)
         labels = [q.label for q in self.questions]
         if len(set(labels)) != len(labels):
             raise ParameterError("labels of the queries", labels, "distinct")

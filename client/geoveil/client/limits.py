@@ -158,7 +158,7 @@ class Limit:
             raise ParameterError(
                 "epoch.privacy", exactly(reading), f"at most {exactly(self.campaign)}"
             )
-        if validation.require_count("cohorts", self.cohorts, 0) == 1 or self.cohorts > MOST_COHORTS:
+        if validation.require_count("cohorts", self.cohorts, 0, MOST_COHORTS) == 1:
             raise ParameterError("cohorts", self.cohorts, f"0, or 2 to {MOST_COHORTS}")
         if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
             apart = "0 beside `finest`, which keeps campaigns apart"

@@ -83,9 +83,7 @@ class Point:
     unit: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        many = self.dimension
-        if isinstance(many, bool) or not isinstance(many, int) or many < 2:
-            raise ParameterError("dimension", many, "an integer >= 2; Number() stands for one")
+        validation.require_count("dimension", self.dimension, 2)
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether a campaign that takes a value for `asked` may be answered."""
