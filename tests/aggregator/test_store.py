@@ -267,12 +267,9 @@ class OwnStoreContract(StoreContract):
         bins = Bins(3, ((0,), (0,), (-1, 2**62)))
         values = [-5, 0, 1, 2**62, 2**63 - 1] * 20
         answers = [(n % 3, value) for n, value in enumerate(values)]
-        few, many = (
-            [report(n, a) for n, a in enumerate(answers)][at] for at in (slice(2), slice(2, 100))
-        )
-        columns = PackedColumns(*in_columns(many))
-        for reports in (few, columns, few):
-            store.commit([Submission("a", reports, True, bins)])
+        reports = [report(n, answer) for n, answer in enumerate(answers)]
+        for batch in (reports[:2], PackedColumns(*in_columns(reports[2:])), reports[:2]):
+            store.commit([Submission("a", batch, True, bins)])
         expected = Counter(
             3 + 64 * query + sum(value > end for end in bins.ends[query])
             for query, value in answers

@@ -6,6 +6,7 @@ Labels have fixed lists of values, without campaigns, callers and addresses.
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from prometheus_client import (
@@ -33,55 +34,38 @@ class Metrics:
     """The metrics, which docs/operating.md documents."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        registry = self.registry
+        registry = self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         ProcessCollector(registry=registry)
-        build = Gauge("geoveil_build_info", "1.", ["version"], registry=registry)
-        build.labels(__version__).set(1)
-        self._calls = Counter("geoveil_rpcs", "Calls ended.", ["method", "code"], registry=registry)
-        self._call_seconds = Histogram(
-            "geoveil_rpc_seconds", "Time of calls.", ["method"], buckets=_SECONDS, registry=registry
+        gauge("geoveil_build_info", "1.", ["version"]).labels(__version__).set(1)
+        self._calls = counter("geoveil_rpcs", "Calls ended.", ["method", "code"])
+        self._call_seconds = histogram(
+            "geoveil_rpc_seconds", "Time of calls.", ["method"], buckets=_SECONDS
         )
-        denied = Counter(
-            "geoveil_rpcs_denied", "Calls refused by access rules.", ["reason"], registry=registry
-        )
+        denied = counter("geoveil_rpcs_denied", "Calls refused by access rules.", ["reason"])
         self._denied = {denial: denied.labels(denial.name.lower()) for denial in Denial}
-        reports = Counter(
-            "geoveil_reports", "Reports answered, by outcome.", ["outcome"], registry=registry
-        )
+        reports = counter("geoveil_reports", "Reports answered, by outcome.", ["outcome"])
         self._reports = {status: reports.labels(status.name.lower()) for status in Status}
-        rejected = Counter(
-            "geoveil_reports_rejected",
-            "Reports rejected, by reason.",
-            ["reason"],
-            registry=registry,
-        )
+        rejected = counter("geoveil_reports_rejected", "Reports rejected, by reason.", ["reason"])
         self._rejected = {reason: rejected.labels(reason.name.lower()) for reason in Reason}
-        self.queue_weight = Gauge(
-            "geoveil_queue_weight", "Answers that wait to be written.", registry=registry
+        self.queue_weight = gauge("geoveil_queue_weight", "Answers that wait to be written.")
+        self.commit_reports = histogram(
+            "geoveil_commit_reports", "Reports of transactions.", buckets=_REPORTS
         )
-        self.commit_reports = Histogram(
-            "geoveil_commit_reports",
-            "Reports of transactions.",
-            buckets=_REPORTS,
-            registry=registry,
+        self.commit_seconds = histogram(
+            "geoveil_commit_seconds", "Time of transactions.", buckets=_SECONDS
         )
-        self.commit_seconds = Histogram(
-            "geoveil_commit_seconds", "Time of transactions.", buckets=_SECONDS, registry=registry
+        self.store_errors = counter(
+            "geoveil_store_errors", "Database operations that failed.", ["operation"]
         )
-        self.store_errors = Counter(
-            "geoveil_store_errors", "Database operations that failed.",
-            ["operation"], registry=registry,
-        )  # fmt: skip
         self.store_errors.labels("commit")
-        self.ready = Gauge("geoveil_ready", "1 while the health is SERVING.", registry=registry)
-        self.campaigns_open = Gauge(
-            "geoveil_campaigns_open", "Campaigns that take reports.", registry=registry
-        )
-        self.certificate_expires = Gauge(
+        self.ready = gauge("geoveil_ready", "1 while the health is SERVING.")
+        self.campaigns_open = gauge("geoveil_campaigns_open", "Campaigns that take reports.")
+        self.certificate_expires = gauge(
             "geoveil_tls_certificate_expires_timestamp_seconds",
             "When the server's certificate ends, in Unix time; 0 without TLS.",
-            registry=registry,
         )
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
