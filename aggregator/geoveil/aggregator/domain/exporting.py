@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import not_shown
 from geoveil.aggregator.domain.rows import answers_of, points_of, read_blocks
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import FormCampaign, ValueCampaign
@@ -16,6 +17,7 @@ MOST_ROWS = 1 << 16
 """The most rows per message with up to three columns; with more columns, 2.2 MB limit a message."""
 
 
+@not_shown
 class Rows(NamedTuple):
     """Rows sorted by period, query, cohort and value, which hides the order of arrival."""
 
@@ -35,9 +37,6 @@ class Rows(NamedTuple):
             tuple(column[places] for column in self.columns),
             None if self.cohorts is None else self.cohorts[places],
         )
-
-    def __repr__(self) -> str:
-        return f"Rows({len(self.periods)}, not shown)"
 
 
 def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:

@@ -11,6 +11,7 @@ from geoveil.aggregator.domain.reports import (
     ReportColumns,
     ReportResult,
     Status,
+    not_shown,
 )
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.store import Outcome
@@ -39,6 +40,7 @@ _EARLY_RESULTS = MappingProxyType(
 )
 
 
+@not_shown
 class Prepared(NamedTuple):
     """The part of a request that goes to the store."""
 
@@ -48,9 +50,6 @@ class Prepared(NamedTuple):
     """For each valid report, whether its period has not begun; empty if none is early."""
     packed: tuple[Sequence[PackedReport], Sequence[PackedReport]]
     """The valid reports for periods that have begun, and those for later periods."""
-
-    def __repr__(self) -> str:
-        return "Prepared(not shown)"
 
     def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[ReportResult]:
         """Return the results in the reports' order from the store's outcomes of both parts."""

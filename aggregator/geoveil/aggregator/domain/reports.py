@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from struct import Struct
-from typing import ClassVar, NamedTuple, TypeVar, final, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,14 @@ _BLOCK = 1 << 18
 """The number of answers added at once."""
 
 
+def not_shown(kind: type[_Row]) -> type[_Row]:
+    """Let the repr of a class show its name alone, since its objects hold reports."""
+    changed: Any = kind
+    changed.__repr__ = lambda _: f"{kind.__name__}(not shown)"
+    return kind
+
+
+@not_shown
 class Report(NamedTuple):
     """The report of one participant."""
 
@@ -40,12 +48,9 @@ class Report(NamedTuple):
     token: bytes = b""
     """The proof of one report per person; empty if the campaign requires none."""
 
-    def __repr__(self) -> str:
-        return "Report(not shown)"
-
 
 class _Columns(Sequence[_Row]):
-    """A sequence whose elements are made when they are needed; its repr does not show them."""
+    """A sequence whose elements are made when they are needed."""
 
     __slots__ = ()
 
@@ -64,9 +69,6 @@ class _Columns(Sequence[_Row]):
 
     def __iter__(self) -> Iterator[_Row]:
         return map(self._row, range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)}, not shown)"
 
 
 @final
@@ -103,15 +105,13 @@ class ReportColumns(_Columns[Report]):
         )
 
 
+@not_shown
 class PackedReport(NamedTuple):
     """A validated report in its compact, stored form."""
 
     report_id: bytes
     answers: bytes
     """The result of `pack`."""
-
-    def __repr__(self) -> str:
-        return "PackedReport(not shown)"
 
 
 @final

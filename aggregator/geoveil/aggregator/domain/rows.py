@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reports import ANSWER_BYTES
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, not_shown
 from geoveil.aggregator.store import Store, StoredAnswers
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Campaign
@@ -20,6 +20,7 @@ _ANSWERS = 1 << 17
 """The most answers per block, unless a single report has more."""
 
 
+@not_shown
 class Answers(NamedTuple):
     """Answers of many reports, as arrays of equal length."""
 
@@ -31,10 +32,8 @@ class Answers(NamedTuple):
     values: NDArray[np.int64]
     """Integers on the campaign's grid."""
 
-    def __repr__(self) -> str:
-        return f"Answers({len(self.values)}, not shown)"
 
-
+@not_shown
 class Points(NamedTuple):
     """Perturbed points of many reports to a value campaign."""
 
@@ -44,9 +43,6 @@ class Points(NamedTuple):
     """(n, k), on the campaign's grid."""
     cohorts: NDArray[np.uint32] | None = None
     """(n,), the cohort of each point; None without cohorts."""
-
-    def __repr__(self) -> str:
-        return f"Points({len(self.values)}, not shown)"
 
 
 async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes]:

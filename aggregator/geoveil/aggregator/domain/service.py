@@ -393,7 +393,9 @@ class Service:
         status = await self._library.status(campaign_id)
         layout = (await self._library.publication(campaign_id)).layout
         sums = await self._reader.call(lambda store: store.sums(campaign_id))
-        return status, layout, sums, self._latest_period(layout.campaign) + 1
+        # Allows for devices whose clocks are fast.
+        latest = layout.campaign.period_at(self._clock() + self._skew)
+        return status, layout, sums, latest + 1
 
     async def _showable(
         self, campaign_id: str, period: int | None
@@ -420,7 +422,3 @@ class Service:
         return (
             campaign.periods if status.state is State.CLOSED else campaign.period_at(self._clock())
         )
-
-    def _latest_period(self, campaign: Campaign) -> int:
-        """Return the last begun period, allowing for devices whose clocks are fast."""
-        return campaign.period_at(self._clock() + self._skew)

@@ -9,16 +9,13 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.campaign import State
 from geoveil.gp import validation
 
-Sleep = Callable[[float], Awaitable[object]]
-
-
 _Shown = TypeVar("_Shown")
 
 
 class PollTimer:
     """Waits between polls with `sleep`, in seconds, until `stop` is called."""
 
-    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._sleep = sleep
         self._stopped = asyncio.Event()
 

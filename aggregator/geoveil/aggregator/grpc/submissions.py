@@ -88,9 +88,6 @@ class UnreadReports:
             reports.append(Report(report.report_id, answers, report.period, report.token))
         return reports
 
-    def __repr__(self) -> str:
-        return f"UnreadReports({len(self)}, not shown)"
-
 
 class SubmittedReports(NamedTuple):
     """The content of a message."""

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.reports import ReportColumns
+from geoveil.aggregator.domain.reports import ReportColumns, not_shown
 from geoveil.campaign import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
@@ -31,15 +31,13 @@ _Bytes = NDArray[np.uint8]
 _Places = NDArray[np.int64]
 
 
+@not_shown
 class Columns(NamedTuple):
     """The content of a message."""
 
     campaign_id: str
     campaign_digest: bytes
     reports: ReportColumns
-
-    def __repr__(self) -> str:
-        return f"Columns({self.campaign_id!r}, not shown)"
 
 
 def read_columns(message: bytes) -> Columns | None:

@@ -124,9 +124,6 @@ class RateLimits:
         ):
             raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
 
-    def __repr__(self) -> str:
-        return "RateLimits(peers not shown)"
-
 
 class PeerLimit:
     """An address's rate (None for no limit), and each connection's guaranteed fraction of it."""

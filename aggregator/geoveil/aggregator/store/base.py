@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns
+from geoveil.aggregator.domain.reports import (
+    Bins,
+    PackedColumns,
+    PackedReport,
+    in_columns,
+    not_shown,
+)
 from geoveil.campaign import State
 from geoveil.gp import Accumulator, UnsupportedError, enum_repr
 
@@ -63,6 +69,7 @@ class Extent(NamedTuple):
     """Connected servers that have counted reports in it; at least 1."""
 
 
+@not_shown
 class Submission(NamedTuple):
     """Validated reports to one campaign that are counted together."""
 
@@ -72,9 +79,6 @@ class Submission(NamedTuple):
     """Whether the campaign's dates permit new reports. Stored reports are always recognised."""
     bins: Bins | None = None
     """Additional counts in the same transaction, the same for all of a campaign's submissions."""
-
-    def __repr__(self) -> str:
-        return "Submission(not shown)"
 
 
 class Outcome(Enum):
@@ -89,6 +93,7 @@ class Outcome(Enum):
     NOT_OPEN = "not open"
 
 
+@not_shown
 class StoredAnswers(NamedTuple):
     """The answers of some of a campaign's reports."""
 
@@ -97,10 +102,8 @@ class StoredAnswers(NamedTuple):
     after: bytes | None
     """The token of the next page; None on the last page."""
 
-    def __repr__(self) -> str:
-        return "StoredAnswers(not shown)"
 
-
+@not_shown
 class StoredSums(NamedTuple):
     """The sums and counts of a campaign's reports at one moment."""
 
@@ -108,9 +111,6 @@ class StoredSums(NamedTuple):
     """The exact sums, one per query."""
     bin_counts: Mapping[int, int]
     """The number of answers in each row of `Bins`; empty without bins."""
-
-    def __repr__(self) -> str:
-        return "StoredSums(not shown)"
 
 
 class CampaignPage(NamedTuple):

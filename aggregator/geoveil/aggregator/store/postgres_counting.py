@@ -257,9 +257,6 @@ class _Array:
         prefix = {size: _LENGTH.pack(size) for size in set(map(len, elements))}
         return cls(b"".join([prefix[len(e)] + e for e in elements]), len(elements))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(not shown)"
-
 
 class UuidArray(_Array):
     """`uuid[]`, 16 bytes each."""

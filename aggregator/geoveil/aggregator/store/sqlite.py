@@ -29,7 +29,6 @@ from geoveil.aggregator.store.schema import REPORT_PAGE
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite_pages import (
     MOST_REPORTS,
-    Last,
     ReportPage,
     answers_of,
     append,
@@ -166,7 +165,7 @@ class SQLiteStore(SQLStore):
         if fresh:
             if len(fresh) < len(reports):
                 sums = tally(in_columns(fresh)[1], bins)
-            page = None if last[0] is None else Last(*last)
+            page = None if last[0] is None else ReportPage(*last)
             pages = append(driver, key, before, fresh, page)
             _write_sums(driver, key, _sums(sums_before), sums)
             after = before + len(fresh)

@@ -20,6 +20,7 @@ from geoveil.aggregator.domain.reports import (
     PackedColumns,
     PackedReport,
     in_columns,
+    not_shown,
 )
 from geoveil.aggregator.store.driver import Driver
 from geoveil.campaign import REPORT_ID_BYTES
@@ -52,28 +53,15 @@ _READ_PAGES = """
 _WRITE = "INSERT OR REPLACE INTO report_page (campaign_key, first, ids, answers) VALUES "
 
 
+@not_shown
 class ReportPage(NamedTuple):
-    """A page to be written."""
+    """A page as it is stored, or to be written."""
 
     first: int
     ids: bytes
     answers: bytes
-    fresh_ids: bytes
+    fresh_ids: bytes = b""
     """The newly added ids."""
-
-    def __repr__(self) -> str:
-        return f"ReportPage({self.first}, not shown)"
-
-
-class Last(NamedTuple):
-    """A campaign's last page as stored."""
-
-    first: int
-    ids: bytes
-    answers: bytes
-
-    def __repr__(self) -> str:
-        return f"Last({self.first}, not shown)"
 
 
 def read_ids(driver: Driver, key: int, number: int) -> Iterator[tuple[int, bytes]]:
@@ -133,7 +121,7 @@ def append(
     key: int,
     first: int,
     reports: Sequence[PackedReport],
-    last: Last | None,
+    last: ReportPage | None,
 ) -> list[ReportPage]:
     """Append reports to the `last` page, if any, and new pages; return the written pages."""
     pages: list[ReportPage] = []
