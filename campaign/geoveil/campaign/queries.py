@@ -73,8 +73,7 @@ class PointQuestion:
 
     def __post_init__(self) -> None:
         require_printable("query.label", self.label, 100)
-        if not isinstance(self.query, (Query, SmoothedRegion)):
-            raise ParameterError("query", self.query, "a Query or a SmoothedRegion")
+        validation.require_kind("query", self.query, Query | SmoothedRegion)
 
 
 _PROFILES = MappingProxyType(

@@ -20,7 +20,14 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from random import SystemRandom
 
-from geoveil.campaign import Answers, PublicKey, State, Value, open_envelope
+from geoveil.campaign import (
+    Answers,
+    PublicKey,
+    State,
+    Value,
+    check_campaign_id,
+    open_envelope,
+)
 from geoveil.client import ledger
 from geoveil.client.contributions import (
     CampaignPoint,
@@ -138,8 +145,7 @@ class DeviceSession:
     ) -> None:
         if state_dir is None:
             _say_that_all_is_forgotten()
-        if not isinstance(timing, Timing):
-            raise ParameterError("timing", timing, "a Timing, or None")
+        validation.require_kind("timing", timing, Timing)
         self.builder = ReportBuilder(policy=policy, source=source)
         self._operator = operator
         self.gives_tokens = gives_tokens
@@ -158,7 +164,7 @@ class DeviceSession:
 
     def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Draw and store the one report to a campaign and period, or return the stored one."""
-        check_id(campaign_id)
+        check_campaign_id(campaign_id)
         accepted = self.campaign(campaign_id)
         if accepted is None:
             cause = self.wanted.setdefault(campaign_id, None)
@@ -359,12 +365,6 @@ def _check_limits(
             now=now,
             kept=kept,
         )
-
-
-def check_id(campaign_id: str) -> None:
-    """Refuse a text that can't be a campaign's id."""
-    if not isinstance(campaign_id, str) or not 1 <= len(campaign_id) <= 64:
-        raise ParameterError("campaign_id", campaign_id, "1 to 64 characters")
 
 
 @cache

@@ -140,8 +140,7 @@ class Limit:
         ever = None if self.lifetime == "unbounded" else self.lifetime
         if ever is not None:
             check_limit("lifetime", ever)
-        if not isinstance(self.value, ValueKind):
-            raise ParameterError("value", self.value, "a Number, a Point, a Place or a Choice")
+        validation.require_kind("value", self.value, ValueKind)
         validation.require_kind("epoch", self.epoch, Epoch | None)
         reading = None if self.epoch is None else self.epoch.privacy
         limits = (self.campaign, ever, *(w.limit for w in self.windows), reading)

@@ -140,8 +140,7 @@ class Policy(ReprByArguments):
     most_work: int = field(default=MOST_WORK, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.limits, Mapping):
-            raise ParameterError("limits", self.limits, "a mapping from attributes to Limit")
+        validation.require_kind("limits", self.limits, Mapping)
         limits = {name: _limit(name, limit) for name, limit in self.limits.items()}
         object.__setattr__(self, "limits", MappingProxyType(limits))
         if self.trusted_keys is not None:
@@ -336,14 +335,12 @@ class Policy(ReprByArguments):
             )
 
 
-def _openly(given: object) -> dict[str, Choice]:
-    if not isinstance(given, Mapping):
-        raise ParameterError("openly", given, "a mapping from names to Choice")
+def _openly(given: Mapping[str, Choice]) -> dict[str, Choice]:
+    validation.require_kind("openly", given, Mapping)
     for name, kind in given.items():
         if not isinstance(name, str) or not name:
             raise ParameterError("name in openly", name, "a name")
-        if not isinstance(kind, Choice):
-            raise ParameterError(f"openly[{name!r}]", kind, "a Choice, an Ordinal or a Multiple")
+        validation.require_kind(f"openly[{name!r}]", kind, Choice)
     return dict(given)
 
 

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, check_campaign_id
 from geoveil.client.batches import ReportBatch
 from geoveil.client.contributions import Contribution, DeliveryStatus, Entry
-from geoveil.client.device_session import DeviceSession, check_id, duration
+from geoveil.client.device_session import DeviceSession, duration
 from geoveil.client.errors import (
     CampaignChanged,
     CampaignNotFound,
@@ -231,7 +231,7 @@ class ReportSender:
 
     def fetch(self, campaign_id: str, deadline: Deadline) -> Steps[Campaign]:
         """Fetch a campaign from the server, check it, and store it."""
-        check_id(campaign_id)
+        check_campaign_id(campaign_id)
         request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
         waits = pauses(self._timing.jitter)
         while True:

@@ -48,6 +48,7 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
+    validation,
 )
 from geoveil.proto.v1 import report_pb2
 
@@ -126,8 +127,7 @@ class ReportBuilder:
     """
 
     def __init__(self, *, policy: Policy, source: RandomSource | None = None) -> None:
-        if not isinstance(policy, Policy):
-            raise ParameterError("policy", policy, "a Policy, which says what the app permits")
+        validation.require_kind("policy", policy, Policy)
         self.policy = policy
         self._source = SystemSource() if source is None else source
         if not isinstance(self._source, RandomSource) or not self._source.is_secure:

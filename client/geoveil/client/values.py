@@ -121,8 +121,7 @@ class Place(ReprByArguments):
     unit: ClassVar[str | None] = "metre"
 
     def __post_init__(self) -> None:
-        if self.area is not None and not isinstance(self.area, Area):
-            raise ParameterError("area", self.area, "an Area, or None for anywhere")
+        validation.require_kind("area", self.area, Area | None)
         validation.choice("outside", self.outside, ("moved", "refused"))
 
     def permits(self, asked: "ValueKind") -> bool:
