@@ -38,14 +38,6 @@ def test_liars_move_a_quantile_to_where_the_prior_has_what_they_add() -> None:
         planned_quantiles(source, PRIVACY, 1_000, [0.5], contamination=-0.1)
 
 
-def test_more_people_and_less_privacy_know_more() -> None:
-    few, many = (planned_quantiles(INCOMES, PRIVACY, n)[1]["error_95"] for n in (10_000, 40_000))
-    assert few == pytest.approx(2 * many)
-    loud = GeoPrivacy(0.25, per=8_000.0, unit="dollar")
-    (row,) = planned_quantiles(INCOMES, loud, 40_000, [0.5], width=24_000.0)
-    assert row["error_95"] > many
-
-
 def test_what_has_no_quantile_is_refused() -> None:
     gap = np.concatenate([np.full(500, 0.0), np.full(500, 1e6)])
     for source, participants, levels, named in (

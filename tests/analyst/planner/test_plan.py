@@ -57,12 +57,6 @@ def test_nothing_near_the_choice_is_better(found):
         assert error > best.prediction.expected_error(20_000)
 
 
-def test_the_same_arguments_give_the_same_plan(heaped):
-    first, second = (plan(HardThreshold(10.0), UNIT, heaped, 20_000, kinds=QUICK) for _ in "ab")
-    assert [a.query for a in first.alternatives] == [a.query for a in second.alternatives]
-    assert first.reason == second.reason
-
-
 def test_more_people_allow_narrower_bands(heaped):
     exact = SamplePrior(heaped.values, heaped.weights, size=math.inf)
     for prior, narrower in ((heaped, True), (exact, False)):

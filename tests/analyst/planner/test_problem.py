@@ -82,6 +82,10 @@ SPACE = [
     GaussianKernel((1.0, 2.0), 1.0),
     Linear(FormulaProfile(step_far_out, scale=1.0), direction=(3.0, -1.0), offset=0.5),
     Radial(FormulaProfile(step_far_out, scale=1.0), center=(1.0, 2.0)),
+    Disc((1.0, 2.0, 0.0), 3.0, 1.0, "smoothstep"),
+    GaussianKernel((1.0, 2.0, 0.0), 1.0),
+    Linear(FormulaProfile(step_far_out, scale=1.0), direction=(3.0, -1.0, 2.0)),
+    Radial(FormulaProfile(step_far_out, scale=1.0), center=(1.0, 2.0, 0.0)),
 ]
 
 
@@ -101,25 +105,10 @@ def test_a_query_without_fields_is_planned_like_a_threshold():
     assert noise_of(Bare(), PRIVACY, EVEN) == noise_of(LINE[0], PRIVACY, EVEN)
 
 
-@pytest.mark.parametrize("query", SPACE, ids=lambda q: type(q).__name__)
-def test_so_it_is_in_the_plane(query):
-    places = np.linspace(-10.0, 10.0, 80)
-    prior = SamplePrior(np.stack(np.meshgrid(places, places), axis=-1).reshape(-1, 2))
-    privacy = GeoPrivacy(1.0, per=1.0)
-    assert noise_of(Twin(query), privacy, prior) == noise_of(query, privacy, prior)
-
-
-@pytest.mark.parametrize("kind", [Disc, GaussianKernel, Linear, Radial])
-def test_so_it_is_in_space(kind):
-    profile = FormulaProfile(step_far_out, scale=1.0)
-    query = {
-        Disc: lambda: Disc((1.0, 2.0, 0.0), 3.0, 1.0, "smoothstep"),
-        GaussianKernel: lambda: GaussianKernel((1.0, 2.0, 0.0), 1.0),
-        Linear: lambda: Linear(profile, direction=(3.0, -1.0, 2.0)),
-        Radial: lambda: Radial(profile, center=(1.0, 2.0, 0.0)),
-    }[kind]()
-    prior = SamplePrior(np.random.default_rng(3).normal(size=(2_000, 3), scale=3.0))
-    privacy = GeoPrivacy(1.0, per=1.0)
+@pytest.mark.parametrize("query", SPACE, ids=lambda q: f"{type(q).__name__}-{q.dimension}")
+def test_so_it_is_in_the_plane_and_in_space(query):
+    points = np.random.default_rng(3).normal(size=(3_000, query.dimension), scale=3.0)
+    prior, privacy = SamplePrior(points), GeoPrivacy(1.0, per=1.0)
     assert noise_of(Twin(query), privacy, prior) == noise_of(query, privacy, prior)
 
 

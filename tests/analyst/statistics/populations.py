@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst import JointEstimates, ReportRows, Reports, reports_of
+from geoveil.analyst import JointEstimates, ReportRows, Reports, campaign_for_points, reports_of
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, PlanarLaplace
+from geoveil.gp.coordinates import AzimuthalEquidistant
 
 Array = NDArray[np.float64]
 
@@ -82,8 +83,16 @@ def campaign(privacy: GeoPrivacy = PRIVACY, dimension: int = 1) -> ValueCampaign
     )
 
 
+def places(plane: AzimuthalEquidistant, per_metres: float) -> ValueCampaign:
+    """Return a campaign whose people send a perturbed location."""
+    return campaign_for_points(
+        attribute="location", privacy=GeoPrivacy(1.0, per_metres, "metre"), plane=plane,
+        campaign_id="where", title="Where", opens=OPENS, closes=OPENS + timedelta(days=30),
+    )  # fmt: skip
+
+
 def reports(points: Array, of: ValueCampaign | None = None) -> Reports:
-    """Return perturbed points as reports at hand."""
+    """Return perturbed points, (n,) or (n, k), as reports at hand."""
     of = of or campaign()
-    integers = np.rint(points / of.point_mechanism.step).astype(np.int64)
-    return reports_of(ReportRows(np.zeros(len(points), np.uint32), None, (integers,)), of)
+    integers = np.rint(np.atleast_2d(points.T) / of.point_mechanism.step).astype(np.int64)
+    return reports_of(ReportRows(np.zeros(len(points), np.uint32), None, tuple(integers)), of)

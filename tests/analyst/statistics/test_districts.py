@@ -1,8 +1,6 @@
 """Shares by district and by nearest place: partitions whose intervals hold all at once."""
 
 import math
-from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +12,17 @@ from geoveil.analyst import (
     DistrictShares,
     JointEstimates,
     Nearest,
-    ReportRows,
-    campaign_for_points,
     new_york_boroughs,
     partition_shares,
-    reports_of,
 )
 from geoveil.analyst.statistics.districts import cell_of
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Polygon, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
+from . import populations
+
 PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=40_000)
 PRIVACY = GeoPrivacy(1.0, per=500.0, unit="metre")
-DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026, 2, 1, tzinfo=UTC)}
 TOWNS = {"Manhattan": (-73.97, 40.78), "Brooklyn": (-73.94, 40.64), "Queens": (-73.82, 40.72)}
 SIZES = (12_000, 6_000, 2_000)
 
@@ -34,16 +30,11 @@ SIZES = (12_000, 6_000, 2_000)
 @pytest.fixture(scope="module")
 def reports():
     """Three towns, each well within its borough."""
-    campaign = campaign_for_points(
-        attribute="location", privacy=PRIVACY, plane=PLANE, campaign_id="where", title="Where",
-        **DATES,
-    )  # fmt: skip
+    campaign = populations.places(PLANE, PRIVACY.per)
     rng = np.random.default_rng(4)
     people = np.repeat(PLANE.project(list(TOWNS.values())), SIZES, axis=0)
     people = people + rng.normal(0.0, 300.0, people.shape)
-    sent = campaign.point_mechanism.simulate(people, rng) / campaign.point_mechanism.step
-    columns = tuple(np.rint(sent).astype(np.int64).T)
-    return reports_of(ReportRows(np.zeros(len(people), np.uint32), None, columns), campaign)
+    return populations.reports(campaign.point_mechanism.simulate(people, rng), campaign)
 
 
 @pytest.fixture(scope="module")

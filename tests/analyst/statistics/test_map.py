@@ -2,7 +2,6 @@
 
 import math
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,7 @@ import shapely
 from scipy.special import eval_laguerre
 from scipy.stats import norm
 
-from geoveil.analyst import (
-    Contaminated,
-    DensityMap,
-    Map,
-    ReportRows,
-    campaign_for_points,
-    coastline,
-    new_york_boroughs,
-    reports_of,
-)
+from geoveil.analyst import Contaminated, DensityMap, Map, coastline, new_york_boroughs
 from geoveil.analyst.simultaneous import (
     critical_value_of_field,
     critical_value_of_many,
@@ -33,28 +23,24 @@ from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, PlanarLaplace
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits
 
+from . import populations
+
 CENTER = (-73.98, 40.75)
 PLANE = AzimuthalEquidistant(*CENTER, radius_m=10_000)
 BOUNDS = (-74.03, 40.71, -73.93, 40.79)
-DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026, 2, 1, tzinfo=UTC)}
+CAMPAIGN = populations.places(PLANE, 200.0)
 PEOPLE = 20_000
 
 
 @pytest.fixture(scope="module")
 def reports():
     """One town in the middle, where half the people are; the others are spread evenly."""
-    campaign = campaign_for_points(
-        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=PLANE,
-        campaign_id="where", title="Where", **DATES,
-    )  # fmt: skip
     rng = np.random.default_rng(4)
     west, south, east, north = BOUNDS
     town = rng.normal(0.0, 600.0, (PEOPLE // 2, 2))
     even = rng.uniform((west, south), (east, north), (PEOPLE // 2, 2))
     people = np.concatenate([town, PLANE.project(even)])
-    sent = campaign.point_mechanism.simulate(people, rng) / campaign.point_mechanism.step
-    columns = tuple(np.rint(sent).astype(np.int64).T)
-    return reports_of(ReportRows(np.zeros(PEOPLE, np.uint32), None, columns), campaign)
+    return populations.reports(CAMPAIGN.point_mechanism.simulate(people, rng), CAMPAIGN)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +85,7 @@ def test_people_spread_evenly_are_what_bells_see_of_them():
     rng = np.random.default_rng(5)
     west, south, east, north = BOUNDS
     people = PLANE.project(rng.uniform((west, south), (east, north), (400_000, 2)))
-    steps = Map(bounds=BOUNDS, size=(5, 4), bandwidth=900.0).steps(_campaign(), 0.95)
+    steps = Map(bounds=BOUNDS, size=(5, 4), bandwidth=900.0).steps(CAMPAIGN, 0.95)
     asked = next(steps).questions  # type: ignore[union-attr] # it asks separately
     values = [question.query.value(people) for question in asked]
     means = np.array([value.mean() for value in values])
@@ -115,13 +101,6 @@ def test_people_spread_evenly_are_what_bells_see_of_them():
     assert np.all(np.abs(made.values - made.level) <= 4 * made.standard_errors)
     # At the corners bells see a quarter of it or a little more: they reach beyond the bounds.
     assert made.level[0, 0] < 0.8 * made.level[1, 2]
-
-
-def _campaign() -> Any:
-    return campaign_for_points(
-        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=PLANE,
-        campaign_id="where", title="Where", **DATES,
-    )  # fmt: skip
 
 
 def test_it_is_handed_on_as_geojson(found):

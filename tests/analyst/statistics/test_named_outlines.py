@@ -6,7 +6,6 @@ The oracle counts people in the outlines that a file has for a name, with shapel
 import json
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,19 +14,17 @@ import pytest
 import shapely
 from numpy.typing import NDArray
 
-from geoveil.analyst import Districts, DistrictShares, JointEstimates, Nearest, campaign_for_points
+from geoveil.analyst import Districts, DistrictShares, JointEstimates, Nearest
 from geoveil.analyst.geojson import outlines_in, places_in
 from geoveil.analyst.outlines import clipped
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits
 
+from . import populations
+
 PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=40_000)
-PRIVACY = GeoPrivacy(1.0, per=500.0, unit="metre")
-DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026, 2, 1, tzinfo=UTC)}
-CAMPAIGN = campaign_for_points(
-    attribute="location", privacy=PRIVACY, plane=PLANE, campaign_id="where", title="Where", **DATES
-)
+CAMPAIGN = populations.places(PLANE, 500.0)
 WEST, SOUTH, SIDE = -74.15, 40.56, 0.06
 PEOPLE = 300
 COLLECTIONS = 1_000
@@ -96,7 +93,7 @@ def answered(statistic: Districts, places: Places) -> DistrictShares:
     joint = JointEstimates(
         labels=tuple(one.label for one in questions), values=hits.mean(axis=1),
         covariance=np.eye(m) * 1e-6, n=len(places), confidence=0.95,
-        limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * m, privacy=PRIVACY,
+        limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * m, privacy=CAMPAIGN.privacy,
     )  # fmt: skip
     with pytest.raises(StopIteration) as done:
         steps.send(joint)

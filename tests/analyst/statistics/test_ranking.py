@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,19 +13,19 @@ from geoveil.analyst import (
     DensityAt,
     JointEstimates,
     Ranking,
-    ReportRows,
     ShareAbove,
     Top,
-    campaign_for_points,
+    campaign_asking,
     ranking_of,
-    reports_of,
 )
 from geoveil.analyst.statistics import ranking
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, PlanarLaplace
+from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import UNLIMITED, Limits
 
+from . import populations
+
 PRIVACY = GeoPrivacy(1.0, per=1.0, unit="metre")
-DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026, 2, 1, tzinfo=UTC)}
 CAMPAIGNS = 600
 POINTWISE = 1.959963984540054
 LEAST, MOST = 0.94, 0.985
@@ -134,21 +133,13 @@ def test_a_count_out_of_range_is_refused(count):
 
 
 def test_places_are_asked_of_points():
-    center = (-73.98, 40.75)
-    from geoveil.gp.coordinates import AzimuthalEquidistant
-
-    plane = AzimuthalEquidistant(*center, radius_m=20_000)
-    campaign = campaign_for_points(
-        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=plane,
-        campaign_id="where", title="Where", **DATES,
-    )  # fmt: skip
+    plane = AzimuthalEquidistant(-73.98, 40.75, radius_m=20_000)
+    campaign = populations.places(plane, 200.0)
     asked = [DensityAt(-73.98 + 0.02 * i, 40.75, name) for i, name in enumerate("abc")]
     rng = np.random.default_rng(3)
     homes = plane.project([(q.longitude, q.latitude) for q in asked])
     people = np.repeat(homes, [4_000, 3_000, 1_000], axis=0) + rng.normal(0, 300, (8_000, 2))
-    sent = campaign.point_mechanism.simulate(people, rng) / campaign.point_mechanism.step
-    x, y = np.rint(sent).astype(np.int64).T
-    held = reports_of(ReportRows(np.zeros(8_000, np.uint32), None, (x, y)), campaign)
+    held = populations.reports(campaign.point_mechanism.simulate(people, rng), campaign)
     found = held.ask(Top(1, asked, bandwidth=500.0))
     assert isinstance(found, Ranking)
     assert found.labels == ("a", "b", "c")
@@ -158,17 +149,12 @@ def test_places_are_asked_of_points():
     assert "30 %" in doubted.notes[-1]
     with pytest.raises(ParameterError, match="count"):
         held.ask(Top(3, asked))
-    with pytest.raises(ParameterError, match="campaign"):
-        next(Top(1, [ShareAbove(1.0), ShareAbove(2.0)]).steps(campaign_of_numbers(), 0.95))
-
-
-def campaign_of_numbers() -> Any:
-    from geoveil.analyst import campaign_asking
-
-    return campaign_asking(
+    ages = campaign_asking(
         [ShareAbove(1.0)], attribute="age", privacy=GeoPrivacy(1.0, per=2.0, unit="year"),
-        campaign_id="age", title="Age", **DATES,
+        campaign_id="age", title="Age", opens=campaign.opens, closes=campaign.closes,
     )  # fmt: skip
+    with pytest.raises(ParameterError, match="campaign"):
+        next(Top(1, [ShareAbove(1.0), ShareAbove(2.0)]).steps(ages, 0.95))
 
 
 class Case(NamedTuple):
