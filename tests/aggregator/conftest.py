@@ -25,7 +25,9 @@ from geoveil.campaign import (
     Campaign,
     LipschitzLaplaceSpec,
     MechanismSpec,
+    PlanarLaplaceSpec,
     Question,
+    ValueCampaign,
     digest,
     encode,
     seal,
@@ -62,6 +64,11 @@ class Published:
     published: bytes
     digest: bytes
 
+    @classmethod
+    def of(cls, campaign: Campaign) -> "Published":
+        content = encode(campaign)
+        return cls(campaign, content, digest(content))
+
     @property
     def campaign_id(self) -> str:
         return self.campaign.campaign_id
@@ -90,8 +97,21 @@ def _publish(
         mechanism=mechanism or LipschitzLaplaceSpec(),
         allocation=allocation,
     )
-    published = encode(campaign)
-    return Published(campaign, published, digest(published))
+    return Published.of(campaign)
+
+
+def value_campaign(dimension: int = 2, **changes: Any) -> ValueCampaign:
+    """Return a campaign whose reports are perturbed points."""
+    fields: dict[str, Any] = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": GeoPrivacy(1.0, 200.0, "metre"),
+        "mechanism": PlanarLaplaceSpec(dimension),
+        "opens": OPENS,
+        "closes": CLOSES,
+    }
+    return ValueCampaign(**(fields | changes))
 
 
 def publication_of(campaign: Campaign) -> Publication:

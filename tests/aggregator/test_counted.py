@@ -11,13 +11,13 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     SmoothSpec,
-    digest,
-    encode,
 )
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, report_pb2
 from tests.campaigns import asked_for_points
+
+from .conftest import Published
 
 ENDS = (-(2**63), 2**63 - 1)
 ACCEPTED, DUPLICATE = report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICATE
@@ -93,8 +93,7 @@ async def test_made_up_places_stay_near_the_area(start_server, publish, wire_rep
         privacy=GeoPrivacy(1.0, 500.0, "metre"),
     )
     for campaign, most in ((places, 20_000 + 40 * 500.0), (numbers, None)):
-        content = encode(campaign)
-        published = type(publish())(campaign, content, digest(content))
+        published = Published.of(campaign)
         await wire.create(published)
         axes = range(campaign.columns)
         await wire.submit(published, wire_report(1, *((axis, ENDS[1]) for axis in axes)))

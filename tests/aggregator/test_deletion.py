@@ -18,7 +18,7 @@ from geoveil.aggregator.domain.reports import PackedReport, Reason, Report, Stat
 from geoveil.aggregator.grpc import server
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.maintenance import check_database
-from geoveil.campaign import PlanarLaplaceSpec, PointQuestion, digest, encode, seal
+from geoveil.campaign import PlanarLaplaceSpec, PointQuestion, encode, seal
 from geoveil.gp import Threshold
 
 from .conftest import CLOSES, OPENS, Published
@@ -133,7 +133,7 @@ async def test_a_server_deletes_by_itself(
     monkeypatch.setattr(server, "_NOTE_FIRST_S", 0.0)
     monkeypatch.setattr(server, "_NOTE_S", 0.05)
     campaign = asked_until(publish)
-    published = Published(campaign, encode(campaign), digest(encode(campaign)))
+    published = Published.of(campaign)
     wire = (await start_server()).wire
     await wire.create(published)
     await wire.submit(published, *(wire_report(i, (0, i)) for i in range(1, 41)))

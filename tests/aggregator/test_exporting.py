@@ -13,29 +13,11 @@ from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import (
-    Attribute,
-    Campaign,
-    PlanarLaplaceSpec,
     SmoothSpec,
-    ValueCampaign,
 )
-from geoveil.gp import GeoPrivacy
 from tools.vectors.examples import ONE_BY_ONE
 
-from .conftest import CLOSES, OPENS
-
-
-def points(**changes: Any) -> Campaign:
-    return ValueCampaign(
-        campaign_id="points",
-        title="Points",
-        attribute=Attribute(name="position", unit="metre"),
-        privacy=GeoPrivacy(1.0, 200.0, "metre"),
-        mechanism=PlanarLaplaceSpec(2),
-        opens=OPENS,
-        closes=CLOSES,
-        **changes,
-    )
+from .conftest import value_campaign as points
 
 
 def packed(layout: Layout, reports: list[Report]) -> bytes:

@@ -14,8 +14,6 @@ from geoveil.campaign import (
     MultipleField,
     NumberField,
     OrdinalField,
-    digest,
-    encode,
     encode_point_question,
 )
 from geoveil.gp import GeoPrivacy, SeededSource
@@ -42,9 +40,7 @@ COLUMNS = 8
 
 def published(**changes: Any) -> Published:
     common = {"campaign_id": "form", "title": "A form", "opens": OPENS, "closes": CLOSES}
-    campaign = FormCampaign(**{**common, "fields": FIELDS} | changes)
-    content = encode(campaign)
-    return Published(campaign, content, digest(content))
+    return Published.of(FormCampaign(**{**common, "fields": FIELDS} | changes))
 
 
 def rows_of_people(asked: Published, count: int = PEOPLE) -> list[tuple[int, ...]]:

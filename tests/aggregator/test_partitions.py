@@ -23,7 +23,6 @@ from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.postgres import PostgresStore
-from geoveil.campaign import digest, encode
 from geoveil.gp.estimation import Accumulator
 from geoveil.proto.v1.report_pb2 import (
     REJECTION_REASON_NOT_OPEN,
@@ -129,7 +128,7 @@ async def test_servers_drop_a_partition_while_devices_send(
     for name, days, until in (("due", 0, CLOSES), ("kept", 30, None)):
         one = publish(queries=1, campaign_id=name).campaign
         one = replace(one, closes=CLOSES + timedelta(days=days), delete_after=until)
-        published.append(Published(one, encode(one), digest(encode(one))))
+        published.append(Published.of(one))
     wires = [(await start_server(database=DatabaseURL(postgres_url))).wire for _ in range(2)]
     for one in published:
         await wires[0].create(one)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,14 @@ from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.shared_scan import MOST_TOGETHER, PointAnswers, SharedScan
 from geoveil.aggregator.store import StoredAnswers
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import Attribute, PointQuestion
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError
 
+from .conftest import value_campaign
+
 BLOCKS, IN_BLOCK = 6, 500
-OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-CAMPAIGN = ValueCampaign(
-    campaign_id="ages",
-    title="Ages",
-    attribute=Attribute(name="age", unit="year"),
-    privacy=GeoPrivacy(1.0, per=2.0, unit="year"),
-    mechanism=PlanarLaplaceSpec(1),
-    opens=OPENS,
-    closes=OPENS + timedelta(days=30),
+CAMPAIGN = value_campaign(
+    1, attribute=Attribute(name="age", unit="year"), privacy=GeoPrivacy(1.0, 2.0, "year")
 )
 LAYOUT = Layout.of(CAMPAIGN)
 PERIODS = {0: BLOCKS * IN_BLOCK}

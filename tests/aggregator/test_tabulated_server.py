@@ -16,8 +16,6 @@ from geoveil.campaign import (
     MechanismSpec,
     Question,
     SmoothSpec,
-    digest,
-    encode,
     seal,
 )
 from geoveil.client import Policy, ReportBuilder
@@ -66,8 +64,7 @@ def asked(publish: Callable[..., Published], mechanism: MechanismSpec) -> Publis
         mechanism=mechanism,
         step_exponent=None,
     )
-    content = encode(campaign)
-    return Published(campaign, content, digest(content))
+    return Published.of(campaign)
 
 
 @pytest.mark.deep(keep=0)

@@ -14,24 +14,19 @@ from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import (
     Attribute,
-    PlanarLaplaceSpec,
     PointQuestion,
-    ValueCampaign,
-    digest,
-    encode,
     encode_point_question,
 )
 from geoveil.gp import (
     Disc,
     GaussianKernel,
-    GeoPrivacy,
     SeededSource,
     SmoothedRegion,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import CLOSES, OPENS, Published, Wire
+from .conftest import Published, Wire, value_campaign
 
 PEOPLE = 150
 QUESTIONS = [
@@ -41,18 +36,7 @@ QUESTIONS = [
 
 
 def published(**changes: Any) -> Published:
-    fields: dict[str, Any] = {
-        "campaign_id": "points",
-        "title": "Points",
-        "attribute": Attribute(name="position", unit="metre"),
-        "privacy": GeoPrivacy(1.0, 200.0, "metre"),
-        "mechanism": PlanarLaplaceSpec(2),
-        "opens": OPENS,
-        "closes": CLOSES,
-    }
-    campaign = ValueCampaign(**(fields | changes))
-    content = encode(campaign)
-    return Published(campaign, content, digest(content))
+    return Published.of(value_campaign(**changes))
 
 
 def released(asked: Published, count: int = PEOPLE) -> NDArray[np.int64]:

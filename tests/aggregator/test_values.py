@@ -18,11 +18,10 @@ from geoveil.aggregator.domain.rows import Points, points_of
 from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
 from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import StoredAnswers
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import PointQuestion
 from geoveil.gp import (
     Disc,
     GaussianKernel,
-    GeoPrivacy,
     GeoVeilError,
     ParameterError,
     PlanarLaplace,
@@ -34,24 +33,10 @@ from geoveil.gp import (
 )
 from geoveil.gp.intervals import interval_of_mean
 
-from .conftest import CLOSES, OPENS
+from .conftest import value_campaign as campaign
 
-PRIVACY = GeoPrivacy(1.0, 200.0, "metre")
 LIMIT = 4.9
 """In standard errors: alpha = 1e-6, two-sided."""
-
-
-def campaign(dimension: int = 2, **changes: Any) -> ValueCampaign:
-    fields: dict[str, Any] = {
-        "campaign_id": "points",
-        "title": "Points",
-        "attribute": Attribute(name="position", unit="metre"),
-        "privacy": PRIVACY,
-        "mechanism": PlanarLaplaceSpec(dimension),
-        "opens": OPENS,
-        "closes": CLOSES,
-    }
-    return ValueCampaign(**(fields | changes))
 
 
 def on_grid(mechanism: PlanarLaplace, points: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import SigningKey, TokenRule, digest, token_key_id
+from geoveil.campaign import SigningKey, TokenRule, token_key_id
 from geoveil.client import Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy
 from geoveil.relay import PATH, GatewayKeys, Issuer, IssuerKey, IssuerServer, Relay, RelayTransport
@@ -198,7 +198,7 @@ def recurring(publish: Callable[..., Published]) -> Published:  # noqa: F811 - t
         token_key=IDS + bytes(32),
         relay_operator=OPERATOR.public,
     )
-    return Published(made, made.encoded, digest(made.encoded))
+    return Published.of(made)
 
 
 @pytest.fixture

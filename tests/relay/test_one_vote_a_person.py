@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import TokenRule, decode, digest
+from geoveil.campaign import TokenRule, decode
 from geoveil.client import GrpcTransport, PolicyRefused, TransportError
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import report_pb2
@@ -35,7 +35,7 @@ def campaign(publish: Callable[..., Published]) -> Published:
     plain = publish(queries=1).campaign
     made = replace(plain, token_key=KEY.public, relay_operator=OPERATOR.public)
     assert decode(made.encoded) == made
-    return Published(made, made.encoded, digest(made.encoded))
+    return Published.of(made)
 
 
 def device(way: Way, name: str, issuer: str, code: str) -> TokenTransport:

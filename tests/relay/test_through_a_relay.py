@@ -286,8 +286,7 @@ async def test_a_campaign_that_asks_for_a_relay_is_answered_through_it_alone(
     assert decode(campaign.encoded) == campaign
     other = replace(plain, campaign_id="other", relay_operator=SigningKey.generate().public)
     for each in (campaign, other):
-        encoded = each.encoded
-        await running.web.wire.create(Published(each, encoded, digest(encoded)))
+        await running.web.wire.create(Published.of(each))
     direct = GrpcTransport(running.web.address)
 
     def devices() -> None:

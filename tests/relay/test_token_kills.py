@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator.ops.settings import DatabaseURL
-from geoveil.campaign import TokenRule, digest
+from geoveil.campaign import TokenRule
 from geoveil.client import Timing, TransportError
 from geoveil.proto.v1 import report_pb2
 from geoveil.relay import GatewayKeys, InvitationCodes, Issuer, TokenTransport
@@ -59,7 +59,7 @@ async def test_a_device_that_is_killed_anywhere_and_again_is_counted_once(
     """Every point of a life: killed there, in its next life at another point, then let live."""
     started = await way()
     made = replace(recurring.campaign, window=window)
-    recurring = Published(made, made.encoded, digest(made.encoded))
+    recurring = Published.of(made)
     await started.web.wire.create(recurring)
     started.now.now = recurring.campaign.opens
     codes = InvitationCodes.invite(tmp_path / "codes", 150)
