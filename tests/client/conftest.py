@@ -50,6 +50,10 @@ class RecordingSource(RandomSource):
         return value
 
 
+def dollars(epsilon: float, per: float = 8000.0) -> GeoPrivacy:
+    return GeoPrivacy(epsilon, per, "dollar")
+
+
 def threads() -> set[threading.Thread]:
     """Return the threads that run, without the one in which gRPC waits.
 

@@ -8,12 +8,9 @@ import pytest
 from geoveil.campaign import Attribute
 from geoveil.client import Budget, BudgetExceeded, Limit, Place, Policy, Window
 from geoveil.gp import GeoPrivacy
+from tests.client.conftest import dollars
 
 DAY = timedelta(days=1)
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000, "dollar")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from geoveil.client import (
     Window,
 )
 from geoveil.client.device_session import _say_that_all_is_forgotten
-from geoveil.gp import GeoPrivacy
+from tests.client.conftest import dollars
 
 Make = Callable[..., Any]
 CENTURY = timedelta(days=36_525)
@@ -32,10 +32,6 @@ ENDS = {
     "last, further west": datetime.max.replace(tzinfo=WEST),
     "last year": LAST - timedelta(days=300),
 }
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000, "dollar")
 
 
 @pytest.fixture

@@ -57,16 +57,12 @@ from geoveil.gp import (
     TwoWayThreshold,
 )
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
-from tests.client.conftest import FakeTime, in_threads
+from tests.client.conftest import FakeTime, dollars, in_threads
 from tests.client.mortal import Lab, WireTransport, every_point, shuffled, unhurried
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 YEAR, WEEK = timedelta(days=365), timedelta(days=7)
 INCOME = Attribute(name="income", unit="dollar")
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000.0, "dollar")
 
 
 def campaign(name: str, epsilon: float = 1.0, **changes: Any) -> ValueCampaign:

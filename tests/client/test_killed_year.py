@@ -44,17 +44,13 @@ from geoveil.client import (
     Timing,
 )
 from geoveil.client.contributions import Reading
-from geoveil.gp import GeoPrivacy, Threshold
-from tests.client.conftest import in_threads
+from geoveil.gp import Threshold
+from tests.client.conftest import dollars, in_threads
 from tests.client.mortal import Lab, WireTransport, shuffled, unhurried
 
 OPENS = datetime(2026, 1, 5, tzinfo=UTC)
 WEEK, QUARTER = timedelta(days=7), timedelta(days=91)
 WEEKS, THREADS, PROCESSES = 52, 8, 2
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8_000.0, "dollar")
 
 
 POLICY = Policy(

@@ -22,7 +22,7 @@ from geoveil.client import (
     PrivateValueError,
     TransportError,
 )
-from geoveil.gp import GeoPrivacy
+from tests.client.conftest import dollars
 
 Make = Callable[..., Any]
 SECRET = 98_765.4375
@@ -160,12 +160,8 @@ def test_a_client_does_not_hold_on_to_the_value(make_client):
     assert SECRET not in held
 
 
-def cost(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000, "dollar")
-
-
 def no_room(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    policy = Policy({"household income": Limit(campaign=cost(1), lifetime=cost(1))})
+    policy = Policy({"household income": Limit(campaign=dollars(1), lifetime=dollars(1))})
     collector.add(make_campaign("other"))
     client = make(policy=policy, fetched=("income", "other"))
     client.contribute("income", 1)

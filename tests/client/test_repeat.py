@@ -7,14 +7,11 @@ import pytest
 
 from geoveil.campaign import Allocation, Campaign, LipschitzLaplaceSpec
 from geoveil.client import Budget, Limit, Policy, PolicyRefused
-from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp import Threshold
 from geoveil.proto.v1 import report_pb2
+from tests.client.conftest import dollars
 
 M = 3
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000, "dollar")
 
 
 def policy_of(*, campaign: float = 100, lifetime: float | None = None, **more: Any) -> Policy:

@@ -41,16 +41,13 @@ from geoveil.client.device_session import DeviceSession
 from geoveil.client.journal import EntryOutcome
 from geoveil.client.reports import ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
+from tests.client.conftest import dollars
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 SOFT = Question("above", Threshold(50_000.0, 40_000.0, "smoothstep"))
 Telling = tuple[datetime, object, GeoPrivacy]
 """When something left, which draw it tells of, and what that cost."""
-
-
-def dollars(epsilon: float) -> GeoPrivacy:
-    return GeoPrivacy(epsilon, 8000.0, "dollar")
 
 
 def campaigns(draw: Random) -> Iterator[Any]:
