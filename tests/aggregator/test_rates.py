@@ -70,7 +70,7 @@ def test_keys_do_not_share_and_memory_is_bounded():
     buckets = TokenBuckets(Rate(per_second=1.0, burst=1.0), Seconds(), most=100)
     for number in range(10_000):
         assert buckets.take(number.to_bytes(4, "big"), 1) == 0
-    assert len(buckets) == 100
+    assert len(buckets._levels) == 100
     assert buckets.take((9_999).to_bytes(4, "big"), 1) == 1.0
     assert buckets.take((0).to_bytes(4, "big"), 1) == 0  # forgotten
 

@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import heapify, heappop, heapreplace
-from ipaddress import ip_address
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from geoveil.aggregator.ops.rates import IPV6_SITE
+from geoveil.aggregator.ops.rates import IPV6_SITE, packed
 
 Endpoint: TypeAlias = tuple[bytes, int]
 """The other side's address and port."""
@@ -51,7 +50,7 @@ def endpoint(peer: str) -> Endpoint | None:
     """
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     try:
-        return _packed(host.strip("[]")), int(port)
+        return packed(host.strip("[]")), int(port)
     except ValueError:
         return None
 
@@ -211,7 +210,7 @@ def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket
     for connected in _sockets(ports):
         with suppress(OSError):  # it is not connected
             host, of_other = connected.getpeername()[:2]
-            yield (_packed(host), of_other), connected
+            yield (packed(host), of_other), connected
 
 
 def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:
@@ -241,9 +240,3 @@ def _duplicate(descriptor: int) -> socket.socket | None:
         return duplicate
     duplicate.close()
     return None
-
-
-def _packed(host: str) -> bytes:
-    address = ip_address(host.partition("%")[0])
-    inner = getattr(address, "ipv4_mapped", None)
-    return (inner or address).packed

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Address, ip_address
+from ipaddress import ip_address
 from socket import AF_INET, inet_pton
 from urllib.parse import unquote
 
@@ -78,9 +78,6 @@ class TokenBuckets:
         if len(self._levels) > self._most:
             self._levels.popitem(last=False)
         return 0.0
-
-    def __len__(self) -> int:
-        return len(self._levels)
 
 
 class RateLimits:
@@ -176,10 +173,13 @@ def peer_address(peer: str) -> bytes:
     if kind == "ipv4":
         with suppress(OSError):
             return inet_pton(AF_INET, place.partition(":")[0])
-    host = unquote(place).rpartition(":")[0].strip("[]").partition("%")[0]
     try:
-        address = ip_address(host)
+        return packed(unquote(place).rpartition(":")[0].strip("[]"))[:IPV6_SITE]
     except ValueError:
         return kind.encode() + b":"
-    inner = address if isinstance(address, IPv4Address) else address.ipv4_mapped
-    return address.packed[:IPV6_SITE] if inner is None else inner.packed
+
+
+def packed(host: str) -> bytes:
+    """Return the bytes of an IP address, also of IPv4 within IPv6; ValueError if it is none."""
+    address = ip_address(host.partition("%")[0])
+    return (getattr(address, "ipv4_mapped", None) or address).packed
