@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -181,9 +181,6 @@ class RunningService:
     reader: Reader
 
 
-ServiceStarter = Callable[..., Awaitable[RunningService]]
-
-
 @pytest.fixture
 async def start_service(database, clock, prepared):
     """Starts services on the test's database, stopped when the test ends."""
@@ -254,9 +251,6 @@ class RunningServer:
     aggregator: Aggregator
     address: str
     wire: Wire
-
-
-ServerStarter = Callable[..., Awaitable[RunningServer]]
 
 
 @pytest.fixture

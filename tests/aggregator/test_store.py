@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
+from geoveil.aggregator import Code, ServiceError, SQLiteStore
 from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Progress, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
@@ -19,7 +19,6 @@ from geoveil.gp.estimation import Accumulator
 
 ACCEPTED, DUPLICATE = Outcome.ACCEPTED, Outcome.DUPLICATE
 ID_CONFLICT, NOT_OPEN = Outcome.ID_CONFLICT, Outcome.NOT_OPEN
-Opener = Callable[[], Store]
 
 
 def record(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,6 @@ class Held:
 
     async def sums(self) -> Accumulator:
         return (await self.writer.call(lambda store: store.totals("a")))[0]
-
-
-Starter = Callable[..., Awaitable[Held]]
 
 
 @pytest.fixture

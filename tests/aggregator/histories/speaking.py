@@ -20,7 +20,6 @@ METHODS = {
     Fetch: "GetCampaign",
     Browse: "BrowseCampaigns",
 }
-STREAMED = (Stream, Export)
 
 
 @dataclass(frozen=True)

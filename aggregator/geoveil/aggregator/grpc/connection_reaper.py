@@ -17,7 +17,7 @@ from geoveil.aggregator.grpc.connections import (
     silence,
 )
 from geoveil.aggregator.grpc.memory_budget import MemoryBudget
-from geoveil.aggregator.ops.rates import Monotonic, peer_address
+from geoveil.aggregator.ops.rates import peer_address
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.1
@@ -38,13 +38,10 @@ class ConnectionReaper:
     At most `most` connections stay open, and all their calls together hold at most `limit` bytes.
     """
 
-    def __init__(
-        self, most: int, limit: int, most_message: int, clock: Monotonic = time.monotonic
-    ) -> None:
-        self.memory = MemoryBudget(limit, most_message, close=self.close, clock=clock)
+    def __init__(self, most: int, limit: int, most_message: int) -> None:
+        self.memory = MemoryBudget(limit, most_message, close=self.close)
         """The memory of calls, for the middleware."""
         self._most = most
-        self._clock = clock
         self._ports: Collection[int] = ()
         self._unwanted: set[Endpoint] = set()
         self._noisy: set[Endpoint] = set()
@@ -145,7 +142,7 @@ class ConnectionReaper:
 
     async def _make_room(self) -> None:
         connected = await asyncio.to_thread(connections, self._ports)
-        now, busy = self._clock(), set(map(endpoint, self.memory.busy()))
+        now, busy = time.monotonic(), set(map(endpoint, self.memory.busy()))
         self._since = {other: self._since.get(other, now) for other in connected}
         self._close(
             idlest(

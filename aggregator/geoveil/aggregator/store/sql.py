@@ -144,7 +144,8 @@ class SQLStore(Store):
         def work(connection: Connection) -> CampaignPage:
             later = sizes.where(key > _find(connection, after).campaign_key) if after else sizes
             stored = connection.execute(later).all()
-            fitting = stored[: _fitting([size for _, size in stored[:limit]], most_bytes)]
+            totals = accumulate(size for _, size in stored[:limit])
+            fitting = stored[: max(1, sum(total <= most_bytes for total in totals))]
             query = select(*_RECORD).where(key.in_([number for number, _ in fitting])).order_by(key)
             rows = connection.execute(query).all()
             return CampaignPage([_record(row) for row in rows], len(fitting) < len(stored))
@@ -380,11 +381,6 @@ def _find(connection: Connection, campaign_id: str) -> Any:
     if row is None:
         raise ServiceError(Code.CAMPAIGN_NOT_FOUND, told=repr(campaign_id))
     return row
-
-
-def _fitting(sizes: Sequence[int], most_bytes: int) -> int:
-    """Return how many leading items fit in a number of bytes, at least 1."""
-    return max(1, sum(total <= most_bytes for total in accumulate(sizes)))
 
 
 def _record(row: Any) -> CampaignRecord:
