@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import TokenRule, token_key_id
-from geoveil.client import AsyncClient, DeliveryStatus, GrpcTransport, TransportError
+from geoveil.client import GrpcTransport, TransportError
 from geoveil.proto.v1 import report_pb2
 from geoveil.relay import (
-    AsyncRelayTransport,
-    AsyncTokenTransport,
     InvitationCodes,
     Issuer,
     IssuerKey,
     TokenTransport,
 )
 from tests.aggregator.conftest import Published
-from tests.relay.conftest import IDS, KEYS, POLICY, Way, issuing, token_for
+from tests.relay.conftest import IDS, KEYS, Way, issuing, token_for
 
 Start = Callable[..., Awaitable[Way]]
 
@@ -97,34 +95,6 @@ async def test_a_token_serves_its_period_alone(
     sound.token = token
     (result,) = await started.web.wire.submit(recurring, sound)
     assert result.status == report_pb2.REPORT_STATUS_ACCEPTED
-
-
-async def test_asyncio_gets_tokens_too(way: Start, recurring: Published, tmp_path: Path) -> None:
-    started = await way()
-    await started.web.wire.create(recurring)
-    (code,) = InvitationCodes.invite(tmp_path / "codes", 1)
-    inner = AsyncRelayTransport(started.transport())
-    with issuing(KEYS, tmp_path, InvitationCodes(tmp_path / "codes")) as url:
-        for name, expected in (("device", 1), ("device", 0), ("other", 0)):
-            transport = AsyncTokenTransport(
-                inner, issuer=url, credential=code, state_dir=tmp_path / name
-            )
-            client = AsyncClient(
-                policy=POLICY,
-                state_dir=tmp_path / name,
-                transport=transport,
-                background=False,
-                release_floor_s=0,
-                timing=started.timing,
-            )
-            async with client:
-                await client.fetch("income")
-                await client.contribute("income", 90_000.0)
-                assert (await client.flush()).acknowledged == expected
-                (receipt,) = await client.history()
-                await client.aclose(0)
-            assert (receipt.status is DeliveryStatus.ACKNOWLEDGED) == (name == "device")
-    assert await started.counted(recurring) == 1
 
 
 def test_an_issuer_shows_its_keys_and_a_device_takes_no_other(
