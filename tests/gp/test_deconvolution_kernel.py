@@ -115,13 +115,6 @@ def test_k3_is_one_less_b2_laplacian_twice(c):
     np.testing.assert_allclose(debiased_bell(r, c, 3), np.exp(-u2 / 2) * formula, rtol=1e-12)
 
 
-def test_k1_agrees_with_the_debiased_profile():
-    query, b = GaussianKernel(2.0, H), 1.7
-    x = np.linspace(-9, 13, 101)
-    expected = query.profile.debiased(np.abs(x - 2.0), b)
-    np.testing.assert_allclose(debiased_bell(np.abs(x - 2.0) / H, b / H, 1), expected, atol=1e-14)
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize(("k", "c"), [(2, 0.3), (2, 1.0), (3, 0.3), (3, 1.0), (4, 0.3)])
 def test_monte_carlo(oracles, k, c):
@@ -241,12 +234,3 @@ def test_far_away_nothing_is_left():
     x = at_distance(np.array([1e3, 1e9]), 2)
     for result in (estimator.value(x), estimator.mean(x), estimator.variance(x)):
         assert np.array_equal(result, [0, 0])
-
-
-def test_a_million_points_in_the_plane():
-    _, estimator = estimators(0.8, 2)
-    points = np.random.default_rng(6).normal(size=(1_000_000, 2)) * 4 * H
-    values = estimator.value(points)
-    some = slice(0, 500)
-    distance = np.linalg.norm(points[some] - [1.0, 2.0], axis=1) / H
-    np.testing.assert_allclose(values[some], bell_by_mixture(distance, 0.8, 2), atol=1e-11)
