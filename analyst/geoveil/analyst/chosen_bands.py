@@ -37,6 +37,7 @@ _STEEPER = 1.5
 _SHARP = 1.0
 """The width of the thresholds on either side that together bound the hard share, in noise
 scales."""
+_difference = lru_cache(maxsize=4096)(difference)
 _MOST = 40
 """The most questions; each sends about a hundred queries."""
 
@@ -129,7 +130,7 @@ class ChosenBands:
             slope = self.slope_bound
             if slope is None:
                 slope = self._slope(number, query.width / 2, rows)
-            steep = _steep(query, heaps)
+            steep = _difference(query, 1.0, heaps)
             softness = Difference(steep.expected, slope * steep.bound)
             guessed = self.slope_bound is None
             band = ChosenBand(
@@ -178,12 +179,6 @@ class ChosenBands:
     @property
     def _scale(self) -> float:
         return 1 / self.campaign.point_mechanism.privacy.rate
-
-
-@lru_cache(maxsize=4096)
-def _steep(query: Query, heaps: tuple[Heap, ...]) -> Difference:
-    """Return the bounds of a band's difference for a density whose slope is at most 1."""
-    return difference(query, 1.0, heaps)
 
 
 def _pilot_places() -> range:

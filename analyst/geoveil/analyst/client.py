@@ -84,8 +84,8 @@ class _Connection:
         start = method.future if future else method
         try:
             return start(call.request, timeout=call.timeout_s, metadata=metadata)
-        except ValueError as error:
-            raise _closed() from error
+        except ValueError as error:  # which gRPC raises for a channel just closed
+            raise ServerError("CANCELLED", "the client was closed", answered=False) from error
 
 
 class Analyst(_Connection):
@@ -389,8 +389,3 @@ class AsyncAnalyst(_Connection):
             raise failed(error, ServerError) from error
         finally:
             started.cancel()
-
-
-def _closed() -> ServerError:
-    """Return the error for a call on a channel just closed, which gRPC reports as ValueError."""
-    return ServerError("CANCELLED", "the client was closed", answered=False)

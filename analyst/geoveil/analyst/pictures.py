@@ -4,7 +4,7 @@ Each function draws into axes and returns them; it draws exactly the numbers in 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,10 @@ def draw_intervals(
         else:
             ax.annotate("  no interval", (value, place), va="center")
     labels = [
-        ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in _before(row))
+        ", ".join(
+            f"{cell:g}" if isinstance(cell, float) else str(cell)
+            for _, cell in takewhile(lambda of: of[0] != "estimate", row.items())
+        )
         for row in rows
     ]
     ax.set_yticks(range(len(rows)), labels)
@@ -78,10 +81,6 @@ def draw_intervals(
     ax.set_xlabel(drawn)
     _plain_numbers(ax.xaxis)
     return ax
-
-
-def _before(row: Mapping[str, Any]) -> Iterator[Any]:
-    return (row[key] for key in takewhile(lambda key: key != "estimate", row))
 
 
 def _plain_numbers(axis: "Axis") -> None:

@@ -7,7 +7,7 @@ change bias² + noise/n.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from types import MappingProxyType
 
@@ -46,7 +46,6 @@ from geoveil.gp import (
     Query,
     Radial,
     SmoothedRegion,
-    SoftIndicator,
     UnsupportedError,
 )
 
@@ -92,13 +91,13 @@ class Search:
         self._widest = widest
         self.coarse = cache(self._coarse)
         """(kind, option, profile, index) → a kind's reports about a band; None if it refuses."""
-        self.aimed = cache(self._aimed)
+        self.aimed = cache(partial(aimed, problem.nodes))
         """(width, profile) → the band with the prior's hard share, if any."""
         self.made = cache(self._made)
         """Coarse candidate → the same, with its moments at every node; None without room."""
         self.asked_softly = cache(lambda name: tuple(self._of_query(name, KINDS[name])))
         """Name of a kind → its alternatives for a soft question; none if it refuses."""
-        self.signed = cache(self._signed)
+        self.signed = cache(lambda query, nodes: np.ravel(query.signed_distance(nodes.points)))
         """(query, nodes) → signed distances there, which kinds share."""
         self._atoms = cache(lambda nodes: joined(problem, nodes))
         self._band = cache(self._placed)
@@ -212,9 +211,6 @@ class Search:
         return None if band is None else (band, *map(band.among, others))
 
     # Bands, exactly.
-
-    def _aimed(self, wide: float, profile: str) -> SoftIndicator | None:
-        return aimed(self.problem.nodes, wide, profile)
 
     def _made(self, found: CoarseCandidate) -> Alternative | None:
         problem, kind = self.problem, KINDS[found.kind]
@@ -338,6 +334,3 @@ class Search:
             return None  # no room for the band, no bounds, or too large a raster
         parameters = MappingProxyType({"bandwidth": smooth.bandwidth})
         return Alternative(POINTS, smooth, parameters, reports, prediction)
-
-    def _signed(self, query: Query, nodes: Nodes) -> Array:
-        return np.asarray(query.signed_distance(nodes.points)).ravel()

@@ -88,14 +88,6 @@ class Curve(Estimates):
     def held(self, scale: LogScale) -> Self:
         return replace(self, at=scale.from_log(self.at), scale=scale)
 
-    def _of_differences(self) -> None:
-        """Refuse a density of values compared by ratio."""
-        if self.scale is not None:
-            raise UnsupportedError(
-                "values that are compared by ratio have no density here: ask for the"
-                " distribution function, or a histogram"
-            )
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DistributionCurve(Curve):
@@ -154,7 +146,11 @@ class DistributionCurve(Curve):
         Raises:
             UnsupportedError: if values are compared by ratio.
         """
-        self._of_differences()
+        if self.scale is not None:
+            raise UnsupportedError(
+                "values that are compared by ratio have no density here: ask for the"
+                " distribution function, or a histogram"
+            )
         steps = np.diff(self.at)
         weights = (np.eye(len(steps), len(self.at)) - np.eye(len(steps), len(self.at), 1)) / steps[
             :, None
