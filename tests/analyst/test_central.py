@@ -110,14 +110,11 @@ def test_a_cap_keeps_a_wished_central_epsilon_and_its_price_is_said():
     )
     assert price["times"] == pytest.approx(ratio * math.sqrt(planned.cap.factor))
     assert 1 < price["times"] < 1.2
+    wish = replace(planned, request=replace(planned.request, target_error=0.003))
     with pytest.raises(ParameterError, match="target_error must be at least"):
-        replace_request(planned, target_error=0.003).price_of_central(without)
+        wish.price_of_central(without)
     with pytest.raises(ParameterError, match=r"central must be at least 0\.005\d*, which 100,000"):
         plan_for(never)
-
-
-def replace_request(planned, **changes):
-    return replace(planned, request=replace(planned.request, **changes))
 
 
 def test_answers_without_a_cap_keep_no_wish():
@@ -128,11 +125,8 @@ def test_answers_without_a_cap_keep_no_wish():
     with pytest.raises(ParameterError, match=r"central must be at least 0\.823, which 1,000"):
         central_cap(small_campaign("c"), CentralWish(epsilon=0.4, honest=1_000), prior)
     several = small_campaign("s", allocation=Allocation.SPLIT, questions=QUESTIONS)
-    assert sum_of(central_cap(several, wish, prior).cap) <= wish.largest_epsilon / 2
-
-
-def sum_of(cap):
-    return cap.below + cap.above
+    cap = central_cap(several, wish, prior).cap
+    assert cap.below + cap.above <= wish.largest_epsilon / 2
 
 
 def test_points_of_a_range_have_one_and_others_none():

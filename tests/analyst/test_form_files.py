@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import pytest
 from typer.testing import CliRunner
@@ -225,36 +226,28 @@ def test_two_conditions_on_one_row_are_refused(tmp_path: Path) -> None:
         form_of_workbook(workbook(tmp_path / "survey.xlsx", survey), PLANE)
 
 
-def _not_a_workbook(file: Path) -> None:
-    file.write_bytes(b"type,name\ninteger,age\n")
+def _with(name: str, content: bytes) -> Callable[[Path], None]:
+    """Return what writes a workbook with another part."""
+
+    def spoil(file: Path) -> None:
+        with zipfile.ZipFile(workbook(file, SURVEY), "a", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr(name, content)
+
+    return spoil
 
 
-def _no_survey(file: Path) -> None:
-    book = openpyxl.Workbook()
-    book.save(file)
-
-
-def _macros(file: Path) -> None:
-    with zipfile.ZipFile(workbook(file, SURVEY), "a") as packed:
-        packed.writestr("xl/vbaProject.bin", b"x")
-
-
-def _bomb(file: Path) -> None:
-    with zipfile.ZipFile(workbook(file, SURVEY), "a", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("xl/media/zeros.bin", bytes(21_000_000))
-
-
-def _entities(file: Path) -> None:
-    with zipfile.ZipFile(workbook(file, SURVEY), "a") as packed:
-        packed.writestr("xl/more.xml", "<!DOCTYPE x [<!ENTITY a 'a'>]><x/>")
-
-
-def _large(file: Path) -> None:
-    with zipfile.ZipFile(workbook(file, SURVEY), "a") as packed:
-        packed.writestr("xl/media/photo.bin", bytes(2_100_000))
-
-
-@pytest.mark.parametrize("spoil", [_not_a_workbook, _no_survey, _macros, _bomb, _entities, _large])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b"type,name\ninteger,age\n"),
+        lambda file: openpyxl.Workbook().save(file),
+        _with("xl/vbaProject.bin", b"x"),
+        _with("xl/media/zeros.bin", bytes(21_000_000)),
+        _with("xl/more.xml", b"<!DOCTYPE x [<!ENTITY a 'a'>]><x/>"),
+        _with("xl/media/photo.bin", np.random.default_rng(1).bytes(2_100_000)),
+    ],
+    ids=["text", "no survey", "macros", "bomb", "entities", "large"],
+)
 def test_files_that_are_no_small_workbook_are_refused(
     tmp_path: Path, spoil: Callable[[Path], None]
 ) -> None:

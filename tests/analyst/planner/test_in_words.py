@@ -12,7 +12,7 @@ from geoveil.analyst.planner import KINDS, HardThreshold, plan
 from geoveil.analyst.planner.candidates import SLACK
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
-from geoveil.gp import ApproximateLaplace, GeoPrivacy, ParameterError, Threshold, UnsupportedError
+from geoveil.gp import ApproximateLaplace, GeoPrivacy, ParameterError, UnsupportedError
 
 PAPER = "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"
 SPEC = SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)
@@ -79,13 +79,9 @@ def test_tables_of_bands_know_delta_and_reach():
         assert isinstance(best.reports, ApproximateLaplace)
         assert best.reports.privacy == privacy
         for factor in (0.5, 2.0):
-            query = replace_width(best.query, factor)
+            query = replace(best.query, width=factor * best.query.width)
             other = found.problem.predict(KINDS[SLACK].build(query, privacy, {}))
             assert other.expected_error(10**6) > 0.99 * best.prediction.expected_error(10**6)
-
-
-def replace_width(query: Any, factor: float) -> Threshold:
-    return Threshold(query.at, factor * query.width, query.profile)
 
 
 def test_split_divides_the_delta():

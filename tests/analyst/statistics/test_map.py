@@ -210,7 +210,6 @@ def test_what_is_out_of_range_is_refused(said, name):
         Map(**said)
 
 
-@pytest.mark.deep
 def correlation(apart: Any, bandwidth: float, noise: float) -> Any:
     """Return how the errors of two places go together, of reports spread evenly."""
     u = np.square(apart) / (4 * bandwidth**2)

@@ -1,7 +1,6 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from .populations import Array, campaign, campaigns, incomes, joint_of, poor, reports
 
 pytestmark = pytest.mark.usefixtures("few_draws")
-
-OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def gini(x: Array) -> float:
