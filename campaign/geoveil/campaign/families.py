@@ -117,6 +117,11 @@ class Example:
     """A point at which the query varies, in the points' unit."""
 
 
+def _any(query: Query) -> bool:
+    """Accept every query."""
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """The common part of query and mechanism families."""
@@ -204,7 +209,7 @@ class Planned:
 
     name: str
     options: tuple[Mapping[str, float], ...] = (MappingProxyType({}),)
-    serves: Callable[[Query], bool] = lambda query: True
+    serves: Callable[[Query], bool] = _any
     """Returns whether the row applies to a query; the mechanism may still refuse the query."""
 
 
