@@ -39,6 +39,15 @@ def channel(options: int, epsilon: float) -> Any:
     return p / p.sum(axis=1, keepdims=True)
 
 
+def laplace_nodes(points: int, third: bool) -> Any:
+    """Return nodes of Gauss-Laguerre quadrature over two or three Laplace errors, and weights."""
+    at, of = np.polynomial.laguerre.laggauss(points)
+    at, of = np.concatenate([-at, at]), np.concatenate([of, of]) / 2
+    nodes = np.meshgrid(at, at, at if third else np.zeros(1), indexing="ij")
+    mass = np.einsum("i,j,k->ijk", of, of, of if third else np.ones(1))
+    return (*(node.ravel() for node in nodes), mass.ravel())
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_products_in_the_clear_have_the_root_of_the_same_covariates(model: Model) -> None:
     rng = np.random.default_rng(6)
@@ -84,10 +93,7 @@ def test_the_mean_of_a_score_of_products_over_the_noise_is_the_score(model: Mode
     """Gauss-Laguerre quadrature on either side of each number; x², and products with a choice."""
     x, y = np.array([0.4, -1.1]), 1.0
     b, b_y = np.array([0.3, 0.2]), 0.25 if model == "median" else 0.0
-    at, of = np.polynomial.laguerre.laggauss(12 if model == "median" else 24)
-    at, of = np.concatenate([-at, at]), np.concatenate([of, of]) / 2
-    u, v, w = (a.ravel() for a in np.meshgrid(at, at, at if b_y else np.zeros(1), indexing="ij"))
-    mass = np.einsum("i,j,k->ijk", of, of, of if b_y else np.ones(1)).ravel()
+    u, v, w, mass = laplace_nodes(12 if model == "median" else 24, bool(b_y))
     products = [(0,), (1,), (2,), (0, 1), *([] if model == "poisson" else [(1, 1), (1, 2)])]
     theta = np.array([0.3, -0.6, 0.4, 0.7, -0.5, 0.2, 0.1])[: 1 + len(products)]
     code = np.array([[0.0], [1.0]])
@@ -122,10 +128,7 @@ def test_the_mean_of_a_corrected_score_over_the_noise_is_the_score(model: Model)
     """Gauss-Laguerre quadrature on either side of each number, summed over reported options."""
     x, option, y = np.array([0.4, -1.1]), 1, 1.0
     b, b_y = np.array([0.3, 0.2]), 0.25 if model == "median" else 0.0
-    at, of = np.polynomial.laguerre.laggauss(24)
-    at, of = np.concatenate([-at, at]), np.concatenate([of, of]) / 2
-    u, v, w = (a.ravel() for a in np.meshgrid(at, at, at if b_y else np.zeros(1), indexing="ij"))
-    mass = np.einsum("i,j,k->ijk", of, of, of if b_y else np.ones(1)).ravel()
+    u, v, w, mass = laplace_nodes(24, bool(b_y))
     numbers = x + np.stack([u, v], axis=1) * b
     law = channel(3, 1.0)
     mean = np.zeros(5)
