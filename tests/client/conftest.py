@@ -237,26 +237,9 @@ class Blocking:
     client: AsyncClient
     run: Callable[[Coroutine[Any, Any, Any]], Any]
 
-    def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Any:
-        return self.run(self.client.fetch(campaign_id, timeout_s))
-
-    def contribute(self, campaign_id: str, value: Any) -> Any:
-        return self.run(self.client.contribute(campaign_id, value))
-
-    def flush(self, timeout_s: float | None = None) -> Any:
-        return self.run(self.client.flush(timeout_s))
-
-    def history(self) -> Any:
-        return self.run(self.client.history())
-
-    def budgets(self) -> Any:
-        return self.run(self.client.budgets())
-
-    def counts(self) -> Any:
-        return self.run(self.client.counts())
-
-    def close(self, timeout_s: float = 2.0) -> None:
-        self.run(self.client.aclose(timeout_s))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.client, "aclose" if name == "close" else name)
+        return lambda *given, **named: self.run(method(*given, **named))
 
     def __enter__(self) -> "Blocking":
         self.run(self.client.__aenter__())

@@ -5,6 +5,7 @@ import math
 import struct
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -160,50 +161,63 @@ def test_a_client_does_not_hold_on_to_the_value(make_client):
     assert SECRET not in held
 
 
-def no_room(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
+@dataclass
+class Scene:
+    """What an error is provoked with."""
+
+    make: Make
+    folder: Path
+    collector: Any
+    campaign: Make
+
+
+@pytest.fixture
+def scene(make_either, tmp_path, collector, make_campaign):
+    return Scene(make_either, tmp_path, collector, make_campaign)
+
+
+def no_room(scene: Scene) -> None:
     policy = Policy({"household income": Limit(campaign=dollars(1), lifetime=dollars(1))})
-    collector.add(make_campaign("other"))
-    client = make(policy=policy, fetched=("income", "other"))
+    scene.collector.add(scene.campaign("other"))
+    client = scene.make(policy=policy, fetched=("income", "other"))
     client.contribute("income", 1)
     client.contribute("other", SECRET)
 
 
-def no_space(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    collector.add(make_campaign("other"))
-    client = make(fetched=("income", "other"), most_pending=1)
+def no_space(scene: Scene) -> None:
+    scene.collector.add(scene.campaign("other"))
+    client = scene.make(fetched=("income", "other"), most_pending=1)
     client.contribute("income", 1)
     client.contribute("other", SECRET)
 
 
-def not_here(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    make().contribute("income", SECRET)
+def not_here(scene: Scene) -> None:
+    scene.make().contribute("income", SECRET)
 
 
-def not_open(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
+def not_open(scene: Scene) -> None:
     from datetime import UTC, datetime
 
     opens = datetime(2026, 11, 1, tzinfo=UTC)
-    collector.add(make_campaign("later", opens=opens))
-    make(fetched=("later",)).contribute("later", SECRET)
+    scene.collector.add(scene.campaign("later", opens=opens))
+    scene.make(fetched=("later",)).contribute("later", SECRET)
 
 
-def bad_kind(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    make(fetched=("income",)).contribute("income", [SECRET, math.nan])
+def bad_kind(scene: Scene) -> None:
+    scene.make(fetched=("income",)).contribute("income", [SECRET, math.nan])
 
 
-def bad_text(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    make(fetched=("income",)).contribute("income", [repr(SECRET)])
+def bad_text(scene: Scene) -> None:
+    scene.make(fetched=("income",)).contribute("income", [repr(SECRET)])
 
 
-def bad_place(
-    make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any
-) -> None:
-    make(fetched=("places",)).contribute("places", (SECRET, 0.0))
+def bad_place(scene: Scene) -> None:
+    scene.make(fetched=("places",)).contribute("places", (SECRET, 0.0))
 
 
-def no_disk(make: Make, tmp_path: Path, steering: Any, collector: Any, make_campaign: Any) -> None:
-    client = make(state_dir=tmp_path / "state", fetched=("income",))
-    (tmp_path / "state" / "journal.sqlite3").unlink()
+def no_disk(scene: Scene) -> None:
+    client = scene.make(state_dir=scene.folder / "state", fetched=("income",))
+    (scene.folder / "state" / "journal.sqlite3").unlink()
     client.contribute("income", SECRET)
 
 
@@ -220,12 +234,10 @@ def no_disk(make: Make, tmp_path: Path, steering: Any, collector: Any, make_camp
         (no_disk, JournalError),
     ],
 )
-def test_no_error_of_contribute_tells_the_value(
-    provoke, kind, make_either, tmp_path, steering, collector, make_campaign, caplog
-):
+def test_no_error_of_contribute_tells_the_value(provoke, kind, scene, caplog):
     caplog.set_level(logging.DEBUG)
     with pytest.raises(kind) as raised:
-        provoke(make_either, tmp_path, steering, collector, make_campaign)
+        provoke(scene)
     texts = [caplog.text, "".join(traceback.format_exception(raised.value))]
     error: BaseException | None = raised.value
     while error is not None:
@@ -235,13 +247,10 @@ def test_no_error_of_contribute_tells_the_value(
 
 
 @pytest.mark.parametrize("provoke", [bad_kind, bad_text, bad_place])
-def test_a_refused_value_leaves_no_error_of_a_library_behind(
-    provoke: Any, make_either: Make, tmp_path: Path, steering: Any, collector: Any,
-    make_campaign: Any,
-) -> None:  # fmt: skip
+def test_a_refused_value_leaves_no_error_of_a_library_behind(provoke, scene):
     """NumPy's quote what they could not read, and their frames hold it."""
     with pytest.raises(PrivateValueError) as raised:
-        provoke(make_either, tmp_path, steering, collector, make_campaign)
+        provoke(scene)
     assert raised.value.__context__ is None
     assert raised.value.__cause__ is None
     frames = traceback.extract_tb(raised.value.__traceback__)
