@@ -5,8 +5,6 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator.ops.authorizer import RULES
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
@@ -14,12 +12,15 @@ from geoveil.campaign import seal
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, console_pb2
 
+from .refusals import details_of, refused
+
 SERVICES = {
     analyst_pb2: analyst_pb2.DESCRIPTOR.services_by_name["Analyst"],
     console_pb2: console_pb2.DESCRIPTOR.services_by_name["Console"],
 }
 MODULES = {m.name: module for module, service in SERVICES.items() for m in service.methods}
 ABOUT_NONE = {"ListCampaigns", "GetCaller", "GetStatus"}
+DENIED = grpc.StatusCode.PERMISSION_DENIED
 ABOUT_ONE = [name for name in MODULES if name not in ABOUT_NONE]
 
 
@@ -73,13 +74,6 @@ def named(method: str, campaign_id: str) -> dict[str, Any]:
     return {"campaign_ids": ["mine", campaign_id]} if several else {"campaign_id": campaign_id}
 
 
-def reason(error: grpc.aio.AioRpcError) -> str:
-    info = ErrorInfo()
-    status = Status.FromString(dict(error.trailing_metadata() or ())["grpc-status-details-bin"])
-    status.details[0].Unpack(info)
-    return info.reason
-
-
 @pytest.mark.parametrize("method", ABOUT_ONE)
 async def test_a_limited_token_reaches_its_campaigns_and_no_other(
     ask, tokens_file, publish, method
@@ -89,15 +83,13 @@ async def test_a_limited_token_reaches_its_campaigns_and_no_other(
         fields = named(method, name)
         if method == "CreateCampaign":
             fields = fields_of(method, publish(name) if name.islower() else publish("other"))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask(method, token, **fields)
-        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        assert reason(caught.value) == "OTHER_CAMPAIGN"
+        error = await refused(DENIED, ask(method, token, **fields))
+        assert details_of(error)[0].reason == "OTHER_CAMPAIGN"
     mine = publish("new" if method == "CreateCampaign" else "mine")
     if method == "EstimateQueries":  # refused for what it asks, not for who asks
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask(method, token, **fields_of(method, mine))
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await refused(
+            grpc.StatusCode.INVALID_ARGUMENT, ask(method, token, **fields_of(method, mine))
+        )
     else:
         await ask(method, token, **fields_of(method, mine))
 
@@ -105,9 +97,8 @@ async def test_a_limited_token_reaches_its_campaigns_and_no_other(
 async def test_what_is_no_campaign_is_none_of_its_campaigns(ask, tokens_file):
     token = TokenFile(tokens_file).create("bob", Scope, None, ["mine"])
     for campaign in (b"", b"\xff\xff", b"\x0a\x04mine\x0a\x05other"):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask("CreateCampaign", token, envelope={"campaign": campaign})
-        assert reason(caught.value) == "OTHER_CAMPAIGN"
+        error = await refused(DENIED, ask("CreateCampaign", token, envelope={"campaign": campaign}))
+        assert details_of(error)[0].reason == "OTHER_CAMPAIGN"
 
 
 async def test_a_limited_token_lists_its_campaigns_alone(ask, tokens_file):
@@ -141,9 +132,8 @@ async def test_any_token_that_is_known_has_a_name(ask, tokens_file):
     tokens = TokenFile(tokens_file)
     for name, scopes, campaigns in (("bob", [Scope.EXPORT], None), ("carol", Scope, ["mine"])):
         assert (await ask("GetCaller", tokens.create(name, scopes, None, campaigns))).name == name
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask("GetCaller", "unknown")
-    assert reason(caught.value) == "TOKEN_UNKNOWN"
+    error = await refused(grpc.StatusCode.UNAUTHENTICATED, ask("GetCaller", "unknown"))
+    assert details_of(error)[0].reason == "TOKEN_UNKNOWN"
 
 
 async def test_how_the_server_stands_is_for_operators_of_all_of_it(ask, tokens_file):
@@ -156,9 +146,7 @@ async def test_how_the_server_stands_is_for_operators_of_all_of_it(ask, tokens_f
         tokens.create("carol", others, None),
         tokens.create("dave", Scope, None, ["mine"]),
     ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask("GetStatus", token)
-        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        await refused(DENIED, ask("GetStatus", token))
 
 
 @pytest.mark.parametrize("campaigns", [[], ["Not an id"], [""], [f"c{i}" for i in range(1_001)]])
@@ -186,7 +174,5 @@ async def test_a_watch_ends_when_its_token_is_revoked(
     assert await stream.read()
     file.revoke("all")
     await server.wire.submit(campaign, wire_report(1, (0, 5)))
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stream.read()
-    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert reason(caught.value) == "TOKEN_UNKNOWN"
+    error = await refused(grpc.StatusCode.UNAUTHENTICATED, stream.read())
+    assert details_of(error)[0].reason == "TOKEN_UNKNOWN"

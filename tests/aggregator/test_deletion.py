@@ -22,6 +22,7 @@ from geoveil.campaign import PlanarLaplaceSpec, PointQuestion, encode, seal
 from geoveil.gp import Threshold
 
 from .conftest import CLOSES, OPENS, Published
+from .refusals import refuses
 
 DAYS = timedelta(days=1)
 UNTIL = CLOSES + 10 * DAYS
@@ -55,10 +56,9 @@ def start(start_service, publish, clock):
 
 
 async def refused(rows):
-    with pytest.raises(ServiceError) as caught:
+    with refuses(Code.REPORTS_DELETED) as caught:
         async for _ in rows:
             pass
-    assert caught.value.code is Code.REPORTS_DELETED
     assert "only sums are kept" in public(caught.value).text
 
 

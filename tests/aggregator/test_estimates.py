@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator import Code
 from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import median_of_means
@@ -15,6 +15,8 @@ from geoveil.aggregator.domain.reports import Report, tally, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, SmoothSpec
 from geoveil.gp import ForgedShare, GeoPrivacy
 from geoveil.gp.estimation import Accumulator, estimate
+
+from .refusals import refuses
 
 
 def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish):
@@ -89,9 +91,8 @@ def test_the_minimum_is_of_each_query(publish, minimum, n, enough):
     if enough:
         assert [e.estimate.n for e in disclose(Layout.of(campaign), sums, 1).estimates] == [100, n]
         return
-    with pytest.raises(ServiceError) as caught:
+    with refuses(Code.TOO_FEW_REPORTS) as caught:
         disclose(Layout.of(campaign), sums, 1)
-    assert caught.value.code is Code.TOO_FEW_REPORTS
     assert caught.value.told == f"every query needs {minimum} answers"
 
 

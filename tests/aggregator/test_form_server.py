@@ -20,7 +20,8 @@ from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
 from .conftest import CLOSES, OPENS, Published, RunningServer
-from .test_value_server import QUESTIONS, refusal
+from .refusals import refused
+from .test_value_server import QUESTIONS
 
 PEOPLE = 60
 WORDS = tuple(f"word {i}" for i in range(130))
@@ -133,14 +134,13 @@ async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running):
     queries = [encode_point_question(question) for question in QUESTIONS]
     for call in (
         analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="form")),
-        analyst.WatchEstimate(analyst_pb2.WatchEstimateRequest(campaign_id="form")),
+        analyst.WatchEstimate(analyst_pb2.WatchEstimateRequest(campaign_id="form")).read(),
         analyst.EstimateQueries(
             analyst_pb2.EstimateQueriesRequest(campaign_id="form", queries=queries)
         ),
     ):
-        code, details = await asyncio.wait_for(refusal(call), 10)
-        assert code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "is a form of several fields, whose reports are exported" in details
+        error = await asyncio.wait_for(refused(grpc.StatusCode.INVALID_ARGUMENT, call), 10)
+        assert "is a form of several fields, whose reports are exported" in error.details()
 
 
 async def test_fewer_than_the_minimum_are_not_exported(running):
@@ -151,7 +151,7 @@ async def test_fewer_than_the_minimum_are_not_exported(running):
         asked, *(report(i, row, period=int(i % 5 == 0)) for i, row in enumerate(people[:20]))
     )
     call = running.wire.analyst.ExportReports(analyst_pb2.ExportReportsRequest(campaign_id="form"))
-    assert (await refusal(call))[0] is grpc.StatusCode.FAILED_PRECONDITION
+    await refused(grpc.StatusCode.FAILED_PRECONDITION, call.read())
     await running.wire.submit(asked, *(report(20 + i, r) for i, r in enumerate(people[20:])))
     assert {row[0] for row in await exported(running)} == {0}
     assert len(await exported(running)) == 21
@@ -180,6 +180,6 @@ def no_kind(message: Any) -> None:
 )
 async def test_a_form_that_is_none_is_not_published(running, change, words):
     request = analyst_pb2.CreateCampaignRequest(envelope=tampered(change))
-    code, details = await refusal(running.wire.analyst.CreateCampaign(request))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert words in details
+    call = running.wire.analyst.CreateCampaign(request)
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
+    assert words in error.details()

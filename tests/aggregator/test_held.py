@@ -19,6 +19,8 @@ import pytest
 
 from geoveil.proto.v1 import collector_pb2
 
+from .refusals import refused
+
 KIB = 1 << 10
 FETCH = "/geoveil.proto.v1.Collector/GetCampaign"
 SUBMIT = "/geoveil.proto.v1.Collector/SubmitReports"
@@ -109,26 +111,23 @@ async def test_small_requests_that_are_slow_to_come_are_waited_for(
     "method", [FETCH, "/geoveil.proto.v1.Collector/BrowseCampaigns", WATCH], ids=str
 )
 async def test_requests_that_need_no_token_are_short(small, method):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await small.wire.channel.unary_unary(method)(b"\x78\x01" * 2100, timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
+    call = small.wire.channel.unary_unary(method)(b"\x78\x01" * 2100, timeout=PATIENCE_S)
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
+    assert "size of a request must be at most 4,096 bytes" in error.details()
 
 
 async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(small):
     """Nothing is unpacked by gRPC: 4 kB of gzip that unpack to 4 MB would hold up everybody."""
     call = small.wire.channel.unary_unary(FETCH)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(bytes(4 << 20), compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
+    bomb = call(bytes(4 << 20), compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, bomb)
+    assert "size of a request must be at most 4,096 bytes" in error.details()
     name = collector_pb2.GetCampaignRequest(campaign_id="none" * 10).SerializeToString()
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(name, compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(name, compression=grpc.Compression.Deflate, timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    for compression, status in (
+        (grpc.Compression.Gzip, grpc.StatusCode.NOT_FOUND),
+        (grpc.Compression.Deflate, grpc.StatusCode.UNIMPLEMENTED),
+    ):
+        await refused(status, call(name, compression=compression, timeout=PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -138,10 +137,9 @@ async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(sm
 )
 async def test_damaged_gzip_is_refused(small, damage):
     for method in (FETCH, "/geoveil.proto.v1.Collector/SubmitReports"):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await small.wire.channel.unary_unary(method)(damage, timeout=PATIENCE_S)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "request must be sound gzip" in (caught.value.details() or "")
+        call = small.wire.channel.unary_unary(method)(damage, timeout=PATIENCE_S)
+        error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
+        assert "request must be sound gzip" in error.details()
 
 
 async def test_a_compressed_batch_counts(small, publish, wire_report):
@@ -280,14 +278,11 @@ async def test_calls_above_the_rate_are_refused_then_cut_off(
 
 async def test_unknown_methods_and_calls_without_a_request_are_told(small):
     channel = small.wire.channel
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await channel.unary_unary("/no.Such/Method")(b"", timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    call = channel.stream_unary(FETCH)(iter(()), timeout=PATIENCE_S)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == "there is no request"
+    unknown = channel.unary_unary("/no.Such/Method")(b"", timeout=PATIENCE_S)
+    await refused(grpc.StatusCode.UNIMPLEMENTED, unknown)
+    empty = channel.stream_unary(FETCH)(iter(()), timeout=PATIENCE_S)
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, empty)
+    assert error.details() == "there is no request"
 
 
 async def test_a_refused_request_is_held_by_nothing(start_server):

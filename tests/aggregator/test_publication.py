@@ -2,22 +2,17 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from geoveil.aggregator import Code, Service, ServiceError, Settings
+from geoveil.aggregator import Code, Service, Settings
 from geoveil.campaign import SignatureInvalid, SigningKey, seal, signer
 from geoveil.gp import GeoVeilError, UnsupportedError
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
+from .refusals import refused
+
 KEY, OTHER = SigningKey.generate(), SigningKey.generate()
-
-
-async def refused(code: Code, awaitable: Any) -> None:
-    with pytest.raises(ServiceError) as caught:
-        await awaitable
-    assert caught.value.code is code
 
 
 @pytest.fixture

@@ -14,17 +14,11 @@ from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
+from .refusals import refused
+
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
 REJECTED = report_pb2.REPORT_STATUS_REJECTED
-
-
-async def refused(status: grpc.StatusCode, call: Any) -> str:
-    """Return the text of a refusal."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    assert caught.value.code() is status
-    return caught.value.details() or ""
 
 
 def what(results: list[report_pb2.ReportResult]) -> list[int]:
@@ -95,19 +89,20 @@ async def test_whole_requests_are_refused_with_their_status(start_server, publis
     campaign, other = publish(), publish(title="Another title")
     good = wire_report(1, (0, 5))
     status = grpc.StatusCode
-    assert "no such campaign" in await refused(status.NOT_FOUND, wire.submit(campaign, good))
+    error = await refused(status.NOT_FOUND, wire.submit(campaign, good))
+    assert "no such campaign" in error.details()
     await wire.create(campaign)
     await refused(status.FAILED_PRECONDITION, wire.submit(other, good))
     await refused(status.ALREADY_EXISTS, wire.create(other))
     for count in (0, 101):
-        text = await refused(status.INVALID_ARGUMENT, wire.submit(campaign, *[good] * count))
-        assert f"1 to 100, got number of reports={count}" in text
+        error = await refused(status.INVALID_ARGUMENT, wire.submit(campaign, *[good] * count))
+        assert f"1 to 100, got number of reports={count}" in error.details()
     envelope = campaign_pb2.CampaignEnvelope(campaign=b"\xff")
     request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
     await refused(status.INVALID_ARGUMENT, wire.analyst.CreateCampaign(request))
     asked = analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=1.5)
-    text = await refused(status.INVALID_ARGUMENT, wire.analyst.GetEstimate(asked))
-    assert text == "confidence must be a number in (0, 1), got confidence=1.5"
+    error = await refused(status.INVALID_ARGUMENT, wire.analyst.GetEstimate(asked))
+    assert error.details() == "confidence must be a number in (0, 1), got confidence=1.5"
     assert await wire.sums(campaign) == [(0, 0, 0)] * 3
 
 
@@ -116,8 +111,8 @@ async def test_malformed_and_oversized_messages(start_server, publish):
     await wire.create(publish())
     submit = wire.channel.unary_unary("/geoveil.proto.v1.Collector/SubmitReports")
     for malformed in (b"\xff", b"\x0a\xff", b"\x0a\x02\xff\xfe", bytes(10)):
-        text = await refused(grpc.StatusCode.INVALID_ARGUMENT, submit(malformed))
-        assert f"{len(malformed)} bytes" in text
+        error = await refused(grpc.StatusCode.INVALID_ARGUMENT, submit(malformed))
+        assert f"{len(malformed)} bytes" in error.details()
     await refused(grpc.StatusCode.RESOURCE_EXHAUSTED, submit(b"\x12\x88\x27" + bytes(5000)))
     unknown = wire.channel.unary_unary("/geoveil.proto.v1.Collector/Nothing")
     await refused(grpc.StatusCode.UNIMPLEMENTED, unknown(b""))
@@ -136,7 +131,8 @@ async def test_defects_are_logged_without_contents_and_told_without_details(
     monkeypatch.setattr(Layout, "pack", broken)
     with caplog.at_level(logging.DEBUG):
         call = wire.submit(campaign, wire_report(123_456_789, (0, 4711)))
-        assert await refused(grpc.StatusCode.INTERNAL, call) == "internal error"
+        error = await refused(grpc.StatusCode.INTERNAL, call)
+        assert error.details() == "internal error"
     (logged,) = (vars(record) for record in caplog.records if record.message == "defect")
     assert logged["method"] == "geoveil.proto.v1.Collector/SubmitReports"
     assert "in broken" in logged["exception"]
@@ -167,8 +163,8 @@ async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
     campaign = publish()
     await wire.create(campaign)
     good = wire_report(1, (0, 5))
-    text = await refused(grpc.StatusCode.UNAVAILABLE, wire.submit(campaign, good))
-    assert "disk" not in text
+    error = await refused(grpc.StatusCode.UNAVAILABLE, wire.submit(campaign, good))
+    assert "disk" not in error.details()
     assert await wire.sums(campaign) == [(0, 0, 0)] * 3
     full = False
     assert what(await wire.submit(campaign, good)) == [ACCEPTED]
@@ -198,7 +194,7 @@ async def test_settings_reach_the_service(start_server, publish, wire_report):
         wire = (await start_server(**limit)).wire
         await wire.create(campaign)
         await wire.submit(campaign, wire_report(1, (0, 5)))
-        text = await refused(
+        error = await refused(
             status.RESOURCE_EXHAUSTED, wire.submit(campaign, wire_report(1, (0, 5)))
         )
-        assert "too many requests" in text
+        assert "too many requests" in error.details()

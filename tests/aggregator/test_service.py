@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator import Code
 from geoveil.aggregator.domain.reports import Report, Status
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import DebiasedLaplaceSpec, State, seal
@@ -17,17 +17,13 @@ from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod, interval_of_mean
 
+from .refusals import refused
+
 SECOND = timedelta(seconds=1)
 
 
 def report(number: int, *answers: tuple[int, int]) -> Report:
     return Report(number.to_bytes(16, "big"), list(answers))
-
-
-async def refused(code: Code, awaitable: Any) -> None:
-    with pytest.raises(ServiceError) as caught:
-        await awaitable
-    assert caught.value.code is code
 
 
 async def outcomes(service: Any, campaign: Any, *reports: Report) -> list[Any]:

@@ -7,10 +7,12 @@ from random import Random
 
 import pytest
 
-from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
+from geoveil.aggregator import Code, SQLiteStore, Store
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
+
+from .refusals import refuses
 
 WIDTH = 24
 
@@ -93,6 +95,5 @@ def test_a_campaign_without_reports_has_none(store):
 
 
 def test_an_unknown_campaign_is_not_found(store):
-    with pytest.raises(ServiceError) as caught:
+    with refuses(Code.CAMPAIGN_NOT_FOUND):
         store.answers("c")
-    assert caught.value.code is Code.CAMPAIGN_NOT_FOUND

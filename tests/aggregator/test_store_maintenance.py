@@ -26,6 +26,8 @@ from geoveil.aggregator.store.schema import VERSION
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.gp import ParameterError
 
+from .refusals import refuses
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def target(request):
@@ -65,9 +67,8 @@ def fill(store: SQLStore, count: int = 1000) -> list[Submission]:
 
 
 def refusal(target: Path | str) -> str:
-    with pytest.raises(ServiceError) as caught:
+    with refuses(Code.DATABASE_UNUSABLE) as caught:
         open_store(target)
-    assert caught.value.code is Code.DATABASE_UNUSABLE
     return str(caught.value)
 
 

@@ -12,8 +12,6 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
-from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
 from geoveil.aggregator.domain.layout import Layout
@@ -21,23 +19,11 @@ from geoveil.aggregator.domain.reports import Report, unpack
 from geoveil.campaign import SmoothSpec, encode, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
+from .refusals import details_of, refused
+
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
 PATIENCE_S = 30
-
-
-def details_of(error: grpc.aio.AioRpcError) -> list[Any]:
-    metadata = dict(error.trailing_metadata() or ())
-    status = Status.FromString(metadata["grpc-status-details-bin"])
-    assert status.code == error.code().value[0]
-    assert status.message == error.details()
-    found = []
-    for packed in status.details:
-        for kind in (ErrorInfo, RetryInfo, BadRequest):
-            message = kind()
-            if packed.Unpack(message):
-                found.append(message)
-    return found
 
 
 def submission(campaign: Any, *reports: report_pb2.Report, **changes: Any) -> Any:
@@ -80,10 +66,8 @@ async def test_a_refused_batch_ends_the_stream_and_those_before_stand(
     await stream.write(requests[0])
     assert [r.status for r in (await stream.read()).results] == [ACCEPTED]
     await stream.write(requests[1])
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stream.read()
-    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert details_of(caught.value)[0].reason == "DIGEST_MISMATCH"
+    error = await refused(grpc.StatusCode.FAILED_PRECONDITION, stream.read())
+    assert details_of(error)[0].reason == "DIGEST_MISMATCH"
     assert (await wire.sums(campaign))[0] == (1, 5, 25)
 
 
@@ -92,13 +76,10 @@ async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server)
     method = "/geoveil.proto.v1.Collector/SubmitReportStream"
     call = wire.channel.stream_stream(method)(timeout=PATIENCE_S)
     await call.write(b"\xff\xff\xff")
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call.read()
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await refused(grpc.StatusCode.INVALID_ARGUMENT, call.read())
     method = "/geoveil.proto.v1.Analyst/WatchEstimate"
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await wire.channel.unary_stream(method)(b"\xff\xff", timeout=PATIENCE_S).read()
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    watch = wire.channel.unary_stream(method)(b"\xff\xff", timeout=PATIENCE_S)
+    await refused(grpc.StatusCode.INVALID_ARGUMENT, watch.read())
 
 
 async def test_a_sender_that_goes_away_leaves_whole_batches(start_server, publish, wire_report):
@@ -147,9 +128,7 @@ async def test_watches_have_sound_requests(start_server, publish):
     ]
     for changes, status in wrong:
         request = analyst_pb2.WatchEstimateRequest(**{"campaign_id": "income", **changes})
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await wire.analyst.WatchEstimate(request, timeout=PATIENCE_S).read()
-        assert caught.value.code() is status, changes
+        await refused(status, wire.analyst.WatchEstimate(request, timeout=PATIENCE_S).read())
 
 
 async def test_browsing_over_the_wire(start_server, publish):
@@ -176,11 +155,9 @@ async def test_estimates_say_what_they_are_over_the_wire(start_server, publish, 
     digest = await wire.create(recurring)
     recurring = replace(recurring, digest=digest)
     request = analyst_pb2.GetEstimateRequest(campaign_id="income")
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await wire.analyst.GetEstimate(request)
-    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "every query needs 2 answers" in (caught.value.details() or "")
-    assert details_of(caught.value)[0].reason == "TOO_FEW_REPORTS"
+    error = await refused(grpc.StatusCode.FAILED_PRECONDITION, wire.analyst.GetEstimate(request))
+    assert "every query needs 2 answers" in error.details()
+    assert details_of(error)[0].reason == "TOO_FEW_REPORTS"
     reports = [wire_report(n, (0, n)) for n in range(4)]
     for report in reports[2:]:
         report.period = 1

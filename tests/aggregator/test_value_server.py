@@ -27,6 +27,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
 from .conftest import Published, Wire, value_campaign
+from .refusals import refused
 
 PEOPLE = 150
 QUESTIONS = [
@@ -62,16 +63,6 @@ def reports_of(points: NDArray[np.int64], first: int = 0, period: int = 0) -> li
 def ask(questions: list[PointQuestion] = QUESTIONS, **more: Any) -> Any:
     queries = [encode_point_question(question) for question in questions]
     return analyst_pb2.EstimateQueriesRequest(campaign_id="points", queries=queries, **more)
-
-
-async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await _result(call)
-    return caught.value.code(), str(caught.value.details())
-
-
-async def _result(call: Any) -> Any:
-    return [part async for part in call] if hasattr(call, "__aiter__") else await call
 
 
 async def rows(wire: Wire, **more: Any) -> tuple[Any, list[tuple[int, ...]]]:
@@ -141,10 +132,9 @@ async def test_nothing_is_shown_of_fewer_than_the_minimum(running):
     points = released(asked, 20)
     await wire.submit(asked, *reports_of(points[:19]))
     request = analyst_pb2.ExportReportsRequest(campaign_id="points")
-    for call in (wire.analyst.EstimateQueries(ask()), wire.analyst.ExportReports(request)):
-        code, details = await refusal(call)
-        assert code is grpc.StatusCode.FAILED_PRECONDITION
-        assert "20 answers" in details
+    for call in (wire.analyst.EstimateQueries(ask()), wire.analyst.ExportReports(request).read()):
+        error = await refused(grpc.StatusCode.FAILED_PRECONDITION, call)
+        assert "20 answers" in error.details()
     await wire.submit(asked, *reports_of(points[19:], first=19))
     assert (await wire.analyst.EstimateQueries(ask())).estimates[0].n == 20
     assert len((await rows(wire))[1]) == 20
@@ -165,11 +155,11 @@ async def test_periods_are_shown_apart_and_only_those_with_enough(running):
     assert list(alone) == list(shown[2:])
     assert {period for period, *_ in (await rows(wire))[1]} == {0, 2}
     assert {period for period, *_ in (await rows(wire, period=0))[1]} == {0}
-    code, details = await refusal(wire.analyst.EstimateQueries(ask(period=1)))
-    assert code is grpc.StatusCode.FAILED_PRECONDITION
-    code, details = await refusal(wire.analyst.EstimateQueries(ask(period=3)))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "later ones have not begun" in details
+    await refused(grpc.StatusCode.FAILED_PRECONDITION, wire.analyst.EstimateQueries(ask(period=1)))
+    error = await refused(
+        grpc.StatusCode.INVALID_ARGUMENT, wire.analyst.EstimateQueries(ask(period=3))
+    )
+    assert "later ones have not begun" in error.details()
 
 
 @pytest.mark.deep
@@ -234,9 +224,9 @@ async def test_points_are_read_again_only_when_some_were_counted(start_server, d
 )
 async def test_what_cannot_be_asked_is_refused_and_named(running, request_, told):
     await running.wire.create(published())
-    code, details = await refusal(running.wire.analyst.EstimateQueries(request_))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert told in details
+    call = running.wire.analyst.EstimateQueries(request_)
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
+    assert told in error.details()
 
 
 async def test_statistic_campaigns_are_exported_but_not_asked_later(running, publish, wire_report):
@@ -244,18 +234,18 @@ async def test_statistic_campaigns_are_exported_but_not_asked_later(running, pub
     await running.wire.create(asked)
     await running.wire.submit(asked, wire_report(1, (1, 7)), wire_report(2, (0, -3)))
     assert (await rows(running.wire))[1] == [(0, 0, -3), (0, 1, 7)]
-    code, details = await refusal(running.wire.analyst.EstimateQueries(ask()))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "value campaign" in details
+    call = running.wire.analyst.EstimateQueries(ask())
+    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
+    assert "value campaign" in error.details()
 
 
 async def test_unknown_campaigns_are_not_found(running):
     request = analyst_pb2.ExportReportsRequest(campaign_id="points")
     for call in (
         running.wire.analyst.EstimateQueries(ask()),
-        running.wire.analyst.ExportReports(request),
+        running.wire.analyst.ExportReports(request).read(),
     ):
-        assert (await refusal(call))[0] is grpc.StatusCode.NOT_FOUND
+        await refused(grpc.StatusCode.NOT_FOUND, call)
 
 
 @pytest.mark.deep(keep=0)
@@ -293,7 +283,7 @@ async def test_a_deadline_ends_the_reading_and_frees_the_next_call(start_server,
     for _ in range(3):  # the last would wait for ever if the first two went on
         Endless.asked = 0
         call = running.wire.analyst.EstimateQueries(ask(), timeout=1.0)
-        assert (await refusal(call))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+        await refused(grpc.StatusCode.DEADLINE_EXCEEDED, call)
         assert Endless.asked > 1
     await asyncio.sleep(0.2)
     ended = Endless.asked

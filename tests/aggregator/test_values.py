@@ -34,6 +34,7 @@ from geoveil.gp import (
 from geoveil.gp.intervals import interval_of_mean
 
 from .conftest import value_campaign as campaign
+from .refusals import refuses
 
 LIMIT = 4.9
 """In standard errors: alpha = 1e-6, two-sided."""
@@ -264,17 +265,11 @@ def test_a_query_that_is_hopeless_is_refused(query):
         sums.add(of_period(np.array([[1], [0]])))
 
 
-def test_statistic_campaigns_have_no_points(publish):
-    with pytest.raises(ParameterError, match="value campaign"):
-        PointSums(publish().campaign, QUESTIONS[1])
-
-
 @pytest.mark.parametrize("answers", [[(0, 1)], [(1, 1), (0, 1)], [(0, 1), (3, 1)]])
 def test_stored_answers_that_are_no_points_are_a_defect(answers):
     layout = Layout.of(campaign(period=timedelta(days=7)))
-    with pytest.raises(ServiceError) as caught:
+    with refuses(Code.INTERNAL):
         points_of(layout, pack(answers))
-    assert caught.value.code is Code.INTERNAL
 
 
 def test_points_are_shown_nowhere():
