@@ -4,8 +4,8 @@
 
 VERSION = 13
 
-# Times are microseconds since 1970, which are exact and sortable.
-_REPORTS = """
+# Times are microseconds since 1970, which are exact and sortable. Rows are in the order of columns.
+_TABLES = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
@@ -34,6 +34,7 @@ CREATE TABLE report (
     PRIMARY KEY (campaign_id, period)
 );
 CREATE INDEX pending ON report (drawn) WHERE status = 0;
+CREATE INDEX told ON report (coalesce(settled, 9223372036854775807));
 CREATE TABLE charge (
     campaign_id TEXT NOT NULL,
     period INTEGER NOT NULL,
@@ -47,22 +48,6 @@ CREATE TABLE charge (
     checksum INTEGER NOT NULL,
     PRIMARY KEY (campaign_id, period, attribute)
 );
-CREATE INDEX told ON report (coalesce(settled, 9223372036854775807));
-CREATE TRIGGER charged AFTER INSERT ON charge BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-CREATE TRIGGER recorded AFTER INSERT ON report BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-CREATE TRIGGER changed AFTER UPDATE OF checksum ON report BEGIN
-    UPDATE state SET rows = (rows | OLD.checksum) - (rows & OLD.checksum);
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
-"""
-_READINGS = """
 CREATE TABLE reading (
     attribute TEXT NOT NULL,
     unit TEXT NOT NULL,
@@ -76,9 +61,6 @@ CREATE TABLE reading (
     checksum INTEGER NOT NULL,
     PRIMARY KEY (attribute, unit, space, begins)
 );
-CREATE TRIGGER read AFTER INSERT ON reading BEGIN
-    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
-END;
 CREATE TABLE campaign_point (
     campaign_id TEXT NOT NULL,
     attribute TEXT NOT NULL,
@@ -92,20 +74,25 @@ CREATE TABLE campaign_point (
     checksum INTEGER NOT NULL,
     PRIMARY KEY (campaign_id, begins)
 );
-CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
+CREATE TRIGGER changed AFTER UPDATE OF checksum ON report BEGIN
+    UPDATE state SET rows = (rows | OLD.checksum) - (rows & OLD.checksum);
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-SCHEMA = _REPORTS + _READINGS
-_COLUMNS = (
-    "campaign_id, period, digest, report, step_exponent, closes, drawn, epoch, earlier, departs,"
-    " status, sent, settled, reason, detail, failure"
+_ADDED = "".join(
+    f"""
+CREATE TRIGGER added_{table} AFTER INSERT ON {table} BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+    for table in ("campaign", "report", "charge", "reading", "campaign_point")
 )
-_ALL = f"SELECT {_COLUMNS}, checksum FROM report"
+SCHEMA = _TABLES + _ADDED
+_ALL = "SELECT * FROM report"
 PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 17)})"
+PUT = f"INSERT INTO report VALUES ({', '.join('?' * 17)})"
 WRITTEN_ONCE = 10
 """The number of leading columns that never change: the draw."""
 CHANGE = """
@@ -113,16 +100,12 @@ UPDATE report
 SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?
 WHERE campaign_id = ? AND period = ?
 """
-PIN = """
-INSERT INTO campaign (campaign_id, digest, envelope, seen, checksum) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
-"""
-PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
+PIN = "INSERT INTO campaign VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+PINNED = "SELECT * FROM campaign"
 PINNED_AS = f"{PINNED} WHERE campaign_id = ?"
 WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
-_CHARGE_COLUMNS = "campaign_id, period, attribute, unit, epsilon, per, delta, reach, any_two"
-CHARGE = f"INSERT INTO charge ({_CHARGE_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
-_CHARGES = f"SELECT {_CHARGE_COLUMNS}, checksum FROM charge"
+CHARGE = f"INSERT INTO charge VALUES ({', '.join('?' * 10)})"
+_CHARGES = "SELECT * FROM charge"
 CHARGED = f"{_CHARGES} ORDER BY rowid"
 CHARGED_AS = f"{_CHARGES} WHERE campaign_id = ? AND period = ? ORDER BY rowid"
 CHARGED_PENDING = f"""
@@ -139,15 +122,13 @@ UNION ALL
 SELECT rowid, NULL, attribute, epsilon, per, unit, 0.0, 9e999, 0
 FROM reading WHERE rowid > ?
 """
-_READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
-ALL_READINGS = f"SELECT {_READING_COLUMNS}, checksum FROM reading"
+ALL_READINGS = "SELECT * FROM reading"
 READINGS_OF = f"{ALL_READINGS} WHERE attribute = ? AND unit = ? AND space = ? ORDER BY begins"
-READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
-_POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
-ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
+READ = f"INSERT INTO reading VALUES ({', '.join('?' * 10)})"
+ALL_POINTS = "SELECT * FROM campaign_point"
 POINTS_OF = f"{ALL_POINTS} WHERE campaign_id = ?"
 POINT_OF = f"{POINTS_OF} AND begins = ?"
-COARSEN = f"INSERT INTO campaign_point ({_POINT_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+COARSEN = f"INSERT INTO campaign_point VALUES ({', '.join('?' * 10)})"
 POINTS_SINCE = """
 SELECT rowid, campaign_id, attribute, epsilon, per, unit, begins FROM campaign_point
 WHERE rowid > ?
