@@ -274,6 +274,20 @@ async def start_server(database, clock, prepared):
         yield start
 
 
+@pytest.fixture
+async def wire(start_server):
+    """A client of a running server."""
+    return (await start_server()).wire
+
+
+@pytest.fixture
+async def campaign(wire, publish):
+    """A campaign of that server."""
+    published = publish()
+    await wire.create(published)
+    return published
+
+
 _PROGRAM = """
 import sys
 from datetime import datetime

@@ -65,9 +65,8 @@ async def test_a_made_up_report_moves_the_mean_by_no_more_than_is_said(
     assert abs(after.value - before.value) <= campaign.campaign.most_from_one(0) / people
 
 
-async def test_many_reports_at_once_count_as_one_by_one(start_server, publish, wire_report):
+async def test_many_reports_at_once_count_as_one_by_one(wire, publish, wire_report):
     """Also those that are read as columns, and those with an answer to every query."""
-    wire = (await start_server()).wire
     for allocation in (Allocation.PARTITION, Allocation.REPEAT):
         campaign = publish(allocation.value, allocation=allocation)
         await wire.create(campaign)
@@ -80,9 +79,8 @@ async def test_many_reports_at_once_count_as_one_by_one(start_server, publish, w
         assert (n, total, squares) == (500, 250 * (low + high), 250 * (low**2 + high**2))
 
 
-async def test_made_up_places_stay_near_the_area(start_server, publish, wire_report):
+async def test_made_up_places_stay_near_the_area(wire, publish, wire_report):
     """Numbers have no end that a server could know: made-up ones count as they are."""
-    wire = (await start_server()).wire
     plane = AzimuthalEquidistant(-73.98, 40.72, radius_m=20_000)
     numbers = asked_for_points(publish("numbers").campaign, 1)
     places = asked_for_points(
@@ -105,8 +103,7 @@ async def test_made_up_places_stay_near_the_area(start_server, publish, wire_rep
                 assert 20_000 < total * campaign.point_mechanism.step < most
 
 
-async def test_what_is_bounded_is_refused_beyond(start_server, publish, wire_report):
-    wire = (await start_server()).wire
+async def test_what_is_bounded_is_refused_beyond(wire, publish, wire_report):
     campaign = publish(mechanism=DebiasedLaplaceSpec())
     await wire.create(campaign)
     low, high = campaign.campaign.ranges[0]

@@ -73,10 +73,7 @@ async def _asked(wire: Any, campaign_id: str, allocation: Allocation | None) -> 
     )
 
 
-async def test_three_people_with_300_000_dollars_are_no_certainty(
-    start_server, publish, wire_report
-):
-    wire = (await start_server()).wire
+async def test_three_people_with_300_000_dollars_are_no_certainty(wire, publish, wire_report):
     published = publish(queries=1, mechanism=DebiasedLaplaceSpec())
     one = round(1 / published.campaign.mechanisms[0].step)
     await wire.create(published)

@@ -26,8 +26,7 @@ def what(results: list[report_pb2.ReportResult]) -> list[int]:
     return [-r.reason if r.status == REJECTED else r.status for r in results]
 
 
-async def test_the_way_of_a_campaign(start_server, publish, wire_report):
-    wire = (await start_server()).wire
+async def test_the_way_of_a_campaign(wire, publish, wire_report):
     campaign = publish()
     assert await wire.create(campaign) == campaign.digest
     fetched = await wire.collector.GetCampaign(
@@ -47,10 +46,7 @@ async def test_the_way_of_a_campaign(start_server, publish, wire_report):
     assert summary.reports == 2
 
 
-async def test_estimates_leave_out_what_there_is_not(start_server, publish, wire_report):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
+async def test_estimates_leave_out_what_there_is_not(wire, campaign, wire_report):
     await wire.submit(campaign, *[wire_report(n, (min(n, 1), 5)) for n in range(3)])
     request = analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=0.5)
     response = await wire.analyst.GetEstimate(request)
@@ -119,11 +115,8 @@ async def test_malformed_and_oversized_messages(start_server, publish):
 
 
 async def test_defects_are_logged_without_contents_and_told_without_details(
-    start_server, publish, wire_report, caplog, monkeypatch
+    wire, campaign, wire_report, caplog, monkeypatch
 ):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
 
     def broken(self: Layout, reports: Any) -> bytes:
         raise ValueError(f"can't pack {[report.answers for report in reports]}")

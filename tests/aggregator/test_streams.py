@@ -31,10 +31,7 @@ def submission(campaign: Any, *reports: report_pb2.Report, **changes: Any) -> An
     return collector_pb2.SubmitReportsRequest(reports=reports, **{**fields, **changes})
 
 
-async def test_a_stream_answers_each_batch_as_a_call_would(start_server, publish, wire_report):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
+async def test_a_stream_answers_each_batch_as_a_call_would(wire, campaign, wire_report):
     batches = [
         [wire_report(n, (0, n)) for n in range(5)],
         [wire_report(4, (0, 4)), wire_report(5, (1, 7)), wire_report(6, (9, 1))],
@@ -52,12 +49,7 @@ async def test_a_stream_answers_each_batch_as_a_call_would(start_server, publish
     assert await wire.sums(campaign) == [(5, 10, 30), (1, 7, 49), (1, 2**40, 2**80)]
 
 
-async def test_a_refused_batch_ends_the_stream_and_those_before_stand(
-    start_server, publish, wire_report
-):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
+async def test_a_refused_batch_ends_the_stream_and_those_before_stand(wire, campaign, wire_report):
     requests = [
         submission(campaign, wire_report(1, (0, 5))),
         submission(campaign, wire_report(2, (0, 5)), campaign_digest=bytes(32)),
@@ -71,8 +63,7 @@ async def test_a_refused_batch_ends_the_stream_and_those_before_stand(
     assert (await wire.sums(campaign))[0] == (1, 5, 25)
 
 
-async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server):
-    wire = (await start_server()).wire
+async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(wire):
     method = "/geoveil.proto.v1.Collector/SubmitReportStream"
     call = wire.channel.stream_stream(method)(timeout=PATIENCE_S)
     await call.write(b"\xff\xff\xff")
@@ -82,10 +73,7 @@ async def test_malformed_bytes_in_a_stream_are_an_invalid_argument(start_server)
     await refused(grpc.StatusCode.INVALID_ARGUMENT, watch.read())
 
 
-async def test_a_sender_that_goes_away_leaves_whole_batches(start_server, publish, wire_report):
-    wire = (await start_server()).wire
-    campaign = publish()
-    await wire.create(campaign)
+async def test_a_sender_that_goes_away_leaves_whole_batches(wire, campaign, wire_report):
     stream = wire.collector.SubmitReportStream(timeout=PATIENCE_S)
     await stream.write(submission(campaign, *[wire_report(n, (0, 1)) for n in range(10)]))
     await stream.read()
@@ -97,8 +85,7 @@ async def test_a_sender_that_goes_away_leaves_whole_batches(start_server, publis
 
 
 @pytest.mark.deep
-async def test_a_watch_over_the_wire(start_server, publish, wire_report):
-    wire = (await start_server()).wire
+async def test_a_watch_over_the_wire(wire, publish, wire_report):
     campaign = publish(queries=1)
     await wire.create(campaign)
     request = analyst_pb2.WatchEstimateRequest(
@@ -116,8 +103,7 @@ async def test_a_watch_over_the_wire(start_server, publish, wire_report):
     assert await watch.code() is grpc.StatusCode.OK
 
 
-async def test_watches_have_sound_requests(start_server, publish):
-    wire = (await start_server()).wire
+async def test_watches_have_sound_requests(wire, publish):
     await wire.create(publish())
     wrong: Iterable[tuple[dict[str, Any], grpc.StatusCode]] = [
         ({"campaign_id": "unknown"}, grpc.StatusCode.NOT_FOUND),
@@ -131,8 +117,7 @@ async def test_watches_have_sound_requests(start_server, publish):
         await refused(status, wire.analyst.WatchEstimate(request, timeout=PATIENCE_S).read())
 
 
-async def test_browsing_over_the_wire(start_server, publish):
-    wire = (await start_server()).wire
+async def test_browsing_over_the_wire(wire, publish):
     for name in ("a", "b", "c"):
         await wire.create(publish(name))
     request = collector_pb2.BrowseCampaignsRequest(page_size=2)
@@ -145,8 +130,7 @@ async def test_browsing_over_the_wire(start_server, publish):
     assert second.next_page_token == ""
 
 
-async def test_estimates_say_what_they_are_over_the_wire(start_server, publish, wire_report, clock):
-    wire = (await start_server()).wire
+async def test_estimates_say_what_they_are_over_the_wire(wire, publish, wire_report, clock):
     campaign = publish(queries=1)
     weekly = replace(
         campaign.campaign, period=(clock.closes - clock.opens) / 4, minimum_participants=2
@@ -176,8 +160,7 @@ async def test_estimates_say_what_they_are_over_the_wire(start_server, publish, 
     assert result.reason == report_pb2.REJECTION_REASON_WRONG_PERIOD
 
 
-async def test_heavy_tails_have_a_median_of_means_over_the_wire(start_server, publish, database):
-    wire = (await start_server()).wire
+async def test_heavy_tails_have_a_median_of_means_over_the_wire(wire, publish, database):
     campaign = publish(queries=1, mechanism=SmoothSpec(0.3))
     await wire.create(campaign)
     rng = Random(6)
@@ -239,8 +222,7 @@ async def test_errors_have_details(start_server, publish, wire_report, database)
     assert info.reason == "SIGNATURE_INVALID"
 
 
-async def test_many_streams_at_once_count_once(start_server, publish, wire_report):
-    wire = (await start_server()).wire
+async def test_many_streams_at_once_count_once(wire, publish, wire_report):
     campaign = publish(queries=1)
     await wire.create(campaign)
 

@@ -74,9 +74,8 @@ def asked(publish: Callable[..., Published], mechanism: MechanismSpec) -> Publis
     [DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), SmoothSpec(0.1)],
     ids=["debiased", "lipschitz", "smooth"],
 )
-async def test_a_formula_reaches_devices_and_its_mean_comes_back(start_server, publish, mechanism):
+async def test_a_formula_reaches_devices_and_its_mean_comes_back(wire, publish, mechanism):
     """n = 1,500 devices, seed 5, α = 1e-6 per query; the truth is that of the formula itself."""
-    wire = (await start_server()).wire
     campaign = asked(publish, mechanism)
     await wire.create(campaign)
     builder = ReportBuilder(policy=Policy({"household income": PRIVACY}), source=Seeded(5))
@@ -102,8 +101,7 @@ async def test_a_formula_reaches_devices_and_its_mean_comes_back(start_server, p
         assert abs(estimate.value - truth - 0.8) > limit
 
 
-async def test_a_server_publishes_no_table_that_is_none(start_server, publish):
-    wire = (await start_server()).wire
+async def test_a_server_publishes_no_table_that_is_none(wire, publish):
     campaign = asked(publish, DebiasedLaplaceSpec())
     message = campaign_pb2.Campaign.FromString(campaign.published)
     message.queries[1].radial.profile.at[2] = math.nan

@@ -38,6 +38,14 @@ def campaign(publish: Callable[..., Published]) -> Published:
     return publish(queries=1)
 
 
+@pytest.fixture
+async def running(way: Start, campaign: Published) -> Way:
+    """A way to a server that has the campaign."""
+    started = await way()
+    await started.web.wire.create(campaign)
+    return started
+
+
 def take_part(way: Way, campaign: Published, name: str, transport: Any = None) -> list[Any]:
     """Let a device fetch a campaign, answer and send; return its reports as they were sent."""
     with way.client(name, transport) as client:
@@ -50,10 +58,8 @@ def take_part(way: Way, campaign: Published, name: str, transport: Any = None) -
 
 
 async def test_the_relay_sees_no_content_and_the_gateway_no_address(
-    way: Start, campaign: Published
+    running: Way, campaign: Published
 ) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
     receipts = await asyncio.to_thread(take_part, running, campaign, "device")
     assert await running.counted(campaign) == 1
     secrets = _secrets(campaign, receipts)
@@ -83,10 +89,8 @@ def _secrets(campaign: Published, receipts: list[Any]) -> list[bytes]:
 
 
 async def test_all_that_travels_has_two_sizes_and_the_same_headers(
-    way: Start, campaign: Published
+    running: Way, campaign: Published
 ) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
     await asyncio.to_thread(take_part, running, campaign, "device")
     requests, answers = (
         [each.partition(b"\r\n\r\n") for each in kept]
@@ -102,10 +106,8 @@ async def test_all_that_travels_has_two_sizes_and_the_same_headers(
 
 
 async def test_a_replay_is_answered_as_the_first_and_counts_nothing(
-    way: Start, campaign: Published
+    running: Way, campaign: Published
 ) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
     await asyncio.to_thread(take_part, running, campaign, "device")
     sent, first = running.far.sent[-1], running.far.answered[-1]
 
@@ -191,10 +193,8 @@ async def test_a_relay_that_loses_and_doubles_loses_and_doubles_no_report(
 
 
 async def test_a_key_that_the_gateway_has_no_more_is_asked_for_again(
-    way: Start, campaign: Published
+    running: Way, campaign: Published
 ) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
     transport = running.transport()
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     serials = []
@@ -208,8 +208,7 @@ async def test_a_key_that_the_gateway_has_no_more_is_asked_for_again(
     assert serials[1] == serials[0] + 2
 
 
-async def test_a_key_of_another_operator_is_refused(way: Start, campaign: Published) -> None:
-    running = await way()
+async def test_a_key_of_another_operator_is_refused(running: Way, campaign: Published) -> None:
     other = SigningKey.generate().public
     transport = running.transport(operator=other)
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
@@ -219,10 +218,8 @@ async def test_a_key_of_another_operator_is_refused(way: Start, campaign: Publis
 
 
 async def test_what_the_server_refuses_is_told_as_over_grpc(
-    way: Start, publish: Callable[..., Published], campaign: Published
+    running: Way, publish: Callable[..., Published], campaign: Published
 ) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
     large = publish("large", queries=150)
     await running.web.wire.create(large)
 
@@ -246,9 +243,7 @@ async def test_what_the_server_refuses_is_told_as_over_grpc(
     await asyncio.to_thread(calls)
 
 
-async def test_only_calls_of_devices_come_through(way: Start, campaign: Published) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
+async def test_only_calls_of_devices_come_through(running: Way, campaign: Published) -> None:
     key = GatewayKeys(running.keys).published()
     for method, path in ((b"POST", b"/geoveil.proto.v1.Analyst/ListCampaigns"), (b"GET", b"/")):
         inner = InnerRequest(
@@ -319,9 +314,7 @@ def test_only_a_key_may_be_asked_for(publish: Callable[..., Published]) -> None:
         replace(publish().campaign, relay_operator="ed25519:00")  # type: ignore[arg-type]
 
 
-async def test_asyncio_asks_through_it_too(way: Start, campaign: Published) -> None:
-    running = await way()
-    await running.web.wire.create(campaign)
+async def test_asyncio_asks_through_it_too(running: Way, campaign: Published) -> None:
     transport = AsyncRelayTransport(running.transport())
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     answer = await transport.get_campaign(request, 10.0)
