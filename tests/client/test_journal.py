@@ -13,7 +13,7 @@ import pytest
 from geoveil.campaign import Charge
 from geoveil.client import Contribution, DeliveryStatus, JournalError, OutboxFull, Rejection
 from geoveil.client.contributions import Entry
-from geoveil.client.journal import Bounds, EntryOutcome, Journal
+from geoveil.client.journal import Bounds, Journal
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 from tests.client.conftest import in_threads
@@ -61,7 +61,7 @@ def recorded(
     at: datetime = T0,
     why: Rejection | None = None,
 ) -> Entry:
-    journal.record_outcome(EntryOutcome(entry=entry, at=at, status=status, rejection=why))
+    journal.record_outcome(replace(entry, status=status, settled=at, rejection=why))
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
     assert found is not None
     return found
@@ -160,7 +160,7 @@ def test_a_status_only_goes_up(journal):
 
 def test_settling_what_was_never_recorded_changes_nothing(journal):
     unknown = Entry(contribution=made(), drawn=T0)
-    journal.record_outcome(EntryOutcome(entry=unknown, at=T0, status=DeliveryStatus.ACKNOWLEDGED))
+    journal.record_outcome(replace(unknown, status=DeliveryStatus.ACKNOWLEDGED, settled=T0))
     assert journal.history() == ()
 
 
@@ -188,7 +188,7 @@ def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal):
     entry = record(journal, made())
     journal.mark_sent([entry], T0)
     journal.mark_sent([entry], T0 + timedelta(hours=1))
-    journal.record_outcome(EntryOutcome(entry=entry, at=T0, failure="UNAVAILABLE: down"))
+    journal.record_outcome(replace(entry, failure="UNAVAILABLE: down"))
     (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
@@ -296,9 +296,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),
     "mark_sent": lambda journal: journal.mark_sent([UNKNOWN], T0),
-    "record_outcome": lambda journal: journal.record_outcome(
-        EntryOutcome(entry=UNKNOWN, at=T0, failure="no")
-    ),
+    "record_outcome": lambda journal: journal.record_outcome(replace(UNKNOWN, failure="no")),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),
     "spent": lambda journal: journal.spent("a", "b", lambda history: list(history.spendings())),
@@ -367,7 +365,7 @@ def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal):
     for campaign_id, period, at, waits in reports:
         entry = record(journal, made(campaign_id, period=period), T0)
         if not waits:
-            journal.record_outcome(EntryOutcome(entry=entry, at=at, status=DeliveryStatus.REJECTED))
+            journal.record_outcome(replace(entry, status=DeliveryStatus.REJECTED, settled=at))
     of_all = partial(journal.spent, "household income", "dollar")
     for asked in (None, "c0", "c2", "c3"):
         drawn = of_all(lambda history, asked=asked: dict(history.spendings(campaign_id=asked)))

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial, reduce
@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from geoveil.campaign import Charge
 from geoveil.client import BudgetExceeded, Limit, Window
 from geoveil.client.contributions import Contribution, DeliveryStatus
-from geoveil.client.journal import Bounds, EntryOutcome, Journal
+from geoveil.client.journal import Bounds, Journal
 from geoveil.client.ledger import SpendingHistory, Telling, budgets, check, total
 from geoveil.gp import GeoPrivacy
 
@@ -199,7 +199,7 @@ def test_the_journal_keeps_the_same_book(limit, moves):
         made = entry_of(campaign, period, privacy, attribute)
         entry = journal.record(made, lambda history_of: None, now, bounds)
         assert entry is not None
-        outcome = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED)
+        outcome = replace(entry, status=DeliveryStatus.ACKNOWLEDGED, settled=now)
         journal.record_outcome(outcome)
 
     for period, (hours, campaign, asked) in enumerate(moves):

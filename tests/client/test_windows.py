@@ -7,6 +7,7 @@ might, and spends more.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from random import Random
@@ -38,7 +39,6 @@ from geoveil.client import (
 )
 from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
-from geoveil.client.journal import EntryOutcome
 from geoveil.client.reports import ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
 from tests.client.conftest import dollars
@@ -128,7 +128,7 @@ def lived(draw: Random, monkeypatch: pytest.MonkeyPatch) -> tuple[Window, list[T
             draws = made_from.get(made.report, [(made.report, made.charges[0].privacy)])
             told += [(clock[0], which, privacy) for which, privacy in draws]
             if draw.random() < 0.6:  # else the answer is lost, and the report will leave again
-                settled = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+                settled = replace(entry, status=DeliveryStatus.ACKNOWLEDGED, settled=clock[0])
                 session.journal.record_outcome(settled)
     monkeypatch.undo()
     session.journal.close()

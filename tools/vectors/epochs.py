@@ -24,7 +24,6 @@ from geoveil.campaign import (
 from geoveil.client.contributions import DeliveryStatus, Reading
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
-from geoveil.client.journal import EntryOutcome
 from geoveil.client.limits import Epoch, Limit, Window
 from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, ReportBuilder
@@ -321,7 +320,7 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
         one["spent"] = next(b.spent for b in session.budgets() if b.scope == "lifetime")
         one["delivers"] = draw.random() < 0.6
         for entry in session.journal.pending() if one["delivers"] else ():
-            counted = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+            counted = replace(entry, status=DeliveryStatus.ACKNOWLEDGED, settled=clock[0])
             session.journal.record_outcome(counted)
         told.append(one)
     return {

@@ -9,9 +9,9 @@ detects changed, missing or foreign rows.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from geoveil.campaign import Charge
 from geoveil.client.contributions import (
@@ -20,7 +20,6 @@ from geoveil.client.contributions import (
     DeliveryStatus,
     Entry,
     Reading,
-    Rejection,
 )
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.journal_history import SeenReports
@@ -206,27 +205,27 @@ class Journal:
         """Record durably that entries are about to leave."""
         with self._file.transaction(writes=True) as connection:
             for entry in entries:
-                kept = _stored(connection, entry.contribution)
-                if kept is not None and kept[_SENT] is None:
-                    kept[_SENT] = microseconds(at)
-                    _change(connection, kept)
+                kept = _stored(connection, entry)
+                if kept is not None and kept.sent is None:
+                    _change(connection, replace(kept, sent=at))
         self._file.sync()
 
-    def record_outcome(self, outcome: "EntryOutcome") -> None:
-        """Record an entry's outcome; its status never decreases."""
+    def record_outcome(self, outcome: Entry) -> None:
+        """Record how an entry was settled, or why sending it failed; its status never decreases."""
         with self._file.transaction(writes=True) as connection:
-            kept = _stored(connection, outcome.entry.contribution)
+            kept = _stored(connection, outcome)
             if kept is None:
                 return
             if outcome.status is DeliveryStatus.PENDING:
-                kept[_FAILURE] = outcome.failure
-            elif kept[_STATUS] < outcome.status:
-                why = outcome.rejection
-                kept[_STATUS], kept[_SETTLED] = int(outcome.status), microseconds(outcome.at)
-                kept[_REASON], kept[_DETAIL] = (why.reason, why.detail) if why else (None, None)
-            else:
-                return
-            _change(connection, kept)
+                _change(connection, replace(kept, failure=outcome.failure))
+            elif kept.status < outcome.status:
+                settled = replace(
+                    kept,
+                    status=outcome.status,
+                    settled=outcome.settled,
+                    rejection=outcome.rejection,
+                )
+                _change(connection, settled)
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
@@ -318,32 +317,16 @@ def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entr
     return entry_of(row, tuple(map(charge_of, charges)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryOutcome:
-    """The outcome of an entry, or of an attempt to send it."""
-
-    entry: Entry
-    at: datetime
-    status: DeliveryStatus = DeliveryStatus.PENDING
-    """The status; PENDING if it must be sent again."""
-    rejection: Rejection | None = None
-    failure: str | None = None
-    """The reason for the last failure to send a pending entry."""
-
-
-_STATUS, _SENT, _SETTLED, _REASON, _DETAIL, _FAILURE = range(WRITTEN_ONCE, WRITTEN_ONCE + 6)
-"""Indices of the columns that change."""
-
-
-def _stored(connection: sqlite3.Connection, made: Contribution) -> list[Any] | None:
-    """Return the values of a report's row, if any."""
+def _stored(connection: sqlite3.Connection, entry: Entry) -> Entry | None:
+    """Return an entry as it is stored, without its charges, which never change."""
+    made = entry.contribution
     row = connection.execute(FIND, (made.campaign_id, made.period)).fetchone()
-    return None if row is None else list(content_of(row))
+    return None if row is None else entry_of(row)
 
 
-def _change(connection: sqlite3.Connection, values: list[Any]) -> None:
-    checked = checked_row(tuple(values))
-    connection.execute(CHANGE, (*checked[WRITTEN_ONCE:], *checked[:2]))
+def _change(connection: sqlite3.Connection, entry: Entry) -> None:
+    row = row_of(entry)
+    connection.execute(CHANGE, (*row[WRITTEN_ONCE:], *row[:2]))
 
 
 def _check(connection: sqlite3.Connection) -> None:

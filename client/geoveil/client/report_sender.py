@@ -27,7 +27,6 @@ from geoveil.client.errors import (
     PolicyRefused,
     TransportError,
 )
-from geoveil.client.journal import EntryOutcome
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
 _Result = TypeVar("_Result")
@@ -334,14 +333,14 @@ class ReportSender:
                     response = yield _within(until, "submit_reports", batch.request())
                     (result,) = batch.results(response)
                 except (TransportError, PolicyRefused) as error:
-                    outcome = EntryOutcome(entry=entry, at=self._timing.now(), failure=str(error))
+                    outcome = replace(entry, failure=str(error))
                     key = self._failed(error, campaign_id, backoff)
                     ready = set() if key == SERVER else ready - {key}
                 else:
-                    outcome = EntryOutcome(
-                        entry=entry,
-                        at=self._timing.now(),
+                    outcome = replace(
+                        entry,
                         status=result.status,
+                        settled=self._timing.now(),
                         rejection=result.rejection,
                     )
                     self._backoff.succeeded(campaign_id)
@@ -385,7 +384,7 @@ class ReportSender:
         for entry in self._journal.pending():
             departs = entry.contribution.departs
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
-                expired = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
+                expired = replace(entry, status=DeliveryStatus.EXPIRED, settled=now)
                 self._journal.record_outcome(expired)
             elif departs is None or departs <= now:
                 waiting.append(entry)
