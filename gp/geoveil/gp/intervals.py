@@ -1,17 +1,13 @@
 """Confidence intervals of a mean that do not collapse if few reports differ [MATH §8].
 
-Where hardly anybody is near a question, nearly all reports are equal: their standard error is close
-to 0, and says nothing about the few people not sampled. A report lies between two public ends, so
-we can imagine one more report at each end: the upper limit is that of the n reports and one at the
-upper end, and the lower limit likewise. For reports of 0 and 1, it is Clopper and Pearson's
-interval; in general, it is the Dirichlet-weighted mean of Learned-Miller and Thomas (2019), here
-with the quantile of a gamma law with the largest third moment that the ends permit.
+Where nearly all reports are equal, their standard error says nothing about the few people not
+sampled. A report lies between two public ends, so one more report is imagined at each end. For
+reports of 0 and 1, that is Clopper and Pearson's interval; in general, it is the Dirichlet-weighted
+mean of Learned-Miller and Thomas (2019), with the quantile of a gamma law.
 
-The sharper interval is Student's, moved by the skewness of the mean (Hall 1992): no wider than
-Student's, and valid from fewer reports on. Given the mean and the variance of reports, the law of
-the mechanism bounds their skewness (`ReportMoments`), so no sums of cubes are needed. Only where
-a person outside the sample would move the mean by a fifth of its standard error or more, a report
-of up to half the weight is imagined there. Hall's correction supplies the other half.
+The sharper interval is Student's, moved by the skewness of the mean (Hall 1992), which the law of
+the mechanism bounds (`ReportMoments`). A report of up to half the weight is imagined only where a
+person outside the sample would move the mean by a fifth of its standard error or more.
 """
 
 import math

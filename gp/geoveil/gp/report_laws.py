@@ -1,12 +1,8 @@
 """Enclose the law of a report, for people at every distance, by points [MATH §8].
 
-Laplace noise is where Brownian motion is after an exponential time. So a noisy distance that starts
-in a cell [l, r] leaves it, and goes on as if it had started at l or at r; or it ends inside, with a
-probability of at most κ = 1 − 1/cosh x, x = (r − l)/2b. The shares of l, of r and of what g is in
-the cell follow an arch, which the tangents at its ends and its top enclose: where κ is inside, the
-share of one end is σ = 1/(2 cosh x·(1 + cosh x)), and that of the other the rest. Cells are those
-of the profile, so that nothing is between them that nobody has seen, and those that stick out of
-the hull of the others are cut.
+A noisy distance that starts in a cell leaves it through one of its ends, or ends inside with a
+small probability. Cells are those of the profile; those that stick out of the hull of the others
+are cut.
 """
 
 from __future__ import annotations

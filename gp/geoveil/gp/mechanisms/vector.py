@@ -50,21 +50,18 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     one active set. The exact calibration takes the largest η that [MATH §7] proves; the paper's
     takes the suprema apart: ε = mDβ + max_score·η [SGP Cor. 3.2].
 
-    When to use it: for thresholds and ranges that vary in different places, and for queries far
-    apart. Measured for m thresholds at gaps of g·m/ε, a band of 2/ε and people uniform over all of
-    them, against m `SmoothMechanism`s with the rate/m each (variance summed over the reports): it
-    is 5.8 (linear) and 4.7 times (smoothstep) better for m = 4 and g = 3, 16 and 14 times for
-    m = 10 and g = 3, 30 and 13 times for m = 30 and g = 100. The reason: the noise of the divided
-    rate grows with m², here all m reports have that of one query, which falls off at β ∝ 1/m.
-    With one kernel asked m times dividing is 1.5 times better.
+    It suits queries that vary in different places. Against m `SmoothMechanism`s with the rate/m
+    each, the sum of variances is 5.8 times smaller for 4 linear thresholds at gaps of 12/ε, and 16
+    times for 10 at gaps of 30/ε (band 2/ε, people uniform over all): the noise of a divided rate
+    grows with m², here all reports have that of one query. For one kernel asked m times, dividing
+    is 1.5 times better.
 
     Args:
         queries: m ≥ 1 queries of the same dimension.
         privacy: the guarantee of all reports together; it holds for every delta and reach.
-        noise: the family of Z_j; by default `LaplacePareto(1, mβ/rate)`, which is best on the
-            cross; on the rectangle, for m > 1, the `LaplacePareto(1, φ)` whose φ makes the
-            variance least at this β (less than Student-t, generalized Cauchy and power-law noise
-            have for mβ ≤ 0.1 of the rate), for m = 1 `PowerLaw(1, β/rate)`, which is best.
+        noise: the family of Z_j; by default the best on the cross, `LaplacePareto(1, mβ/rate)`; on
+            the rectangle the best for m = 1, `PowerLaw(1, β/rate)`, and for m > 1 the
+            `LaplacePareto(1, φ)` whose φ makes the variance least at this β.
         beta: smoothness of B, in 1/(unit of x), in (0, rate/(m·scale cost of the noise)]. By
             default 0.3 of the rate/m on the cross and 0.1 on the rectangle; for another noise than
             the default, the largest that leaves three quarters of the η it could have.

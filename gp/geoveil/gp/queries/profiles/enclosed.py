@@ -317,14 +317,8 @@ def preimages(
 ) -> tuple[Array, Array]:
     """Return the points where the function equals y, and its slopes there: (m, *y.shape).
 
-    NaN where there are fewer than m solutions.
-
-    Args:
-        function: vectorised; smooth but for jumps.
-        mesh: increasing points, between which the function does not turn, with a pair of close
-            neighbours around every jump.
-        y: values, any shape.
-        step: for the differences that give the slope.
+    NaN where there are fewer than m solutions. Between points of the mesh, which increase and have
+    a pair of close neighbours around every jump, the function must not turn.
     """
     values = function(mesh)
     flat = np.asarray(y, dtype=np.float64).ravel()
