@@ -34,14 +34,10 @@ def laplace_expectation(
     panels: Array,
     limits: tuple[float, float] = (0.0, 0.0),
 ) -> Array:
-    """Return E[function(s + scale·Z)] for Z ~ Laplace(1).
+    """Return E[function(s + scale·Z)] for Z ~ Laplace(1), in the shape of s.
 
-    Args:
-        function: vectorised; smooth on each panel.
-        s: points, any shape; the result has the same.
-        scale: noise scale b > 0, in the unit of s.
-        panels: their edges, increasing.
-        limits: the values of `function` before the first edge and after the last.
+    The function is smooth on each panel between the edges `panels`, and has the values `limits`
+    before the first and after the last.
     """
     points = np.asarray(s, dtype=np.float64)
     flat = points.ravel()
@@ -96,10 +92,7 @@ def one_sided(
 ) -> Array:
     """Return the integrals over all noise below, and above, each node: shape (k, 2, *nodes.shape).
 
-    Args:
-        functions: k of them, vectorised; smooth on each panel.
-        nodes: from the first edge of the panels to the last, any shape.
-        limits: the values of each function before the first and after the last panel.
+    The k functions are smooth on each panel; `limits` are their values before and after them.
     """
     at, decay = nodes.ravel(), np.exp(-np.diff(panels) / scale).tolist()
     index = np.clip(np.searchsorted(panels, at, side="right") - 1, 0, len(panels) - 2)

@@ -28,13 +28,10 @@ _BOTH = [[-1.0], [1.0]]
 def greatest_in(
     box: Array, look: Callable[[Array, Array], tuple[Array, Array]], loose: float
 ) -> float:
-    """Return a bound of the greatest number in a box; see `enclosed_in_parts`.
+    """Return a bound of the greatest number in a box, (2, k); see `enclosed_in_parts`.
 
-    Args:
-        box: the least and the greatest of its coordinates, (2, k).
-        look: from centers of boxes, (n, k), and how far their farthest points are, (n,), to the
-            numbers there, and bounds of the greatest of each box.
-        loose: as there.
+    `look` leads from the centers of boxes, (n, k), and how far their farthest points are, (n,), to
+    the numbers there, and bounds of the greatest of each box.
     """
 
     def one_part(boxes: Array) -> Seen:
@@ -57,10 +54,11 @@ def greatest_in(
 def enclosed_in_parts(
     boxes: Array, look: Callable[[Array], Seen], shares: Array, loose: float
 ) -> tuple[Array, float, Array]:
-    """Return bounds of the least and the greatest number in each part, (2, p).
+    """Return bounds of the least and the greatest number in each part, (2, p), ∞ and −∞ if empty.
 
-    And how much wider they may be than `loose` permits: 1 unless there are too many boxes; and the
-    boxes, points aside, of which other numbers in as many places can be told.
+    They are as wide as `loose` permits, unless there are too many boxes: the second result says how
+    much wider. The third are the boxes, points aside, of which other numbers in as many places can
+    be told.
 
     Args:
         boxes: the least and the greatest coordinates of each, (2, k, n).
@@ -68,10 +66,6 @@ def enclosed_in_parts(
         shares: what is yet to be added to the least and the greatest number of each part, (2, p).
         loose: how much wider the bounds may be than what is attained, relative to the greatest
             number of the part, or to `_APART` times how far all numbers are apart.
-
-    Returns:
-        As wide, but where there are too many boxes; ∞ and −∞ of parts that nothing is in. The
-        factor is then that of the loosest box.
     """
     most = np.full(shares.shape, -np.inf)
     outer, left, leaves = np.full_like(spans(most), -np.inf), _MOST, []

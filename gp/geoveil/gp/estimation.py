@@ -61,9 +61,7 @@ class Accumulator:
 def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[Accumulator]:
     """Yield the sums of consecutive parts of an array, in 64-bit integers that can't overflow.
 
-    Args:
-        integers: at most 2¹⁸, at least one.
-        starts: where the parts begin, increasing, the first at 0.
+    There are 1 to 2¹⁸ integers; the parts begin at `starts`, which increase from 0.
 
     Example:
         >>> list(sums_of(np.array([2**62, 2**62, -1]), np.array([0, 2]))) == [
@@ -158,12 +156,10 @@ def estimate(
 
 @dataclass(frozen=True, slots=True)
 class ForgedShare:
-    """A lower bound of the share of forged reports, with its confidence.
+    """A lower bound in [0, 1] of the share of forged reports; 0: no forgery shows.
 
-    Attributes:
-        at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
-        confidence: the probability that `at_least` does not exceed the true share, whatever the
-            people are like; so honest reports show 0.
+    It does not exceed the true share, with the probability `confidence`, whatever the people are
+    like.
     """
 
     at_least: float

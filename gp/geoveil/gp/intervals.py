@@ -270,14 +270,9 @@ def interval_of_weighted_mean(
 
 
 def kept_within(low: float, high: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the possible values, or move it to the nearest one.
+    """Clip an interval to the possible values, between the two ends, or move it to the nearest one.
 
     The number in it that is nearest to an unbiased estimate is then the nearest possible one.
-
-    Args:
-        low: ≤ high.
-        high: of the interval.
-        ends: the least and the greatest possible value.
 
     Example:
         >>> kept_within(-0.5, 0.25, (0.0, 1.0)), kept_within(-0.75, -0.5, (0.0, 1.0))
@@ -327,10 +322,6 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
     """Return the half-width of an interval for all looks at n reports, in standard errors.
 
     The asymptotic confidence sequence of a normal mixture [WASKR21].
-
-    Args:
-        n: reports, > 0.
-        confidence: in [0, 1].
 
     Example:
         >>> round(reach_at_all_looks(2_000, 0.95) / 1.96, 2)
@@ -399,11 +390,8 @@ def _margin(
 ) -> float:
     """Return the distance of a limit from the mean.
 
-    Args:
-        skewness: of their mean, towards the limit.
-        jump: the distance, in this direction, of a person whom nobody met.
-        student: the quantile of Student's law.
-        normal: that of the normal law, for which an imagined report makes up.
+    `skewness` is that of the mean, towards the limit; in this direction a person whom nobody met is
+    at most `jump` away. An imagined report makes up for the normal quantile alone.
     """
     share = _share(jump / math.sqrt(variance * n)) if variance > 0 else 1.0
     weight = _HALF * share if math.isfinite(jump) else 0.0
@@ -434,14 +422,11 @@ def _tolerated(normal: float) -> float:
 
 
 def _moved_quantile(skewness: float, quantile: float) -> float:
-    """Return the quantile of a studentised mean by Hall's correction, from a gamma law.
+    """Return a quantile of a studentised mean by Hall's correction, from a gamma law.
 
-    To first order it is z + skewness·(1 + 2z²)/6: of a multiple of a count of 1/skewness² the limit
-    by the mid-p value. Where one person matters, little is made of skewness away from the limit.
-
-    Args:
-        skewness: of the mean, towards the limit.
-        quantile: z.
+    To first order it is z + skewness·(1 + 2z²)/6, z that of the normal law: of a multiple of a
+    count of 1/skewness² the limit by the mid-p value. Where one person matters, little is made of
+    skewness away from the limit.
     """
     if skewness < 0:
         share = _share(-skewness)

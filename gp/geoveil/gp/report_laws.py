@@ -52,12 +52,10 @@ def law_of_profile(
     undone: float,
     limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> ReportMoments:
-    """Return points whose hull contains the moments of g(s + Laplace(scale)), for all s.
+    """Return points whose hull contains the moments of g(s + Laplace(b)), for all s.
 
-    Args:
-        scale: b > 0, in the unit of s.
-        undone: b, or 0 for g = φ.
-        limits: two distances that s never leaves.
+    `scale` is b > 0, in the unit of s, and `undone` b, or 0 for g = φ; `limits` are two distances
+    that s never leaves.
     """
     nodes = profile.cells(undone)
     before, after = (float(level) for level in profile.debiased(_beyond(nodes), undone))
@@ -157,10 +155,8 @@ def greatest_estimated_variance(profile: Profile, scale: float) -> float:
 def law_of_symmetric_noise(value: Array, noise: Array, *, loose: bool = False) -> ReportMoments:
     """Return points whose hull contains the moments of f + symmetric noise on each of many cells.
 
-    Args:
-        value: the least and the greatest f on each cell, shape (2, n).
-        noise: the least and the greatest variance, (2, n).
-        loose: whether they are far from tight.
+    Of f and of the variance there are the least and the greatest on each cell, (2, n); `loose`:
+    they are far from tight.
     """
     points = np.concatenate(_lifted(value, noise))
     return ReportMoments(points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2), loose)
@@ -169,12 +165,9 @@ def law_of_symmetric_noise(value: Array, noise: Array, *, loose: bool = False) -
 def beyond_others(value: Array, noise: Array) -> Array:
     """Return how far each cell sticks out beyond all attained values, shape (n,).
 
-    1 is `_OUT` of how far people are apart, in the way in which it is farthest out.
-
-    Args:
-        value: the least and the greatest f on each cell, shape (2, n).
-        noise: k ranges of the variance on each cell, (k, 2, n). Each holds somebody, and together
-            they reach from the least to the greatest.
+    1 is `_OUT` of how far people are apart, in the way in which it is farthest out. Of f there are
+    the least and the greatest on each cell, (2, n); of the variance k such ranges, (k, 2, n). Each
+    range holds somebody, and together they reach from the least to the greatest.
     """
     corners = [_lifted(value, person) for person in noise]
     ways = _ways(np.concatenate([*corners[0], *corners[-1]]))
@@ -221,11 +214,8 @@ def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
     """Return points whose hull contains many boxes, which contain the moments of all people.
 
     Corners that stick out of the hull farthest are added to it, a little farther out, until none
-    does. How far one person moves a mean is taken from the middles of their boxes alone.
-
-    Args:
-        middle: E y, E y² and E y³, shape (3, n).
-        half: of the width of each box, the same shape, > 0.
+    does. How far one person moves a mean is taken from the middles of their boxes alone: E y, E y²
+    and E y³, (3, n), as are halves of the widths.
     """
     from scipy.spatial import ConvexHull
 
@@ -270,9 +260,7 @@ def _corners_of(boxes: Array, ways: Array) -> Array:
 def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
     """Return each box's excess over all planes, and for each plane the farthest box and its corner.
 
-    Args:
-        boxes: shape (n, 6).
-        planes: outward normals, and what they are on at a point less its height, (m, 4).
+    Boxes are (n, 6); planes, (m, 4), outward normals, and a height.
     """
     out, farthest = np.empty(len(boxes)), np.zeros(len(planes), np.intp)
     heights = np.full(len(planes), -np.inf)
@@ -291,13 +279,10 @@ def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
 def cut_while_loose(
     edges: Array, look: Callable[[Array], tuple[_Seen, Array]], most: int = _MOST_CELLS
 ) -> tuple[Array, _Seen]:
-    """Return edges of cells, cut until none is loose or there are too many, and their enclosures.
+    """Return edges of cells, cut until none is loose or there are `most`, and their enclosures.
 
-    Args:
-        edges: increasing, shape (n + 1,).
-        look: from edges to what is seen of the cells, and to how many times looser than need be
-            each is, shape (n,), which falls as the square of its length.
-        most: cells at most.
+    `look` leads from edges to what is seen of the cells, and to how many times looser than need be
+    each is, (n,), which falls as the square of its length.
     """
     for _ in range(_ROUNDS):
         seen, loose = look(edges)
@@ -311,9 +296,7 @@ def cut_while_loose(
 def beside_ends(edges: Array, length: float) -> Array:
     """Return edges with more of them next to the ends of long cells, unless there are too many.
 
-    Args:
-        edges: increasing, shape (n + 1,).
-        length: over which noise changes, in the unit of the edges.
+    `length` is that over which noise changes, in the unit of the edges.
     """
     long = np.flatnonzero(np.diff(edges) > _LONG * length)
     if len(long) > _MOST_CELLS / 16:

@@ -76,27 +76,17 @@ class Area:
         return float(apart) + other.radius_m <= self.radius_m
 
     def holds(self, place: ArrayLike) -> bool:
-        """Return whether a place, (longitude, latitude) in degrees, is in it.
-
-        Raises:
-            PrivateValueError: if it is not a longitude and latitude.
-        """
+        """Return whether a place, (longitude, latitude) in degrees, is in it."""
         _, distance = self._seen_from_centre(earth.places_array(place))
         return bool(distance <= self.radius_m)
 
     def polar(self, places: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return azimuth (degrees clockwise from north) and distance (m) of contracted places.
-
-        Raises:
-            PrivateValueError: if a place is not a longitude and a latitude.
-        """
+        """Return azimuth (degrees clockwise from north) and distance (m) of contracted places."""
         azimuth, distance = self._seen_from_centre(earth.places_array(places))
         return azimuth, self._drawn_in(distance)
 
     def contract(self, places: ArrayLike) -> NDArray[np.float64]:
-        """Move places anywhere into the area, (..., 2) in degrees.
-
-        A place inside stays where it is.
+        """Move places outside, (..., 2) in degrees, into the area; others stay where they are.
 
         Raises:
             PrivateValueError: if a place is not a longitude and a latitude.

@@ -70,12 +70,10 @@ class Projection(ABC):
 class AzimuthalEquidistant(Projection):
     """Metres east and north of a centre: the length and azimuth of the geodesic from it (WGS 84).
 
-    The area is the disc of `radius_m` around the centre; `Area` moves places outside onto it: a
-    refusal would tell that somebody is not inside. Distances in the plane are at most κ = t/sin t
-    times true ones, on the whole Earth, t = radius/b with b the polar radius [MATH §11].
-
-    Not covered: the projection is computed in doubles, so it cannot resolve distances below about
-    10⁻⁸ m. Neither can a longitude in doubles.
+    `Area` moves places outside the disc of `radius_m` onto it: a refusal would tell that somebody
+    is not inside. Distances in the plane are at most κ = t/sin t times true ones, on the whole
+    Earth, t = radius/b with b the polar radius [MATH §11]. Doubles resolve distances from about
+    10⁻⁸ m.
 
     Args:
         longitude_deg: of the centre, in [−180, 180].

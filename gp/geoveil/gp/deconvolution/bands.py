@@ -102,9 +102,7 @@ def _first(reached: Callable[[int], bool], guess: float) -> int:
 class BandTotals(Totals):
     """All thresholds and ranges together; values differ from `EachTotals` by less than 2⁻³⁰.
 
-    Args:
-        bands: of each label, from `bands_of`; one or two.
-        step: spacing of the grid of the points, in their unit.
+    `bands` are those of each label, from `bands_of`; `step` is the spacing of the points' grid.
     """
 
     def __init__(self, bands: Mapping[str, tuple[DebiasedBand, ...]], step: float) -> None:

@@ -19,12 +19,9 @@ from geoveil.gp.reprs import ValueObject
 
 
 class PointEstimator(ValueObject, ABC):
-    """A function of a perturbed point whose mean estimates the mean of a query.
+    """A function of a perturbed point of k = `dimension` numbers, to estimate the mean of a query.
 
-    Args:
-        dimension: k, number of coordinates of a point.
-        scale: noise scale b = 1/ε > 0, in the unit of the points.
-        debias: whether the noise is undone.
+    The noise has the scale b = 1/ε > 0, in the unit of the points; `debias` undoes it.
     """
 
     def __init__(self, dimension: int, scale: float, debias: bool) -> None:
@@ -45,8 +42,7 @@ class PointEstimator(ValueObject, ABC):
     def value(self, points: ArrayLike) -> Array:
         """Return one number per perturbed point, (n,); average it.
 
-        Args:
-            points: perturbed points; any shape for k = 1, else (..., k).
+        Points have any shape for k = 1, else (..., k).
 
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.

@@ -47,11 +47,8 @@ def ways(
 ) -> list[Way]:
     """Return the cheapest ways to sum estimators of one perturbation; each label is in one way.
 
-    Args:
-        estimators: by label.
-        step: spacing of the grid of the points, in their unit.
-        points: how many there will be; 0 means few, and no lattice is made for them.
-        groups: the number of groups of points.
+    `step` is the spacing of the points' grid, in their unit. `points` is how many there will be in
+    all `groups`; 0 means few, and no lattice is made for them.
     """
     chosen, rest = [], dict(estimators)
     bands = {name: of for name, e in rest.items() if (of := bands_of(e, step))}

@@ -29,16 +29,11 @@ _BLOCK = 2**15
 
 
 class InterpolationTable:
-    """A function of r on [0, reach], cubic between nodes that are equidistant in asinh(r/near).
+    """An even function of r ≤ reach, cubic between nodes that are equidistant in asinh(r/near).
 
     The interpolant is the cubic Hermite, slopes by the central difference of fourth order; its
-    error is about Δ⁴/384 times the fourth derivative in asinh.
-
-    Args:
-        function: vectorised, even in r.
-        near: length > 0 over which the function varies near 0; farther out nodes are sparse.
-        reach: last r > 0 of the table.
-        step: distance of the nodes Δ in asinh(r/near).
+    error is about Δ⁴/384 times the fourth derivative in asinh, Δ = `step`. The function varies over
+    `near` next to 0; farther out nodes are sparse.
     """
 
     def __init__(
@@ -167,12 +162,9 @@ def planar_expectation(
 ) -> Array:
     """Return E[function(|x + N|, r)] for |x| = r, (n,), accurate to about 1e-7 of a positive one.
 
-    Args:
-        function: of the distance ρ and of r, broadcast together; analytic in ρ², and far from the
-            centre of the order of e^{−ρ²/2} or e^{−ρ/c}; for c < 1 a constant may be added.
-        r: distances ≥ 0, shape (n,), in units of the length over which the function varies.
-        c: noise scale, in the same unit.
-        dimension: k ≥ 2.
+    The function of the distance ρ and of r, broadcast together, is analytic in ρ², and far from the
+    centre of the order of e^{−ρ²/2} or e^{−ρ/c}; for c < 1 a constant may be added. Distances r and
+    the noise scale c are in units of the length over which it varies; k = `dimension` ≥ 2.
     """
     (radii_at, radius_weights), (angles, angle_weights) = gauss_legendre(8), gauss_legendre(40)
     phi = math.pi / 2 * (1 + angles)

@@ -23,11 +23,7 @@ _CARRY_AFTER = 1 << 10
 
 
 class Products(Totals):
-    """Sums of pairwise products of several estimators over points.
-
-    Raises:
-        UnsupportedError: if an estimator has no bound.
-    """
+    """Sums of pairwise products of several estimators over points."""
 
     def __init__(self, estimators: Mapping[str, PointEstimator], step: float) -> None:
         super().__init__((), step)  # sums of single estimators are found by others

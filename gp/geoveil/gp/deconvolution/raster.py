@@ -32,12 +32,9 @@ _WEIGHTS = (*(1 / 8,) * 2, *(5 / 192,) * 2, 1 / 32, *(137 / 23_040,) * 2, *(13 /
 
 @dataclass(frozen=True, slots=True)
 class RasterGrid:
-    """A periodic grid of square cells.
+    """A periodic grid of square cells, the first of them centred at `origin`.
 
-    Args:
-        origin: centre of the first cell, in the unit of the points.
-        cell: width of a cell, in the same unit.
-        shape: number of cells along each axis.
+    Origin and cell width are in the unit of the points; `shape` counts cells along each axis.
     """
 
     origin: tuple[float, float]
@@ -92,14 +89,10 @@ class RasterGrid:
         return np.asarray(values)
 
     def off_nodes(self, values: Array, spectrum: Spectrum) -> Array:
-        """Bound the error of bilinear interpolation in the cells around a node.
+        """Bound the error of bilinear interpolation of `values` in the cells around a node.
 
         It is proved [MATH §8]: by second to sixth differences at the corners, and a bound of all
         higher ones that holds everywhere.
-
-        Args:
-            values: at the nodes.
-            spectrum: their transform.
         """
         from scipy.ndimage import maximum_filter
 
@@ -129,9 +122,7 @@ class RasterGrid:
     def law(self, spectrum: Spectrum, noise: Array) -> ReportMoments:
         """Return points whose hull contains the moments of a point's value, for people everywhere.
 
-        Args:
-            spectrum: the transform of a point's contribution.
-            noise: the characteristic function of the noise.
+        `spectrum` is the transform of a point's contribution, `noise` the characteristic function.
         """
         counted = self.inverse(spectrum)
         grid = self
@@ -162,10 +153,8 @@ def region_spectrum(
 ) -> Spectrum:
     """Return the Fourier transform of the indicator of a region, on the frequencies of the grid.
 
-    Args:
-        signed_distance: of points (n, 2); 1-Lipschitz, positive inside.
-        bounds: (x₀, y₀, x₁, y₁), beyond which it is negative.
-        grid: covers the bounds.
+    The signed distance of points (n, 2) is 1-Lipschitz, positive inside, and negative beyond the
+    bounds (x₀, y₀, x₁, y₁), which the grid covers.
     """
     first, second = (
         np.arange(
@@ -223,10 +212,7 @@ def _spread_parts(
 def _share_inside(s: Array, rise: Array, climb: Array) -> Array:
     """Return the part of a unit square where a linear function is positive.
 
-    Args:
-        s: its value at the centre.
-        rise: its slope ≥ 0 along one axis.
-        climb: its slope ≥ 0 along the other.
+    It is s at the centre, with slopes ≥ 0 along both axes.
     """
     a, b = np.maximum(rise, _FLAT) / 2, np.maximum(climb, _FLAT) / 2
     # The second antiderivative of a step, differenced along both axes.

@@ -34,19 +34,15 @@ _REGION = (
 class SmoothedRegion:
     """f: the indicator of a region of the plane, convolved with a Gaussian of deviation h.
 
-    f(x) is the probability that x, moved by a Gaussian, lies inside. Unlike the soft indicators it
-    is smooth in every direction, corners included, so that planar Laplace noise can be undone.
-
-    The region is rasterised with cells of h/8, those at the boundary divided by 8 again. So f,
-    and the mean of its estimator, are those of a region slightly different from the true one. The
-    difference measured is below 1e-6 at straight edges; a corner misjudges parts of h/64, which
-    weigh 8e-6, and boxes at any angle, slivers and discs stay below 3e-5, whatever the noise.
+    f(x) is the probability that x, moved by a Gaussian, lies inside. It is smooth in every
+    direction, corners included, so that planar Laplace noise can be undone. Cells of h/8 rasterise
+    the region, and 8 × 8 parts of them its boundary: f, and the mean of its estimator, are off by
+    less than 1e-6 at straight edges, and by 3e-5 at corners, slivers and small discs.
 
     Args:
-        region: what is inside, a soft indicator in two dimensions (the set where its signed
-            distance is positive, whatever its band); what `Polygon` takes, such as a shapely
-            polygon or GeoJSON; or a callable: signed distances of points (n, 2), shape (n,),
-            1-Lipschitz, positive inside.
+        region: what is inside: a soft indicator in two dimensions (where its signed distance is
+            positive); what `Polygon` takes; or a callable: signed distances of points (n, 2), shape
+            (n,), 1-Lipschitz, positive inside.
         bandwidth: h > 0, in the unit of the points.
         bounds: (x₀, y₀, x₁, y₁), in the same unit; the region ends there. Discs and polygons have
             their own.
@@ -96,10 +92,7 @@ class SmoothedRegion:
         return np.asarray(np.minimum.reduce([s, x - x0, x1 - x, y - y0, y1 - y]))
 
     def value(self, x: ArrayLike) -> Array:
-        """Return f(x).
-
-        Args:
-            x: points, (n, 2).
+        """Return f(x) at points (n, 2).
 
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.

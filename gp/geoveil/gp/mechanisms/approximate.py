@@ -23,13 +23,10 @@ _KEPT = Fraction(19, 20)
 class ApproximateLaplace(BoundedMechanism):
     """M(x) = f(x) + (B(x)/η)·Laplace(1): (ε, δ, Λ)-GP and unbiased, with light tails.
 
-    B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ. The
-    paper's calibration, any η ≤ ε − βc with c = max(1, log(1/δ)) [SGP Lemma 3.6], uses a small part
-    of δ. The exact calibration takes the largest η at which no pair of points needs more than δ,
-    to a per cent and rounded down (`geoveil.gp.smooth.hockey_stick`). [MATH §3] has both proofs.
-
-    The bound must reach as far as the guarantee, since a δ does not chain. Exponential growth would
-    break the guarantee.
+    B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ: a δ does
+    not chain, and exponential growth would break the guarantee. The paper's calibration is any
+    η ≤ ε − βc with c = max(1, log(1/δ)) [SGP Lemma 3.6]; the exact one takes the largest η at which
+    no pair of points needs more than δ, to a per cent and rounded down [MATH §3].
 
     Args:
         query: f, with its smooth bound B.

@@ -134,8 +134,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         how. Where the device's SDK is loaded, this warns once.
 
         Returns:
-            An array (n,) for one query, (n, m) for m, and of the points' shape for perturbed
-                points.
+            (n,) for one query, (n, m) for m, and the points' shape for perturbed points.
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
@@ -157,9 +156,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together.
 
-        Args:
-            y: outputs: (...) for one query, (..., m) for m, (..., k) for perturbed points.
-            x: points, as `Query.value` takes them.
+        Outputs are (...) for one query, (..., m) for m, (..., k) for perturbed points.
         """
 
     def _integers(

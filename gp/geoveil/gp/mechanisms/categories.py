@@ -37,12 +37,7 @@ Estimator: TypeAlias = "Callable[[NDArray[np.int64]], Array]"
 
 @dataclass(frozen=True)
 class CategoryMechanism(ABC):
-    """A randomised category of a person, of options counted from 0.
-
-    Args:
-        options: their number K.
-        epsilon: nats, in (0, 16].
-    """
+    """A randomised category of a person, of K options counted from 0; ε in (0, 16] nats."""
 
     options: int
     epsilon: float

@@ -92,11 +92,10 @@ class DebiasedLaplace(QueryMechanism):
 
         The number comes from `PlanarLaplace` or `Coarsening`, at the rate of this mechanism. The
         report is unbiased and within `grid_range`. For a threshold, a linear function or a bell it
-        has the law of `release`; for a range not where noise crosses all of it [MATH §13]. The
-        point's place within its grid cell is drawn again, uniformly.
+        has the law of `release`; for a range not where noise crosses all of it [MATH §13].
 
         Args:
-            point: the released integer.
+            point: the released integer; its place within its grid cell is drawn again, uniformly.
             step_exponent: of the grid that it was released on.
 
         Raises:

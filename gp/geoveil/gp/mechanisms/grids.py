@@ -34,8 +34,7 @@ def grid_exponent(
         levels: of reports where there is next to no noise, see `levels_of`.
 
     Raises:
-        ParameterError: if the step is not a power of two, above 1, too fine for 64 bits, or a level
-            lies between two of its points.
+        ParameterError: if the step is not a power of two, above 1, too fine, or splits a level.
     """
     levels = set(levels)
     finest = exponent_below(max(1.0, spread), _FINEST_BITS)

@@ -48,14 +48,11 @@ _STEP_BITS = 24
 class RandomizedResponse(QueryMechanism):
     """One of two numbers, −c and 1 + c with c = 1/(e^ε − 1): ε-LDP and unbiased [MATH §6].
 
-    The bit is 1 with probability p = q + (1 − 2q)·f(x), q = 1/(1 + e^ε), and the report is
-    (bit − q)/(1 − 2q). Where f is 0 or 1 this is the classical response, the truth with probability
-    1 − q. The variance is 1/(4 sinh²(ε/2)) there and coth²(ε/2)/4 where f = 1/2, the most; up to
-    ε = 2.3 that is less than `LocalLaplace` has everywhere. For f in [a, b] all is stretched to
-    a − cR and b + cR, R = b − a.
-
-    The two numbers are rounded outwards to the grid: reports stay exactly unbiased and ε-LDP. An ε
-    above 42 counts as c = 2^-61, the finest grid.
+    The bit is 1 with probability p = q + (1 − 2q)·f(x), q = 1/(1 + e^ε), and the report is (bit −
+    q)/(1 − 2q); for f in [a, b] it is stretched to a − cR and b + cR, R = b − a. Where f is 0 or 1
+    this is the classical response. Up to ε = 2.3 the variance is less than that of `LocalLaplace`
+    everywhere. The two numbers are rounded outwards to the grid, so reports stay exactly unbiased
+    and ε-LDP. An ε above 42 counts as c = 2^-61, the finest grid.
 
     Args:
         query: f; a value outside its profile's bounds is moved to the nearer end.

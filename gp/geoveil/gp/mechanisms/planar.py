@@ -260,9 +260,9 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
 
         The noise can be undone for the Gaussian kernel in every dimension, for a `SmoothedRegion`
         in two, and in one for thresholds, ranges and `Linear` queries of a profile whose slope does
-        not jump, and `Radial` ones that are flat at their centre. There is no further cost in
-        privacy, however many queries are asked of the same points. The variance grows fast once the
-        noise is wider than the band or bandwidth: see `PointEstimator.variance`.
+        not jump, and `Radial` ones that are flat at their centre. Further queries of the same
+        points cost no more privacy. The variance grows fast once the noise is wider than the band
+        or bandwidth: see `PointEstimator.variance`.
 
         Args:
             query: f, of the same dimension.
@@ -279,8 +279,6 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             >>> e = z.estimator(GaussianKernel((0.0, 0.0), bandwidth=1000.0), debias=True)
             >>> e.value([[0.0, 0.0], [1500.0, 0.0]]).round(4).tolist()
             [1.908, 0.2637]
-            >>> e.variance([[0.0, 0.0]]).round(3).tolist()
-            [0.41]
         """
         if not isinstance(query, (Query, SmoothedRegion)):
             raise ParameterError("query", query, "a Query, for example GaussianKernel(...)")

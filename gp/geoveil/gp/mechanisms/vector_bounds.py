@@ -46,9 +46,7 @@ _ENDS = ((1.0,), (-1.0,))
 class _Share:
     """What some queries add to B, by the distance of the first, from which those of others follow.
 
-    Args:
-        vector: the mechanism.
-        queries: of it, of one shape, or round and of one center.
+    They are of one shape, or round and of one center.
     """
 
     def __init__(self, vector: VectorSmoothMechanism, queries: Sequence[Query]) -> None:
@@ -159,11 +157,7 @@ class _Share:
 
 
 class VectorSearch:
-    """The search for bounds of B, in a box that contains its maximum.
-
-    Args:
-        vector: the mechanism.
-    """
+    """The search for bounds of B, in a box that contains its maximum."""
 
     def __init__(self, vector: VectorSmoothMechanism) -> None:
         self.vector, self.beta = vector, float(vector._beta)
@@ -219,20 +213,14 @@ class VectorSearch:
         return min(self.everywhere, float(self._in_parts(0, ends, own, wide=True)[0][1, 0]))
 
     def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
-        """Return bounds of the least and of the greatest B in each of many parts.
+        """Return bounds of the least and of the greatest B in each of many parts, (2, 2, n).
 
-        The query's own share of B is that of its profile in the part. The shares of the others are
-        as close as `largest` is, relative to the greatest B of the part, or to within 1 % of how
-        far apart the least and the greatest B of all are, where 65,536 boxes tell; in the plane
-        next to a linear query, as wide as they can be.
-
-        Args:
-            index: of the query.
-            edges: distances to it, (n + 1,), increasing, between which the parts are.
-            beyond: instead before the first and after the last of them, on these sides, (2,).
-
-        Returns:
-            (2, 2, n), in 1/(unit of x).
+        The parts are between `edges`, (n + 1,) increasing distances to the query `index`; instead
+        before the first and after the last, on the sides `beyond`. Its own share of B is that of
+        its profile in the part. The shares of others are as close as `largest` is, relative to the
+        greatest B of the part, or to within 1 % of how far apart the least and the greatest B of
+        all are, where 65,536 boxes tell; in the plane next to a linear query, as wide as they can
+        be.
         """
         if beyond is not None:
             self._leaves.clear()  # of another query

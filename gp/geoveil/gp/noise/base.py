@@ -81,7 +81,7 @@ class Noise(ABC):
         """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down.
 
         The constant is ≥ 0 and the numerator never negative. The default is a bound from the two
-        suprema; a family with the true infimum needs less noise for the same privacy.
+        suprema.
         """
         swing = self.exact_scale_cost
         worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)

@@ -246,8 +246,6 @@ def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy
 
     Example:
         >>> commute = GeoPrivacy(epsilon=1.0, per=2, unit="kilometre")
-        >>> print(compose(commute, GeoPrivacy(epsilon=0.5, per=4, unit="kilometre")))
-        ε = 1.25 per 2 kilometre
         >>> print(compose(commute, GeoPrivacy(0.5, per=2, unit="kilometre", delta=1e-6, reach=50)))
         ε = 1.5 per 2 kilometre, δ = 1e-06, up to 50 kilometre
     """

@@ -14,16 +14,12 @@ class LogScale:
     """Turns values > 0 into their logarithms, where a ratio is a distance.
 
     With `GeoPrivacy.per_factor(epsilon, factor)` on the logarithms, two values a factor r apart are
-    at most ε·ln r/ln factor distinguishable, whether small or large.
+    at most ε·ln r/ln factor distinguishable, whether small or large. Thresholds, widths and
+    bandwidths are in logarithms, too.
 
     Values below `floor`, also 0 and negative ones, count as `floor`: a refusal would tell that
-    somebody has such a value. They are not distinguishable at all.
-
-    Not covered: logarithms are doubles. Those of `coordinate`, which devices perturb, are the
-    nearest to the true ones, so that r above means r·e^(2⁻⁴³); those of `to_log` are within 10⁻¹².
-
-    Thresholds, widths and bandwidths are in the units of logarithms. A mean of logarithms is the
-    logarithm of the geometric mean.
+    somebody has such a value. Logarithms are doubles: those of `coordinate`, which devices perturb,
+    are the nearest to the true ones (r above means r·e^(2⁻⁴³)), those of `to_log` within 10⁻¹².
 
     Args:
         floor: the least value that is distinguished from smaller ones, > 0, in the unit of the

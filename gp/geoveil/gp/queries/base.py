@@ -120,15 +120,15 @@ class Query(ABC):
         """Return B(x), at least the slope of f within `reach`, and smooth at rate `beta`.
 
         B(x) = sup_y L_Λ(y)/g(β|x−y|) with L_Λ the largest slope of a chord of length ≤ Λ from y
-        [SGP Def. 9, Lemmas 3.1, 3.2]. Λ = 0 is the local slope and suffices for a pure
-        guarantee; Λ = ∞ is the seed paper's choice [MATH §2]. Without a closed form it is from
-        cells: at most 1 % above that for the library's own profiles. Mechanisms scale noise by it.
+        [SGP Def. 9, Lemmas 3.1, 3.2]. Without a closed form it is from cells: at most 1 % above
+        that for the library's own profiles. Mechanisms scale noise by it.
 
         Args:
             x: points; any shape for dimension 1, else (..., dimension).
             beta: smoothness β > 0, in 1/(unit of x).
             growth: "exponential", g(t) = e^t, or "linear", g(t) = 1 + t.
-            reach: Λ ≥ 0, in the unit of x.
+            reach: Λ ≥ 0, in the unit of x: 0, which suffices for a pure guarantee, is the local
+                slope; ∞ is the seed paper's choice [MATH §2].
 
         Returns:
             An array (n,), in 1/(unit of x).

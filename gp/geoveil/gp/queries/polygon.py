@@ -44,12 +44,7 @@ _VALID = (
 
 
 def read_parts(region: object) -> Parts:
-    """Return a region as plain tuples; `geometry` checks that it is a polygon.
-
-    Raises:
-        ParameterError: if the nesting is wrong, a coordinate is not a finite number, or a ring has
-            fewer than three distinct points.
-    """
+    """Return a region as plain tuples; `geometry` checks that it is a polygon."""
     shape = getattr(region, "__geo_interface__", region)
     if isinstance(shape, Mapping):
         if shape.get("type") not in ("Polygon", "MultiPolygon"):
@@ -65,11 +60,7 @@ def read_parts(region: object) -> Parts:
 
 @lru_cache(maxsize=64)
 def geometry(parts: Parts) -> MultiPolygon:
-    """Return the region as a prepared shapely geometry.
-
-    Raises:
-        ParameterError: if it is not a valid polygon.
-    """
+    """Return the region as a prepared shapely geometry; refuse what is no valid polygon."""
     import shapely
 
     region = shapely.MultiPolygon([(part[0], part[1:]) for part in parts])
@@ -427,16 +418,14 @@ class Polygon(SoftIndicator):
     """The share of points inside a polygon, which may have holes and several parts.
 
     f is a soft step of the distance to the boundary, 1/2 on it. A width larger than the polygon is
-    permitted: f then stays below 1, and L and B remain bounds.
-
-    Corners are joined by straight lines of the plane that the points live in. Longitudes and
-    latitudes must be projected first, the polygon's as the points' (`AzimuthalEquidistant`).
+    permitted: f then stays below 1, and L and B remain bounds. Corners are joined by straight lines
+    of the plane that the points live in: project longitudes and latitudes first, the polygon's as
+    the points' (`AzimuthalEquidistant`).
 
     Args:
-        region: a shapely Polygon or MultiPolygon, or anything else with a `__geo_interface__`; a
-            GeoJSON geometry; or its coordinates: one ring ((x, y), ...), one part
-            (exterior, hole, ...) or (exterior, [hole, ...]), or a sequence of parts. A ring may
-            repeat its first point at the end. In the unit of the points.
+        region: anything with a `__geo_interface__` (shapely's), a GeoJSON geometry, or coordinates:
+            one ring ((x, y), ...), one part (exterior, hole, ...) or (exterior, [hole, ...]), or a
+            sequence of parts. A ring may repeat its first point. In the unit of the points.
         width: width w > 0 of the band around the boundary, in the same unit.
         profile: a name in `PROFILES`: "linear" or "smoothstep".
 

@@ -31,10 +31,8 @@ _LOG_BITS = 256
 class CertifiedBound(ABC):
     """B as a function of u, computed once and evaluated at many points.
 
-    Args:
-        edges: edges of the cells, shape (m + 1,), from `chords.reached`.
-        steepest: upper bounds of L_Λ on the cells, (m,).
-        beta: β > 0, in 1/(unit of u).
+    `steepest` are upper bounds of L_Λ on the cells, (m,), between the edges from `chords.reached`;
+    β > 0 is in 1/(unit of u).
     """
 
     tightness: ClassVar[float]
@@ -257,14 +255,9 @@ def tabulate(
 ) -> tuple[Array, Array]:
     """Return edges (m + 1,) from 0 outwards and upper bounds of the slope between them, (m,).
 
-    A cell without the peak inside has its largest slope at an end.
-
-    Args:
-        slope: L ≥ 0, vectorised over z ≥ 0.
-        breakpoints: points ≥ 0 where L changes its behaviour, its peak among them.
-        scale: length over which L varies at the breakpoints.
-        tightness: > 1; cells are cut until the slopes at both ends have at most this ratio.
-        negligible: slopes below this fraction of the largest need no such care.
+    A cell without the peak inside has its largest slope at an end: the peak of L is among the
+    breakpoints, near which it varies over `scale`. Cells are cut until the slopes at both ends have
+    at most the ratio `tightness`, or are below `negligible` of the largest.
     """
     offsets = scale * np.concatenate([np.geomspace(1e-6, 16, 60), [0.0]])
     near = (np.asarray(breakpoints)[:, None] + np.concatenate([-offsets, offsets])).ravel()

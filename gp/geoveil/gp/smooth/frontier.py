@@ -96,9 +96,8 @@ def default_fraction(
     """Return the largest β/ε that leaves three quarters of η, for a user's choice of noise.
 
     More β lets the bound fall off faster and leaves less for η. The noise is nowhere more than 4/3
-    times as wide as it could be. Averaged over bands, bells and populations, the variance is within
-    12 % of the best single β, for Student-t noise with ν up to 4, generalized Cauchy with γ up to
-    5, and `LaplacePareto` (`tests/gp/test_frontier.py`). Errors as `exact_eta`.
+    times as wide as it could be, and its variance over bands, bells and populations within 12 % of
+    the best single β for the families here (`tests/gp/test_frontier.py`). Errors as `exact_eta`.
     """
     most = 1 / (reports * _affordable(noise, Fraction(0), reports))
     least = _KEPT * noise.least_quotient(Fraction(1), Fraction(0))

@@ -24,13 +24,7 @@ _FEW = 4
 
 @dataclass(frozen=True, eq=False)
 class Hermite:
-    """A piecewise cubic.
-
-    Args:
-        knots: (n + 1,), increasing.
-        values: at the knots, (n + 1,).
-        slopes: at the start and the end of each piece, (n, 2).
-    """
+    """A piecewise cubic with given values at n + 1 knots, and slopes at both ends of each piece."""
 
     knots: Array
     values: Array

@@ -43,10 +43,8 @@ _OPERATORS: Mapping[str, Callable[..., Real]] = MappingProxyType(
 class Expression:
     """One operation on earlier expressions; recorded formulas compute with these.
 
-    Args:
-        name: a method of `Arithmetic`, or an operator.
-        inputs: its operands.
-        details: further public arguments: a constant, an integer exponent, pieces.
+    `name` is a method of `Arithmetic`, or an operator; `details` are further public arguments: a
+    constant, an integer exponent, pieces.
     """
 
     __slots__ = ("details", "inputs", "name")
@@ -290,8 +288,7 @@ def recorded(formula: Formula) -> Tape:
 
     Raises:
         ParameterError: if its pieces do not meet, or its edges do not increase.
-        TypeError, ValueError: if it uses an operation that `Arithmetic` lacks; besides errors
-            that the formula itself raises.
+        TypeError, ValueError: if it uses an operation that `Arithmetic` lacks, or fails itself.
     """
     if isinstance(formula, Tape):
         return formula
