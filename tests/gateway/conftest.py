@@ -64,3 +64,8 @@ async def start_web(
             return RunningGateway(server, started)
 
         yield start
+
+
+@pytest.fixture
+async def running(start_web: Callable[..., Awaitable[RunningGateway]]) -> RunningGateway:
+    return await start_web()

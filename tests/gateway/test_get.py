@@ -53,17 +53,15 @@ async def test_a_read_by_get_is_answered_as_by_post(start_web):
         ({"encoding": "json", "message": "{}", "compression": "gzip"}, "compression"),
     ],
 )
-async def test_a_query_that_is_no_call_is_refused(start_web, query, name):
-    running = await start_web()
+async def test_a_query_that_is_no_call_is_refused(running, query, name):
     async with httpx.AsyncClient() as client:
         refused = await client.get(url(running, BROWSE), params=query)
     assert refused.status_code == 400
     assert refused.text.startswith(f"{name} must be ")
 
 
-async def test_what_writes_or_belongs_to_analysts_is_no_get(start_web):
+async def test_what_writes_or_belongs_to_analysts_is_no_get(running):
     """A page elsewhere can have a browser get anything, unasked."""
-    running = await start_web()
     async with httpx.AsyncClient() as client:
         for path in (
             COLLECTOR + "SubmitReports",

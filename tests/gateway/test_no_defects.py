@@ -129,9 +129,8 @@ async def test_nothing_that_is_sent_is_a_defect(places, caplog):
     assert complaints(caplog.records) == []
 
 
-async def test_a_defect_would_be_noticed(start_web, caplog, monkeypatch):
+async def test_a_defect_would_be_noticed(running, caplog, monkeypatch):
     """The control."""
-    running = await start_web()
 
     def broken(*_: object) -> None:
         raise KeyError("x")

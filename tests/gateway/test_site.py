@@ -88,9 +88,8 @@ async def test_browsers_that_ask_first_are_told_what_a_page_may_send(start_web):
     assert other.status_code == 403
 
 
-async def test_what_a_page_may_send_unasked_is_no_call(start_web):
+async def test_what_a_page_may_send_unasked_is_no_call(running):
     """A browser sends forms and text to anywhere without asking."""
-    running = await start_web()
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = await post(running, headers={"content-type": kind})
         assert answer.status_code == 415
@@ -264,8 +263,7 @@ async def test_a_request_that_is_slow_to_come_is_given_up(start_web, monkeypatch
 
 
 @pytest.mark.parametrize("flood", [b"x-%d: y\r\n", b"x-%d: " + b"y" * 900 + b"\r\n"])
-async def test_a_flood_of_headers_is_refused(start_web, flood):
-    running = await start_web()
+async def test_a_flood_of_headers_is_refused(running, flood):
     lines = b"".join(flood % i for i in range(20_000))
     async with connected(running) as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nhost: localhost\r\n" + lines)
@@ -312,8 +310,7 @@ async def test_a_body_beyond_the_limit_is_not_read(start_web, chunked):
     assert running.gateway.ledger.held == 0
 
 
-async def test_json_that_is_no_request_is_refused_as_such(start_web):
-    running = await start_web()
+async def test_json_that_is_no_request_is_refused_as_such(running):
     for content in (
         *(b"[" * 30_000, b'{"reports":' * 5_000, b" " * 65_537),
         b'{"pageSize": ' + b"9" * 50_000 + b"}",
@@ -341,8 +338,7 @@ async def test_json_is_charged_before_it_is_read(start_web, monkeypatch):
     assert codes[-1] == 429
 
 
-async def test_frames_that_are_none_are_refused(start_web):
-    running = await start_web()
+async def test_frames_that_are_none_are_refused(running):
     headers = {"content-type": "application/grpc-web+proto"}
     for frames, status in (
         (b"", 3),
@@ -359,20 +355,19 @@ async def test_frames_that_are_none_are_refused(start_web):
 
 
 @pytest.mark.deep
-async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(start_web, publish):
-    server = await start_web()
+async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(running, publish):
     for i in range(8):
-        await server.wire.create(publish(f"large-{i}", queries=700))
+        await running.wire.create(publish(f"large-{i}", queries=700))
     request = head(COLLECTOR + "BrowseCampaigns", "content-length: 2") + b"{}"
-    async with connected(server) as (_, writer):
+    async with connected(running) as (_, writer):
         writer.write(request * 8)  # pipelined
         await asyncio.sleep(0.5)
         # One call at a time: the next is not begun before the answer to this one is on its way.
-        assert len(server.aggregator._reaper.memory.busy()) <= 1
-        waiting = [one.transport.get_write_buffer_size() for one in open_in(server)]
+        assert len(running.aggregator._reaper.memory.busy()) <= 1
+        waiting = [one.transport.get_write_buffer_size() for one in open_in(running)]
         assert max(waiting) < 256 << 10
     await asyncio.sleep(0.1)
-    assert server.gateway.ledger.held == 0
+    assert running.gateway.ledger.held == 0
 
 
 @pytest.mark.deep
@@ -393,8 +388,7 @@ async def test_who_reads_nothing_holds_little_and_not_for_long(start_web, monkey
         assert not open_in(running)
 
 
-async def test_pipelined_requests_are_few(start_web):
-    running = await start_web()
+async def test_pipelined_requests_are_few(running):
     async with connected(running) as (reader, writer):
         writer.write((head(HEALTH, "content-length: 2") + b"{}") * 500)
         answer = b""
@@ -443,8 +437,7 @@ async def test_an_address_that_spent_its_share_is_hung_up_on(start_web, monkeypa
 # Pages.
 
 
-async def test_pages_load_nothing_but_their_own_files(start_web):
-    running = await start_web()
+async def test_pages_load_nothing_but_their_own_files(running):
     async with httpx.AsyncClient() as client:
         page = await client.get(url(running, "/take-part/income"))
         script = await client.get(url(running, "/pages/take-part.js"))
@@ -470,8 +463,7 @@ async def test_pages_load_nothing_but_their_own_files(start_web):
     }
 
 
-async def test_a_map_is_sent_in_parts(start_web):
-    running = await start_web()
+async def test_a_map_is_sent_in_parts(running):
     path = url(running, "/pages/world.pmtiles")
     async with httpx.AsyncClient() as client:
         whole = await client.get(path)
@@ -543,8 +535,7 @@ async def test_only_the_page_that_takes_part_may_ask_the_issuer(start_web):
     "path",
     ["/", "/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],
 )
-async def test_there_are_no_other_pages(start_web, path):
-    running = await start_web()
+async def test_there_are_no_other_pages(running, path):
     async with connected(running) as (reader, writer):
         writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         assert (await reader.readline()).startswith(b"HTTP/1.1 404 ")
