@@ -333,19 +333,9 @@ def _group(text: str) -> str | Parts:
         raise ParameterError("edges", edges, "numbers, with '|' between them") from None
 
 
-def _mean_by(text: str) -> MeanBy:
-    number, group = _names("mean-by", text)
-    return MeanBy(number, _group(group))
-
-
-def _median_by(text: str) -> QuantileBy:
-    number, group = _names("median-by", text)
-    return QuantileBy(number, _group(group), levels=[0.5])
-
-
-def _mean_map(text: str) -> MeanMap:
-    number, place = _names("mean-map", text)
-    return MeanMap(number, place)
+def _by(word: str, text: str) -> tuple[str, str | Parts]:
+    number, group = _names(word, text)
+    return number, _group(group)
 
 
 def _correlation(text: str) -> PartialCorrelation:
@@ -389,8 +379,16 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
             "FIELD,FIELD[,FIELD]",
             "Cross-table of two or three fields, with a test.",
         ),
-        "mean-by": RelationWord(_mean_by, "NUMBER,FIELD", "Mean of a number in each group."),
-        "median-by": RelationWord(_median_by, "NUMBER,FIELD", "Median of a number in each group."),
+        "mean-by": RelationWord(
+            lambda text: MeanBy(*_by("mean-by", text)),
+            "NUMBER,FIELD",
+            "Mean of a number in each group.",
+        ),
+        "median-by": RelationWord(
+            lambda text: QuantileBy(*_by("median-by", text), levels=[0.5]),
+            "NUMBER,FIELD",
+            "Median of a number in each group.",
+        ),
         "correlation": RelationWord(
             _correlation, "A,B[,GIVEN...]", "Correlation of two numbers, or scores, given others."
         ),
@@ -401,7 +399,9 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
             " whether a person chose it, X^2 a square, X:X an interaction.",
         ),
         "mean-map": RelationWord(
-            _mean_map, "NUMBER,PLACE", "Mean of a number by place, on a grid."
+            lambda text: MeanMap(*_names("mean-map", text)),
+            "NUMBER,PLACE",
+            "Mean of a number by place, on a grid.",
         ),
     }
 )

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,8 @@ RADIUS_M = 60_000.0
 """The default radius of the area of places."""
 Place = tuple[float, float]
 """Longitude and latitude, in degrees; or two numbers, if people hold pairs."""
+Plane: TypeAlias = AzimuthalEquidistant | None
+"""That places are projected to; None for numbers, which stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +122,18 @@ class AnalystQuestion(ABC):
         raise ParameterError("question", self.label, expected)
 
     @abstractmethod
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         """Return the question for a plan, which finds its softness.
 
         Args:
-            plane: that places are projected to; None for numbers, which stay as they are.
             bandwidth: the bandwidth of a density's bell, which is used unchanged.
         """
 
     @abstractmethod
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         """Return the question for a campaign, or for points that are numbers."""
 
-    def of_points(
-        self, plane: AzimuthalEquidistant | None, softness: Softness
-    ) -> Query | SmoothedRegion:
+    def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         """Return the question for points perturbed before it was known."""
         return self.soft(plane, softness)
 
@@ -157,10 +156,10 @@ class ShareAbove(AnalystQuestion):
     def on_scale(self, scale: LogScale) -> "ShareAbove":
         return ShareAbove(_end_on(scale, "threshold", self.threshold), self.label)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardThreshold(self.threshold)
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         return self.banded(softness.band(), softness.profile)
 
     @property
@@ -196,10 +195,10 @@ class ShareBetween(AnalystQuestion):
         low, high = (_end_on(scale, "range", end) for end in self.ends)
         return ShareBetween(low, high, self.label)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardRange(self.low, self.high)
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         return self.banded(softness.band(self.high - self.low), softness.profile)
 
     @property
@@ -229,7 +228,7 @@ class _AtPlace(AnalystQuestion):
     def place(self) -> Place:
         return on_earth(self._word, (self.longitude, self.latitude))
 
-    def _center(self, plane: AzimuthalEquidistant | None) -> Place:
+    def _center(self, plane: Plane) -> Place:
         where = (self.longitude, self.latitude) if plane is None else self.place
         return projected(plane, [where])[0]
 
@@ -249,10 +248,10 @@ class DensityAt(_AtPlace):
         super().__init__(longitude, latitude)
         object.__setattr__(self, "label", label or f"{longitude:.15g},{latitude:.15g}")
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return SoftQuestion(GaussianKernel(self._center(plane), bandwidth))
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         return GaussianKernel(self._center(plane), softness.bell)
 
 
@@ -274,16 +273,14 @@ class ShareWithin(_AtPlace):
         said = f"within {radius:g} m of {longitude:g},{latitude:g}"
         object.__setattr__(self, "label", label or said)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardDisc(self._center(plane), self.radius)
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         width = softness.band(2 * self.radius)
         return Disc(self._center(plane), self.radius, width, softness.profile)
 
-    def of_points(
-        self, plane: AzimuthalEquidistant | None, softness: Softness
-    ) -> Query | SmoothedRegion:
+    def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         return SmoothedRegion(Disc(self._center(plane), self.radius, self.radius), softness.bell)
 
 
@@ -317,18 +314,16 @@ class ShareInside(AnalystQuestion):
         area = Area.of_polygon({"type": "MultiPolygon", "coordinates": self.parts})
         return area.longitude_deg, area.latitude_deg
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardPolygon(self._projected(plane))
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         return Polygon(self._projected(plane), softness.band(), softness.profile)
 
-    def of_points(
-        self, plane: AzimuthalEquidistant | None, softness: Softness
-    ) -> Query | SmoothedRegion:
+    def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         return SmoothedRegion(Polygon(self._projected(plane), width=1.0), softness.bell)
 
-    def _projected(self, plane: AzimuthalEquidistant | None) -> list[list[list[Place]]]:
+    def _projected(self, plane: Plane) -> list[list[list[Place]]]:
         if plane is None:
             return [[list(ring) for ring in part] for part in self.parts]
         return clipped(plane, self.label, self.parts).parts
@@ -355,10 +350,10 @@ class MeanOf(AnalystQuestion):
     def dimension(self) -> int:
         return self.query.dimension
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return SoftQuestion(self.query)
 
-    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+    def soft(self, plane: Plane, softness: Softness) -> Query:
         return self.query
 
 
@@ -377,7 +372,7 @@ def area_of(
     return None if middle is None else AzimuthalEquidistant(*middle, radius_m=radius)
 
 
-def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> list[Place]:
+def projected(plane: Plane, places: Sequence[Place]) -> list[Place]:
     """Return places in metres of a plane, or unchanged without a plane."""
     if plane is None:
         return list(places)
