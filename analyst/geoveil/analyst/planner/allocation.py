@@ -24,7 +24,7 @@ from types import MappingProxyType
 from geoveil.analyst.planner.candidates import KINDS, in_words
 from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import CLOSE, screened
-from geoveil.analyst.planner.prediction import Prediction, Targets
+from geoveil.analyst.planner.prediction import ErrorOf, Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import (
     Nodes,
@@ -346,9 +346,7 @@ def _allocated(
     return Allocated(name, allocation.in_all(privacy, m), names, predictions, errors, targets)
 
 
-def _alone(
-    search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
-) -> Alternative:
+def _alone(search: Search, kinds: tuple[str, ...], error: ErrorOf) -> Alternative:
     screened_alternatives = screened(search, kinds, error, within=CLOSE)
     if not screened_alternatives:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")

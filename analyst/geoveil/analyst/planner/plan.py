@@ -1,11 +1,11 @@
 """Choose a mechanism for a question: predict the error of each, and take the best [MATH §8]."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from geoveil.analyst.planner.candidates import KINDS, POINTS
-from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.prediction import ErrorOf
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import (
     PlanningProblem,
@@ -152,10 +152,7 @@ def planned(
 
 
 def screened(
-    search: Search,
-    kinds: Collection[str],
-    error: Callable[[Prediction], float],
-    within: float = math.inf,
+    search: Search, kinds: Collection[str], error: ErrorOf, within: float = math.inf
 ) -> list[Alternative]:
     """Return the best alternative of each kind, in the order of increasing errors.
 
@@ -190,7 +187,7 @@ def screened(
 
 
 def _banded(
-    search: Search, kinds: Iterable[str], error: Callable[[Prediction], float], within: float
+    search: Search, kinds: Iterable[str], error: ErrorOf, within: float
 ) -> Iterator[Alternative]:
     """Yield the best bands for a hard question, one for each kind."""
     tried = [search.best_band(name, error) for name in kinds]

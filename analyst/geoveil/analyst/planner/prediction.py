@@ -31,6 +31,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -53,6 +54,10 @@ _FEWEST = 2.0
 """The least number of reports with an interval."""
 _FAR = 0.2
 """How far one person may move a mean that is treated as normal, in standard errors."""
+
+
+ErrorOf: TypeAlias = "Callable[[Prediction], float]"
+"""A prediction → the expected squared error that is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ class Prediction:
         """Return the half-width of the 95 % interval for the hard question."""
         return self.targets(n).hard_question
 
-    def targets(self, n: float, error: Callable[["Prediction"], float] | None = None) -> "Targets":
+    def targets(self, n: float, error: "ErrorOf | None" = None) -> "Targets":
         """Return the expected half-widths of an estimate from n people, for the three targets.
 
         People are assumed to be as in the prior; doubt about that makes the interval for the hard

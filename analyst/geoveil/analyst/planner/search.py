@@ -5,7 +5,7 @@ change bias² + noise/n.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -34,7 +34,7 @@ from geoveil.analyst.planner.coarse import (
     table,
     width,
 )
-from geoveil.analyst.planner.prediction import Prediction, predicted
+from geoveil.analyst.planner.prediction import ErrorOf, Prediction, predicted
 from geoveil.analyst.planner.problem import HardQuestion, Nodes, PlanningProblem, SoftQuestion
 from geoveil.gp import (
     PROFILES,
@@ -111,7 +111,7 @@ class Search:
 
     # Bands, coarsely.
 
-    def best_band(self, kind: str, error: Callable[[Prediction], float]) -> CoarseCandidate | None:
+    def best_band(self, kind: str, error: ErrorOf) -> CoarseCandidate | None:
         """Return the best band for a kind, from coarse to fine; None if it refuses all.
 
         Args:
@@ -127,11 +127,7 @@ class Search:
         return min(refined, key=lambda c: error(c.prediction), default=None)
 
     def _best(
-        self,
-        kind: str,
-        profile: str,
-        tried: Sequence[tuple[int, int]],
-        error: Callable[[Prediction], float],
+        self, kind: str, profile: str, tried: Sequence[tuple[int, int]], error: ErrorOf
     ) -> CoarseCandidate | None:
         """Return the best of pairs of an option and a width, if the kind serves any."""
         candidates = (self.coarse(kind, option, profile, index) for option, index in tried)
@@ -141,9 +137,7 @@ class Search:
             default=None,
         )
 
-    def _refined(
-        self, best: CoarseCandidate, error: Callable[[Prediction], float]
-    ) -> CoarseCandidate:
+    def _refined(self, best: CoarseCandidate, error: ErrorOf) -> CoarseCandidate:
         """Return the best of a band, its neighbours, and theirs, as long as the error falls."""
         for stride in _STRIDES[1:]:
             improved = True
@@ -293,9 +287,7 @@ class Search:
 
     # Regions of the plane, read from perturbed points and smoothed by a Gaussian.
 
-    def regions(
-        self, error: Callable[[Prediction], float], hopeless: float
-    ) -> Iterator[Alternative]:
+    def regions(self, error: ErrorOf, hopeless: float) -> Iterator[Alternative]:
         """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian.
 
         It goes from a bandwidth of 0.7 noise scales to either side, as long as the error falls. If
