@@ -116,7 +116,7 @@ def value_campaign(dimension: int = 2, **changes: Any) -> ValueCampaign:
 
 def publication_of(campaign: Campaign) -> Publication:
     """Return a campaign as a server has it at hand."""
-    record, _ = publish_envelope(seal(encode(campaign)), None)
+    record, _ = publish_envelope(seal(encode(campaign)))
     return Publication(record)
 
 

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from geoveil.aggregator.ops.logs import LIBRARY, REQUEST_ID, Sparing, configure, handle_loop_errors
+from geoveil.aggregator.ops.logs import LIBRARY, Sparing, configure, handle_loop_errors
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.gp import ParameterError
 
@@ -170,15 +170,6 @@ def test_every_event_has_a_name_and_is_documented():
     documented = re.findall(r"^\| `([a-z_]+)` \| (?:debug|info|warning|error|critical)",
                             (root / "docs" / "operating.md").read_text(), re.MULTILINE)  # fmt: skip
     assert set(documented) == found
-
-
-def test_lines_of_one_call_share_an_id(configured):
-    stream = configured()
-    reset = REQUEST_ID.set("abc")
-    LOG.info("within")
-    REQUEST_ID.reset(reset)
-    LOG.info("without")
-    assert [line.get("request_id") for line in lines(stream)] == ["abc", None]
 
 
 async def test_a_whole_day_in_the_log_names_nobody(

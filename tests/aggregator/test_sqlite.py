@@ -38,7 +38,7 @@ def unusable(path: Path) -> str:
 
 def test_the_file_is_durable_and_checked(store, database):
     def pragma(name: str) -> object:
-        with store._engine.connect().execution_options(geoveil_begin="DEFERRED") as connection:
+        with store._engine.connect() as connection:
             return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
 
     assert pragma("journal_mode") == "wal"
@@ -95,7 +95,7 @@ def test_a_full_disk_changes_nothing_and_heals(store):
     store.commit(batch(0, 10))
 
     def limit(pages: int) -> None:
-        with store._engine.connect().execution_options(geoveil_begin="DEFERRED") as connection:
+        with store._engine.connect() as connection:
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
     limit(20)

@@ -40,12 +40,12 @@ class Publication:
 
 
 def publish(
-    published: bytes, trusted_keys: Collection[PublicKey] | None
+    published: bytes, trusted_keys: Collection[PublicKey] = ()
 ) -> tuple[CampaignRecord, bytes]:
     """Return the record of a new campaign, and its digest; see `Service.create_campaign`."""
     envelope = open_envelope(published)
     key = signer(envelope)
-    if trusted_keys is not None and key not in trusted_keys:
+    if trusted_keys and key not in trusted_keys:
         raise ServiceError(Code.SIGNER_NOT_TRUSTED)
     campaign = decode(envelope.campaign)
     layout = Layout.of(campaign)

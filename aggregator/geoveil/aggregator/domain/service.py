@@ -45,7 +45,7 @@ from geoveil.aggregator.store import (
 )
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
-from geoveil.campaign import Campaign, PointQuestion, PublicKey, State, require_attribute
+from geoveil.campaign import Campaign, PointQuestion, State, require_attribute
 from geoveil.gp import ParameterError
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
@@ -80,7 +80,8 @@ def _same(shown: Snapshot) -> Snapshot:
 class Service:
     """Campaigns and their reports; the writer and the reader of the database are started.
 
-    Campaigns need a signature by one of the trusted keys, if there are any. `pace` times watches.
+    Campaigns need a signature by one of the settings' trusted keys, if there are any. `pace` times
+    watches.
 
     Raises:
         ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING; and
@@ -94,7 +95,6 @@ class Service:
         settings: Settings,
         clock: Clock = utc_now,
         *,
-        trusted_keys: Collection[PublicKey] | None = None,
         limits: RateLimits | None = None,
         pace: PollTimer | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class Service:
         self._max_batch = settings.max_batch
         self._skew = timedelta(seconds=settings.clock_skew_s)
         self._clock = clock
-        self._trusted_keys = None if trusted_keys is None else frozenset(trusted_keys)
+        self._trusted_keys = frozenset(settings.trusted_keys)
         self._limits = limits or RateLimits()
         self._pace = pace or PollTimer()
         self._library = CampaignCache(reader, clock)

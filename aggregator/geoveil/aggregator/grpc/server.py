@@ -116,14 +116,7 @@ class Aggregator:
             max(settings.max_held_bytes, 4 * settings.max_message_bytes),
             settings.max_message_bytes,
         )
-        self._service = Service(
-            self._writer,
-            self._reader,
-            settings,
-            clock,
-            trusted_keys=settings.trusted_keys or None,
-            limits=self._limits,
-        )
+        self._service = Service(writer, self._reader, settings, clock, limits=self._limits)
         self._readiness = Readiness(
             partial(writable, self._writer, settings.busy_timeout_s),
             self._tell,

@@ -82,7 +82,9 @@ class Effective:
         lines = []
         for field in fields(self.settings):
             value, origin = getattr(self.settings, field.name), self.origins[field.name]
-            shown = f"# {field.name} is not set" if value is None else _line(field.name, value)
+            shown = f"{field.name} = {_toml(value)}"
+            if value is None:
+                shown = f"# {field.name} is not set"
             lines.append(shown if origin == "default" else f"{shown}  # from {origin}")
         return "\n".join(lines) + "\n"
 
@@ -250,10 +252,6 @@ def _refuse_shown_password(url: DatabaseURL, origin: str) -> None:
             str(url),
             "without a password: use --database-url-file or GEOVEIL_DATABASE",
         )
-
-
-def _line(name: str, value: object) -> str:
-    return f"{name} = {_toml(value)}"
 
 
 def _toml(value: object) -> str:
