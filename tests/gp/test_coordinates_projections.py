@@ -1,9 +1,6 @@
 """Test projections over an area: certified distortion, PROJ's numbers, and the true ε."""
 
 import math
-import os
-import subprocess
-import sys
 import threading
 from fractions import Fraction
 
@@ -286,28 +283,6 @@ def test_threads_may_share_a_projection():
         thread.join()
     assert len(seen) == 80
     assert all((points == expected).all() for points in seen)
-
-
-@pytest.mark.deep
-def test_import_and_the_distortion_need_no_heavy_package():
-    code = """
-import sys
-from geoveil.gp.coordinates import *
-area = Area(-73.95, 40.7, 60_000)
-AzimuthalEquidistant.of_area(area).distortion
-print(*{"pyproj", "shapely", "scipy"} & {name.partition(".")[0] for name in sys.modules})
-area.contract([0.0, 0.0])
-print(*{"pyproj"} & set(sys.modules))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    assert done.stdout == "\npyproj\n"  # the second line is the control
 
 
 def inside(area, n=200):

@@ -688,22 +688,6 @@ def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, kind):
             assert low <= released <= high
 
 
-def test_release_evaluates_the_bound_of_the_simulation(oracles, fixed_bits):
-    """The very B of the cells: nothing of the half percent is left open."""
-    query = Radial(FormulaProfile(walk, scale=500.0), center=(10.0, -20.0))
-    mechanism = SmoothMechanism(query, GeoPrivacy(0.75, per=300.0))
-    rng = random.Random(8)
-    for _ in range(20):
-        x = (rng.uniform(-900, 900), rng.uniform(-900, 900))
-        value = rng.getrandbits(1024)
-        released = mechanism.release(x, fixed_bits(value, 1024)) * mechanism.step
-        z = float(oracles.quantile(mechanism.noise, value, 1024))
-        u = math.hypot(x[0] - 10, x[1] + 20) / 500
-        scale = float(query.smooth_bound(x, mechanism.beta)) / mechanism.eta
-        expected = math.exp(-u) + scale * z
-        assert released == pytest.approx(expected, rel=1e-10, abs=1e-10)
-
-
 def test_awkward_formulas_release_what_they_evaluate_to():
     """Numbers where a ball is expected, and pieces that are numbers."""
 

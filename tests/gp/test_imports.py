@@ -1,4 +1,4 @@
-"""Test that a device that releases a value loads neither SciPy nor PROJ nor Matplotlib."""
+"""Test that a device loads no heavy package before it needs it, each in a fresh interpreter."""
 
 import os
 import subprocess
@@ -8,34 +8,10 @@ import textwrap
 import pytest
 
 HEAVY = ("scipy", "matplotlib", "pyproj", "shapely", "grpc", "pandas", "sqlalchemy", "mpmath")
-
-
-def loaded_after(code: str) -> set[str]:
-    """Return which heavy packages a fresh interpreter has loaded after running `code`."""
-    report = f"""
-        import sys
-        print(*sorted(set(name.partition(".")[0] for name in sys.modules) & set({HEAVY!r})))
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code) + textwrap.dedent(report)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    return set(done.stdout.split())
-
-
-@pytest.mark.deep(keep=0)
-def test_the_probe_sees_scipy():
-    """Control: the check below would notice."""
-    assert "scipy" in loaded_after("import scipy.special")
-
-
-@pytest.mark.deep
-def test_import_and_release_never_import_scipy():
-    code = """
+CASES: dict[str, tuple[str, set[str]]] = {
+    "control: the probe sees what is loaded": ("import scipy.special", {"scipy"}),
+    "releases": (
+        """
         from geoveil.gp import *
         privacy = GeoPrivacy(epsilon=1.0, per=2.0)
         ramp, step = Threshold(0.0, 4.0), Threshold(0.0, 4.0, "smoothstep")
@@ -51,5 +27,55 @@ def test_import_and_release_never_import_scipy():
         SmoothMechanism(bell, privacy, noise=LaplacePareto(1.0, 0.4), beta=0.05).release(plane)
         for query, x in points[1:]:
             DebiasedLaplace(query, privacy).release(x)
+        """,
+        set(),
+    ),
+    "estimates of kernels and thresholds": (
+        """
+        from geoveil.gp import *
+        step = Threshold(0.0, 4.0, "smoothstep")
+        PlanarLaplace(GeoPrivacy(1.0, per=2.0), 1).estimator(step, debias=True).value([1.0])
+        for k in (2, 3):
+            bell = GaussianKernel((0.0,) * k, 4.0)
+            e = PlanarLaplace(GeoPrivacy(1.0, per=2.0), k).estimator(bell, debias=True)
+            e.value([[1.0] * k])
+            e.variance([[1.0] * k])
+        """,
+        set(),
+    ),
+    "no polygon": ("from geoveil.gp.queries.polygon import Polygon", set()),
+    "a polygon": ("from geoveil.gp import *; Polygon([(0, 0), (1, 0), (1, 1)], 1.0)", {"shapely"}),
+    "a distortion": (
+        """
+        from geoveil.gp.coordinates import *
+        AzimuthalEquidistant(-73.95, 40.7, 60_000).distortion
+        """,
+        set(),
+    ),
+    "a projection": (
+        """
+        from geoveil.gp.coordinates import *
+        AzimuthalEquidistant(-73.95, 40.7, 60_000).project([0.0, 0.0])
+        """,
+        {"pyproj"},
+    ),
+}
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_loaded(case):
+    code, expected = CASES[case]
+    report = f"""
+        import sys
+        print(*sorted(set(name.partition(".")[0] for name in sys.modules) & set({HEAVY!r})))
     """
-    assert loaded_after(code) == set()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code) + textwrap.dedent(report)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert set(done.stdout.split()) == expected

@@ -1,10 +1,6 @@
 """Test planar Laplace noise: the law of its radius, its covariance, and its estimators."""
 
 import math
-import os
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import mpmath as mp
@@ -164,28 +160,3 @@ def test_bad_points_are_refused_and_not_shown(query, debias):
     one = np.zeros(query.dimension) if query.dimension > 1 else 0.0
     assert np.shape(estimator.value(one)) == ()
     assert np.shape(estimator.variance(one)) == ()
-
-
-@pytest.mark.deep(keep=0)
-def test_estimates_of_kernels_and_thresholds_never_import_scipy():
-    code = """
-        import sys
-        from geoveil.gp import *
-        step = Threshold(0.0, 4.0, "smoothstep")
-        PlanarLaplace(GeoPrivacy(1.0, per=2.0), 1).estimator(step, debias=True).value([1.0])
-        for k in (2, 3):
-            bell = GaussianKernel((0.0,) * k, 4.0)
-            e = PlanarLaplace(GeoPrivacy(1.0, per=2.0), k).estimator(bell, debias=True)
-            e.value([[1.0] * k])
-            e.variance([[1.0] * k])
-        print("scipy" not in sys.modules, "shapely" not in sys.modules)
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    assert done.stdout.split() == ["True", "True"]

@@ -2,10 +2,7 @@
 
 import dataclasses
 import math
-import os
 import random
-import subprocess
-import sys
 from fractions import Fraction
 from typing import Any
 
@@ -520,24 +517,3 @@ def test_points_and_shapes():
     for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], "here"):
         with pytest.raises(PrivateValueError):
             query.value(bad)
-
-
-@pytest.mark.deep(keep=1)
-def test_shapely_is_loaded_with_the_first_polygon():
-    """A device without polygons does not pay for it; the second report is the control."""
-    code = """
-import sys
-from geoveil.gp.queries.polygon import Polygon
-print("shapely" in sys.modules)
-Polygon([(0, 0), (1, 0), (1, 1)], 1.0)
-print("shapely" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    assert done.stdout.split() == ["False", "True"]
