@@ -56,10 +56,6 @@ _FAR = 0.2
 """How far one person may move a mean that is treated as normal, in standard errors."""
 
 
-ErrorOf: TypeAlias = "Callable[[Prediction], float]"
-"""A prediction → the expected squared error that is compared."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """The error of the mean of n reports. Numbers are in the unit of the truth, or its square."""
@@ -165,7 +161,7 @@ class Prediction:
         """Return the half-width of the 95 % interval for the hard question."""
         return self.targets(n).hard_question
 
-    def targets(self, n: float, error: "ErrorOf | None" = None) -> "Targets":
+    def targets(self, n: float, error: Callable[["Prediction"], float] | None = None) -> "Targets":
         """Return the expected half-widths of an estimate from n people, for the three targets.
 
         People are assumed to be as in the prior; doubt about that makes the interval for the hard
@@ -238,6 +234,10 @@ class Prediction:
         """
         share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
         return max(p.fixed + p.noise * share + p.varied * (share - 1 / n) for p in self._corrected)
+
+
+ErrorOf: TypeAlias = Callable[[Prediction], float]
+"""A prediction → the expected squared error that is compared."""
 
 
 @dataclass(frozen=True, slots=True)
