@@ -75,53 +75,71 @@ def encode(campaign: Campaign) -> bytes:
         ParameterError: if they are too many.
         UnsupportedError: if a query or the mechanism has no encoding.
     """
+    require_campaign(campaign)
     message = pb.Campaign(
-        campaign_id=require_campaign(campaign).campaign_id,
+        campaign_id=campaign.campaign_id,
         title=campaign.title,
+        opens=_timestamp(campaign.opens),
+        closes=_timestamp(campaign.closes),
+        period=_duration(campaign.period),
+        window=_duration(campaign.window),
         minimum_participants=campaign.minimum_participants,
+        relay_operator=campaign.relay_operator.data if campaign.relay_operator else b"",
+        token_key=campaign.token_key or b"",
+        asker=pb.Asker(**asdict(campaign.asker)) if campaign.asker else None,
+        delete_after=_timestamp(campaign.delete_after),
         language=campaign.language,
+        translations=[pb.Translation(**asdict(each)) for each in campaign.translations],
     )
-    message.opens.FromDatetime(campaign.opens)
-    message.closes.FromDatetime(campaign.closes)
-    if campaign.relay_operator is not None:
-        message.relay_operator = campaign.relay_operator.data
-    message.token_key = campaign.token_key or b""
-    if campaign.period is not None:
-        message.period.FromTimedelta(campaign.period)
-    if campaign.window is not None:
-        message.window.FromTimedelta(campaign.window)
-    if campaign.asker is not None:
-        message.asker.CopyFrom(pb.Asker(**asdict(campaign.asker)))
-    message.translations.extend(pb.Translation(**asdict(each)) for each in campaign.translations)
-    if campaign.delete_after is not None:
-        message.delete_after.FromDatetime(campaign.delete_after)
     if isinstance(campaign, FormCampaign):
         message.fields.extend(map(encode_field, campaign.fields))
     else:
-        _write_attribute_campaign(message, require_attribute(campaign))
+        message.MergeFrom(_encode_attribute_campaign(require_attribute(campaign)))
     result = message.SerializeToString(deterministic=True)
     validation.require_count("size of the campaign", len(result), 0, MOST_BYTES)
     return result
 
 
-def _write_attribute_campaign(message: pb.Campaign, campaign: AttributeCampaign) -> None:
+def _encode_attribute_campaign(campaign: AttributeCampaign) -> pb.Campaign:
+    """Return the part of a campaign that is about its attribute."""
     assert isinstance(campaign, (StatisticCampaign, ValueCampaign))
-    statistic = campaign if isinstance(campaign, StatisticCampaign) else None
-    allocation = statistic.allocation if statistic else Allocation.PARTITION
-    message.attribute.CopyFrom(encode_attribute(campaign.attribute))
-    message.privacy.CopyFrom(encode_privacy(campaign.privacy))
-    message.mechanism.CopyFrom(pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)))
-    message.allocation = _ALLOCATIONS[allocation]
-    message.grid.step_exponent = campaign.grid_exponent
-    message.grid.SetInParent()  # even if the exponent is 0
-    if campaign.readings is not None:
-        message.readings.every.FromTimedelta(campaign.readings.every)
-        message.readings.extrapolated = campaign.readings.extrapolated
-        message.readings.cohorts = campaign.readings.cohorts
-    if statistic is not None:
-        message.queries.extend(map(encode_question, statistic.questions))
-        if statistic.cap is not None:
-            message.cap.CopyFrom(pb.Cap(below=statistic.cap.below, above=statistic.cap.above))
+    readings = campaign.readings
+    message = pb.Campaign(
+        attribute=encode_attribute(campaign.attribute),
+        privacy=encode_privacy(campaign.privacy),
+        mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
+        allocation=pb.ALLOCATION_PARTITION,
+        grid=pb.Grid(step_exponent=campaign.grid_exponent),
+        readings=None
+        if readings is None
+        else pb.Readings(
+            every=_duration(readings.every),
+            extrapolated=readings.extrapolated,
+            cohorts=readings.cohorts,
+        ),
+    )
+    if isinstance(campaign, StatisticCampaign):
+        message.allocation = _ALLOCATIONS[campaign.allocation]
+        message.queries.extend(map(encode_question, campaign.questions))
+        if campaign.cap is not None:
+            message.cap.CopyFrom(pb.Cap(below=campaign.cap.below, above=campaign.cap.above))
+    return message
+
+
+def _timestamp(date: datetime | None) -> Timestamp | None:
+    if date is None:
+        return None
+    stamp = Timestamp()
+    stamp.FromDatetime(date)
+    return stamp
+
+
+def _duration(length: timedelta | None) -> Duration | None:
+    if length is None:
+        return None
+    duration = Duration()
+    duration.FromTimedelta(length)
+    return duration
 
 
 def open_envelope(published: bytes) -> pb.CampaignEnvelope:
