@@ -1,11 +1,46 @@
-"""Campaigns of either kind, for tests that make both."""
+"""Campaigns of either kind, for many tests."""
 
 from collections.abc import Iterable
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from geoveil.campaign import AttributeCampaign, PlanarLaplaceSpec, StatisticCampaign, ValueCampaign
+from geoveil.campaign import (
+    Attribute,
+    AttributeCampaign,
+    PlanarLaplaceSpec,
+    Question,
+    StatisticCampaign,
+    ValueCampaign,
+)
 from geoveil.campaign.admission import REPORT_ID_BYTES, Admission, Reason
+from geoveil.gp import GeoPrivacy, Threshold
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+DAY = timedelta(days=1)
+
+
+def _of_incomes(campaign_id: str) -> dict[str, Any]:
+    return {
+        "campaign_id": campaign_id,
+        "title": "Household income",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "opens": NOW - DAY,
+        "closes": NOW + DAY,
+    }
+
+
+def above_100k(campaign_id: str = "income", **changes: Any) -> StatisticCampaign:
+    """Return an open campaign on the share of incomes above 100,000 dollar."""
+    asked = (Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),)
+    return StatisticCampaign(**(_of_incomes(campaign_id) | {"questions": asked} | changes))
+
+
+def perturbed_incomes(campaign_id: str = "incomes", **changes: Any) -> ValueCampaign:
+    """Return an open campaign to which everybody sends a perturbed income."""
+    mechanism = PlanarLaplaceSpec(1)
+    return ValueCampaign(**(_of_incomes(campaign_id) | {"mechanism": mechanism} | changes))
 
 
 def campaign_of(**given: Any) -> AttributeCampaign:

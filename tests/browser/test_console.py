@@ -16,7 +16,8 @@ from geoveil.analyst import DistributionFunction, new_york_boroughs
 from geoveil.analyst.results import cell_text
 from geoveil.campaign import Attribute, Question
 from geoveil.gp import GeoPrivacy, Threshold
-from tests.console.served import NOW, numbers, places, served, survey
+from tests.campaigns import NOW
+from tests.console.served import numbers, places, served, survey
 from tests.console.test_public import chosen
 
 pytestmark = pytest.mark.deep

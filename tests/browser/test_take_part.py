@@ -23,13 +23,11 @@ from geoveil.campaign import (
     Asker,
     Attribute,
     Campaign,
-    DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
     Readings,
     SigningKey,
-    StatisticCampaign,
     ValueCampaign,
 )
 from geoveil.gp import Disc, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
@@ -38,6 +36,7 @@ from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.relay import InvitationCodes, IssuerKey
 from tests.aggregator.tls_files import for_server, new_authority, written
+from tests.campaigns import NOW, above_100k
 from tests.gateways import gateway_of
 from tests.relay.conftest import issuing
 
@@ -48,21 +47,14 @@ pytestmark = pytest.mark.deep
 SUBMIT = "**/geoveil.proto.v1.Collector/SubmitReports"
 PRIVATE = "52417"
 _TIMES = "GEOVEIL_KILLED_TABS"
-NOW = datetime.now(UTC)
 
 
 def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
-    given: dict[str, Any] = {
-        "campaign_id": campaign_id,
-        "title": "Household income",
-        "attribute": Attribute(name="household income", unit="dollar"),
-        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
-        "questions": (Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),),
+    open_now: dict[str, Any] = {
         "opens": NOW - timedelta(hours=1),
         "closes": NOW + timedelta(days=3),
-        "mechanism": DebiasedLaplaceSpec(),
     }
-    return StatisticCampaign(**(given | changes))
+    return above_100k(campaign_id, **(open_now | changes))
 
 
 ASKER = Asker(

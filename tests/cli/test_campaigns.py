@@ -3,7 +3,6 @@
 import json
 import stat
 import tomllib
-from datetime import UTC, datetime, timedelta
 from random import Random
 
 import grpc
@@ -12,20 +11,18 @@ import pytest
 from geoveil.analyst import Analyst, ServerError
 from geoveil.campaign import (
     MECHANISMS,
-    Attribute,
     PublicKey,
-    Question,
     SigningKey,
     SmoothSpec,
-    StatisticCampaign,
     token_key_id,
 )
 from geoveil.campaign.saying import to_one
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import ParameterError
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 from geoveil.proto.v1.report_pb2 import Answer, Report
 from geoveil.relay import IssuerKey
+from tests.campaigns import above_100k
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -104,17 +101,7 @@ def test_a_watch_ends_with_the_campaign(geoveil):
 
 
 def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
-    now = datetime.now(UTC)
-    campaign = StatisticCampaign(
-        campaign_id="heavy",
-        title="Heavy",
-        attribute=Attribute(name="household income", unit="dollar"),
-        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
-        mechanism=SmoothSpec(0.3),
-        opens=now,
-        closes=now + timedelta(days=1),
-    )
+    campaign = above_100k("heavy", mechanism=SmoothSpec(0.3))
     rng = Random(2)
     reports = [
         Report(report_id=rng.randbytes(16), answers=[Answer(value=rng.randrange(2**30))])

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -18,33 +18,23 @@ from geoveil.analyst import (
     compare,
     reports_of,
 )
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.campaign import encode
+from geoveil.gp import ParameterError
 from geoveil.simulation.scale import write_reports
+from tests.campaigns import DAY, NOW, perturbed_incomes
 
 from .test_statistics import of, send
 
-PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 N = 500
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The points of two periods in a file, and of another campaign in another."""
-    now = datetime.now(UTC)
-    campaign = ValueCampaign(
-        campaign_id="monthly",
-        title="Incomes",
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=PRIVACY,
-        mechanism=PlanarLaplaceSpec(1),
-        opens=now - timedelta(days=60),
-        closes=now + timedelta(days=1),
-        period=timedelta(days=30),
-    )
+    campaign = perturbed_incomes("monthly", opens=NOW - 60 * DAY, period=30 * DAY)
     rng = np.random.default_rng(8)
     found = []
-    once = {"period": None, "campaign_id": "once", "closes": now + timedelta(days=1)}
+    once = {"period": None, "campaign_id": "once", "closes": NOW + DAY}
     for made, periods in ((campaign, 2), (replace(campaign, **once), 1)):
         incomes = rng.lognormal(11.3, 0.5, N * periods)
         incomes[N:] *= 0.7

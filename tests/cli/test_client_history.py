@@ -1,43 +1,27 @@
 """Test geoveil client history, from the state directory alone."""
 
 import json
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from geoveil.campaign import (
-    Attribute,
-    PlanarLaplaceSpec,
-    Question,
-    StatisticCampaign,
-    ValueCampaign,
-)
 from geoveil.client import Client, Epoch, InMemoryCollector, InMemoryTransport, Limit, Policy
-from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import Cap, GeoPrivacy, ParameterError
+from tests.campaigns import above_100k, perturbed_incomes
 
 PRIVACY = GeoPrivacy(0.5, 8_000, "dollar")
 SECRET = 87_654.25
 
 
 def income(campaign_id):
-    now = datetime.now(UTC)
-    return StatisticCampaign(
-        campaign_id=campaign_id,
-        title="Income above 100k",
-        attribute=Attribute(name="household income", unit="dollar"),
-        privacy=PRIVACY,
-        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
-        opens=now - timedelta(days=1),
-        closes=now + timedelta(days=1),
-    )
+    return above_100k(campaign_id, privacy=PRIVACY, cap=Cap(2.0, 2.0))
 
 
 @pytest.fixture
 def state(tmp_path):
     """The state of a device with two reports, of which one was sent."""
     names = ("first", "second")
-    asked = [replace(income(name), cap=Cap(2.0, 2.0)) for name in names]
+    asked = [income(name) for name in names]
     transport = InMemoryTransport(InMemoryCollector(asked))
     policy = Policy({"household income": Limit(campaign=PRIVACY, lifetime="unbounded")})
     directory = tmp_path / "state"
@@ -71,18 +55,7 @@ def test_it_shows_what_left_what_it_cost_and_what_waits(geoveil, state):
 
 def test_what_is_from_one_reading_is_said_in_a_sentence_and_added_up_once(geoveil, tmp_path):
     names = ("first", "second", "third")
-    asked = [
-        ValueCampaign(
-            campaign_id=name,
-            title=name,
-            attribute=Attribute(name="household income", unit="dollar"),
-            privacy=PRIVACY,
-            mechanism=PlanarLaplaceSpec(1),
-            opens=datetime.now(UTC) - timedelta(days=1),
-            closes=datetime.now(UTC) + timedelta(days=1),
-        )
-        for name in names
-    ]
+    asked = [perturbed_incomes(name, privacy=PRIVACY) for name in names]
     once = Epoch(privacy=PRIVACY, length=timedelta(days=36_500))
     with Client(
         policy=Policy({"household income": Limit(campaign=PRIVACY, epoch=once)}),

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from geoveil.campaign import StatisticCampaign
-from geoveil.gp import PrivateValueError
+from geoveil.campaign import Question
+from geoveil.client import Policy
+from geoveil.gp import GeoPrivacy, PrivateValueError, Threshold
+from tests.campaigns import DAY, NOW, above_100k
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -91,25 +93,16 @@ def test_declining_sends_nothing(geoveil, tmp_path):
 
 
 def test_saying_yes_to_a_recurring_campaign_permits_every_period_to_the_last_bit():
-    from datetime import UTC, datetime, timedelta
-
-    from geoveil.campaign import Attribute, Question
-    from geoveil.client import Policy
-    from geoveil.gp import GeoPrivacy, Threshold
-
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    campaign = StatisticCampaign(
-        campaign_id="daily",
-        title="Income above 100k",
-        attribute=Attribute(name="income", unit="dollar"),
+    asked = (Question("above", Threshold(100_000, 240_000, "smoothstep")),)
+    campaign = above_100k(
         privacy=GeoPrivacy(0.1, 8_000, "dollar"),
-        questions=(Question("above", Threshold(100_000, 240_000, "smoothstep")),),
-        opens=now,
-        closes=now + timedelta(days=10),
-        period=timedelta(days=1),
+        questions=asked,
+        opens=NOW,
+        closes=NOW + 10 * DAY,
+        period=DAY,
     )
     # Ten times the double 0.1 is more than 1: a product of doubles would refuse the last period.
-    most = Policy.permitting(campaign).limit("income").campaign
+    most = Policy.permitting(campaign).limit("household income").campaign
     assert (
         most.exact_rate >= 10 * campaign.privacy.exact_rate > GeoPrivacy(0.1 * 10, 8_000).exact_rate
     )

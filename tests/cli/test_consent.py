@@ -13,17 +13,14 @@ import sys
 import termios
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
 from geoveil.campaign import (
-    Attribute,
     Question,
     SigningKey,
-    StatisticCampaign,
     digest,
     encode,
     seal,
@@ -32,22 +29,14 @@ from geoveil.campaign import (
 from geoveil.cli.app import app
 from geoveil.cli.console import PlainConsole, err, out
 from geoveil.client import CampaignChanged, TransportError
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError, Threshold
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 from tests.campaign.test_words import english
+from tests.campaigns import above_100k
 
 from .hostile_server import hostile_server
 
-NOW = datetime.now(UTC).replace(microsecond=0)
-CAMPAIGN = StatisticCampaign(
-    campaign_id="income",
-    title="Income above 100k",
-    attribute=Attribute(name="household income", unit="dollar"),
-    privacy=GeoPrivacy(1, 8_000, "dollar"),
-    questions=(Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),),
-    opens=NOW - timedelta(days=1),
-    closes=NOW + timedelta(days=1),
-)
+CAMPAIGN = above_100k(title="Income above 100k")
 KEY = SigningKey.generate()
 FORGED = "Signed by: ed25519:acme, verified"
 PIECES = [

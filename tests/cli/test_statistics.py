@@ -3,17 +3,17 @@
 import csv
 import io
 import json
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from geoveil.analyst import Histogram, MeanValue, Quantiles, ReportRows, reports_of
 from geoveil.analyst.vocabulary import STATISTICS, statistics_in
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
+from geoveil.campaign import encode
 from geoveil.client import Limit, Policy, ReportBuilder, gather
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.simulation.scale import write_reports
+from tests.campaigns import perturbed_incomes
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 INCOMES = np.random.default_rng(8).lognormal(11.3, 0.7, 1_500)
@@ -22,16 +22,7 @@ EDGES = "50000,100000,200000"
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    now = datetime.now(UTC)
-    campaign = ValueCampaign(
-        campaign_id="incomes",
-        title="Incomes",
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=PRIVACY,
-        mechanism=PlanarLaplaceSpec(1),
-        opens=now,
-        closes=now + timedelta(days=1),
-    )
+    campaign = perturbed_incomes()
     points = campaign.point_mechanism.release_many(INCOMES)
     rows = ReportRows(np.zeros(len(points), np.uint32), None, (points[:, 0],))
     path = tmp_path_factory.mktemp("export") / "incomes.parquet"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,8 @@ from geoveil.analyst import Analyst
 from geoveil.campaign import (
     Attribute,
     Campaign,
-    DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
-    Question,
     SigningKey,
-    StatisticCampaign,
     ValueCampaign,
     digest,
     encode,
@@ -29,45 +26,27 @@ from geoveil.campaign import (
 )
 from geoveil.console.app import Console
 from geoveil.gateway.server import Gateway
-from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp import GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+from tests.campaigns import NOW, above_100k, perturbed_incomes
 from tests.gateways import gateway_of
 
-NOW = datetime.now(UTC)
+OPEN: dict[str, Any] = {"opens": NOW - timedelta(hours=1), "closes": NOW + timedelta(days=10)}
 _BATCH = 2_000
 
 
 def survey(campaign_id: str = "income", **changes: Any) -> Campaign:
     """A survey of incomes, with one question."""
-    given: dict[str, Any] = {
-        "campaign_id": campaign_id,
-        "title": "Household income",
-        "attribute": Attribute(name="household income", unit="dollar"),
-        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
-        "questions": (Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),),
-        "opens": NOW - timedelta(hours=1),
-        "closes": NOW + timedelta(days=10),
-        "mechanism": DebiasedLaplaceSpec(),
-    }
-    return StatisticCampaign(**(given | changes))
+    return above_100k(campaign_id, **(OPEN | changes))
 
 
 def numbers(campaign_id: str = "incomes", **changes: Any) -> Campaign:
     """A survey to which everybody sends one perturbed number."""
-    given: dict[str, Any] = {
-        "campaign_id": campaign_id,
-        "title": "Incomes, point by point",
-        "attribute": Attribute(name="household income", unit="dollar"),
-        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
-        "opens": NOW - timedelta(hours=1),
-        "closes": NOW + timedelta(days=10),
-        "mechanism": PlanarLaplaceSpec(1),
-    }
-    return ValueCampaign(**(given | changes))
+    return perturbed_incomes(campaign_id, **(OPEN | {"title": "Incomes, point by point"} | changes))
 
 
 def places(campaign_id: str = "places", **changes: Any) -> Campaign:

@@ -7,8 +7,9 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Quantiles
+from tests.campaigns import NOW
 
-from .served import NOW, numbers, places, served, survey
+from .served import numbers, places, served, survey
 
 pytestmark = pytest.mark.deep
 

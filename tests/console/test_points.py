@@ -18,8 +18,9 @@ from geoveil.campaign import Attribute, Question
 from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import choices_of
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, Threshold
+from tests.campaigns import NOW
 
-from .served import NOW, Served, form_token, numbers, places, served, survey, uploaded
+from .served import Served, form_token, numbers, places, served, survey, uploaded
 
 FORGED = "<img src=x onerror=alert(1)>\"'&"
 SPOTS = "Times Square=-73.9855,40.758\nBattery=-74.017,40.703\nFlushing=-73.83,40.76"

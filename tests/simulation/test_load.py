@@ -4,7 +4,6 @@ import json
 import signal
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import typer
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.analyst import Analyst
-from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
+from geoveil.campaign import encode, seal
 from geoveil.cli import simulate
 from geoveil.cli.connection import CommandError
 from geoveil.cli.simulate import fleet
@@ -27,24 +26,15 @@ from geoveil.client import (
     Timing,
     TransportError,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
+from tests.campaigns import above_100k
 
-NOW = datetime.now(UTC)
-PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
-CAMPAIGN = StatisticCampaign(
-    campaign_id="load",
-    title="Load",
-    attribute=Attribute(name="income", unit="dollar"),
-    privacy=PRIVACY,
-    questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
-    opens=NOW - timedelta(days=1),
-    closes=NOW + timedelta(days=1),
-)
-POLICY = Policy({"income": PRIVACY})
+CAMPAIGN = above_100k("load")
+POLICY = Policy({"household income": CAMPAIGN.privacy})
 VALUES = [1_000.0 * i for i in range(120)]
 
 

@@ -1,7 +1,6 @@
 """Test geoveil simulate scale, export and bulk by command."""
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import typer
@@ -10,11 +9,12 @@ from typer.testing import CliRunner
 from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
+from geoveil.campaign import encode, seal
 from geoveil.cli.simulate import bulk, export, scale
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.simulation.scale import ExportError, in_this_process
+from tests.campaigns import above_100k
 
 APP = typer.Typer()
 for command in (scale, export, bulk):
@@ -83,16 +83,7 @@ def test_what_makes_no_sense_is_refused(arguments, name):
 
 
 def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):
-    opens = datetime(2026, 1, 1, tzinfo=UTC)
-    campaign = StatisticCampaign(
-        campaign_id="incomes",
-        title="Incomes",
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
-        opens=opens,
-        closes=opens + timedelta(days=1),
-    )
+    campaign = above_100k("incomes")
     values = [(-1) ** i * i * 10_001 for i in range(500)]
     with SQLiteStore(tmp_path / "a.db") as store:
         record = CampaignRecord(campaign_id="incomes", published=seal(encode(campaign)), queries=1)
