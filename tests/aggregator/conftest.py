@@ -233,17 +233,18 @@ def wire_of():
     return Wire
 
 
+def report_of(number: int, *answers: tuple[int, int], **more: Any) -> report_pb2.Report:
+    """Return a report of (query, value) pairs whose id is the number."""
+    return report_pb2.Report(
+        report_id=number.to_bytes(16),
+        answers=[report_pb2.Answer(query_index=q, value=v) for q, v in answers],
+        **more,
+    )
+
+
 @pytest.fixture
 def wire_report():
-    """Returns a function (number, *(query, value)) -> report whose id is the number."""
-
-    def make(number: int, *answers: tuple[int, int]) -> report_pb2.Report:
-        return report_pb2.Report(
-            report_id=number.to_bytes(16, "big"),
-            answers=[report_pb2.Answer(query_index=q, value=v) for q, v in answers],
-        )
-
-    return make
+    return report_of
 
 
 @dataclass
@@ -275,9 +276,14 @@ async def start_server(database, clock, prepared):
 
 
 @pytest.fixture
-async def wire(start_server):
+async def running(start_server):
+    return await start_server()
+
+
+@pytest.fixture
+def wire(running):
     """A client of a running server."""
-    return (await start_server()).wire
+    return running.wire
 
 
 @pytest.fixture

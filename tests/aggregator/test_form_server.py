@@ -19,7 +19,7 @@ from geoveil.campaign import (
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import CLOSES, OPENS, Published, RunningServer
+from .conftest import CLOSES, OPENS, Published, RunningServer, report_of
 from .refusals import refused
 from .test_value_server import QUESTIONS
 
@@ -57,14 +57,6 @@ def rows_of_people(asked: Published, count: int = PEOPLE) -> list[tuple[int, ...
     return rows
 
 
-def report(number: int, values: Any, *, period: int = 0, indices: Any = None) -> Any:
-    answers = [
-        report_pb2.Answer(query_index=i, value=v)
-        for i, v in zip(indices or range(len(values)), values, strict=True)
-    ]
-    return report_pb2.Report(report_id=number.to_bytes(16), answers=answers, period=period)
-
-
 async def exported(running: RunningServer, **more: Any) -> list[tuple[int, ...]]:
     request = analyst_pb2.ExportReportsRequest(campaign_id="form", **more)
     call: Any = running.wire.analyst.ExportReports(request)
@@ -77,18 +69,14 @@ async def exported(running: RunningServer, **more: Any) -> list[tuple[int, ...]]
     return found
 
 
-@pytest.fixture
-async def running(start_server):
-    return await start_server()
-
-
 async def test_a_form_goes_in_and_comes_out_whole(running):
     asked = published()
     assert asked.campaign.columns == COLUMNS
     await running.wire.create(asked)
     people = rows_of_people(asked)
-    await running.wire.submit(asked, *(report(i, row) for i, row in enumerate(people)))
-    again = await running.wire.submit(asked, *(report(i, row) for i, row in enumerate(people)))
+    reports = [report_of(i, *enumerate(row)) for i, row in enumerate(people)]
+    await running.wire.submit(asked, *reports)
+    again = await running.wire.submit(asked, *reports)
     assert {result.status for result in again} == {report_pb2.REPORT_STATUS_DUPLICATE}
     counted = [
         tuple(asked.campaign.counted(i, value) for i, value in enumerate(row)) for row in people
@@ -111,7 +99,7 @@ async def test_what_no_device_sends_is_rejected(running, change, reason):
     await running.wire.create(asked)
     (row,) = rows_of_people(asked, 1)
     values = [change.get(i, value) for i, value in enumerate(row)]
-    (result,) = await running.wire.submit(asked, report(1, values))
+    (result,) = await running.wire.submit(asked, report_of(1, *enumerate(values)))
     expected = "UNSPECIFIED" if reason is None else reason
     assert report_pb2.RejectionReason.Name(result.reason) == f"REJECTION_REASON_{expected}"
 
@@ -123,7 +111,7 @@ async def test_what_no_device_sends_is_rejected(running, change, reason):
 async def test_columns_that_are_not_the_form_s_are_rejected(running, indices):
     asked = published()
     await running.wire.create(asked)
-    (result,) = await running.wire.submit(asked, report(1, [0] * len(indices), indices=indices))
+    (result,) = await running.wire.submit(asked, report_of(1, *((i, 0) for i in indices)))
     assert result.reason == report_pb2.REJECTION_REASON_WRONG_ANSWERS
 
 
@@ -146,13 +134,13 @@ async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running):
 async def test_fewer_than_the_minimum_are_not_exported(running):
     asked = published(minimum_participants=20, period=timedelta(days=5))
     await running.wire.create(asked)
-    people = rows_of_people(asked, 25)
-    await running.wire.submit(
-        asked, *(report(i, row, period=int(i % 5 == 0)) for i, row in enumerate(people[:20]))
-    )
+    reports = [report_of(i, *enumerate(row)) for i, row in enumerate(rows_of_people(asked, 25))]
+    for report in reports[:20:5]:
+        report.period = 1
+    await running.wire.submit(asked, *reports[:20])
     call = running.wire.analyst.ExportReports(analyst_pb2.ExportReportsRequest(campaign_id="form"))
     await refused(grpc.StatusCode.FAILED_PRECONDITION, call.read())
-    await running.wire.submit(asked, *(report(20 + i, r) for i, r in enumerate(people[20:])))
+    await running.wire.submit(asked, *reports[20:])
     assert {row[0] for row in await exported(running)} == {0}
     assert len(await exported(running)) == 21
 

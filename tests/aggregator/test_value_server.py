@@ -26,7 +26,7 @@ from geoveil.gp import (
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import Published, Wire, value_campaign
+from .conftest import Published, Wire, report_of, value_campaign
 from .refusals import refused
 
 PEOPLE = 150
@@ -49,14 +49,8 @@ def released(asked: Published, count: int = PEOPLE) -> NDArray[np.int64]:
 
 def reports_of(points: NDArray[np.int64], first: int = 0, period: int = 0) -> list[Any]:
     return [
-        report_pb2.Report(
-            report_id=(first + number).to_bytes(16, "big"),
-            answers=[
-                report_pb2.Answer(query_index=i, value=v) for i, v in enumerate(point.tolist())
-            ],
-            period=period,
-        )
-        for number, point in enumerate(points)
+        report_of(number, *enumerate(point.tolist()), period=period)
+        for number, point in enumerate(points, first)
     ]
 
 
@@ -75,11 +69,6 @@ async def rows(wire: Wire, **more: Any) -> tuple[Any, list[tuple[int, ...]]]:
         columns = [column.values for column in part.columns]
         found += list(zip(part.periods, *named, *columns, strict=True))
     return first.envelope, found
-
-
-@pytest.fixture
-async def running(start_server):
-    return await start_server()
 
 
 async def test_points_are_counted_once_and_every_query_is_answered_later(running):

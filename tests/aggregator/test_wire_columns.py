@@ -9,16 +9,16 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, strategies as st
 
 from geoveil.aggregator.domain.preparation import prepare
-from geoveil.aggregator.domain.reports import PackedColumns, Report
+from geoveil.aggregator.domain.reports import PackedColumns
 from geoveil.aggregator.grpc import wire_columns
 from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
-from .conftest import publication_of
+from .conftest import publication_of, report_of as report
 from .test_fuzz import mutated
+from .test_wire_batch import DIGEST, parsed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-DIGEST = bytes(range(32))
 REPORTS = st.lists(
     st.builds(
         report_pb2.Report,
@@ -44,24 +44,6 @@ def request_of(reports: list[Any], **changes: Any) -> bytes:
     said = {"campaign_id": "income", "campaign_digest": DIGEST, "reports": filler + reports}
     assert changes.keys() <= said.keys()
     return collector_pb2.SubmitReportsRequest(**(said | changes)).SerializeToString()
-
-
-def report(number: int, *answers: tuple[int, int], **more: Any) -> report_pb2.Report:
-    return report_pb2.Report(
-        report_id=number.to_bytes(16),
-        answers=[report_pb2.Answer(query_index=q, value=value) for q, value in answers],
-        **more,
-    )
-
-
-def parsed(message: bytes) -> tuple[str, bytes, list[Report]]:
-    """Return what the parser says."""
-    request = collector_pb2.SubmitReportsRequest.FromString(message)
-    reports = [
-        Report(r.report_id, [(a.query_index, a.value) for a in r.answers], r.period)
-        for r in request.reports
-    ]
-    return request.campaign_id, request.campaign_digest, reports
 
 
 def same(message: bytes) -> bool:
