@@ -310,17 +310,13 @@ def release_integers(
                 balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
                 integers = [round_to_grid(ball, step_exponent) for ball in balls]
             if None not in integers:
-                return tuple(_saturated(k) for k in integers if k is not None)
+                return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
         if many >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")
         coarse_bits = None
         for uniform in uniforms:
             uniform.refine()
-
-
-def _saturated(k: int) -> int:
-    return k if INT64_MIN <= k <= INT64_MAX else INT64_MAX if k > 0 else INT64_MIN
 
 
 def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:

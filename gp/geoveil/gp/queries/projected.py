@@ -19,8 +19,27 @@ from geoveil.gp.queries.profiles import Gaussian, Profile, TabulatedProfile
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 
 
+class _Central(Query):
+    """A query of the distance to a center of k coordinates."""
+
+    center: tuple[float, ...]
+
+    @property
+    def dimension(self) -> int:
+        return len(self.center)
+
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        if self.dimension == 1:
+            return ops.absolute(x - ops.constant(self.center[0]))
+        return ops.distance(x, self.center)
+
+    @property
+    def signed_range(self) -> tuple[Fraction, float]:
+        return Fraction(0), math.inf
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class Radial(Query):
+class Radial(_Central):
     """f(x) = φ(|x − center|).
 
     Args:
@@ -42,23 +61,12 @@ class Radial(Query):
         object.__setattr__(self, "profile", _profile(profile).on_ray())
         object.__setattr__(self, "center", _coordinates("center", center))
 
-    @property
-    def dimension(self) -> int:
-        return len(self.center)
-
     def tabulated(self, tolerance: float = 1e-4) -> Radial:
         """Return the query with a table as its profile, for campaigns.
 
         Tolerance and errors as `TabulatedProfile.of`.
         """
         return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
-
-    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        return _to_center(x, self.center, ops)
-
-    @property
-    def signed_range(self) -> tuple[Fraction, float]:
-        return Fraction(0), math.inf
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -119,12 +127,6 @@ class Linear(Query):
         return self.dimension == 1
 
 
-def _to_center(x: Real, center: tuple[float, ...], ops: Arithmetic) -> Real:
-    if len(center) == 1:
-        return ops.absolute(x - ops.constant(center[0]))
-    return ops.distance(x, center)
-
-
 def _profile(profile: Profile) -> Profile:
     if not isinstance(profile, Profile):
         raise ParameterError(
@@ -143,7 +145,7 @@ def _coordinates(name: str, value: float | Iterable[float]) -> tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianKernel(Query):
+class GaussianKernel(_Central):
     """f(x) = exp(−|x − center|²/(2 bandwidth²)).
 
     Args:
@@ -165,17 +167,6 @@ class GaussianKernel(Query):
         object.__setattr__(self, "center", _coordinates("center", center))
         object.__setattr__(self, "bandwidth", profile.bandwidth)
         object.__setattr__(self, "profile", profile)
-
-    @property
-    def dimension(self) -> int:
-        return len(self.center)
-
-    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        return _to_center(x, self.center, ops)
-
-    @property
-    def signed_range(self) -> tuple[Fraction, float]:
-        return Fraction(0), math.inf
 
     @property
     def nests(self) -> bool:

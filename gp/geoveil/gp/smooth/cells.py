@@ -148,11 +148,14 @@ class _Search:
         self._steepest = max(self._steepest, slope)
         return slope
 
+    def _tight(self, j: Jet) -> bool:
+        """Return whether the largest slope of a cell is tight."""
+        return _steepest(j) <= max(_NEGLIGIBLE * self._steepest, _TIGHT * _gentlest(j))
+
     def _enough(self, j: Jet, around: float = 0.0) -> bool:
         """Return whether the largest slope of a short cell is tight enough."""
-        most, attained = _steepest(j), max(_gentlest(j), around)
-        tight = most <= _NEGLIGIBLE * self._steepest or most <= _TIGHT * _gentlest(j)
-        return tight or most <= min(_LOOSE * attained, _TIGHT * self._steepest)
+        attained = max(_gentlest(j), around)
+        return self._tight(j) or _steepest(j) <= min(_LOOSE * attained, _TIGHT * self._steepest)
 
     def _coarse(
         self, low: float, high: float, j: Jet, undecided: bool, around: float | None
@@ -162,14 +165,10 @@ class _Search:
         cuttable = high - low > _KNOT * _unit(low, high)
         if undecided:
             return cuttable
-        most = _steepest(j)
-        if most == math.inf:
-            if not cuttable:
-                raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
-            return True
-        if most <= _TIGHT * _gentlest(j) or most <= _NEGLIGIBLE * self._steepest:
-            return False
-        return cuttable and not (short and self._enough(j, around or 0.0))
+        if not cuttable and _steepest(j) == math.inf:
+            raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
+        enough = self._enough(j, around or 0.0) if short else self._tight(j)
+        return cuttable and not enough
 
     def _assemble(
         self, found: list[tuple[float, float, Jet]], knots: list[tuple[float, float]]
