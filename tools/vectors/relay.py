@@ -177,4 +177,4 @@ def _or_refused(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return read()
     except MessageInvalid as error:
-        return {"refused": error.reason}
+        return {"refused": error.args[0]}
