@@ -149,6 +149,12 @@ def database(tmp_path):
     return tmp_path / "reports.sqlite"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request):
+    """A database of each kind, empty."""
+    return request.getfixturevalue("database" if request.param == "sqlite" else "postgres_url")
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """Returns a function that puts a database without campaigns where there is no file yet.
@@ -201,6 +207,11 @@ async def start_service(database, clock, prepared):
             return RunningService(Service(writer, reader, settings, clock), writer, reader)
 
         yield start
+
+
+@pytest.fixture
+async def service(start_service):
+    return (await start_service()).service
 
 
 class Wire:

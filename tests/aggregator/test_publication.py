@@ -14,10 +14,7 @@ from .refusals import refused
 KEY, OTHER = SigningKey.generate(), SigningKey.generate()
 
 
-async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(
-    start_service, publish
-):
-    service = (await start_service()).service
+async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(service, publish):
     content = publish().published
     signed = seal(content, KEY)
     assert await service.create_campaign(signed) == hashlib.sha256(content).digest()
@@ -26,8 +23,7 @@ async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(
     assert signer(CampaignEnvelope.FromString(status.record.published)) == KEY.public
 
 
-async def test_another_signature_is_another_campaign(start_service, publish):
-    service = (await start_service()).service
+async def test_another_signature_is_another_campaign(service, publish):
     content = publish().published
     await service.create_campaign(seal(content, KEY))
     await service.create_campaign(seal(content, KEY))
@@ -37,8 +33,7 @@ async def test_another_signature_is_another_campaign(start_service, publish):
 
 
 @pytest.mark.parametrize("part", ["signature", "public_key", "campaign", "short", "empty"])
-async def test_signatures_that_are_not_valid_are_refused(start_service, publish, part):
-    service = (await start_service()).service
+async def test_signatures_that_are_not_valid_are_refused(service, publish, part):
     envelope = CampaignEnvelope.FromString(seal(publish().published, KEY))
     if part == "signature":
         envelope.signature.signature = OTHER.sign(envelope.campaign)
@@ -66,8 +61,7 @@ async def test_only_trusted_keys_may_ask_if_there_are_any(start_service, publish
     assert (await service.get_campaign("income")).record.campaign_id == "income"
 
 
-async def test_an_envelope_that_says_something_unknown_is_refused(start_service, publish):
-    service = (await start_service()).service
+async def test_an_envelope_that_says_something_unknown_is_refused(service, publish):
     published = seal(publish().published, KEY)
     with pytest.raises(UnsupportedError, match="update geoveil"):
         await service.create_campaign(published + b"\xf8\x07\x01")

@@ -32,8 +32,7 @@ async def outcomes(service: Any, campaign: Any, *reports: Report) -> list[Any]:
     return [result.reason or result.status for result in results]
 
 
-async def test_creating_is_idempotent_by_content(start_service, publish):
-    service = (await start_service()).service
+async def test_creating_is_idempotent_by_content(service, publish):
     campaign = publish()
     assert await service.create_campaign(seal(campaign.published)) == campaign.digest
     assert await service.create_campaign(seal(campaign.published)) == campaign.digest
@@ -43,8 +42,7 @@ async def test_creating_is_idempotent_by_content(start_service, publish):
     assert status.record.published == seal(campaign.published)
 
 
-async def test_states_follow_the_clock_and_the_analyst(start_service, publish, clock):
-    service = (await start_service()).service
+async def test_states_follow_the_clock_and_the_analyst(service, publish, clock):
     await service.create_campaign(seal(publish().published))
 
     async def state_at(now: Any) -> State:
@@ -60,8 +58,7 @@ async def test_states_follow_the_clock_and_the_analyst(start_service, publish, c
     assert await state_at(clock.opens) is State.CLOSED
 
 
-async def test_unknown_campaigns(start_service, publish):
-    service = (await start_service()).service
+async def test_unknown_campaigns(service, publish):
     campaign = publish()
     for call in (
         service.get_campaign("income"),
@@ -76,8 +73,7 @@ async def test_unknown_campaigns(start_service, publish):
     assert await outcomes(service, campaign, report(1, (0, 5))) == [Status.ACCEPTED]
 
 
-async def test_reports_for_other_bytes_are_refused_whole(start_service, publish, store):
-    service = (await start_service()).service
+async def test_reports_for_other_bytes_are_refused_whole(service, publish, store):
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
     for wrong in (b"", bytes(32), campaign.digest[:-1], campaign.digest + b"\x00"):
@@ -95,8 +91,7 @@ async def test_batches_have_a_size(start_service, publish):
             await outcomes(service, campaign, *[report(n, (0, 5)) for n in range(count)])
 
 
-async def test_each_report_is_judged_by_itself(start_service, publish, store):
-    service = (await start_service()).service
+async def test_each_report_is_judged_by_itself(service, publish, store):
     campaign = publish(mechanism=DebiasedLaplaceSpec())
     await service.create_campaign(seal(campaign.published))
     low, high = campaign.campaign.mechanisms[0].grid_range
@@ -146,8 +141,7 @@ async def test_dates_are_kept_up_to_the_skew_of_clocks(start_service, publish, c
 
 
 @pytest.mark.parametrize("by_analyst", [True, False])
-async def test_retries_outlive_the_campaign(start_service, publish, clock, by_analyst):
-    service = (await start_service()).service
+async def test_retries_outlive_the_campaign(service, publish, clock, by_analyst):
     campaign = publish()
     await service.create_campaign(seal(campaign.published))
     acknowledged = report(1, (0, 5))
@@ -161,8 +155,7 @@ async def test_retries_outlive_the_campaign(start_service, publish, clock, by_an
     assert await outcomes(service, campaign, *late) == expected
 
 
-async def test_estimates_against_textbook_formulas(start_service, publish):
-    service = (await start_service()).service
+async def test_estimates_against_textbook_formulas(service, publish):
     campaign = publish(queries=3)
     await service.create_campaign(seal(campaign.published))
     answers = [3, -5, 40, 12]
@@ -189,23 +182,20 @@ async def test_estimates_against_textbook_formulas(start_service, publish):
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, float("nan")])
-async def test_confidence_is_a_probability(start_service, publish, confidence):
-    service = (await start_service()).service
+async def test_confidence_is_a_probability(service, publish, confidence):
     await service.create_campaign(seal(publish().published))
     with pytest.raises(ParameterError, match="confidence"):
         await service.estimate("income", confidence)
 
 
-async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(start_service, store):
-    service = (await start_service()).service
+async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(service, store):
     unreadable = {"later": b"\x12\x34", "no-envelope": b"\xff", "damaged": seal(b"\x12\x34")}
     for name, published in unreadable.items():
         store.create_campaign(CampaignRecord(campaign_id=name, published=published, queries=1))
         await refused(Code.INTERNAL, service.get_campaign(name))
 
 
-async def test_many_at_once_are_counted_once_each(start_service, publish, store):
-    service = (await start_service()).service
+async def test_many_at_once_are_counted_once_each(service, publish, store):
     campaign = publish(queries=1)
     await service.create_campaign(seal(campaign.published))
     twice = [outcomes(service, campaign, report(n, (0, n))) for n in range(500) for _ in range(2)]

@@ -2,31 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from geoveil.aggregator import Code, SQLiteStore, Store
+from geoveil.aggregator import Code, Store
 from geoveil.aggregator.domain.reports import PackedReport, pack
-from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.aggregator.store.postgres import PostgresStore
+from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 
 from .refusals import refuses
 
 WIDTH = 24
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request):
-    opener: Callable[[], Store]
-    if request.param == "sqlite":
-        path: Path = request.getfixturevalue("database")
-        opener = lambda: SQLiteStore(path)  # noqa: E731
-    else:
-        url: str = request.getfixturevalue("postgres_url")
-        opener = lambda: PostgresStore(url)  # noqa: E731
-    with opener() as opened:
+@pytest.fixture
+def store(target):
+    with open_store(target) as opened:
         for name in ("a", "b"):
             opened.create_campaign(
                 CampaignRecord(campaign_id=name, published=name.encode(), queries=2)

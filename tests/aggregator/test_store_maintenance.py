@@ -29,14 +29,6 @@ from geoveil.gp import ParameterError
 from .refusals import refuses
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def target(request):
-    """A database of each kind, empty."""
-    fixture = {"sqlite": "database", "postgresql": "postgres_url"}[request.param]
-    value: Path | str = request.getfixturevalue(fixture)
-    return value
-
-
 @pytest.fixture
 def execute(target):
     """Runs SQL past the store."""

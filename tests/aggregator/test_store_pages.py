@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, insert, text
 
-from geoveil.aggregator import Code, SQLiteStore
+from geoveil.aggregator import Code
 from geoveil.aggregator.domain.reports import PackedReport, pack
-from geoveil.aggregator.store import CampaignPage, CampaignRecord, Submission
+from geoveil.aggregator.store import CampaignPage, CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.aggregator.store.schema import CAMPAIGN
 from geoveil.aggregator.store.sql import SQLStore
@@ -21,14 +20,9 @@ from .refusals import refuses
 MANY = 10_000
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request):
-    if request.param == "sqlite":
-        path: Path = request.getfixturevalue("database")
-        opened: SQLStore = SQLiteStore(path)
-    else:
-        opened = PostgresStore(request.getfixturevalue("postgres_url"))
-    with opened:
+@pytest.fixture
+def store(target):
+    with open_store(target) as opened:
         yield opened
 
 
