@@ -23,7 +23,8 @@ from geoveil.gp import ParameterError
 from geoveil.simulation.scale import write_reports
 from tests.campaigns import DAY, NOW, perturbed_incomes
 
-from .test_statistics import of, send
+from .test_statistics import of
+from .test_values import send
 
 N = 500
 
@@ -101,7 +102,7 @@ def test_a_server_is_asked_alike_and_for_fixed_questions(geoveil, server):
         geoveil("campaign", "create", name, *made, "--points", "--id", name)
         geoveil("campaign", "create", name, *made, "--threshold", "80000", "--id", f"{name}-fixed")
         for one in (name, f"{name}-fixed"):
-            send(server, one, incomes * (1 - 0.5 * number))
+            send(server, one, (incomes * (1 - 0.5 * number)).tolist())
     with Analyst(server) as analyst:
         campaigns = [analyst.campaign(name) for name in ("early", "late")]
         asking = [partial(analyst.ask, name) for name in ("early", "late")]

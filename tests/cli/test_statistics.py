@@ -10,12 +10,12 @@ import pytest
 from geoveil.analyst import Histogram, MeanValue, Quantiles, ReportRows, reports_of
 from geoveil.analyst.vocabulary import STATISTICS, statistics_in
 from geoveil.campaign import encode
-from geoveil.client import Limit, Policy, ReportBuilder, gather
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
+from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.simulation.scale import write_reports
 from tests.campaigns import perturbed_incomes
 
-PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+from .test_values import send
+
 INCOMES = np.random.default_rng(8).lognormal(11.3, 0.7, 1_500)
 EDGES = "50000,100000,200000"
 
@@ -75,7 +75,7 @@ def test_a_curve_is_drawn(geoveil, file, tmp_path):
 def test_a_server_says_the_same(geoveil, server, tmp_path):
     created = ["campaign", "create", "Curves", "--attribute", "income", "--unit", "dollar"]
     geoveil(*created, "--epsilon", "1", "--per", "8000", "--points", "--id", "curves")
-    send(server, "curves", INCOMES[:400])
+    send(server, "curves", INCOMES[:400].tolist())
     told = json.loads(of(geoveil, "curves", "--quantile", "0.5", "--json").stdout)
     (row,) = told["rows"]
     assert row["ci_low"] < np.median(INCOMES) < row["ci_high"]
@@ -122,21 +122,6 @@ def test_a_map_is_a_file_for_a_reader_of_maps(geoveil, tmp_path):
     top = ["--place", "a=-73.98,40.75", "--place", "b=-73.5,40.75", "--top", "1", "--json"]
     rows = json.loads(of(geoveil, "places", *top).stdout)["rows"]
     assert [row["name"] for row in rows] == ["a", "b"]
-
-
-def send(server, campaign_id, values):
-    import grpc
-
-    from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
-    from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
-
-    builder = ReportBuilder(policy=Policy({"income": Limit(campaign=PRIVACY)}))
-    with grpc.insecure_channel(server) as channel:
-        stub = CollectorStub(channel)
-        found = stub.GetCampaign(GetCampaignRequest(campaign_id=campaign_id))
-        accepted = builder.accept(campaign_id, found.envelope.SerializeToString())
-        for batch in gather([builder.prepare(accepted, value) for value in values.tolist()]):
-            batch.results(stub.SubmitReports(batch.request()))
 
 
 def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):

@@ -4,7 +4,6 @@ import csv
 import itertools
 import json
 import tomllib
-from datetime import UTC, datetime, timedelta
 
 import grpc
 import numpy as np
@@ -14,11 +13,12 @@ import pytest
 from geoveil.analyst import Analyst, ServerError, questions_in
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.hard_question import hard_share
-from geoveil.campaign import Attribute, Difference, PlanarLaplaceSpec, ValueCampaign, decode
+from geoveil.campaign import Attribute, Difference, PlanarLaplaceSpec, decode
 from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+from tests.campaigns import perturbed_incomes
 
 PRIVACY = GeoPrivacy(1.0, 200.0, "metre")
 CENTER = (-73.98, 40.72)
@@ -223,16 +223,8 @@ def test_campaigns_that_make_no_sense_are_not_published(geoveil, more):
 
 @pytest.fixture
 def campaign():
-    now = datetime.now(UTC)
-    return ValueCampaign(
-        campaign_id="flat",
-        title="Flat",
-        attribute=Attribute(name="location", unit="metre"),
-        privacy=PRIVACY,
-        mechanism=PlanarLaplaceSpec(2),
-        opens=now,
-        closes=now + timedelta(days=1),
-    )
+    location, mechanism = Attribute(name="location", unit="metre"), PlanarLaplaceSpec(2)
+    return perturbed_incomes(attribute=location, privacy=PRIVACY, mechanism=mechanism)
 
 
 def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):

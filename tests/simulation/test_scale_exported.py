@@ -19,11 +19,9 @@ from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.aggregator.store.schema import VERSION
 from geoveil.campaign import (
     Allocation,
-    Attribute,
     Question,
     Readings,
     SmoothSpec,
-    StatisticCampaign,
     digest,
     encode,
     seal,
@@ -33,25 +31,19 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1 import report_pb2
 from geoveil.simulation import household_incomes
 from geoveil.simulation.scale import ExportError, computer, export_reports, exported, total
-from tests.campaigns import asked_for_points
+from tests.campaigns import above_100k, asked_for_points
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 
 
 def campaign(name, queries, allocation=Allocation.PARTITION):
-    return StatisticCampaign(
-        campaign_id=name,
-        title=name,
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=PRIVACY,
-        questions=tuple(
-            Question(f"above {t}", Threshold(1_000.0 * t, 24_000, "smoothstep"))
-            for t in range(50, 50 + 25 * queries, 25)
-        ),
-        allocation=allocation,
-        opens=NOW,
-        closes=NOW + timedelta(days=1),
+    asked = tuple(
+        Question(f"above {t}", Threshold(1_000.0 * t, 24_000, "smoothstep"))
+        for t in range(50, 50 + 25 * queries, 25)
+    )
+    return above_100k(
+        name, questions=asked, allocation=allocation, opens=NOW, closes=NOW + timedelta(days=1)
     )
 
 
@@ -75,7 +67,7 @@ def packed(accepted, value, period=0, cohort=0):
     return layout.pack([Report(report.report_id, answers, report.period)])[0]
 
 
-BUILDER = ReportBuilder(policy=Policy({"income": Limit(campaign=PRIVACY, cohorts=2)}))
+BUILDER = ReportBuilder(policy=Policy({"household income": Limit(campaign=PRIVACY, cohorts=2)}))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The distribution from perturbed numbers: sums as computed directly, noise undone, cells moved."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pytest
 from scipy.integrate import dblquad
@@ -9,11 +7,11 @@ from scipy.integrate import dblquad
 from geoveil.analyst.statistics.distribution import DistributionFunction
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import reports_of
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.queries.profiles import Smoothstep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.distribution.perturbed import PerturbedNumbers
+from tests.campaigns import DAY, NOW, perturbed_incomes
 
 CELLS = Cells(0.0, 64.0, 64)
 POINTS = PerturbedNumbers(GeoPrivacy(1.0, per=4.0), CELLS)
@@ -55,15 +53,7 @@ def test_soft_shares_are_the_means_of_debiased_steps(step):
 def test_the_default_is_what_an_analyst_is_told():
     """The same reports, asked as reports at hand of a value campaign: equal to a tenth of σ."""
     privacy = GeoPrivacy(1.0, per=4.0, unit="dollar")
-    campaign = ValueCampaign(
-        campaign_id="incomes",
-        title="Incomes",
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=privacy,
-        mechanism=PlanarLaplaceSpec(1),
-        opens=datetime(2026, 1, 1, tzinfo=UTC),
-        closes=datetime(2027, 1, 1, tzinfo=UTC),
-    )
+    campaign = perturbed_incomes(privacy=privacy, opens=NOW - 9 * DAY, closes=NOW - DAY)
     rng = np.random.default_rng(9)
     reports = POINTS.simulate(rng.normal(30.0, 9.0, 3_000), rng)
     integers = np.rint(reports / campaign.point_mechanism.step).astype(np.int64)
