@@ -27,10 +27,8 @@ def certify(days):
 
 
 @pytest.fixture
-def ward(tmp_path, monkeypatch):
+def ward(tmp_path, monkeypatch, without_settings):
     """A sound configuration with all that can be given, in a folder of its own."""
-    for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
-        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     key = SigningKey.generate()
     (tmp_path / "key.pem").write_bytes(key.to_pem())

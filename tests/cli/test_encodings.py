@@ -8,7 +8,6 @@ import pytest
 import typer
 
 from geoveil.aggregator.store import open_store
-from geoveil.cli import main
 from geoveil.cli.app import app
 
 INCOME = [
@@ -22,21 +21,16 @@ PLAN = [
 
 
 @pytest.fixture
-def ascii_only(monkeypatch, tmp_path):
+def ascii_only(monkeypatch, tmp_path, status_of):
     """Run the command as its process would; return status, standard output and error."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin=""):
         streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
-        monkeypatch.setattr(sys, "argv", ["geoveil", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         for name, stream in zip(("stdout", "stderr"), streams, strict=True):
             monkeypatch.setattr(sys, name, stream)
-        try:
-            main()
-            status = 0
-        except SystemExit as ended:
-            status = ended.code
+        status = status_of(*arguments)
         found = []
         for stream in streams:
             stream.flush()

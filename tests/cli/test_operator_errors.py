@@ -14,30 +14,16 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator.store import SQLiteStore, open_store
-from geoveil.cli import main
 from geoveil.cli.console import err
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path, capfd):
+def run(monkeypatch, tmp_path, capfd, without_settings, status_of):
     """Run the command in an empty folder; return status, standard output and error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(err, "width", 400)
     monkeypatch.setattr("geoveil.cli.serve.configure", lambda *_: None)
-    for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
-        monkeypatch.delenv(name)
-
-    def one(*arguments):
-        monkeypatch.setattr(sys, "argv", ["geoveil", *arguments])
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code
-        else:
-            status = 0
-        return (status, *capfd.readouterr())
-
-    return one
+    return lambda *arguments: (status_of(*arguments), *capfd.readouterr())
 
 
 @pytest.fixture

@@ -19,10 +19,8 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def check(geoveil, monkeypatch, tmp_path):
+def check(geoveil, monkeypatch, tmp_path, without_settings):
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
-        monkeypatch.delenv(name)
     return lambda *arguments: geoveil("serve", "--check", *arguments, to_server=False)
 
 

@@ -4,7 +4,6 @@ The cases are made from the class of the settings: one that is added is tested w
 """
 
 import json
-import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -85,10 +84,8 @@ def flags(name, value):
 
 
 @pytest.fixture
-def settings_of(geoveil, monkeypatch, tmp_path):
+def settings_of(geoveil, monkeypatch, tmp_path, without_settings):
     """Run `serve` with settings from each source; return those that the server would get."""
-    for variable in [variable for variable in os.environ if variable.startswith(PREFIX)]:
-        monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     got = []
     monkeypatch.setattr("geoveil.cli.serve.run", lambda settings, **how: got.append(settings))

@@ -15,19 +15,13 @@ DEEP = 100_000 * "["
 
 
 @pytest.fixture
-def command(monkeypatch, tmp_path, capsys):
+def command(monkeypatch, tmp_path, capsys, status_of):
     """Run the command as its process would; return its status and what it says to users."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "deep").write_text(DEEP)
     (tmp_path / "deep.toml").write_text(f"a = {DEEP}")
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["geoveil", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr().err
-
-    return run
+    return lambda *arguments: (status_of(*arguments), capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

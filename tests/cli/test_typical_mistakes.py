@@ -4,13 +4,11 @@ In this process, as the command itself would do it: errors are turned into lines
 """
 
 import io
-import os
 import shlex
 import sys
 
 import pytest
 
-from geoveil.cli import main
 from geoveil.cli.console import err, out
 
 INCOME = "--attribute income --unit dollar --epsilon 1 --per 8000"
@@ -135,27 +133,18 @@ def folder(server, tmp_path_factory):
 
 
 @pytest.fixture
-def said(server, folder, monkeypatch, capfd):
+def said(server, folder, monkeypatch, capfd, without_settings, status_of):
     """Run a command in the folder; return its status and what it says on standard error."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("geoveil.cli.serve.configure", lambda *_: None)
     for console in (out, err):
         monkeypatch.setattr(console, "width", 400)
-    for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("GEOVEIL_SERVER", server)
     monkeypatch.setenv("COLUMNS", "400")
 
     def run(line):
-        monkeypatch.setattr(sys, "argv", ["geoveil", *shlex.split(line)])
         monkeypatch.setattr(sys, "stdin", io.StringIO("52000\n"))
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code
-        else:
-            status = 0
-        return status, capfd.readouterr().err
+        return status_of(*shlex.split(line)), capfd.readouterr().err
 
     return run
 
