@@ -338,6 +338,11 @@ def _by(word: str, text: str) -> tuple[str, str | Parts]:
     return number, _group(group)
 
 
+def _mean_map(text: str) -> MeanMap:
+    number, place = _names("mean-map", text)
+    return MeanMap(number, place)
+
+
 def _correlation(text: str) -> PartialCorrelation:
     first, second, *given = _names("correlation", text, 9)
     return PartialCorrelation(first, second, given)
@@ -399,9 +404,7 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
             " whether a person chose it, X^2 a square, X:X an interaction.",
         ),
         "mean-map": RelationWord(
-            lambda text: MeanMap(*_names("mean-map", text)),
-            "NUMBER,PLACE",
-            "Mean of a number by place, on a grid.",
+            _mean_map, "NUMBER,PLACE", "Mean of a number by place, on a grid."
         ),
     }
 )
