@@ -268,7 +268,7 @@ def rising_shares(above: JointEstimates) -> Array:
     """Return the shares up to each threshold, (m,): the nearest that rise, from those above."""
     from scipy.optimize import isotonic_regression
 
-    return np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
+    return np.asarray(np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0))
 
 
 def blurred_less(
