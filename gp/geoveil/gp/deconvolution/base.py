@@ -30,6 +30,11 @@ class PointEstimator(ValueObject, ABC):
         self.debias = debias
 
     @property
+    def undone(self) -> float:
+        """The scale of the noise that is undone: b, or 0."""
+        return self.scale if self.debias else 0.0
+
+    @property
     def unbiased(self) -> bool:
         """Whether its mean over the noise is f(x)."""
         return self.debias

@@ -41,12 +41,11 @@ class ProfileEstimator(PointEstimator):
 
     @property
     def limits(self) -> Limits:
-        ends = self.profile.debiased_range(self.scale if self.debias else 0.0)
+        ends = self.profile.debiased_range(self.undone)
         return Limits(ends, self.profile.bounds, self._moments)
 
     def _moments(self) -> ReportMoments:
-        undone = self.scale if self.debias else 0.0
-        return law_of_profile(self.profile, self.scale, undone)
+        return law_of_profile(self.profile, self.scale, self.undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
@@ -66,9 +65,7 @@ class ProfileEstimator(PointEstimator):
         return np.asarray((x if self.sign > 0 else -x) - self.offset)
 
     def _function(self, s: Array) -> Array:
-        if self.debias:
-            return np.asarray(self.profile.debiased(s, self.scale))
-        return np.asarray(self.profile.value(s))
+        return np.asarray(self.profile.debiased(s, self.undone))
 
     def _mean(self, x: Array) -> Array:
         if self.debias:
@@ -82,8 +79,7 @@ class ProfileEstimator(PointEstimator):
         )
 
     def _variance(self, x: Array) -> Array:
-        undone = self.scale if self.debias else 0.0
-        return laplace_variance(self.profile, self._distance(x), self.scale, undone)
+        return laplace_variance(self.profile, self._distance(x), self.scale, self.undone)
 
 
 class RangeEstimator(PointEstimator):
@@ -106,8 +102,8 @@ class RangeEstimator(PointEstimator):
         return replace(self._low.limits, moments=self._moments)
 
     def _moments(self) -> ReportMoments:
-        query, undone = self.query, self.scale if self.debias else 0.0
-        return law_of_range(query.profile, query.high - query.low, self.scale, undone)
+        query = self.query
+        return law_of_range(query.profile, query.high - query.low, self.scale, self.undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:

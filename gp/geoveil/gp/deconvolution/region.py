@@ -135,10 +135,6 @@ class RegionEstimator(PointEstimator):
     The variance is E[g²] − mean², all by the fast Fourier transform: g² times the transform of the
     noise. Its absolute error is about 1e-5 of its largest value.
 
-    Args:
-        scale: noise scale b > 0, in the unit of the points.
-        debias: whether to undo the noise.
-
     Raises:
         UnsupportedError: if the raster would be too large, or the region is smaller than it tells.
     """
@@ -215,9 +211,11 @@ class RegionEstimator(PointEstimator):
     @cached_property
     def _variance_spectrum(self) -> Spectrum:
         """The transform of g² minus the debiased form of f²."""
-        grid = self._grid
-        squares = grid.transform(grid.inverse(self._spectrum) ** 2)
-        return np.asarray(squares - grid.transform(grid.inverse(self._smooth) ** 2) / self._noise)
+        return np.asarray(self._squared(self._spectrum) - self._squared(self._smooth) / self._noise)
+
+    def _squared(self, spectrum: Spectrum) -> Spectrum:
+        """Return the transform of the square of a function."""
+        return self._grid.transform(self._grid.inverse(spectrum) ** 2)
 
     @cached_property
     def _means(self) -> GridFunction:
@@ -225,10 +223,8 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _variances(self) -> GridFunction:
-        grid = self._grid
-        squares = grid.transform(grid.inverse(self._spectrum) ** 2)
-        second = grid.inverse(squares * self._noise)
-        return GridFunction(grid, grid.transform(second - grid.inverse(self._average) ** 2))
+        second = self._squared(self._spectrum) * self._noise
+        return GridFunction(self._grid, second - self._squared(self._average))
 
 
 @point_estimator.register
