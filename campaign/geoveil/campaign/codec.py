@@ -200,10 +200,12 @@ def decode(campaign: bytes) -> Campaign:
         "title": message.title,
         "opens": _decode_date("opens", message.opens),
         "closes": _decode_date("closes", message.closes),
-        **{
-            name: _decode_duration(name, getattr(message, name)) if message.HasField(name) else None
-            for name in ("period", "window")
-        },
+        "period": _decode_duration("period", message.period)
+        if message.HasField("period")
+        else None,
+        "window": _decode_duration("window", message.window)
+        if message.HasField("window")
+        else None,
         "minimum_participants": message.minimum_participants,
         "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
         "token_key": message.token_key or None,

@@ -32,15 +32,11 @@ _NO_PROXY = (
 
 
 class TLSRequiredError(GeoVeilError, ValueError):
-    """The connection needs TLS: without it anybody on the way could read and change messages."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.target = target
+    """A target needs TLS: without it anybody on the way could read and change messages."""
 
     def __str__(self) -> str:
         return (
-            f"{self.target!r} is not on this machine, so it needs TLS: give tls=TLS(), or"
+            f"{self.args[0]!r} is not on this machine, so it needs TLS: give tls=TLS(), or"
             " tls=TLS(root_certificates=...) for a private authority; tls=TLS(insecure=True) sends"
             " in the clear"
         )

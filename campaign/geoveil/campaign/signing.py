@@ -38,18 +38,10 @@ _CONTEXT = b"geoveil campaign v1\n"
 
 
 class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
-    """A campaign's signature is invalid.
-
-    Attributes:
-        reason: the fault of the signature.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A campaign's signature is invalid, for a reason."""
 
     def __str__(self) -> str:
-        return f"the signature of the campaign is not valid: {self.reason}"
+        return f"the signature of the campaign is not valid: {self.args[0]}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -54,11 +54,6 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """
 
     _kind = GrpcAioTransport
-    _sending: asyncio.Lock | None
-    _woken: asyncio.Event | None
-    _task: asyncio.Task[None] | None
-    _executor: ThreadPoolExecutor | None
-    _called: bool
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Fetch a campaign from the server, check it, and store it for `contribute`."""
@@ -188,10 +183,11 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
 
     def _renew(self) -> None:
         self._slow = self._session.journal.durable or self._session.floor_s > 0
-        self._sending = None
-        self._woken = None
-        self._task = None
-        self._executor = None
+        self._sending: asyncio.Lock | None = None
+        self._woken: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._called = False
 
     def _check_open(self) -> None:
         self._called = True

@@ -181,7 +181,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
     """
 
     _kind = GrpcTransport
-    _thread: threading.Thread | None
 
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Fetch a campaign from the server, check it, and store it for `contribute`.
@@ -318,7 +317,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         self._woken = threading.Event()
         self._called = threading.Event()
         self._stop = threading.Event()
-        self._thread = None
+        self._thread: threading.Thread | None = None
         if self._closed:
             self._stop.set()
         _CLIENTS.add(self)

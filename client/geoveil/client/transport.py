@@ -77,10 +77,6 @@ class ForkBarrier:
     `hurry` ends the requests under way, if possible.
     """
 
-    _changed: threading.Condition
-    _inside: int
-    _shut: int
-
     def __init__(self, hurry: Callable[[], None] = lambda: None) -> None:
         self._hurry = hurry
         self.reset()
