@@ -15,7 +15,16 @@ import pytest
 from geoveil.campaign import SigningKey, TokenRule, token_key_id
 from geoveil.client import Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy
-from geoveil.relay import PATH, GatewayKeys, Issuer, IssuerKey, IssuerServer, Relay, RelayTransport
+from geoveil.relay import (
+    PATH,
+    GatewayKeys,
+    Issuer,
+    IssuerKey,
+    IssuerServer,
+    Relay,
+    RelayTransport,
+    TokenTransport,
+)
 from geoveil.relay.blind_rsa import blind, unblind
 from geoveil.relay.web import WebAddress
 from tests.aggregator.conftest import (  # noqa: F401 - fixtures
@@ -183,6 +192,11 @@ class Way:
             timing=timing or self.timing,
         )
 
+    def with_tokens(self, name: str, issuer: str, code: str) -> TokenTransport:
+        return TokenTransport(
+            self.transport(), issuer=issuer, credential=code, state_dir=self.tmp_path / name
+        )
+
     async def counted(self, campaign: Published) -> int:
         """Return how many answers were counted, over all questions."""
         return sum(n for n, _, _ in await self.web.wire.sums(campaign))
@@ -225,6 +239,14 @@ async def way(
 
         yield start
         await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def started(way: Callable[..., Awaitable[Way]], campaign: Published) -> Way:
+    """A way to a server that has the test's campaign."""
+    made = await way()
+    await made.web.wire.create(campaign)
+    return made
 
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -26,7 +26,6 @@ from geoveil.relay.blind_rsa import blind, unblind
 from tests.aggregator.conftest import Published
 from tests.relay.conftest import OPERATOR, Way, issuing, running
 
-Start = Callable[..., Awaitable[Way]]
 KEY = IssuerKey.generate()
 
 
@@ -38,23 +37,15 @@ def campaign(publish: Callable[..., Published]) -> Published:
     return Published.of(made)
 
 
-def device(way: Way, name: str, issuer: str, code: str) -> TokenTransport:
-    return TokenTransport(
-        way.transport(), issuer=issuer, credential=code, state_dir=way.tmp_path / name
-    )
-
-
 async def test_a_person_who_tries_often_is_counted_once(
-    way: Start, campaign: Published, tmp_path: Path
+    started: Way, campaign: Published, tmp_path: Path
 ) -> None:
-    started = await way()
-    await started.web.wire.create(campaign)
     codes = InvitationCodes.invite(tmp_path / "codes", 2)
     outcomes = []
 
     def tries(url: str) -> None:
         for number in range(10):
-            transport = device(started, f"try-{number}", url, codes[0])
+            transport = started.with_tokens(f"try-{number}", url, codes[0])
             with started.client(f"try-{number}", transport) as client:
                 client.fetch("income")
                 client.contribute("income", 90_000.0)
@@ -62,12 +53,12 @@ async def test_a_person_who_tries_often_is_counted_once(
                 if not outcomes[-1]:
                     assert "for another report" in str(client.history()[0].rejection)
                 client.close(0)
-        other = device(started, "other", url, codes[1])
+        other = started.with_tokens("other", url, codes[1])
         with started.client("other", other) as client:
             client.fetch("income")
             client.contribute("income", 90_000.0)
             outcomes.append(client.flush().acknowledged)
-        nobody = device(started, "nobody", url, "no code")
+        nobody = started.with_tokens("nobody", url, "no code")
         with started.client("nobody", nobody) as client:
             client.fetch("income")
             client.contribute("income", 90_000.0)
@@ -87,13 +78,13 @@ async def test_a_person_who_tries_often_is_counted_once(
 
 
 @pytest.mark.deep(keep=0, rest=0)
-async def test_a_person_who_tries_a_hundred_times_at_once_is_counted_once(way, campaign, tmp_path):
-    started = await way()
-    await started.web.wire.create(campaign)
+async def test_a_person_who_tries_a_hundred_times_at_once_is_counted_once(
+    started, campaign, tmp_path
+):
     (code,) = InvitationCodes.invite(tmp_path / "codes", 1)
 
     def attempt(number: int) -> tuple[int, int]:
-        transport = device(started, f"try-{number}", url, code)
+        transport = started.with_tokens(f"try-{number}", url, code)
         with started.client(f"try-{number}", transport) as client:
             client.fetch("income")
             client.contribute("income", 90_000.0)
@@ -116,15 +107,13 @@ class CutOffError(Exception):
 
 
 async def test_a_device_that_ends_at_any_step_goes_on_and_is_counted_once(
-    way: Start, campaign: Published, tmp_path: Path
+    started: Way, campaign: Published, tmp_path: Path
 ) -> None:
-    started = await way()
-    await started.web.wire.create(campaign)
     codes = InvitationCodes.invite(tmp_path / "codes", 4)
 
     def attempt(name: str, url: str, code: str, step: str) -> None:
         """Send, and end before or after the issuer, or the server, has answered."""
-        transport = device(started, name, url, code)
+        transport = started.with_tokens(name, url, code)
         issuer, inner = transport._issuer, transport._transport
 
         class Ending:
@@ -156,7 +145,7 @@ async def test_a_device_that_ends_at_any_step_goes_on_and_is_counted_once(
         steps = ("issuer before", "issuer after", "transport before", "transport after")
         for number, step in enumerate(steps):
             attempt(f"device-{number}", url, codes[number], step)
-            again = device(started, f"device-{number}", url, codes[number])
+            again = started.with_tokens(f"device-{number}", url, codes[number])
             with started.client(f"device-{number}", again) as client:
                 assert client.flush().acknowledged == 1, step
 
@@ -166,11 +155,9 @@ async def test_a_device_that_ends_at_any_step_goes_on_and_is_counted_once(
 
 
 async def test_a_report_without_its_token_is_refused(
-    way: Start, campaign: Published, wire_report: Callable[..., report_pb2.Report]
+    started: Way, campaign: Published, wire_report: Callable[..., report_pb2.Report]
 ) -> None:
-    started = await way()
     wire = started.web.wire
-    await wire.create(campaign)
     rule = TokenRule.of(campaign.campaign)
     assert rule is not None
     sound = wire_report(1, (0, 0))
@@ -198,10 +185,8 @@ def _token(rule: TokenRule, report_id: bytes) -> bytes:
 
 
 async def test_a_client_that_gets_no_tokens_refuses_before_it_draws(
-    way: Start, campaign: Published
+    started: Way, campaign: Published
 ) -> None:
-    started = await way()
-    await started.web.wire.create(campaign)
 
     def fetch() -> None:
         refused = pytest.raises(PolicyRefused, match="token is one from its issuer")

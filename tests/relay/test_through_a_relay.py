@@ -38,14 +38,6 @@ def campaign(publish: Callable[..., Published]) -> Published:
     return publish(queries=1)
 
 
-@pytest.fixture
-async def running(way: Start, campaign: Published) -> Way:
-    """A way to a server that has the campaign."""
-    started = await way()
-    await started.web.wire.create(campaign)
-    return started
-
-
 def take_part(way: Way, campaign: Published, name: str, transport: Any = None) -> list[Any]:
     """Let a device fetch a campaign, answer and send; return its reports as they were sent."""
     with way.client(name, transport) as client:
@@ -58,21 +50,21 @@ def take_part(way: Way, campaign: Published, name: str, transport: Any = None) -
 
 
 async def test_the_relay_sees_no_content_and_the_gateway_no_address(
-    running: Way, campaign: Published
+    started: Way, campaign: Published
 ) -> None:
-    receipts = await asyncio.to_thread(take_part, running, campaign, "device")
-    assert await running.counted(campaign) == 1
+    receipts = await asyncio.to_thread(take_part, started, campaign, "device")
+    assert await started.counted(campaign) == 1
     secrets = _secrets(campaign, receipts)
-    for tap in (running.near, running.far):
+    for tap in (started.near, started.far):
         assert not [secret for secret in secrets if secret in tap.seen]
-    assert running.near.callers == {DEVICE}
-    assert running.far.callers == {"127.0.0.1"}
-    assert DEVICE.encode() not in running.far.seen
+    assert started.near.callers == {DEVICE}
+    assert started.far.callers == {"127.0.0.1"}
+    assert DEVICE.encode() not in started.far.seen
     # What is planted is found: the same over a door without a relay.
-    open_door = Tap(("127.0.0.1", int(running.web.address.rpartition(":")[2])))
+    open_door = Tap(("127.0.0.1", int(started.web.address.rpartition(":")[2])))
     direct = GrpcTransport(f"127.0.0.1:{open_door.port}")
     try:
-        receipts = await asyncio.to_thread(take_part, running, campaign, "other", direct)
+        receipts = await asyncio.to_thread(take_part, started, campaign, "other", direct)
     finally:
         direct.close()
         open_door.close()
@@ -89,12 +81,12 @@ def _secrets(campaign: Published, receipts: list[Any]) -> list[bytes]:
 
 
 async def test_all_that_travels_has_two_sizes_and_the_same_headers(
-    running: Way, campaign: Published
+    started: Way, campaign: Published
 ) -> None:
-    await asyncio.to_thread(take_part, running, campaign, "device")
+    await asyncio.to_thread(take_part, started, campaign, "device")
     requests, answers = (
         [each.partition(b"\r\n\r\n") for each in kept]
-        for kept in (running.far.sent, running.far.answered)
+        for kept in (started.far.sent, started.far.answered)
     )
     assert [len(content) for _, _, content in requests] == [0, SIZES[1], SIZES[0]]
     assert [len(content) for _, _, content in answers][1:] == [SIZES[1], SIZES[0]]
@@ -106,13 +98,13 @@ async def test_all_that_travels_has_two_sizes_and_the_same_headers(
 
 
 async def test_a_replay_is_answered_as_the_first_and_counts_nothing(
-    running: Way, campaign: Published
+    started: Way, campaign: Published
 ) -> None:
-    await asyncio.to_thread(take_part, running, campaign, "device")
-    sent, first = running.far.sent[-1], running.far.answered[-1]
+    await asyncio.to_thread(take_part, started, campaign, "device")
+    sent, first = started.far.sent[-1], started.far.answered[-1]
 
     def replay() -> bytes:
-        with socket.create_connection(running.far.to, timeout=10) as sock:
+        with socket.create_connection(started.far.to, timeout=10) as sock:
             sock.sendall(sent)
             came = b""
             while len(came) < len(first) and (more := sock.recv(1 << 16)):
@@ -124,7 +116,7 @@ async def test_a_replay_is_answered_as_the_first_and_counts_nothing(
     shown = [[line for line in head if not line.startswith(b"date")] for head in heads]
     assert shown[0] == shown[1]
     assert len(again) == len(first)
-    assert await running.counted(campaign) == 1
+    assert await started.counted(campaign) == 1
 
 
 class FaultyRelay(Relay):
@@ -171,12 +163,12 @@ class FaultyRelay(Relay):
 async def test_a_relay_that_loses_and_doubles_loses_and_doubles_no_report(
     way: Start, campaign: Published
 ) -> None:
-    running = await way(FaultyRelay)
-    await running.web.wire.create(campaign)
+    started = await way(FaultyRelay)
+    await started.web.wire.create(campaign)
 
     def devices() -> None:
         for number in range(6):
-            with running.client(f"device-{number}") as client:
+            with started.client(f"device-{number}") as client:
                 for _ in range(50):
                     try:
                         client.fetch(campaign.campaign_id)
@@ -189,13 +181,13 @@ async def test_a_relay_that_loses_and_doubles_loses_and_doubles_no_report(
                 assert client.counts().acknowledged == 1
 
     await asyncio.to_thread(devices)
-    assert await running.counted(campaign) == 6
+    assert await started.counted(campaign) == 6
 
 
 async def test_a_key_that_the_gateway_has_no_more_is_asked_for_again(
-    running: Way, campaign: Published
+    started: Way, campaign: Published
 ) -> None:
-    transport = running.transport()
+    transport = started.transport()
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     serials = []
     for _ in range(2):
@@ -204,27 +196,27 @@ async def test_a_key_that_the_gateway_has_no_more_is_asked_for_again(
         assert transport._key is not None
         serials.append(transport._key.serial)
         for _ in range(2):
-            GatewayKeys.rotate(running.keys, OPERATOR, timedelta(days=9_000))
+            GatewayKeys.rotate(started.keys, OPERATOR, timedelta(days=9_000))
     assert serials[1] == serials[0] + 2
 
 
-async def test_a_key_of_another_operator_is_refused(running: Way, campaign: Published) -> None:
+async def test_a_key_of_another_operator_is_refused(started: Way, campaign: Published) -> None:
     other = SigningKey.generate().public
-    transport = running.transport(operator=other)
+    transport = started.transport(operator=other)
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     with pytest.raises(TransportError, match=f"key is not signed by {other}"):
         await asyncio.to_thread(transport.get_campaign, request, 10.0)
-    assert not [content for content in running.far.sent if content.startswith(b"POST")]
+    assert not [content for content in started.far.sent if content.startswith(b"POST")]
 
 
 async def test_what_the_server_refuses_is_told_as_over_grpc(
-    running: Way, publish: Callable[..., Published], campaign: Published
+    started: Way, publish: Callable[..., Published], campaign: Published
 ) -> None:
     large = publish("large", queries=150)
-    await running.web.wire.create(large)
+    await started.web.wire.create(large)
 
     def calls() -> None:
-        with running.client("device") as client:
+        with started.client("device") as client:
             with pytest.raises(CampaignNotFound):
                 client.fetch("nothing")
             with pytest.raises(TransportError, match=r"longer than 4,064 bytes") as caught:
@@ -233,9 +225,9 @@ async def test_what_the_server_refuses_is_told_as_over_grpc(
         reports = [report_pb2.Report(report_id=bytes([n] * 16)) for n in range(2)]
         several = collector_pb2.SubmitReportsRequest(campaign_id="income", reports=reports)
         with pytest.raises(ParameterError, match=r"reports must be one in a request"):
-            running.transport().submit_reports(several, 10.0)
+            started.transport().submit_reports(several, 10.0)
         with pytest.raises(TransportError) as caught:
-            running.transport().submit_reports(
+            started.transport().submit_reports(
                 collector_pb2.SubmitReportsRequest(campaign_id="income"), 10.0
             )
         assert caught.value.code == "INVALID_ARGUMENT"
@@ -243,28 +235,28 @@ async def test_what_the_server_refuses_is_told_as_over_grpc(
     await asyncio.to_thread(calls)
 
 
-async def test_only_calls_of_devices_come_through(running: Way, campaign: Published) -> None:
-    key = GatewayKeys(running.keys).published()
+async def test_only_calls_of_devices_come_through(started: Way, campaign: Published) -> None:
+    key = GatewayKeys(started.keys).published()
     for method, path in ((b"POST", b"/geoveil.proto.v1.Analyst/ListCampaigns"), (b"GET", b"/")):
         inner = InnerRequest(
             method, b"https", b"", path, ((b"content-type", b"application/proto"),)
         )
         sealed, opened = seal_request(key.key_id, key.public, padded_request(write_request(inner)))
-        answer = await asyncio.to_thread(_post, running, sealed, "message/ohttp-req")
+        answer = await asyncio.to_thread(_post, started, sealed, "message/ohttp-req")
         assert answer[0] == 200
         assert read_response(opened(answer[1])).status == 400
     for body, kind, status in ((bytes(1024), "text/plain", 415), (bytes(5000), "", 413),
                                (bytes(1000), "", 422), (bytes(1024), "", 400)):  # fmt: skip
-        answer = await asyncio.to_thread(_post, running, body, kind or "message/ohttp-req")
+        answer = await asyncio.to_thread(_post, started, body, kind or "message/ohttp-req")
         assert answer[0] == status
     for method, status in (("GET", 200), ("PUT", 405)):
-        answer = await asyncio.to_thread(_post, running, b"", "", method)
+        answer = await asyncio.to_thread(_post, started, b"", "", method)
         assert answer[0] == status
 
 
-def _post(running: Way, body: bytes, kind: str, method: str = "POST") -> tuple[int, bytes]:
+def _post(started: Way, body: bytes, kind: str, method: str = "POST") -> tuple[int, bytes]:
     """Ask the gateway itself."""
-    connection = http.client.HTTPConnection(running.web.web, timeout=10)
+    connection = http.client.HTTPConnection(started.web.web, timeout=10)
     connection.request(method, PATH, body or None, {"Content-Type": kind} if kind else {})
     answer = connection.getresponse()
     content = answer.read()
@@ -275,32 +267,32 @@ def _post(running: Way, body: bytes, kind: str, method: str = "POST") -> tuple[i
 async def test_a_campaign_that_asks_for_a_relay_is_answered_through_it_alone(
     way: Start, publish: Callable[..., Published]
 ) -> None:
-    running = await way()
+    started = await way()
     plain = publish(queries=1).campaign
     campaign = replace(plain, relay_operator=OPERATOR.public)
     assert decode(campaign.encoded) == campaign
     other = replace(plain, campaign_id="other", relay_operator=SigningKey.generate().public)
     for each in (campaign, other):
-        await running.web.wire.create(Published.of(each))
-    direct = GrpcTransport(running.web.address)
+        await started.web.wire.create(Published.of(each))
+    direct = GrpcTransport(started.web.address)
 
     def devices() -> None:
         refused = pytest.raises(PolicyRefused, match=r"relay is to the gateway of .* permits none")
-        with running.client("direct", direct) as client, refused:
+        with started.client("direct", direct) as client, refused:
             client.fetch("income")
-        with running.client("device") as client:
+        with started.client("device") as client:
             with pytest.raises(PolicyRefused, match=f"permits to the gateway of {OPERATOR.public}"):
                 client.fetch("other")
             client.fetch("income")
             client.contribute("income", 1.0)
             client.close(0)
         # What waits leaves by no other way, although the app now has one.
-        with running.client("device", direct) as client:
+        with started.client("device", direct) as client:
             with pytest.raises(PolicyRefused):
                 client.contribute("income", 1.0)
             assert client.flush().pending == 1
             assert "relay" in str(client.history()[0].failure)
-        with running.client("device") as client:
+        with started.client("device") as client:
             assert client.flush().acknowledged == 1
 
     try:
@@ -314,8 +306,8 @@ def test_only_a_key_may_be_asked_for(publish: Callable[..., Published]) -> None:
         replace(publish().campaign, relay_operator="ed25519:00")  # type: ignore[arg-type]
 
 
-async def test_asyncio_asks_through_it_too(running: Way, campaign: Published) -> None:
-    transport = AsyncRelayTransport(running.transport())
+async def test_asyncio_asks_through_it_too(started: Way, campaign: Published) -> None:
+    transport = AsyncRelayTransport(started.transport())
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign.campaign_id)
     answer = await transport.get_campaign(request, 10.0)
     assert digest(answer.envelope.campaign) == campaign.digest

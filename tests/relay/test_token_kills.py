@@ -22,7 +22,7 @@ from geoveil.aggregator.ops.settings import DatabaseURL
 from geoveil.campaign import TokenRule
 from geoveil.client import Timing, TransportError
 from geoveil.proto.v1 import report_pb2
-from geoveil.relay import GatewayKeys, InvitationCodes, Issuer, TokenTransport
+from geoveil.relay import GatewayKeys, InvitationCodes, Issuer
 from tests.aggregator.conftest import Clock, Published, RunningServer
 from tests.relay.conftest import KEYS, OPERATOR, Way, issuing, token_for
 from tests.relay.test_through_a_relay import FaultyRelay
@@ -159,15 +159,9 @@ async def test_nothing_is_lost_or_double_where_all_fail_keys_change_and_clocks_d
     begins = recurring.campaign.opens + recurring.campaign.period
 
     def take_part(number: int, url: str) -> None:
-        transport = TokenTransport(
-            started.transport(),
-            issuer=url,
-            credential=codes[number],
-            state_dir=tmp_path / str(number),
-        )
         client = started.client(
             str(number),
-            transport,
+            started.with_tokens(str(number), url, codes[number]),
             Timing(now=lambda: started.now() + skews[number], sleep=lambda _: None),
         )
         with client:

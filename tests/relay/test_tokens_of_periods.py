@@ -32,10 +32,7 @@ async def test_a_person_has_one_report_in_each_period(
     outcomes: list[int] = []
 
     def answer(name: str, url: str) -> Any:
-        transport = TokenTransport(
-            started.transport(), issuer=url, credential=code, state_dir=tmp_path / name
-        )
-        with started.client(name, transport) as client:
+        with started.client(name, started.with_tokens(name, url, code)) as client:
             client.fetch("income")
             client.contribute("income", 90_000.0)
             outcomes.append(client.flush().acknowledged)
