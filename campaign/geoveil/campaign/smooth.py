@@ -17,7 +17,6 @@ from geoveil.gp import (
     EXPONENTIAL,
     LINEAR,
     ApproximateLaplace,
-    ClosedFormStep,
     Frontier,
     Gaussian,
     GeneralizedCauchy,
@@ -27,6 +26,7 @@ from geoveil.gp import (
     Query,
     QueryMechanism,
     SmoothMechanism,
+    SoftStep,
     StudentT,
     VectorSmoothMechanism,
     paper_cost,
@@ -205,7 +205,7 @@ class SmoothSpec(MechanismSpec):
             return "they have bounds of reach 0 and ∞"
         if (reach, self.growth) == (0.0, EXPONENTIAL):
             return None
-        closed = (ClosedFormStep, Gaussian) if reach == math.inf else ClosedFormStep
+        closed = (SoftStep, Gaussian) if reach == math.inf else SoftStep
         for query in queries:
             if not isinstance(query.profile, closed):
                 return f"they have no such bound for {query!r}"

@@ -143,10 +143,7 @@ from geoveil.gp.queries.capped import varies_to as varies_to
 from geoveil.gp.queries.indicator import PROFILES as PROFILES
 from geoveil.gp.queries.polygon import geometry as geometry
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile as EnclosedProfile
-from geoveil.gp.queries.profiles.soft_step import (
-    ClosedFormStep as ClosedFormStep,
-    SoftStep as SoftStep,
-)
+from geoveil.gp.queries.profiles.soft_step import SoftStep as SoftStep
 from geoveil.gp.queries.profiles.tabulated import require_pieces as require_pieces
 from geoveil.gp.randomness import (
     LazyUniform as LazyUniform,

@@ -7,22 +7,20 @@ Lipschitz slope, so that noise before it can be undone.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, distinct, np
-from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
-class SoftStep(Profile):
-    """A step from 0 at s = −w/2 to 1 at s = w/2, of a width w > 0 in the unit of s."""
+class SoftStep(ClosedFormProfile):
+    """A step that never falls: 0 up to s = −w/2, 1 from s = w/2 on, w > 0 in the unit of s."""
 
     width: float
 
@@ -51,15 +49,8 @@ class SoftStep(Profile):
     def cells(self, b: float) -> Array:
         return np.array(self.breakpoints)
 
-    @abstractmethod
     def slope(self, s: Array) -> Array:
         """Return φ'(s) inside the band, in 1/(unit of s); s has any shape."""
-
-
-class ClosedFormStep(SoftStep, ClosedFormProfile):
-    """A step that never falls."""
-
-    def slope(self, s: Array) -> Array:
         return np.asarray(self.local_lipschitz(np.abs(s), 0.0))
 
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
@@ -70,7 +61,7 @@ class ClosedFormStep(SoftStep, ClosedFormProfile):
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp(ClosedFormStep):
+class Ramp(SoftStep):
     """A straight ramp from 0 at s = −w/2 to 1 at s = w/2."""
 
     name: ClassVar[str] = "linear"
@@ -120,7 +111,7 @@ class Ramp(ClosedFormStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Smoothstep(ClosedFormStep):
+class Smoothstep(SoftStep):
     """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends."""
 
     name: ClassVar[str] = "smoothstep"
