@@ -130,7 +130,7 @@ def test_no_part_makes_geoveil_a_regular_package():
     assert not list(ROOT.glob("*/geoveil/__init__.py"))
 
 
-def test_readme_tells_the_two_commands_that_continuous_integration_runs():
+def test_readme_tells_the_two_commands_to_begin_with():
     readme = (ROOT / "README.md").read_text()
     assert "\nmake demo\n" in readme
     assert "\nmake test\n" in readme
