@@ -15,6 +15,7 @@ from geoveil.client.contributions import (
     Rejection,
 )
 from geoveil.client.errors import JournalError
+from geoveil.client.journal_schema import WRITTEN_ONCE
 from geoveil.gp import GeoPrivacy, blake2b
 
 price_of = lru_cache(maxsize=1024)(GeoPrivacy)
@@ -45,7 +46,7 @@ def checked_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def content_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row without its checksum; JournalError if it has changed."""
+    """Return a row's values exactly as they were written; JournalError if it has changed."""
     values = tuple(stored[:-1])
     if checked_row(values) != tuple(stored):
         raise JournalError(f"row of {values[0]!r}", "it is damaged")
@@ -88,14 +89,8 @@ def charge_rows(made: Contribution) -> list[tuple[Any, ...]]:
 
 def charge_of(stored: tuple[Any, ...]) -> Charge:
     """Return the charge in a row; JournalError if it has changed."""
-    values = content_of(stored)
-    try:
-        if not all(map(isinstance, values, _CHARGE_TYPES)):
-            raise TypeError  # SQLite keeps any type in any column
-        _, _, name, unit, epsilon, per, delta, reach, any_two = values
-        return Charge(name, price_of(epsilon, per, unit, delta, reach), any_two)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+    _, _, name, unit, epsilon, per, delta, reach, any_two = content_of(stored)
+    return Charge(name, price_of(epsilon, per, unit, delta, reach), any_two)
 
 
 def reading_row(reading: Reading) -> tuple[Any, ...]:
@@ -117,20 +112,16 @@ def reading_row(reading: Reading) -> tuple[Any, ...]:
 
 def reading_of(stored: tuple[Any, ...]) -> Reading:
     """Return the reading in a row; JournalError if it has changed."""
-    values = content_of(stored)
-    try:
-        attribute, unit, space, begins, ends, epsilon, per, point, drawn = values
-        return Reading(
-            attribute=attribute,
-            space=space,
-            begins=date_of(begins),
-            ends=date_of(ends),
-            privacy=price_of(epsilon, per, unit),
-            point=tuple(map(int, point.split())),
-            drawn=date_of(drawn),
-        )
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+    attribute, unit, space, begins, ends, epsilon, per, point, drawn = content_of(stored)
+    return Reading(
+        attribute=attribute,
+        space=space,
+        begins=date_of(begins),
+        ends=date_of(ends),
+        privacy=price_of(epsilon, per, unit),
+        point=tuple(map(int, point.split())),
+        drawn=date_of(drawn),
+    )
 
 
 def point_row(made: CampaignPoint) -> tuple[Any, ...]:
@@ -153,51 +144,38 @@ def point_row(made: CampaignPoint) -> tuple[Any, ...]:
 
 def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
     """Return a reading's campaign point in a row; JournalError if it has changed."""
-    values = content_of(stored)
-    try:
-        return CampaignPoint(
-            campaign_id=values[0],
-            reading=reading,
-            point=tuple(map(int, values[7].split())),
-            drawn=date_of(values[8]),
-        )
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
-
-
-_CHARGE_TYPES = (str, int, str, str, *[float] * 5)
-_TYPES = (str, int, bytes, bytes, int, int, int)
-"""The types of a report's first columns, which are never NULL."""
+    campaign_id, *_, point, drawn = content_of(stored)
+    return CampaignPoint(
+        campaign_id=campaign_id,
+        reading=reading,
+        point=tuple(map(int, point.split())),
+        drawn=date_of(drawn),
+    )
 
 
 def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry:
     """Return the entry in a row, with its charges; JournalError if it has changed."""
     values = content_of(stored)
-    try:
-        if not all(map(isinstance, values, _TYPES)):
-            raise TypeError  # SQLite keeps any type in any column
-        campaign_id, period, digest, report, exponent, closes, *times_and_outcome = values
-        drawn, epoch, earlier, departs, status, *outcome = times_and_outcome
-        sent, settled, reason, detail, failure = outcome
-        return Entry(
-            contribution=Contribution(
-                campaign_id=campaign_id,
-                period=period,
-                digest=digest,
-                report=report,
-                charges=charges,
-                step_exponent=exponent,
-                closes=date_of(closes),
-                epoch=_date_if(epoch),
-                before=_date_if(earlier),
-                departs=_date_if(departs),
-            ),
-            drawn=date_of(drawn),
-            status=DeliveryStatus(status),
-            sent=_date_if(sent),
-            settled=_date_if(settled),
-            rejection=None if reason is None else Rejection(reason, detail),
-            failure=failure,
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+    draw = values[:WRITTEN_ONCE]
+    campaign_id, period, digest, report, exponent, closes, drawn, epoch, earlier, departs = draw
+    status, sent, settled, reason, detail, failure = values[WRITTEN_ONCE:]
+    return Entry(
+        contribution=Contribution(
+            campaign_id=campaign_id,
+            period=period,
+            digest=digest,
+            report=report,
+            charges=charges,
+            step_exponent=exponent,
+            closes=date_of(closes),
+            epoch=_date_if(epoch),
+            before=_date_if(earlier),
+            departs=_date_if(departs),
+        ),
+        drawn=date_of(drawn),
+        status=DeliveryStatus(status),
+        sent=_date_if(sent),
+        settled=_date_if(settled),
+        rejection=None if reason is None else Rejection(reason, detail),
+        failure=failure,
+    )
