@@ -32,6 +32,11 @@ class Survey:
     def url(self, campaign_id: str = "income") -> str:
         return f"http://{self.gateway.address}/take-part/{campaign_id}"
 
+    async def open(self, page: Page, campaign_id: str = "income") -> None:
+        """Open the page of a survey, and wait until it is shown."""
+        await page.goto(self.url(campaign_id))
+        await page.wait_for_selector("#survey:not([hidden])")
+
     async def create(self, campaign: Campaign) -> None:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
         await self._analyst.CreateCampaign(analyst_pb2.CreateCampaignRequest(envelope=envelope))

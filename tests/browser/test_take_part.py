@@ -85,8 +85,7 @@ async def test_somebody_takes_part(survey, page):
             sent.append(body)
 
     page.on("request", keep)
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     assert await page.inner_text("#title") == "Household income"
     assert "at most 2.72 times as likely" in await page.inner_text("#odds-text")
     assert "right at most 73.2 %" in await page.inner_text("#odds-text")
@@ -154,8 +153,7 @@ async def test_a_ratio_is_shown_in_the_unit_of_values(survey, page):
     scale = Attribute(name="household income", unit=half.unit, scale=LogScale(1_000.0))
     asked = (Question("above 100,000", above),)
     await survey.create(campaign_of("ratio", attribute=scale, privacy=half, questions=asked))
-    await page.goto(survey.url("ratio"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "ratio")
     assert "Asks for: household income, in dollar." in await page.inner_text("#asks")
     await page.click("#more summary")
     assert "ε = 0 per factor 2 in dollar" in await page.inner_text("#spent")
@@ -180,8 +178,7 @@ async def test_a_perturbed_logarithm_is_sent_once(survey, page):
     given = {"attribute": scale, "privacy": half, "mechanism": PlanarLaplaceSpec(1)}
     dates = {"opens": NOW - timedelta(hours=1), "closes": NOW + timedelta(days=3)}
     await survey.create(ValueCampaign(campaign_id="points", title="Incomes", **given, **dates))
-    await page.goto(survey.url("points"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "points")
     assert "within a factor of 8 of yours 95.1 % of the time" in await page.inner_text("#odds-text")
     await page.fill("#value", "52,417")
     await page.click("#send")
@@ -202,8 +199,7 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
             for given in (["nobody's", code], [code]):
                 context = await browser.new_context()
                 page = await context.new_page()
-                await page.goto(survey.url("tokens"))
-                await page.wait_for_selector("#survey:not([hidden])")
+                await survey.open(page, "tokens")
                 assert await page.is_visible("#organisation")
                 assert not await page.is_visible("#purpose")
                 await page.click("#more summary")
@@ -237,8 +233,7 @@ async def test_a_survey_that_asks_for_tokens_asks_for_an_invitation_code(browser
 
 
 async def test_the_keyboard_is_enough(survey, page):
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     for _ in range(10):
         await page.keyboard.press("Tab")
         if await page.evaluate("document.activeElement.id") == "value":
@@ -254,8 +249,7 @@ async def test_the_keyboard_is_enough(survey, page):
 
 
 async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey, page):
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     for value in ("", "abc", "1,23,4", "1e400", "NaN", "--3"):
         await answer(page, value)
         assert await page.inner_text("#problem") == "Give a number, in dollar."
@@ -273,8 +267,7 @@ async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
     """A German 52.000 is 52,000, and in an English browser it may be either: nothing is sent."""
     context = await browser.new_context(locale=locale)
     page = await context.new_page()
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     await page.fill("#value", text)
     told = await page.inner_text("#echo")
     assert ("(rund 52 Tausend)" in told) == (sent is not None)
@@ -290,8 +283,7 @@ async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
 
 @pytest.mark.parametrize(("text", "shown"), [("-5", "-5"), ("999999999999", "999,999,999,999")])
 async def test_a_number_that_is_likely_a_slip_is_asked_about(survey, page, text, shown):
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     await answer(page, text)
     question = f"You wrote {shown}. Is that your household income, in dollar?"
     assert await page.inner_text("#doubt") == question
@@ -310,8 +302,7 @@ async def test_a_number_that_is_likely_a_slip_is_asked_about(survey, page, text,
 async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(survey, page):
     income = Attribute(name="household income", unit="dollar", least=1_000, most=10_000_000)
     await survey.create(campaign_of("stated", attribute=income))
-    await page.goto(survey.url("stated"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "stated")
     expected = "at least 1,000 and at most 10,000,000"
     assert await page.inner_text("#asks") == f"Asks for: household income, in dollar, {expected}."
     await answer(page, "52")
@@ -324,8 +315,7 @@ async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(survey, 
 
 async def test_the_bars_are_of_the_number_that_was_typed(survey, page):
     """Rounded to 1,234,570, the bars would claim of another number what is true of this one."""
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     await page.fill("#value", "1234567.89")
     assert await page.locator("#odds p").all_inner_texts() != []
     for shown, other in zip(
@@ -338,8 +328,7 @@ async def test_the_bars_are_of_the_number_that_was_typed(survey, page):
 
 async def test_the_bars_say_what_the_sentences_say(survey, page):
     """73.106 % is 73.2 % in both: 73 % would be a promise that is not kept."""
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     bars = await page.locator("#odds svg").all()
     shown = [await bar.locator("text").all_text_contents() for bar in bars]
     assert shown == [["56.3 %", "43.7 %"], ["73.2 %", "26.8 %"], ["98.3 %"]]
@@ -357,8 +346,7 @@ async def test_several_numbers_are_asked_for(survey, page):
             mechanism=LipschitzLaplaceSpec(),
         )
     )
-    await page.goto(survey.url("two"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "two")
     await page.fill("#value", "1")
     await page.click("#send")
     assert await page.inner_text("#problem") == "Give all the numbers, in dollar."
@@ -380,8 +368,7 @@ async def test_titles_and_labels_are_text_whatever_they_hold(survey, page):
             questions=(Question(f"{forged} label", Threshold(100_000, 24_000, "smoothstep")),),
         )
     )
-    await page.goto(survey.url("forged"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "forged")
     assert await page.inner_text("#title") == f"{forged} title"
     assert await page.locator("img, b").count() == 0
     await answer(page)
@@ -391,8 +378,7 @@ async def test_titles_and_labels_are_text_whatever_they_hold(survey, page):
 
 async def test_without_a_connection_the_report_waits(survey, context):
     page = await context.new_page()
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     async with survey.out_of_reach():
         await context.set_offline(True)
         await answer(page)
@@ -407,8 +393,7 @@ async def test_without_a_connection_the_report_waits(survey, context):
 async def test_a_page_is_loaded_again_without_a_connection(survey, context):
     """With its survey: it is answered, and the report is sent by the browser without the page."""
     page = await context.new_page()
-    await page.goto(survey.url())
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page)
     await page.evaluate("navigator.serviceWorker.ready.then(() => null)")
     async with survey.out_of_reach():
         await context.set_offline(True)
@@ -453,15 +438,13 @@ async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey, page):
     for name, epsilon in (("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 6.0)):
         await survey.create(campaign_of(name, privacy=GeoPrivacy(epsilon, 8_000.0, "dollar")))
     for name, before in (("a", 0), ("b", 2)):
-        await page.goto(survey.url(name))
-        await page.wait_for_selector("#survey:not([hidden])")
+        await survey.open(page, name)
         meter = page.locator("#spent meter")
         assert [await meter.get_attribute(one) for one in ("value", "max")] == [f"{before}", "5"]
         await answer(page)
         await counted(page)
     for name, most in (("c", "5"), ("d", "6")):
-        await page.goto(survey.url(name))
-        await page.wait_for_selector("#survey:not([hidden])")
+        await survey.open(page, name)
         assert f"in all surveys of this site, of at most {most};" in await page.inner_text("#spent")
         assert "may learn about household income" in await page.inner_text("#problem")
         assert await page.is_disabled("#send")
@@ -537,8 +520,7 @@ async def test_a_map_has_the_coasts_that_there_are(survey, page):
         given = {"attribute": attribute, "privacy": GeoPrivacy(1.0, 2_000.0, "metre")}
         lipschitz = LipschitzLaplaceSpec()
         await survey.create(campaign_of(name, questions=(near,), mechanism=lipschitz, **given))
-        await page.goto(survey.url(name))
-        await page.wait_for_selector("#survey:not([hidden])")
+        await survey.open(page, name)
         await page.wait_for_selector(".coast polyline", state="attached")
         drawn = await page.evaluate(
             "[...document.querySelectorAll('.coast polyline')].map((one) => one.points.length)"
@@ -621,8 +603,7 @@ async def test_two_tabs_draw_once(survey, context):
     sent = submitted(context)
     tabs = [await context.new_page() for _ in range(3)]
     for tab in tabs:
-        await tab.goto(survey.url())
-        await tab.wait_for_selector("#survey:not([hidden])")
+        await survey.open(tab)
         await tab.fill("#value", PRIVATE)
     await asyncio.gather(*(tab.click("#send", no_wait_after=True) for tab in tabs))
     await asyncio.gather(*(counted(tab) for tab in tabs))
@@ -694,8 +675,7 @@ async def test_a_survey_that_reads_once_in_a_while_says_so(survey, page):
     readings = Readings(every=timedelta(days=2), extrapolated=True, cohorts=3)
     changes: dict[str, Any] = {"period": timedelta(hours=12), "readings": readings}
     await survey.create(campaign_of("daily", **changes))
-    await page.goto(survey.url("daily"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "daily")
     told = await page.inner_text("#sent")
     assert f"{readings} In all: ε = 3 per 8,000 dollar." in told
     assert readings.telling in told
@@ -720,16 +700,14 @@ async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed
             await page.route(SUBMIT, lambda route: _unanswered(route.fetch, route.abort))
         elif lost == 2:  # the request never arrives
             await page.route(SUBMIT, lambda route: route.abort())
-        await page.goto(survey.url(campaign_id))
-        await page.wait_for_selector("#survey:not([hidden])")
+        await survey.open(page, campaign_id)
         await page.fill("#value", PRIVATE)
         with suppress(Error):
             await page.click("#send", no_wait_after=True)
         await asyncio.sleep(rng.random() * 0.1)
         await page.close()
         again = await context.new_page()
-        await again.goto(survey.url(campaign_id))
-        await again.wait_for_selector("#survey:not([hidden])")
+        await survey.open(again, campaign_id)
         if await again.is_visible("#form"):  # nothing was drawn
             await answer(again)
         await counted(again)

@@ -75,8 +75,7 @@ def form_of(campaign_id: str, fields: Sequence[Field] = FIELDS) -> FormCampaign:
 
 async def begun(survey: Survey, page: Page, fields: Sequence[Field] = FIELDS) -> None:
     await survey.create(form_of("household", fields))
-    await page.goto(survey.url("household"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "household")
     assert await axe(page) == []
 
 
@@ -308,8 +307,7 @@ async def test_tabs_that_race_draw_a_form_once(survey, context):
     sent = submitted(context)
     tabs = [await context.new_page() for _ in range(2)]
     for tab, rents in zip(tabs, ("yes", "no"), strict=True):
-        await tab.goto(survey.url("household"))
-        await tab.wait_for_selector("#survey:not([hidden])")
+        await survey.open(tab, "household")
         await tab.click("#send")
         await tab.click(f".option >> text={rents}")
         await tab.click("#send")

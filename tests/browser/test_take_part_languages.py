@@ -227,8 +227,7 @@ async def test_the_address_chooses_the_language(survey, page, language, typed, s
 
 async def test_an_element_speaks_as_its_page_or_its_own_attribute_says(survey, page):
     await survey.create(INCOME)
-    await page.goto(survey.url("777"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "777")
     for of_page, own, button in (
         ("fr-CA", None, "Brouiller et envoyer"),
         ("fr", "es-MX", "Alterar al azar y enviar"),
@@ -263,8 +262,7 @@ async def test_words_of_a_survey_run_from_right_to_left(survey, browser):
     )
     context = await browser.new_context(locale="ar-EG", viewport={"width": 320, "height": 800})
     page = await context.new_page()
-    await page.goto(survey.url("arabic"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "arabic")
     assert await page.get_attribute("html", "lang") == "en"
     for selector in ("#title", "#inputs fieldset", "#inputs .option"):
         told = f"getComputedStyle(document.querySelector('{selector}')).direction"
@@ -318,8 +316,7 @@ async def test_a_survey_in_the_readers_language_asks_on_the_first_screen(survey,
         locale="de-CH", viewport={"width": 390, "height": 844}, color_scheme=scheme
     )
     page = await context.new_page()
-    await page.goto(survey.url("bergen"))
-    await page.wait_for_selector("#survey:not([hidden])")
+    await survey.open(page, "bergen")
     (german, _) = BERGEN.translations
     assert await page.inner_text("#title") == german.title
     assert await page.inner_text("#organisation") == german.asker.organisation
