@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reports import ANSWER_BYTES, not_shown
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, PACKED_ANSWER, not_shown
 from geoveil.aggregator.store import Store, StoredAnswers
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Campaign
 
-_ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
-"""The layout of an answer written by `geoveil.aggregator.domain.reports.pack`."""
 _ANSWERS = 1 << 17
 """The most answers per block, unless a single report has more."""
 
@@ -85,8 +83,8 @@ def answers_of(layout: Layout, packed: bytes) -> Answers:
         >>> [array.tolist() for array in answers]
         [[1], [1], [1], [-7]]
     """
-    unpacked = np.frombuffer(packed, _ANSWER)
-    slots = unpacked["query_index"] // np.uint32(layout.blocks)
+    unpacked = np.frombuffer(packed, PACKED_ANSWER)
+    slots = unpacked["sum_index"] // np.uint32(layout.blocks)
     campaign, values = layout.campaign, unpacked["value"].astype(np.int64)
     periods, columns = np.divmod(slots, np.uint32(campaign.indices))
     if campaign.indices == campaign.columns:

@@ -30,7 +30,7 @@ from geoveil.aggregator.grpc.servicers import (
 )
 from geoveil.aggregator.ops.authorizer import Authorizer
 from geoveil.aggregator.ops.logs import handle_loop_errors
-from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, observed_store
+from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, ObservedStore
 from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
@@ -93,8 +93,8 @@ class Aggregator:
             open_any_store, database_of(settings), busy_timeout_s=settings.busy_timeout_s
         )
 
-        def observed() -> Store:
-            return observed_store(opener(), self._metrics, self._readiness.commit_failed)
+        def observed() -> Any:  # it has all methods of the store
+            return ObservedStore(opener(), self._metrics, self._readiness.commit_failed)
 
         writer = self._writer = Writer(
             observed,

@@ -7,7 +7,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -120,8 +120,11 @@ class MetricsServer:
         self._thread.join()
 
 
-class _ObservedStore:
-    """Wraps any store."""
+class ObservedStore:
+    """Behaves like `store`, times its transactions and counts its failures.
+
+    When a transaction fails, `commit_failed` is called in the store's thread.
+    """
 
     def __init__(self, store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> None:
         self._store = store
@@ -155,17 +158,9 @@ class _ObservedStore:
 
         return observed
 
-    def __enter__(self) -> "_ObservedStore":
+    def __enter__(self) -> "ObservedStore":
         self._store.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._store.__exit__(*error)
-
-
-def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> Store:
-    """Return a store that times transactions and counts failures.
-
-    When a transaction fails, `commit_failed` is called in the store's thread.
-    """
-    return cast(Store, _ObservedStore(store, metrics, commit_failed))

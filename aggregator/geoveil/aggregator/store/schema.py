@@ -225,13 +225,11 @@ def tables_of(dialect: str) -> list[Table]:
 
     Example:
         >>> [table.name for table in tables_of("sqlite")]
-        ['campaign', 'campaign_plan', 'geoveil_revision', 'query_sum', 'report_count', \
-'report_day', 'report_page']
+        ['geoveil_revision', 'campaign', 'report_count', 'report_day', 'campaign_plan', \
+'query_sum', 'report_page']
     """
     tables = METADATA.tables.values()
-    return sorted(
-        (t for t in tables if t.info.get("dialect", dialect) == dialect), key=lambda t: t.name
-    )
+    return [table for table in tables if table.info.get("dialect", dialect) == dialect]
 
 
 def schema_version(connection: Connection) -> int:
