@@ -15,13 +15,19 @@ import mpmath as mp
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import Laplace
+from geoveil.gp import GaussianKernel, Laplace, Query, Threshold
 
 Array = NDArray[np.float64]
 ALPHA = 1e-6
 """Failure probability of every statistical test."""
 STANDARD_LAPLACE = Laplace(1.0)
 """Names a law whose quantile is wanted; its mathematics is not used."""
+MAKERS: dict[str, Callable[[float], Query]] = {
+    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
+    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
+    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
+}
+"""Name → a query centred at 0, from its width or bandwidth."""
 
 
 def exact(value: float | int | Fraction) -> Any:

@@ -7,7 +7,6 @@ integral is a sum of three exponentials with closed forms; quadrature checks tho
 
 import math
 import random
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -17,23 +16,17 @@ import pytest
 
 from geoveil.gp import (
     FormulaProfile,
-    GaussianKernel,
     GeoPrivacy,
     Linear,
     ParameterError,
-    Query,
     Threshold,
 )
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from tests.oracles import MAKERS
 
 Array = np.ndarray
 RATE = 0.25
-MAKERS: dict[str, Callable[[float], Query]] = {
-    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
-    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
-    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
-}
 SIZES = (0.8, 9.0, 90.0, 600.0)  # from far below 1/ε = 4 to far above 1/β
 DELTAS = (1e-9, 1e-3, 0.2, 0.6)
 

@@ -6,7 +6,6 @@ they count for each point: f(x) + (B(x)/η)·z, z over many magnitudes, kinks of
 """
 
 import math
-from collections.abc import Callable
 
 import mpmath as mp
 import numpy as np
@@ -30,15 +29,11 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from tests.oracles import MAKERS
 
 PRIVACY = GeoPrivacy(epsilon=0.9, per=3.6, unit="metre")
 RATE = 0.25
 TOLERANCE = 1 + 1e-9
-MAKERS: dict[str, Callable[[float], Query]] = {
-    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
-    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
-    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
-}
 SIZES = (1.7, 9.0, 60.0)  # below, about and above 1/ε = 4
 # Name → (noise, β/ε, calibration); None is the noise that is best for the query's frontier.
 CHOICES: dict[str, tuple[Noise | None, float | None, str]] = {

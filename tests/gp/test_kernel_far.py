@@ -5,7 +5,6 @@ takes them too) find the supremum by searching over pairs of points, and evaluat
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,17 +13,13 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
-from geoveil.gp import GaussianKernel, Query, Threshold
+from geoveil.gp import GaussianKernel, Query
 from geoveil.gp.queries.profiles.gaussian import touching_point_of_top
+from tests.oracles import MAKERS
 
 INFINITY = math.inf
 RADII = (0.0, 1e-3, 0.1, 0.4, 0.8, 0.9999, 1.0, 1.0001, 1.2, 1.6, 2.0, 2.7, 4.0, 7.0, 15.0, 50.0)
 BANDWIDTH = 4.0
-MAKERS: dict[str, Callable[[float], Query]] = {
-    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
-    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
-    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
-}
 
 
 def steepest(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

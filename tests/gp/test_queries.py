@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from geoveil.gp import GaussianKernel, Query, Threshold
+from tests.oracles import MAKERS
 
 INFINITY = math.inf
 BETA_SIZES = (1e-3, 0.1, 0.3, 1.0, 3.0, 12.0)
 SIZES = (16_000.0, 0.37, 3e-3)
-MAKERS = {
-    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
-    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
-    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
-}
 CASES = list(itertools.product(MAKERS, ("exponential", "linear"), (0.0, INFINITY)))
 
 
