@@ -86,13 +86,6 @@ def test_another_version_of_the_code_computes_again(tmp_path, monkeypatch):
     assert marks.read_text() == "aa"
 
 
-def test_nothing_is_kept_without_a_directory(tmp_path):
-    marks = tmp_path / "marks"
-    for _ in range(2):
-        compute_cells([cell_of("a", marks)])
-    assert marks.read_text() == "aa"
-
-
 @pytest.mark.deep(keep=0)
 def test_two_processes_give_the_rows_of_one(tmp_path):
     cells = [

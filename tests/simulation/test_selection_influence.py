@@ -1,14 +1,11 @@
 """The experiment on influential nodes: drawn choices against exact ones, rows, figures."""
 
-import csv
 import math
 from itertools import permutations
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib import NODE_RECIPES, Graph, Influence
 from geoveil.selection.contrib.influence import NodeSetting, Remaining
@@ -22,7 +19,6 @@ from geoveil.simulation.selection.influence import (
     read_graph,
 )
 
-runner = CliRunner()
 NODES, CHOICES, DRAWS = 6, 2, 20_000
 Z = 5.0
 """Standard errors that a frequency may be off; 7 mechanisms × 6 nodes: α < 3e-5 in all."""
@@ -107,13 +103,3 @@ def test_files_that_hold_no_graph_are_refused(tmp_path):
     for missing in (file, tmp_path / "absent.npz"):
         with pytest.raises(ParameterError, match="data"):
             read_graph(missing)
-
-
-@pytest.mark.deep
-def test_tables_and_figures_come_out_of_the_command(tmp_path):
-    arguments = ["simulate", "selection", "--application", "nodes", "--quick"]
-    result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
-    assert result.exit_code == 0
-    with (tmp_path / "selection-nodes.csv").open(encoding="utf-8", newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == 3 * 3 * 9
-    assert (tmp_path / "selection-nodes.png").read_bytes().startswith(b"\x89PNG")

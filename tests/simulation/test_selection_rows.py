@@ -30,11 +30,6 @@ def test_a_row_of_repetitions_has_their_mean_and_its_standard_error():
     assert row.standard_error == pytest.approx(0.1)  # √(0.06/2)/√3
 
 
-def test_one_repetition_has_no_standard_error():
-    row = averaged([0.25])
-    assert (row.value, row.standard_error) == (0.25, 0.0)
-
-
 def test_only_what_is_proved_may_stand_as_kept():
     with pytest.raises(ParameterError, match="proved_epsilon"):
         averaged([0.5], proved=1.1)

@@ -92,7 +92,3 @@ def test_people_beyond_the_cells_are_counted_there():
     for found in (smoothed, POINTS.debiased(reports)):
         assert found[16::16] == pytest.approx([0.275, 0.45, 0.625, 0.8], abs=0.015)
         assert found[0] == pytest.approx(0.1, abs=0.02)
-
-
-def test_cells_count_what_is_beyond_in_the_last_ones():
-    assert Cells(0.0, 4.0, 4).counts(np.array([-9.0, 0.0, 1.5, 4.0, 99.0])).tolist() == [2, 1, 0, 2]

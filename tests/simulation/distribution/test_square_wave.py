@@ -32,13 +32,6 @@ def test_the_width_maximises_the_information(epsilon):
     assert SquareWave.of(LocalPrivacy(epsilon)).reach == pytest.approx(found.x, rel=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_densities_add_up_and_differ_by_e_to_the_epsilon(epsilon):
-    wave = SquareWave.of(LocalPrivacy(epsilon))
-    assert 2 * wave.reach * wave.near + wave.far == pytest.approx(1.0, rel=1e-12)
-    assert wave.near / wave.far == pytest.approx(math.exp(epsilon), rel=1e-12)
-
-
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 0.99e-4, 1.01e-4, 50.0, 1e4])
 def test_extreme_epsilon_keeps_its_densities(epsilon):
     wave = SquareWave.of(LocalPrivacy(epsilon))
