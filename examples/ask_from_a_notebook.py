@@ -1,4 +1,4 @@
-"""What a terminal asks, a notebook can: plan a question, publish it, and read what reports say.
+"""Plan a question, publish it, and read the estimates: what commands do, in a notebook.
 
 Run: python examples/ask_from_a_notebook.py
 """

@@ -1,7 +1,7 @@
 """A script that cron runs once a day, in a campaign that recurs daily.
 
-It may miss days, or be killed: what was drawn and could not be sent is sent by a later run.
-Another run on one day changes nothing.
+It may miss days, or be killed: a later run sends what an earlier one drew and could not send. A
+second run on the same day changes nothing.
 
 Run: python examples/cron_job.py        (as two days; the server is away on the first)
 """

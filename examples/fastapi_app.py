@@ -1,8 +1,8 @@
 """A web service that takes part in campaigns for its users, each with a budget of their own.
 
-A person is a state directory: whoever has several people keeps one for each. `create_app` is what
-the service ships, with GrpcAioTransport("collector.example:443", tls=TLS()) for its transport;
-below it, the service is tried with an in-memory collector and no network.
+Each person has a state directory of their own. `create_app` is what the service ships, with
+GrpcAioTransport("collector.example:443", tls=TLS()) as its transport; below it, the service is
+tried with an in-memory collector and no network.
 
 Run: pip install . fastapi httpx
      python examples/fastapi_app.py

@@ -1,8 +1,8 @@
 """A long-lived service that forks workers, in the manner of gunicorn with --preload.
 
 The client is made once, before the fork, and every worker goes on with it: one draw per campaign
-and one budget for all of them, as they share the state directory. Workers that are killed lose
-nothing: what they had drawn is sent by another, or after the restart.
+and one budget for all of them, as they share the state directory. A killed worker loses nothing:
+another one sends its reports, or the service does so after a restart.
 
 Run: python examples/forking_worker.py        (with a real server, on a free port of this machine)
 """
