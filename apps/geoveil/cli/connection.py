@@ -32,7 +32,7 @@ TIMEOUT_S = 15.0
 DEFAULT_SERVER = "127.0.0.1:7717"
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
-"""A server that starts is found within a second of when it listens."""
+"""The longest pause is a second, so that a starting server is reached soon after it listens."""
 _CERTIFICATE, _KEY = "--tls-client-certificate", "--tls-client-key"
 
 
@@ -60,7 +60,7 @@ class Connection:
     ] = False
     tls_roots: Annotated[
         Path | None,
-        _file("--tls-roots", TLS_ROOTS, "Talk TLS, and trust the certificates in this PEM file."),
+        _file("--tls-roots", TLS_ROOTS, "Use TLS, and trust the certificates in this PEM file."),
     ] = None
     tls_client_certificate: Annotated[
         Path | None,
@@ -113,7 +113,7 @@ connects = takes("connection", options_of(Connection), Connection)
 def advice(tls: TLS | None) -> str:
     """Return the likely reason why a connection fails."""
     if tls is None:
-        return "or, if it talks TLS, give --tls or --tls-roots"
+        return "or, if it uses TLS, give --tls or --tls-roots"
     roots = (
         "a public authority (else give --tls-roots)"
         if tls.root_certificates is None
