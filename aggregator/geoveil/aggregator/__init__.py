@@ -9,7 +9,6 @@ with _needed_for("a server"):
     from geoveil.aggregator.grpc.server import (
         Aggregator,
         check_files as check_files,
-        database_of as database_of,
         run,
         serve,
     )

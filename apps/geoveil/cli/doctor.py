@@ -23,7 +23,6 @@ from geoveil.aggregator import (
     back_up_database,
     check_database,
     check_files,
-    database_of,
     descriptors_for,
     load,
     open_store,
@@ -237,7 +236,7 @@ def _database(of: Situation) -> Wrongs:
         yield not can, f"{database} can't be made: {folder} is not a folder that may be written"
         return
     try:
-        with open_store(database_of(of.settings), busy_timeout_s=_ANSWER_S) as store:
+        with open_store(database, busy_timeout_s=_ANSWER_S) as store:
             store.probe()
     except GeoVeilError as error:
         yield True, str(error).rstrip(".")
@@ -428,7 +427,7 @@ def check(
 ) -> None:
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
     with for_operators():
-        report = check_database(_database_in(config, database, database_url_file))
+        report = check_database(_settings_in(config, database, database_url_file).database)
     out.tell_all(*report.faults)
     what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
     if report.faults:
@@ -450,7 +449,7 @@ def backup(
     pg_dump on the PATH, of the server's major version or later.
     """
     with for_operators():
-        back_up_database(_database_in(config, database, database_url_file), target)
+        back_up_database(_settings_in(config, database, database_url_file).database, target)
     err.print(f"copied to {target}")
 
 
@@ -458,7 +457,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _database_in(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
-    """Return the database that `geoveil serve` would use."""
+def _settings_in(config: Path | None, database: str | None, url_file: Path | None) -> Settings:
+    """Return the settings that `geoveil serve` would use."""
     flags = {"database": database, "database_url_file": url_file}
-    return database_of(load(config, os.environ, flags, others=options.VARIABLES).settings)
+    return load(config, os.environ, flags, others=options.VARIABLES).settings

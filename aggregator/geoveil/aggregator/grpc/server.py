@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
@@ -36,7 +35,6 @@ from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
 from geoveil.aggregator.ops.tracing import Tracing
 from geoveil.aggregator.store import Store
-from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Room, Writer
@@ -90,7 +88,7 @@ class Aggregator:
         self._metrics_server: MetricsServer | None = None
         self._tracing: Tracing | None = None
         opener = open_store or partial(
-            open_any_store, database_of(settings), busy_timeout_s=settings.busy_timeout_s
+            open_any_store, settings.database, busy_timeout_s=settings.busy_timeout_s
         )
 
         def observed() -> Any:  # it has all methods of the store
@@ -357,12 +355,6 @@ def check_files(settings: Settings) -> None:
     """Check the certificate and token files; ParameterError if one is unusable."""
     certificates(settings)
     Authorizer.of(settings, utc_now)
-
-
-def database_of(settings: Settings) -> Path | str:
-    """Return the settings' database in the form that the stores take."""
-    database = settings.database
-    return database.reveal() if isinstance(database, DatabaseURL) else database
 
 
 def _rate(per_second: float | None, burst: float | None) -> Rate | None:

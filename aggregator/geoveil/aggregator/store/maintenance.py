@@ -10,6 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator.domain.reports import Bins, tally
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT, require_current, schema_version
@@ -29,7 +30,7 @@ class Check:
     """One line per fault; empty if the database is consistent."""
 
 
-def check_database(database: Path | str) -> Check:
+def check_database(database: Path | str | DatabaseURL) -> Check:
     """Compare every counter and sum with the stored reports, and look for repeated ids.
 
     It takes 16 bytes of memory per report of the largest campaign, and raises as `open_store` does;
@@ -61,7 +62,7 @@ def check_database(database: Path | str) -> Check:
         return store.run(work)
 
 
-def back_up_database(database: Path | str, target: Path) -> None:
+def back_up_database(database: Path | str | DatabaseURL, target: Path) -> None:
     """Write a complete copy at one moment, of any version, to a new file private to this user.
 
     The copy is an SQLite database, or `pg_dump --format=custom` for `pg_restore`.
@@ -129,9 +130,9 @@ def _repeated(ids: bytes) -> int:
     return int((ordered[1:] == ordered[:-1]).all(axis=1).sum())
 
 
-def _require_file(database: Path | str) -> None:
+def _require_file(database: Path | str | DatabaseURL) -> None:
     """Refuse a missing SQLite file, since creating it would hide a typing error."""
-    if "://" not in str(database) and not Path(database).is_file():
+    if "://" not in str(database) and not Path(str(database)).is_file():
         raise ParameterError("database", str(database), "a file that exists, or a URL")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from geoveil.aggregator.store.base import Store
-from geoveil.aggregator.store.database_url import SCHEMES, STORES
+from geoveil.aggregator.store.database_url import SCHEMES, STORES, DatabaseURL
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite import SQLiteStore
 from geoveil.campaign import load
@@ -19,7 +19,7 @@ _SEPARATOR = "://"
 
 
 def open_store(
-    database: Path | str, *, busy_timeout_s: float = 5.0, create: bool = True
+    database: Path | str | DatabaseURL, *, busy_timeout_s: float = 5.0, create: bool = True
 ) -> SQLStore:
     """Open the store of a database.
 
@@ -38,6 +38,8 @@ def open_store(
         geoveil.gp.errors.ParameterError: database must be a URL postgresql://… (it is not \
 shown), got database='...'
     """
+    if isinstance(database, DatabaseURL):
+        database = database.reveal()
     if isinstance(database, str) and _SEPARATOR in database:
         # Imported here, since an embedded aggregator does not need the driver.
         from geoveil.aggregator.store.postgres import PostgresStore
@@ -48,7 +50,7 @@ shown), got database='...'
     return SQLiteStore(Path(database), busy_timeout_s=busy_timeout_s, create=create)
 
 
-def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Store:
+def open_any_store(database: Path | str | DatabaseURL, *, busy_timeout_s: float = 5.0) -> Store:
     """Open a database's store for serving; other packages may add schemes.
 
     Raises:
@@ -56,6 +58,8 @@ def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Stor
         ServiceError: as in `Store`.
         UnsupportedError: if the scheme's package can't open it.
     """
+    if isinstance(database, DatabaseURL):
+        database = database.reveal()
     scheme, separator, _ = str(database).partition(_SEPARATOR)
     if not separator or scheme in SCHEMES:
         return open_store(database, busy_timeout_s=busy_timeout_s)
