@@ -99,8 +99,13 @@ class StatisticCampaign(AttributeCampaign):
     """The allocation of the privacy to the questions."""
     cap: Cap | None = None
     """The distance beyond which values count alike, in noise scales of one answer; None: no cap."""
-    _all_built_in: bool = field(init=False, repr=False, compare=False)
-    """Whether the library itself provides every query and the mechanism."""
+
+    @lazy
+    def _all_built_in(self) -> bool:
+        """Whether the library itself provides every query and the mechanism."""
+        return MECHANISMS.is_built_in(self.mechanism) and all(
+            QUERIES.is_built_in(question.query) for question in self.questions
+        )
 
     @lazy
     def dimension(self) -> int:
@@ -242,11 +247,7 @@ class StatisticCampaign(AttributeCampaign):
 
     def _build_mechanisms(self) -> None:
         _ = self.mechanisms
-        trusted = MECHANISMS.is_built_in(self.mechanism) and all(
-            QUERIES.is_built_in(question.query) for question in self.questions
-        )
-        object.__setattr__(self, "_all_built_in", trusted)
-        if self.allocation is Allocation.VECTOR and not trusted:
+        if self.allocation is Allocation.VECTOR and not self._all_built_in:
             raise not_together("what another package adds")
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:

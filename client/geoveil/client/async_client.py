@@ -55,6 +55,14 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
 
     _kind = GrpcAioTransport
 
+    def _renew(self) -> None:
+        self._slow = self._session.journal.durable or self._session.floor_s > 0
+        self._sending: asyncio.Lock | None = None
+        self._woken: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._called = False
+
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Fetch a campaign from the server, check it, and store it for `contribute`."""
         return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
@@ -180,14 +188,6 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         if self._sending is None:
             self._sending = asyncio.Lock()
         return self._sending
-
-    def _renew(self) -> None:
-        self._slow = self._session.journal.durable or self._session.floor_s > 0
-        self._sending: asyncio.Lock | None = None
-        self._woken: asyncio.Event | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._executor: ThreadPoolExecutor | None = None
-        self._called = False
 
     def _check_open(self) -> None:
         self._called = True

@@ -182,6 +182,18 @@ class Client(ClientBase[Transport, GrpcTransport]):
 
     _kind = GrpcTransport
 
+    def _renew(self) -> None:
+        self._effects = _Blocking(self._transport, self._barrier, self._session.timing.sleep)
+        self._starting = threading.Lock()
+        self._sending = threading.Lock()
+        self._woken = threading.Event()
+        self._called = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if self._closed:
+            self._stop.set()
+        _CLIENTS.add(self)
+
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Fetch a campaign from the server, check it, and store it for `contribute`.
 
@@ -309,18 +321,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
                 self._thread.start()
                 weakref.finalize(self, _stop, self._stop, self._woken).atexit = False
         self._woken.set()
-
-    def _renew(self) -> None:
-        self._effects = _Blocking(self._transport, self._barrier, self._session.timing.sleep)
-        self._starting = threading.Lock()
-        self._sending = threading.Lock()
-        self._woken = threading.Event()
-        self._called = threading.Event()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        if self._closed:
-            self._stop.set()
-        _CLIENTS.add(self)
 
     def _check_open(self) -> None:
         self._called.set()

@@ -81,6 +81,12 @@ class ForkBarrier:
         self._hurry = hurry
         self.reset()
 
+    def reset(self) -> None:
+        """Reset the counts in a child, since the requests and waiting threads are its parent's."""
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._shut = 0
+
     def enter(self) -> None:
         """Count a request, after waiting while the barrier is shut."""
         with self._changed:
@@ -112,12 +118,6 @@ class ForkBarrier:
         with self._changed:
             self._shut = max(0, self._shut - 1)  # it may be newer than the shut
             self._changed.notify_all()
-
-    def reset(self) -> None:
-        """Reset the counts in a child, since the requests and waiting threads are its parent's."""
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._shut = 0
 
     def _is_empty(self) -> bool:
         return self._inside == 0
