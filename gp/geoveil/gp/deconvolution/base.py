@@ -30,8 +30,8 @@ class PointEstimator(ValueObject, ABC):
         self.debias = debias
 
     @property
-    def undone(self) -> float:
-        """The scale of the noise that is undone: b, or 0."""
+    def debias_scale(self) -> float:
+        """The scale of the noise that debiasing removes: b, or 0."""
         return self.scale if self.debias else 0.0
 
     @property

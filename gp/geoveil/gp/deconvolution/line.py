@@ -41,11 +41,11 @@ class ProfileEstimator(PointEstimator):
 
     @property
     def limits(self) -> Limits:
-        ends = self.profile.debiased_range(self.undone)
+        ends = self.profile.debiased_range(self.debias_scale)
         return Limits(ends, self.profile.bounds, self._moments)
 
     def _moments(self) -> ReportMoments:
-        return law_of_profile(self.profile, self.scale, self.undone)
+        return law_of_profile(self.profile, self.scale, self.debias_scale)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
@@ -65,7 +65,7 @@ class ProfileEstimator(PointEstimator):
         return np.asarray((x if self.sign > 0 else -x) - self.offset)
 
     def _function(self, s: Array) -> Array:
-        return np.asarray(self.profile.debiased(s, self.undone))
+        return np.asarray(self.profile.debiased(s, self.debias_scale))
 
     def _mean(self, x: Array) -> Array:
         if self.debias:
@@ -79,7 +79,7 @@ class ProfileEstimator(PointEstimator):
         )
 
     def _variance(self, x: Array) -> Array:
-        return laplace_variance(self.profile, self._distance(x), self.scale, self.undone)
+        return laplace_variance(self.profile, self._distance(x), self.scale, self.debias_scale)
 
 
 class RangeEstimator(PointEstimator):
@@ -103,7 +103,7 @@ class RangeEstimator(PointEstimator):
 
     def _moments(self) -> ReportMoments:
         query = self.query
-        return law_of_range(query.profile, query.high - query.low, self.scale, self.undone)
+        return law_of_range(query.profile, query.high - query.low, self.scale, self.debias_scale)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
