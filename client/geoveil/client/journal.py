@@ -205,7 +205,8 @@ class Journal:
         """Record durably that entries are about to leave."""
         with self._file.transaction(writes=True) as connection:
             for entry in entries:
-                kept = _stored(connection, entry)
+                made = entry.contribution
+                kept = _find(connection, made.campaign_id, made.period)
                 if kept is not None and kept.sent is None:
                     _change(connection, replace(kept, sent=at))
         self._file.sync()
@@ -213,7 +214,8 @@ class Journal:
     def record_outcome(self, outcome: Entry) -> None:
         """Record how an entry was settled, or why sending it failed; its status never decreases."""
         with self._file.transaction(writes=True) as connection:
-            kept = _stored(connection, outcome)
+            made = outcome.contribution
+            kept = _find(connection, made.campaign_id, made.period)
             if kept is None:
                 return
             if outcome.status is DeliveryStatus.PENDING:
@@ -317,13 +319,6 @@ def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entr
     return entry_of(row, tuple(map(charge_of, charges)))
 
 
-def _stored(connection: sqlite3.Connection, entry: Entry) -> Entry | None:
-    """Return an entry as it is stored, without its charges, which never change."""
-    made = entry.contribution
-    row = connection.execute(FIND, (made.campaign_id, made.period)).fetchone()
-    return None if row is None else entry_of(row)
-
-
 def _change(connection: sqlite3.Connection, entry: Entry) -> None:
     row = row_of(entry)
     connection.execute(CHANGE, (*row[WRITTEN_ONCE:], *row[:2]))
@@ -332,16 +327,7 @@ def _change(connection: sqlite3.Connection, entry: Entry) -> None:
 def _check(connection: sqlite3.Connection) -> None:
     """Check every row, so that sums can rely on them; JournalError if one has changed."""
     counted = 0
-    for values in connection.execute(HISTORY):
-        entry_of(values)
-        counted ^= values[-1]
-    for values in connection.execute(ALL_READINGS):
-        reading_of(values)
-        counted ^= values[-1]
-    for values in connection.execute(CHARGED):
-        charge_of(values)
-        counted ^= values[-1]
-    for table in (PINNED, ALL_POINTS):
+    for table in (PINNED, HISTORY, CHARGED, ALL_READINGS, ALL_POINTS):
         for values in connection.execute(table):
             content_of(values)
             counted ^= values[-1]
