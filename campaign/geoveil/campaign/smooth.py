@@ -78,8 +78,8 @@ class SmoothSpec(MechanismSpec):
     reach: float | None = None
     """Λ of the bound. None: 0 or, for Laplace noise, the guarantee's reach, its only permitted
     value."""
-    growth: str | None = None
-    """"exponential" or "linear"; None for "linear" with Laplace noise, which needs it."""
+    growth: str = ""
+    """"exponential" or "linear"; "" for "linear" with Laplace noise, else for "exponential"."""
     calibration: str = "exact"
     """"exact", or "paper" as the seed paper prints it."""
 
@@ -133,7 +133,6 @@ class SmoothSpec(MechanismSpec):
         beta = self._beta(query, privacy)
         if self.noise != LAPLACE:
             assert self.reach is not None
-            assert self.growth is not None
             return SmoothMechanism(
                 query,
                 privacy,
@@ -183,7 +182,6 @@ class SmoothSpec(MechanismSpec):
         share = self._stated_share
         if share is None and self.noise == BEST:
             assert self.reach is not None
-            assert self.growth is not None
             share = _BEST_FRACTIONS[query.profile.frontier(self.growth, self.reach)]
         elif share is None:
             if self.calibration == "exact" or privacy.delta == 0:
@@ -221,7 +219,6 @@ def dearer(message: pb.Smooth) -> int:
 
 def encode_smooth(spec: SmoothSpec) -> pb.Smooth:
     """Return the spec in wire form."""
-    assert spec.growth is not None  # ensured by __post_init__
     message = pb.Smooth(
         beta_fraction=spec.beta_fraction,
         growth=_GROWTHS[spec.growth],

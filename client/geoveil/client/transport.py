@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from geoveil.campaign import TLS, failed, open_channel, tls_for
+from geoveil.client.batches import MOST_BYTES
 from geoveil.client.errors import PlaintextRefused, TransportError
 from geoveil.proto.v1 import collector_pb2
 
@@ -206,7 +207,6 @@ os.register_at_fork(
 )
 
 
-_MOST_BYTES = 4 << 20
 # gzip would lengthen a single report.
 _LEAST_COMPRESSED_BYTES = 1 << 10
 _OPTIONS = (
@@ -216,8 +216,8 @@ _OPTIONS = (
     # silent, since servers treat pings without calls as abuse.
     ("grpc.keepalive_time_ms", 210_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.max_send_message_length", _MOST_BYTES),
-    ("grpc.max_receive_message_length", _MOST_BYTES),
+    ("grpc.max_send_message_length", MOST_BYTES),
+    ("grpc.max_receive_message_length", MOST_BYTES),
     # Reconnect at least as often as the client retries. The least back-off stays at 20 s, since
     # it bounds the time to connect, and slow networks need seconds for TLS.
     ("grpc.initial_reconnect_backoff_ms", 100),
