@@ -10,34 +10,12 @@ import pytest
 from geoveil.aggregator import Code
 from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.median_of_means import median_of_means
-from geoveil.aggregator.domain.reports import Report, tally, unpack
+from geoveil.aggregator.domain.reports import Report, tally
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, SmoothSpec
 from geoveil.gp import ForgedShare, GeoPrivacy
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.estimation import Accumulator
 
 from .refusals import refuses
-
-
-def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish):
-    campaign = publish(queries=1, mechanism=SmoothSpec(0.3)).campaign
-    layout = Layout.of(campaign)
-    rng = np.random.default_rng(4)
-    values = (rng.standard_t(3, 4_000) * 1e6).astype(int).tolist()
-    blocks: list[list[int]] = [[] for _ in range(layout.sums)]
-    for value in values:
-        (report,) = layout.pack([Report(rng.bytes(16), [(0, value)])])
-        ((index, packed),) = unpack(report.answers)
-        blocks[index].append(packed)
-    sums = [Accumulator.of(block) for block in blocks]
-    (shown,) = disclose(layout, sums, begun=1, confidence=0.9).estimates
-    assert shown.sums == Accumulator.of(values)
-    assert shown.estimate == estimate(
-        Accumulator.of(values), campaign.grid_exponent, 0.9, campaign.limits[0]
-    )
-    assert shown.median_of_means == median_of_means(sums, campaign.grid_exponent, 0.9)
-    assert shown.median_of_means is not None
-    assert shown.median_of_means.blocks == 32
 
 
 def test_light_tails_and_few_answers_get_none(publish):

@@ -145,12 +145,3 @@ async def test_nothing_is_shown_before_every_query_of_a_period_has_enough(start_
     await refused(period=1)
     (status,) = (await weekly.service.list_campaigns()).statuses
     assert status.record.reports == 15  # of the whole campaign: says nothing of any answer
-
-
-async def test_privacy_adds_up_over_the_periods_that_have_begun(start_weekly, clock):
-    weekly = await start_weekly(period=WEEK)
-    clock.now = clock.opens + 2 * WEEK
-    shown = (await weekly.service.estimate("income")).disclosure
-    assert shown.privacy == weekly.campaign.privacy
-    assert (shown.privacy_at_most.epsilon, shown.privacy_at_most.per) == (3.0, 8000.0)
-    assert "in the period" in shown.unbiased_for

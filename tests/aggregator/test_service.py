@@ -181,13 +181,6 @@ async def test_estimates_against_textbook_formulas(service, publish):
     assert (none.estimate.n, none.estimate.value) == (0, None)
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, float("nan")])
-async def test_confidence_is_a_probability(service, publish, confidence):
-    await service.create_campaign(seal(publish().published))
-    with pytest.raises(ParameterError, match="confidence"):
-        await service.estimate("income", confidence)
-
-
 async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(service, store):
     unreadable = {"later": b"\x12\x34", "no-envelope": b"\xff", "damaged": seal(b"\x12\x34")}
     for name, published in unreadable.items():

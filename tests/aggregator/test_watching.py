@@ -13,7 +13,6 @@ from geoveil.aggregator import Code, Service, ServiceError, Settings
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.domain.watching import PollTimer
 from geoveil.campaign import State, digest, encode, seal
-from geoveil.gp import ParameterError
 
 PATIENCE_S = 30
 
@@ -129,10 +128,3 @@ async def test_a_server_that_drains_ends_all_watches(start_watched):
     watched.service.drain()
     ended = await until(asyncio.gather(*waiting, return_exceptions=True))
     assert [error.code for error in ended] == [Code.STOPPING] * 5
-
-
-@pytest.mark.parametrize("bad", [0.0, 0.5, -1.0, 3601.0, float("nan")])
-async def test_the_interval_has_limits(start_watched, bad):
-    watched = await start_watched()
-    with pytest.raises(ParameterError, match="interval"):
-        await until(anext(watched.watch(interval_s=bad)))
