@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from geoveil.audit import audit, catalogue, exact_rate
-from geoveil.audit.agreement import disagreements
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
 from geoveil.audit.dependence import chance_of_evenness
 from geoveil.audit.draws import at_least, draws_of
@@ -31,6 +30,7 @@ from geoveil.gp import (
     Threshold,
     VectorSmoothMechanism,
 )
+from tests.audit.comparing import differing
 
 ALPHA = 1e-6
 SOUND = LipschitzMechanism(RAMP.query, INCOME)
@@ -446,15 +446,15 @@ def of_24_bits(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 )
 def test_floats_of_ones_own_are_drawn_twice_and_their_ties_counted(draw, agrees):
     case = replace(RAMP, name="the value").case(Own(draw), [0.0, 1.0])
-    assert (disagreements([case], samples=100_000, seed=3) == ()) == agrees
+    assert (differing([case], samples=100_000, seed=3) == ()) == agrees
 
 
 def test_probabilities_of_ones_own_are_not_taken_for_a_density():
     """Randomized response with the logarithms of its two probabilities agrees with them."""
     case = RAMP.case(RESPONSE, RESPONSE.atoms)
-    assert disagreements([case], samples=20_000, seed=3) == ()
+    assert differing([case], samples=20_000, seed=3) == ()
     truthful = replace(case, mechanism=Truthful())  # type: ignore[arg-type]
-    assert disagreements([truthful], samples=20_000, seed=3)
+    assert differing([truthful], samples=20_000, seed=3)
 
 
 class Truthful:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from geoveil.audit import audit, own_cases
-from geoveil.audit.agreement import disagreements
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP, outputs_of
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
@@ -30,6 +29,7 @@ from geoveil.gp import (
     VectorSmoothMechanism,
 )
 from geoveil.gp.mechanisms.base import QueryMechanism
+from tests.audit.comparing import differing
 from tests.audit.test_draws import Broken, integers
 
 Array = np.ndarray
@@ -63,6 +63,24 @@ def periodic(n: int, rng: np.random.Generator) -> Array:
     return np.resize(rng.random(9_001), n)
 
 
+def following(later: int, multiple: int, parts: int) -> Callable[[int, Any], Array]:
+    """A multiple of the number so many before, turned by a random one of equal parts."""
+
+    def numbers(n: int, rng: np.random.Generator) -> Array:
+        u = rng.random((-(-n // (2 * later)), later))
+        turned = multiple * u + rng.integers(0, parts, u.shape) / parts
+        noisy = (turned + 0.02 * rng.normal(size=u.shape)) % 1
+        return np.concatenate([u, noisy], axis=1).ravel()[:n]
+
+    return numbers
+
+
+def stratified(n: int, rng: np.random.Generator) -> Array:
+    """Of 250 consecutive numbers, each 250th part of (0, 1) has one."""
+    strata = rng.permuted(np.tile(np.arange(250), (-(-n // 250), 1)), axis=1)
+    return ((strata + rng.random(strata.shape)) / 250).ravel()[:n]
+
+
 def mirrored(n: int, rng: np.random.Generator) -> Array:
     """The second half of a call is made of the first."""
     u = rng.random(n - n // 2)
@@ -75,6 +93,10 @@ SERIES = {
     "opposite, 1,000 later": turned(1_000, -1, 1.0),
     "lagged Fibonacci": fibonacci,
     "a period of 9,001": periodic,
+    "half a turn or none, 3 later": following(3, 1, 2),
+    "any quarter turn, 10 later": following(10, 1, 4),
+    "five times, 20 later": following(20, 5, 1),
+    "minus twice, 30 later": following(30, -2, 1),
 }
 
 
@@ -188,6 +210,12 @@ def a_little_off_far_away(m: Any, x: Array, rng: np.random.Generator) -> Array:
     return np.rint((m.simulate(x, rng) + off) / m.step).astype(np.int64)
 
 
+def bare_in_a_quadrant(m: Any, x: Array, rng: np.random.Generator) -> Array:
+    quiet = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    there = ((x > 0.2 * PLACE.per) & (x < 2 * PLACE.per)).all(axis=-1)
+    return np.where(there, quiet, integers(m, x, rng))
+
+
 def truer_off_the_axis(m: Any, x: Array, rng: np.random.Generator) -> Array:
     value, report = m.query.value(x), m.simulate(x, rng)
     factor = np.where(np.abs(x[:, 1]) > PLACE.per, 0.4, 1.0)
@@ -222,6 +250,7 @@ def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
         (SOUND, cut_off),
         (SOUND, a_little_off_far_away),
         (LipschitzMechanism(BELL.query, PLACE), truer_off_the_axis),
+        (LipschitzMechanism(BELL.query, PLACE), bare_in_a_quadrant),
     ],
 )
 def test_releases_that_were_kept(stated, draw):
@@ -297,6 +326,8 @@ def wavy(s: Array) -> Array:
         ({"series": SERIES["opposite, 2 later"]}, False),
         ({"series": fibonacci}, False),
         ({"series": mirrored}, False),
+        ({"series": following(3, 1, 2)}, False),
+        ({"series": stratified}, False),
         ({"factor": lambda s: np.where(s > 1_778, 0.3, 1.0)}, True),
         ({"drawn": lambda s: np.where(s > 4.7e5, 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > 4) & (s < 7), 0.5, 1.0)}, False),
@@ -311,7 +342,7 @@ def test_mechanisms_of_ones_own_that_were_kept(fault, exact):
     def keeps(**changed: Any) -> tuple[bool, bool]:
         cases = own_cases({"mine": lambda query, privacy: Own(query, privacy, **changed)})[:1]
         (verdict,) = audit(cases, samples=20_000, seed=3)
-        return verdict.exact.fraction <= 1 + 1e-6, not disagreements(cases, samples=20_000, seed=3)
+        return verdict.exact.fraction <= 1 + 1e-6, not differing(cases, samples=20_000, seed=3)
 
     assert keeps() == (True, True)
     assert not keeps(**fault)[0 if exact else 1]
@@ -321,7 +352,7 @@ def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density():
     """A million per away floats are the answer itself, of which a density says nothing."""
     cases = own_cases({"mine": SmoothMechanism})
     assert len(cases) == 3
-    assert disagreements(cases, samples=4_000, seed=3) == ()
+    assert differing(cases, samples=4_000, seed=3) == ()
 
 
 @pytest.mark.deep
@@ -329,10 +360,16 @@ def test_honest_floats_that_repeat_far_away_are_no_atoms():
     """100,000 reports: 158 per away the noise is a few thousand times the space between floats."""
     mechanism = SmoothMechanism(STEP.query, INCOME)
     cases = [STEP.case(mechanism, outputs_of(mechanism))]
-    assert disagreements(cases, samples=100_000, seed=1) == ()
+    assert differing(cases, samples=100_000, seed=1) == ()
 
 
 SLACK = replace(INCOME, delta=1e-6, reach=10 * INCOME.per)
+
+
+def in_a_disc(x: Array) -> Array:
+    """Within 0.6 per of a place in the first quadrant."""
+    away = x / PLACE.per - 1.45
+    return np.asarray(np.hypot(away[..., 0], away[..., 1]) < 0.6)
 
 
 def quieter(where: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -350,10 +387,13 @@ def quieter(where: Callable[[Array], Array]) -> Callable[[Array], Array]:
         (ApproximateLaplace(RAMP.query, SLACK), lambda x: (x > 131_210) & (x < 131_226)),
         (LipschitzMechanism(RAMP.query, INCOME), lambda x: (x > 60_011) & (x < 60_022)),
         (LipschitzMechanism(BELL.query, PLACE), lambda x: np.abs(x[..., 1] / PLACE.per - 3) < 1e-3),
+        (LipschitzMechanism(BELL.query, PLACE), in_a_disc),
+        (LipschitzMechanism(BELL.query, PLACE), lambda x: x[..., 0] > 10 * PLACE.per),
     ],
     ids=[
         "any two, far away", "with a slack", "with a slack, far away", "off the axis",
         "any two, a strip", "a strip with a slack", "a strip", "a strip off the axis",
+        "a disc off the axis", "far to the east",
     ],
 )  # fmt: skip
 def test_densities_that_break_a_promise_where_nobody_looked(stated, where):

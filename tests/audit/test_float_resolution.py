@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from geoveil.audit import own_cases
-from geoveil.audit.agreement import disagreements
 from geoveil.audit.laws import placed
 from geoveil.audit.refinement import with_narrow_steps
 from geoveil.gp import (
@@ -20,6 +19,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from tests.audit.comparing import differing
 
 SAMPLES = 40_000
 
@@ -64,7 +64,7 @@ def with_an_atom(query, privacy):
 @pytest.mark.parametrize("share", [0.0, 0.01])
 def test_floats_are_compared_at_their_own_resolution(make, share):
     rows = own_cases({"mine": lambda q, p: Sometimes(make(q, p), share)})
-    assert (disagreements(rows[:1], samples=SAMPLES, seed=1) == ()) == (share == 0)
+    assert (differing(rows[:1], samples=SAMPLES, seed=1) == ()) == (share == 0)
 
 
 class Quiet:
@@ -93,7 +93,43 @@ def test_an_atom_does_not_keep_the_other_reports_from_being_compared(noise, agre
         return Quiet(query, privacy, noise)
 
     rows = own_cases({"mine": make})[:1]
-    assert (disagreements(rows, samples=SAMPLES, seed=1) == ()) == agrees
+    assert (differing(rows, samples=SAMPLES, seed=1) == ()) == agrees
+
+
+class OnAGrid:
+    """Discrete Laplace noise, stated by the logarithms of its probabilities, quieter far away."""
+
+    def __init__(self, query, privacy, step, noise):
+        self.query, self.privacy, self.step, self.noise = query, privacy, step, noise
+        self.decay = step * privacy.rate / query.lipschitz / 1.4
+
+    def nearest(self, x):
+        return np.rint(self.query.value(x) / self.step)
+
+    def simulate(self, x, rng):
+        decay = np.where(x > 124_000.0, self.decay / self.noise, self.decay)
+        more, less = (rng.geometric(-np.expm1(-decay), np.shape(x)) for _ in range(2))
+        return (self.nearest(x) + more - less) * self.step
+
+    def log_density(self, y, x):
+        k = np.asarray(y) / self.step
+        logs = np.log(np.tanh(self.decay / 2)) - self.decay * np.abs(k - self.nearest(x))
+        return np.where(k == np.rint(k), logs, -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("step", "noise", "agrees"), [(1 / 16, 1.0, True), (1 / 16, 0.5, False), (2.0**-30, 1.0, False)]
+)
+def test_a_law_on_a_grid_is_compared_where_values_repeat_and_not_kept_where_none_do(
+    step, noise, agrees
+):
+    def make(query, privacy):
+        if query.dimension == 2:
+            raise UnsupportedError("a line only")
+        return OnAGrid(query, privacy, step, noise)
+
+    rows = own_cases({"mine": make})[:1]
+    assert (differing(rows, samples=SAMPLES, seed=1) == ()) == agrees
 
 
 @pytest.mark.parametrize(

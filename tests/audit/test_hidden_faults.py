@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from geoveil.audit import audit, own_cases
-from geoveil.audit.agreement import disagreements
 from geoveil.audit.case import Held
 from geoveil.audit.catalogue import INCOME, RAMP, STEP
 from geoveil.audit.dependence import chance_of_order, likeliest
@@ -24,6 +23,7 @@ from geoveil.gp import (
     SmoothMechanism,
     SystemSource,
 )
+from tests.audit.comparing import differing
 from tests.audit.test_draws import Broken, integers, noise_of
 
 SOUND = LipschitzMechanism(RAMP.query, INCOME)
@@ -208,7 +208,7 @@ def test_reports_without_a_density_are_not_held_to_one():
     [
         (WithoutASourceQuieter, "as a device draws"),
         (AnswerAndAThousandSteps, "reports where"),
-        (SimulatedQuieter, "simulate draws from another law"),
+        (SimulatedQuieter, "simulate draws from a law"),
         (DenserInTheTail, "log_density is not"),
         (Own, ""),
     ],
@@ -286,7 +286,7 @@ def with_a_gap(rng, n):
 def test_floats_that_were_kept_in_spite_of_a_period_or_a_gap(numbers, agrees):
     """100,000 reports at a point, 5,000 in a call: the noise of one point came again at others."""
     cases = own_cases({"mine": lambda query, privacy: Floats(query, privacy, numbers)})[:1]
-    assert (disagreements(cases, samples=100_000, seed=3) == ()) == agrees
+    assert (differing(cases, samples=100_000, seed=3) == ()) == agrees
 
 
 @pytest.mark.deep
@@ -299,7 +299,7 @@ def test_floats_that_were_kept_in_spite_of_a_period_or_a_gap(numbers, agrees):
         (WithTheSystemBare, "are the answer without noise"),
         (Lying, "variance is not"),
         (LyingOfDensity, "log_density is not"),
-        (LyingOfSimulations, "simulate draws from another law"),
+        (LyingOfSimulations, "simulate draws from a law"),
         (LyingOfVariance, "variance is not"),
         (LyingOfMean, "mean is not"),
     ],

@@ -168,7 +168,9 @@ def _word(verdict: Verdict, report: AuditReport) -> Text:
         return Text("releases\nanother law", "bold red")
     if not verdict.keeps:
         return _EXCEEDS
-    return Text("no such\ndensity", "bold red") if report.disagrees(verdict) else _KEEPS
+    if comparison := report.disagreement(verdict):
+        return Text("no such\ndensity" if comparison.difference else "not\ncompared", "bold red")
+    return _KEEPS
 
 
 def _agrees(verdict: Verdict) -> bool:
@@ -193,7 +195,7 @@ def _conclude(report: AuditReport) -> None:
         )
         _tell_releases(another_law)
         return
-    keeping = sum(verdict.keeps and not report.disagrees(verdict) for verdict in verdicts)
+    keeping = sum(verdict.keeps and not report.disagreement(verdict) for verdict in verdicts)
     out.print(f"{keeping} of {len(verdicts)} keep their promise.")
     _tell_releases(another_law)
     out.tell_all(
@@ -209,11 +211,20 @@ def _conclude(report: AuditReport) -> None:
         *(
             (
                 (row.mechanism, "bold red"),
-                f", {row.query}: its reports are not drawn from its density. At"
-                f" {_numbers(row.point)}, {row.drawn:.2%} of them are from {row.low:.6g} to"
-                f" {row.high:.6g}, and {row.stated:.2%} should be.",
+                f", {row.query}: its reports are not drawn from its density: {row.difference}.",
             )
-            for row in report.disagreeing
+            for row in report.compared
+            if row.difference
+        ),
+        *(
+            (
+                (row.mechanism, "bold"),
+                f", {row.query}: at {row.skipped} of {row.points} points, reports were compared"
+                " with each other but not with the density, as floats are too coarse there or the"
+                " density can't be integrated.",
+            )
+            for row in report.compared
+            if row.skipped
         ),
     )
     out.paragraphs(

@@ -4,13 +4,13 @@ Otherwise the exact auditor and the black box audit two different mechanisms.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
-from geoveil.audit.dependence import PARTS, chance_of_order, likeliest
+from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least, copies
 
@@ -27,6 +27,8 @@ _PARTS = 2
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_GROUPS, _FEW = (1, 4, 16, 64), 5
+"""Neighbouring bins counted together, and the least expected count with a law of chi-square."""
 _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
@@ -37,31 +39,34 @@ _CHANCE = 1e-14
 """Chance of as many repeats of a float, below which it is an atom."""
 _TIES = 0.01
 """Share of repeated reports, without atoms, above which floats are too coarse for a density."""
+_RECOGNIZED = 0.95
+"""Probability of the recognized atoms of a law without other reports, from which it is compared."""
 _UNDERFLOW, _SIDES, _DIVERGES = 2.0**-1022, np.array([-1.0, 1.0]), 35.0
 """The least normal float, and the rise of a log-density towards it, over a factor of 2¹⁰⁰, above
 which its integral diverges at 0: that of 1/√y rises by 34.7."""
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A place where a mechanism draws reports more or less often than its density says."""
+class Comparison:
+    """The comparison of a row's reports with their stated density."""
 
     mechanism: str
     query: str
-    point: Point
-    """The participant's point."""
-    low: float
-    """Lower end of the counted reports."""
-    high: float
-    """Their upper end."""
-    drawn: float
-    """Their share among the drawn reports."""
-    stated: float
-    """Their share according to the density."""
+    points: int
+    """Points at which reports were drawn."""
+    skipped: int
+    """Points at which reports were only compared with each other, not with the density."""
+    difference: str
+    """The disagreement in words; '' if they agree."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether reports were compared with the density, and agree."""
+        return not self.difference and self.skipped < self.points
 
 
-def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Disagreement, ...]:
-    """Return the rows whose reports disagree with their density, each with the place.
+def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Comparison, ...]:
+    """Compare the reports of rows with their densities, and with each other.
 
     Half of the reports (of one number) come from one generator and half from another, each with a
     copy of the mechanism: the first half choose intervals, the others are counted, in ten calls.
@@ -70,11 +75,11 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     Reports may not depend on those of the other generator, nor on others at any lag
     (`geoveil.audit.dependence`; Fisher's exact law of ranks). Points lie close to those of the row,
     at the ends of its path and, with a tenth of the reports, all along it and far beyond; one has
-    calls of its own. The probability of returning a row that agrees is at most 10⁻⁶ in total.
-    `samples` reports are drawn at each of a row's points.
+    calls of its own. The probability of a difference in a row that agrees is at most 10⁻⁶ in
+    total. `samples` reports are drawn at each of a row's points.
     """
     rng = np.random.default_rng(seed)
-    tests = []
+    tests: list[tuple[Case, int, Array]] = []
     for case in cases:
         starts = np.array([start for start, _ in case.pairs])
         tests.append((case, samples, points_beside(case, starts, rng)))
@@ -82,18 +87,26 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
         tests += [(case, samples // _FEWER, x[None]) for x in points_afar(case, 1)]
         tests.append((case, samples, case.path[:1]))  # alone in a call
     failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points in tests), 1)
-    by_row: dict[tuple[str, str], Disagreement] = {}
+    by_row: dict[tuple[str, str], Comparison] = {}
     for case, count, points in tests:
-        if (case.name, case.query) not in by_row:
-            shown = _disagreement(case, count, points, rng, failure)
-            by_row |= {} if shown is None else {(case.name, case.query): shown}
+        row = case.name, case.query
+        before = by_row.get(row, Comparison(*row, 0, 0, ""))
+        if before.difference:
+            continue
+        skipped, difference = _compare(case, count, points, rng, failure)
+        by_row[row] = replace(
+            before,
+            points=before.points + len(points),
+            skipped=before.skipped + skipped,
+            difference=difference,
+        )
     return tuple(by_row.values())
 
 
-def _disagreement(
+def _compare(
     case: Case, samples: int, points: Array, rng: np.random.Generator, failure: float
-) -> Disagreement | None:
-    """Return the disagreement at the first point that shows one."""
+) -> tuple[int, str]:
+    """Return the number of skipped points, and the difference at the first that shows one."""
     from scipy.stats import binom
 
     each = samples // 2 // _CALLS
@@ -104,23 +117,28 @@ def _disagreement(
         for mechanism, series in zip(same, (first_rng, other), strict=True)
     )
     if firsts.ndim != 2:  # reports of several numbers
-        return None
-    share = failure / 3
+        return len(points), ""
+    share = failure / 4
     if repeated := _repeated(case, points, firsts, seconds, share):
-        return repeated
-    made, numbers = likeliest(_as_drawn(firsts, rng)).sides(_as_drawn(seconds, rng))
-    numbers = np.sort(seconds[0])[(numbers * seconds.shape[1]).astype(np.intp)]
-    if dependent := _dependent(case, points[0], made, numbers, share / 3, rng):
-        return dependent
+        return 0, repeated
+    follows = likeliest(_as_drawn(firsts, rng))
+    if _dependent(*follows.sides(_as_drawn(seconds, rng)), share / 3, rng):
+        return 0, f"reports follow from others {abs(follows.place)} before or after"
+    skipped = 0
     for point, first, second in zip(points, firsts, seconds, strict=True):
+        if _dependent(first, second, share / 3, rng):
+            return skipped, f"at {_text(point)}, reports of two generators are alike"
         half = len(first) // 2 * 2
-        for a, b in ((first, second), (first[:half:2], first[1::2])):
-            if dependent := _dependent(case, point, a, b, share / 3, rng):
-                return dependent
+        if _dependent(first[:half:2], first[1::2], share / 3, rng):
+            return skipped, f"at {_text(point)}, reports follow from the one before"
         # Atoms are compared above; the density has the rest.
         atoms = _atoms(case, point, first)
         rest = first[~np.isin(first, atoms)]
+        if np.isneginf(_logs(case, np.nextafter(rest, np.inf), point)).all():  # only atoms
+            skipped += np.exp(_logs(case, atoms, point)).sum() < _RECOGNIZED
+            continue
         if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
+            skipped += 1
             continue
         edges = np.quantile(rest, _LEVELS)
         others = np.where(np.isin(second, atoms), np.inf, second).reshape(_CALLS, each)
@@ -137,7 +155,10 @@ def _disagreement(
             )
         )
         if not np.abs(np.cumsum(again - stated)).max() <= _UNSETTLED:
+            skipped += 1
             continue
+        if _too_even(counted[-1], each * _CALLS * stated, share):
+            return skipped, f"at {_text(point)}, reports are more even than independent noise is"
         # From the first edge to any other, and each bin; a shift shows in the former.
         counted = np.concatenate([np.cumsum(counted, axis=1), counted], axis=1)
         stated = np.concatenate([np.cumsum(stated), stated])
@@ -148,8 +169,8 @@ def _disagreement(
             alone, last = divmod(int(worst), len(edges) - 1)
             ends = (edges[last if alone else 0], edges[last + 1])
             drawn = counted[call, worst] / n[call, 0]
-            return _told(case, point, ends, drawn, stated[worst])
-    return None
+            return skipped, _unlike(point, *ends, drawn, stated[worst])
+    return skipped, ""
 
 
 def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generator) -> Array:
@@ -158,16 +179,25 @@ def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generat
     return reports.reshape(len(points), count, *reports.shape[1:])
 
 
-def _dependent(
-    case: Case, point: Array, one: Array, other: Array, failure: float, rng: np.random.Generator
-) -> Disagreement | None:
-    """Return where reports depend on those of the other series."""
-    chance, column, share = chance_of_order(one, other, rng)
-    if chance >= failure:
-        return None
-    part = np.array_split(np.sort(other), PARTS)[column]
-    ends = (float(part[0]), float(part[-1]))
-    return _told(case, point, ends, share, len(part) / len(other))
+def _dependent(one: Array, other: Array, failure: float, rng: np.random.Generator) -> bool:
+    return chance_of_order(one, other, rng)[0] < failure
+
+
+def _too_even(counts: Array, expected: Array, failure: float) -> bool:
+    """Return whether counts in bins, or in groups of them, deviate too little from the expected.
+
+    Noise that is spread evenly over many reports, as in a Latin hypercube, cancels in their mean.
+    """
+    from scipy.stats import chi2
+
+    for size in _GROUPS:
+        starts = np.arange(0, len(counts), size)
+        mean, drawn = np.add.reduceat(expected, starts), np.add.reduceat(counts, starts)
+        if mean.min() < _FEW:
+            continue
+        if chi2.cdf(((drawn - mean) ** 2 / mean).sum(), len(mean)) < failure / len(_GROUPS):
+            return True
+    return False
 
 
 def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
@@ -182,10 +212,8 @@ def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
     return np.asarray(by_call.reshape(-1, 1) / reports.shape[1])
 
 
-def _repeated(
-    case: Case, points: Array, first: Array, second: Array, failure: float
-) -> Disagreement | None:
-    """Return where repeated numbers have a share other than the stated one."""
+def _repeated(case: Case, points: Array, first: Array, second: Array, failure: float) -> str:
+    """Return where repeated numbers have a share other than the stated one; '' if nowhere."""
     from scipy.stats import binom
 
     n = second.shape[1]
@@ -208,7 +236,7 @@ def _repeated(
             elif chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
                 continue
             ends = (atoms[0], atoms[-1]) if worst == len(atoms) else (atoms[worst], atoms[worst])
-            return _told(case, point, ends, k[worst] / n, float(stated[worst]))
+            return _unlike(point, *ends, k[worst] / n, float(stated[worst]))
     for point, drawn, others in zip(points, first, second, strict=True):
         alike = int((drawn == others).sum())
         if not alike:
@@ -217,9 +245,8 @@ def _repeated(
         mass = _cells(case, drawn, point)
         mass += np.where(np.isin(drawn, atoms), np.exp(_logs(case, drawn, point)), 0.0)
         if at_least(alike, np.minimum(mass, 1.0)) < failure / (4 * len(points)):
-            ends = float(drawn.min()), float(drawn.max())
-            return _told(case, point, ends, alike / n, float(mass.mean()))
-    return None
+            return f"at {_text(point)}, two generators draw {alike / n:.2%} of the reports alike"
+    return ""
 
 
 def _atoms(case: Case, point: Array, drawn: Array) -> Array:
@@ -254,11 +281,15 @@ def _cells(case: Case, values: Array, point: Array) -> Array:
     return np.where((np.abs(values) < _UNDERFLOW) & open_ended, 1.0, cells)
 
 
-def _told(
-    case: Case, point: Array, ends: tuple[float, float], drawn: float, stated: float
-) -> Disagreement:
-    at = tuple(np.ravel(point).tolist())
-    return Disagreement(case.name, case.query, at, *map(float, (*ends, drawn, stated)))
+def _unlike(point: Array, low: float, high: float, drawn: float, stated: float) -> str:
+    return (
+        f"at {_text(point)}, {drawn:.2%} of reports are from {low:.6g} to {high:.6g}, where"
+        f" {stated:.2%} should be"
+    )
+
+
+def _text(point: Array) -> str:
+    return ", ".join(f"{coordinate:.6g}" for coordinate in np.ravel(point))
 
 
 def _shares(case: Case, steps: Array, at: Array) -> Array:

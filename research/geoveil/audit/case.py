@@ -93,8 +93,8 @@ def moving(path: Array) -> NDArray[np.bool_]:
 
 
 _PATH = tuple((np.arange(-320, 321) / 40).tolist())
-_AROUND, _TURNS = 3.0, 64
-"""Radius of a circle about the origin of a plane, in units of `per`, and points on it."""
+_TURNS, _APART, _OF_A_TURN = 10, 0.8, 96
+"""A spiral about the origin of a plane: turns, their distance in `per`, and points on each."""
 _PAIRS = ((-0.2, 0.2), (0.2, 0.6), (0.0, 1.5), (1.0, 3.0))
 
 
@@ -121,15 +121,16 @@ class Scene:
         return np.asarray(np.asarray(self.origin) + along[..., None] * direction)
 
     def way(self) -> Array:
-        """Return the points of the path; in a plane, also a circle and the other axis."""
+        """Return the points of the path; in a plane, also a spiral and the other axis."""
         line = self.points(self.path)
         line = line[moving(line)]
         if len(self.origin) != 2:
             return line
-        turn = 2 * np.pi * np.arange(_TURNS) / _TURNS
-        circle = _AROUND * self.privacy.per * np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+        turns = np.arange(_TURNS * _OF_A_TURN, 0, -1) / _OF_A_TURN
+        angle, radius = 2 * np.pi * turns, _APART * self.privacy.per * turns
+        spiral = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
         centre = np.asarray(self.origin)
-        return np.concatenate([line, centre + circle, centre + (line - centre)[::2, ::-1]])
+        return np.concatenate([line, centre + spiral, centre + (line - centre)[::2, ::-1]])
 
     def case(
         self,

@@ -1,9 +1,9 @@
 """Test the independence of numbers at the lag where they seem most dependent.
 
-One series chooses the largest correlation of e^{2πiu} with that of u, −u, 2u and 3u at any lag, of
-sums and differences of two u, and of multiples of the preceding u. Another series decides: every
-order of independent numbers is equally likely, so counts by rank are hypergeometric (Fisher's exact
-law). Two series may not be more alike than by chance, either.
+One series chooses the largest correlation, at any lag, of e^{2πiju}, j ≤ 4, with that of ku,
+|k| ≤ 5, or of e^{2πiu} with that of sums and differences of two u, or of multiples of the preceding
+u. Another series decides: every order of independent numbers is equally likely, so counts by rank
+are hypergeometric (Fisher's exact law). Two series may not be more alike than by chance, either.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ Source = tuple[int, int, int]
 
 _NEAR = 4
 """The largest distance of two added numbers in a series with one column."""
+_MULTIPLES, _HARMONICS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5), (1, 2, 3, 4)
+"""Multiples k of a number, and j of the number that may depend on it: j = 2 shows half turns."""
 _MOST = 1 << 17
 """Numbers of a column used to choose a dependence."""
 _FEWEST = 256
@@ -33,14 +35,15 @@ PARTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """A possible dependence of a number on those at places before or after it."""
+    """A possible dependence of a multiple of a number on those at places before or after it."""
 
     sources: tuple[Source, ...]
     place: int
     column: int
+    multiple: int = 1
 
     def sides(self, u: Array) -> tuple[Array, Array]:
-        """Return a series' combination of sources and the possibly dependent numbers, (n, c)."""
+        """Return combinations of sources in a series, and what may depend on each, (n,)."""
         offsets = [self.place, *(place for place, _, _ in self.sources)]
         first, span = min(offsets), max(offsets) - min(offsets)
         start = np.arange(max(len(u) - span, 0)) - first
@@ -50,33 +53,37 @@ class Follows:
         made = np.zeros(len(start))
         for place, column, multiple in self.sources:
             made += multiple * u[start + place, column]
-        return np.mod(made, 1.0), u[start + self.place, self.column]
+        return np.mod(made, 1.0), np.mod(self.multiple * u[start + self.place, self.column], 1.0)
 
 
 def likeliest(u: Array) -> Follows:
     """Return the strongest apparent dependence between numbers of a series in (0, 1), (n, c)."""
+    from scipy import fft
+
     u = u[:_MOST]
     n, columns = u.shape
-    z = np.exp(2j * np.pi * u)
     size = 1 << (2 * n - 1).bit_length()
-    targets = np.fft.fft(z, size, axis=0)
+    powers = {k: np.exp(2j * np.pi * k * u).astype(np.complex64) for k in _MULTIPLES}
+    targets = {j: fft.fft(powers[j], size, axis=0) for j in _HARMONICS}
     lags = np.concatenate([np.arange(size // 2), np.arange(-size // 2, 0)])
     few = np.abs(lags) > n - min(_FEWEST, n)
     counts = np.maximum(n - np.abs(lags), 1)
     best, chosen = 0.0, Follows(((0, 0, 1),), 1, 0)
     for sources in _sources(columns):
-        made = np.ones(n, complex)
+        made = np.ones(n, np.complex64)
         for place, column, multiple in sources:
-            made *= np.roll(z[:, column], -place) ** multiple
+            made *= np.roll(powers[multiple][:, column], -place)
         made[n - max(place for place, _, _ in sources) :] = 0
-        spectrum = np.conj(np.fft.fft(made, size))
-        for column in range(columns):
-            power = np.abs(np.fft.ifft(spectrum * targets[:, column])) ** 2 / counts
+        spectrum = np.conj(fft.fft(made, size))
+        harmonics = _HARMONICS if len(sources) == 1 else (1,)
+        for column, multiple in product(range(columns), harmonics):
+            power = np.abs(fft.ifft(spectrum * targets[multiple][:, column])) ** 2 / counts
             power[few] = 0
             power[[place for place, c, _ in sources if c == column]] = 0
             lag = int(np.argmax(power))
             if power[lag] > best:
-                best, chosen = float(power[lag]), Follows(sources, int(lags[lag]), column)
+                best = float(power[lag])
+                chosen = Follows(sources, int(lags[lag]), column, multiple)
     return max(((best, chosen), *_multiples(u)), key=lambda pair: pair[0])[1]
 
 
@@ -101,7 +108,7 @@ def _multiples(u: Array) -> Iterator[tuple[float, Follows]]:
 
 
 def _sources(columns: int) -> Iterator[tuple[Source, ...]]:
-    yield from (((0, c, k),) for c, k in product(range(columns), (1, -1, 2, 3)))
+    yield from (((0, c, k),) for c, k in product(range(columns), _MULTIPLES))
     near = _NEAR if columns == 1 else 1
     signs = (1, -1)
     for c, d, place, *both in product(

@@ -17,7 +17,7 @@ _FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
 """Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
 _NARROW, _JITTER = 1 / 880, 0.05
 """Step of the search for narrow strips, in units of `per`, and its jitter."""
-_MOST_STEPS = 200_000
+_MOST_STEPS = 500_000
 """Reached if a promise is stated for a distance far below the width of the band."""
 _NEARBY, _PAIRS = 1 / 40, 15
 """Distance of two close points, in units of `per`, and the number of such pairs."""
@@ -32,10 +32,15 @@ _HALVINGS = 60
 
 
 def with_far_points(case: Case) -> Array:
-    """Return the path extended beyond both ends, where densities change most."""
+    """Return the path extended beyond both ends, and in a plane in six more directions."""
     path = case.path
-    before, after = (_far(case, *ends) for ends in ((path[0], path[1]), (path[-1], path[-2])))
-    return np.concatenate([before[::-1], path, after])
+    ends = [(path[-1], path[-2])]
+    if path.ndim == 2 and path.shape[1] == 2:
+        centre, angle = path.mean(axis=0), np.pi * np.array([-3, -2, -1, 0, 1, 3]) / 4
+        around = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        ends += [(centre + np.ptp(path[:, 0]) / 2 * ahead, centre) for ahead in around]
+    before = _far(case, path[0], path[1])
+    return np.concatenate([before[::-1], path, *(_far(case, *end) for end in ends)])
 
 
 def with_narrow_steps(case: Case) -> Array:

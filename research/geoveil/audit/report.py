@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.audit import verdict as verdicts_of
-from geoveil.audit.agreement import Disagreement, disagreements
+from geoveil.audit.agreement import Comparison, compare
 from geoveil.audit.case import Case
 from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.faults import faults
@@ -65,7 +65,7 @@ class AuditRequest:
             pairs=pair_count(cases),
             verdicts=verdicts_of.audit(cases, **how) if cases else (),
             selected={name: own.audited() for name, own in selecting.items()},
-            disagreeing=() if self.module is None else tuple(disagreements(cases, **how)),
+            compared=() if self.module is None else compare(cases, **how),
         )
 
 
@@ -79,8 +79,8 @@ class AuditReport:
     verdicts: Sequence[Verdict]
     selected: Mapping[str, float] = field(default_factory=dict)
     """Selection mechanism → the largest part of its ε that was used."""
-    disagreeing: Sequence[Disagreement] = ()
-    """Rows of a user's mechanism whose draws do not follow their density."""
+    compared: Sequence[Comparison] = ()
+    """Comparisons of the draws of a user's mechanisms with their densities."""
 
     @property
     def sound(self) -> bool:
@@ -88,10 +88,15 @@ class AuditReport:
         rows = all(verdict.keeps != self.request.faults for verdict in self.verdicts)
         return rows and all(map(keeps, self.selected.values())) and not self.disagreeing
 
-    def disagrees(self, verdict: Verdict) -> bool:
-        """Return whether the draws of a row do not follow its density."""
+    @property
+    def disagreeing(self) -> list[Comparison]:
+        """Rows of a user's mechanism whose draws do not follow their density, or may not."""
+        return [row for row in self.compared if not row.agrees]
+
+    def disagreement(self, verdict: Verdict) -> Comparison | None:
+        """Return the comparison of a row whose draws do not follow their density, or may not."""
         row = (verdict.mechanism, verdict.query)
-        return any((other.mechanism, other.query) == row for other in self.disagreeing)
+        return next((x for x in self.disagreeing if (x.mechanism, x.query) == row), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -105,7 +110,7 @@ class AuditReport:
             "rows": [verdict.to_dict() for verdict in self.verdicts],
         }
         if request.module is not None:
-            record["disagreements"] = [asdict(disagreement) for disagreement in self.disagreeing]
+            record["compared"] = [asdict(comparison) for comparison in self.compared]
         if self.selected:
             record["selections"] = [
                 {"mechanism": name, "found": epsilon, "keeps": keeps(epsilon)}
