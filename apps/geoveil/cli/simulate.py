@@ -183,8 +183,9 @@ def tuned(
     Example: geoveil simulate tuned --quick
     """
     peer = _NOISES[validation.choice("noise", noise, _NOISES)]
-    kinds: tuple[Any, ...] = (thresholds,) if quick else (thresholds, pairs, densities)
-    settings = {computed.__name__: computed(noise=peer) for computed in kinds}
+    settings = {"thresholds": thresholds(noise=peer)}
+    if not quick:
+        settings |= {"pairs": pairs(noise=peer), "densities": densities(noise=peer)}
     if as_json:
         print_json({name: [asdict(s) for s in rows] for name, rows in settings.items()})
         return

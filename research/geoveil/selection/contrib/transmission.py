@@ -118,9 +118,9 @@ class Transmission:
             )
         return self._profiles[statistic]
 
-    def as_statistic(self) -> Utilities:
-        """Return the χ² of every variant."""
-        return Utilities(self._values("chi-square"))
+    def as_statistic(self, statistic: StatisticName = "chi-square") -> Utilities:
+        """Return the statistic of every variant."""
+        return Utilities(self._values(statistic))
 
     def as_local(self, statistic: StatisticName = "chi-square") -> LocalUtilities:
         """Return the statistic with each variant's local sensitivities at t changes."""
@@ -137,10 +137,12 @@ class Transmission:
         bound = self.profile(statistic).smooth(beta)
         return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
 
-    def as_threshold(self, beta: float, threshold: float) -> SmoothUtilities:
-        """Return χ² with its [SPS Theorem 5] bound; ParameterError for bad arguments."""
-        bound = threshold_bound(self._b, self._c, self.families, threshold, beta)
-        return SmoothUtilities(self._values("chi-square"), COVER * bound, beta=beta)
+    def as_threshold(
+        self, beta: float, threshold: float, statistic: StatisticName = "chi-square"
+    ) -> SmoothUtilities:
+        """Return the statistic with its [SPS Theorem 5] bound; ParameterError for bad arguments."""
+        bound = threshold_bound(self._b, self._c, self.families, threshold, beta, statistic)
+        return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
 
     def as_margin(self) -> Margin:
         """Return the winner and its margin."""

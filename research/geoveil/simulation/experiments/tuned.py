@@ -140,20 +140,22 @@ def thresholds(noise: str = STUDENT_T) -> list[TunedSetting]:
     ]
 
 
-def pairs(panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS) -> list[TunedSetting]:
+def pairs(
+    panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS, noise: str = STUDENT_T
+) -> list[TunedSetting]:
     """Return the ratios of the ASE of pairs to deconvolved points', at n = 1.6 million.
 
     The noise costs ε for each pair, points cost it once. Every third fraction is tried as β/ε.
     """
 
     class _TunedPairs(twoway.TwoWayPanel):
-        of_papers = _contestants(STUDENT_T, every=3)
+        of_papers = _contestants(noise, every=3)
 
     comparisons = []
     for panel in panels:
         moments = twoway.moments(_TunedPairs(per=panel.per, axes=panel.axes))
         errors = {name: of.ase(_PEOPLE)["error"] for name, of in moments.items()}
-        comparisons.append(_compared(panel.label, STUDENT_T, errors, _PAIRS))
+        comparisons.append(_compared(panel.label, noise, errors, _PAIRS))
     return comparisons
 
 
