@@ -3,17 +3,10 @@
 The oracle evaluates the same formula at points with 240 to 720 digits and differentiates it by
 differences, without jets, wide balls or records of operations. It finds out by itself whether
 pieces jump, and whether a number is undefined.
-
-    python tests/gp/test_formula_fuzz.py 1000000 [seed]
-
-tries as many formulas, and says what was wrong and how many the library refused.
 """
 
-import argparse
 import math
 import random
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -424,27 +417,3 @@ def test_faults_are_found(monkeypatch, fault):
     owner, name, wrong, words = FAULTS[fault]
     monkeypatch.setattr(owner, name, wrong)
     assert words in next(complaints(2, 700, Counter()), "")
-
-
-def main() -> None:
-    """Try as many formulas as asked for, and say how it goes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("count", type=int)
-    parser.add_argument("seed", type=int, nargs="?", default=1)
-    asked = parser.parse_args()
-    began, seen, wrong = time.process_time(), Counter[str](), 0
-    for block in range(0, asked.count, 10_000):
-        count = min(10_000, asked.count - block)
-        for complaint in complaints(asked.seed + block, count, seen):
-            wrong += 1
-            print(complaint)
-        done = f"{block + count} formulas, {time.process_time() - began:.0f} s, {wrong} wrong"
-        print(done, flush=True)
-    print(*(f"{number:9} {what}" for what, number in seen.most_common()), sep="\n")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()
