@@ -6,7 +6,6 @@ from geoveil.campaign.admission import (
     Admission as Admission,
     Reason as Reason,
 )
-from geoveil.campaign.asker import Asker as Asker
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.attribute_campaign import (
     AttributeCampaign,
@@ -135,7 +134,11 @@ from geoveil.campaign.tokens import (
     TokenRule as TokenRule,
     token_key_id as token_key_id,
 )
-from geoveil.campaign.translation import Translation as Translation, Wording
+from geoveil.campaign.translation import (
+    Asker as Asker,
+    Translation as Translation,
+    Wording,
+)
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.campaign.words import (
     digits as digits,

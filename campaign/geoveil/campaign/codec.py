@@ -14,7 +14,6 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from geoveil.campaign.asker import Asker
 from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.field_codec import (
@@ -32,7 +31,7 @@ from geoveil.campaign.queries import Question, decode_question, encode_question,
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
-from geoveil.campaign.translation import Translation
+from geoveil.campaign.translation import Asker, Translation
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import (
     Cap,

@@ -15,11 +15,10 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from geoveil.campaign.asker import Asker
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.text import require_printable
 from geoveil.campaign.tokens import check_token_key
-from geoveil.campaign.translation import Texts, Translation, check_translations
+from geoveil.campaign.translation import Asker, Texts, Translation, check_translations
 from geoveil.campaign.words import in_language
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy, validation
 
