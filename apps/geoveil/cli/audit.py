@@ -164,7 +164,7 @@ def _print_table(report: AuditReport) -> None:
 def _word(verdict: Verdict, report: AuditReport) -> Text:
     if report.request.faults:
         return Text("missed", "bold red") if verdict.keeps else Text("caught", "green")
-    if not _agrees(verdict):
+    if not verdict.releases_agree:
         return Text("releases\nanother law", "bold red")
     if not verdict.keeps:
         return _EXCEEDS
@@ -173,18 +173,13 @@ def _word(verdict: Verdict, report: AuditReport) -> Text:
     return _KEEPS
 
 
-def _agrees(verdict: Verdict) -> bool:
-    """Return whether releases follow their stated law, or were not compared."""
-    return verdict.draws is None or verdict.draws.agree
-
-
 def _fraction(value: float) -> str:
     return "∞" if value == math.inf else number(value, 3)
 
 
 def _conclude(report: AuditReport) -> None:
     verdicts = report.verdicts
-    another_law = [verdict for verdict in verdicts if not _agrees(verdict)]
+    another_law = [verdict for verdict in verdicts if not verdict.releases_agree]
     if report.request.faults:
         caught = sum(not verdict.keeps for verdict in verdicts)
         black_box = sum(verdict.caught for verdict in verdicts)
@@ -206,7 +201,7 @@ def _conclude(report: AuditReport) -> None:
                 f" {_numbers(verdict.exact.x)} and {_numbers(verdict.exact.other)}",
             )
             for verdict in verdicts
-            if not verdict.keeps and _agrees(verdict)
+            if not verdict.keeps and verdict.releases_agree
         ),
         *(
             (

@@ -135,11 +135,16 @@ def _tls(of: Situation) -> Wrongs:
 
 def _certificate(of: Situation) -> Wrongs:
     # Tokens have a check of their own, and what follows requires them.
-    without = replace(
-        of.settings, tokens_file=None, console=False, results_token_file=None, results_frames=()
-    )
     try:
-        check_files(without)
+        check_files(
+            replace(
+                of.settings,
+                tokens_file=None,
+                console=False,
+                results_token_file=None,
+                results_frames=(),
+            )
+        )
     except ParameterError as error:
         yield True, str(error)
 
@@ -179,10 +184,12 @@ def _certificate_name(of: Situation) -> Wrongs:
 
 
 def _secret_files(of: Situation) -> Wrongs:
-    settings = of.settings
     named = (
-        *(settings.tls_key, settings.tokens_file, settings.relay_keys),
-        *(settings.results_token_file, of.sign_key),
+        of.settings.tls_key,
+        of.settings.tokens_file,
+        of.settings.relay_keys,
+        of.settings.results_token_file,
+        of.sign_key,
         os.environ.get("GEOVEIL_DATABASE_URL_FILE"),
     )
     for file in [Path(name) for name in named if name]:
@@ -201,9 +208,8 @@ def _tokens(of: Situation) -> Wrongs:
 
 
 def _analysts(of: Situation) -> Wrongs:
-    anybody = of.settings.insecure_open_analyst and not of.settings.on_loopback
     yield (
-        anybody,
+        of.settings.insecure_open_analyst and not of.settings.on_loopback,
         "anybody who reaches the server may read estimates, and create and close campaigns",
     )
 
@@ -279,11 +285,10 @@ def _ports(of: Situation) -> Wrongs:
 
 def _open_files(of: Situation) -> Wrongs:
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # a server raises its own to this
-    connections = of.settings.max_connections
-    needed = descriptors_for(connections)
+    needed = descriptors_for(of.settings.max_connections)
     yield (
         limit != resource.RLIM_INFINITY and limit < needed,
-        f"{limit:,} files may be open, and {connections:,} connections need {needed:,}",
+        f"{limit:,} files may be open, and max_connections needs {needed:,}",
     )
 
 

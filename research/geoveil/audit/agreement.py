@@ -47,7 +47,7 @@ which its integral diverges at 0: that of 1/√y rises by 34.7."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class DensityComparison:
     """The comparison of a row's reports with their stated density."""
 
     mechanism: str
@@ -65,7 +65,7 @@ class Comparison:
         return not self.difference and self.skipped < self.points
 
 
-def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Comparison, ...]:
+def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[DensityComparison, ...]:
     """Compare the reports of rows with their densities, and with each other.
 
     Half of the reports (of one number) come from one generator and half from another, each with a
@@ -87,10 +87,10 @@ def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Comparis
         tests += [(case, samples // _FEWER, x[None]) for x in points_afar(case, 1)]
         tests.append((case, samples, case.path[:1]))  # alone in a call
     failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points in tests), 1)
-    by_row: dict[tuple[str, str], Comparison] = {}
+    by_row: dict[tuple[str, str], DensityComparison] = {}
     for case, count, points in tests:
         row = case.name, case.query
-        before = by_row.get(row, Comparison(*row, 0, 0, ""))
+        before = by_row.get(row, DensityComparison(*row, 0, 0, ""))
         if before.difference:
             continue
         skipped, difference = _compare(case, count, points, rng, failure)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.audit import verdict as verdicts_of
-from geoveil.audit.agreement import Comparison, compare
+from geoveil.audit.agreement import DensityComparison, compare
 from geoveil.audit.case import Case
 from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.faults import faults
@@ -79,7 +79,7 @@ class AuditReport:
     verdicts: Sequence[Verdict]
     selected: Mapping[str, float] = field(default_factory=dict)
     """Selection mechanism → the largest part of its ε that was used."""
-    compared: Sequence[Comparison] = ()
+    compared: Sequence[DensityComparison] = ()
     """Comparisons of the draws of a user's mechanisms with their densities."""
 
     @property
@@ -89,11 +89,11 @@ class AuditReport:
         return rows and all(map(keeps, self.selected.values())) and not self.disagreeing
 
     @property
-    def disagreeing(self) -> list[Comparison]:
+    def disagreeing(self) -> list[DensityComparison]:
         """Rows of a user's mechanism whose draws do not follow their density, or may not."""
         return [row for row in self.compared if not row.agrees]
 
-    def disagreement(self, verdict: Verdict) -> Comparison | None:
+    def disagreement(self, verdict: Verdict) -> DensityComparison | None:
         """Return the comparison of a row whose draws do not follow their density, or may not."""
         row = (verdict.mechanism, verdict.query)
         return next((x for x in self.disagreeing if (x.mechanism, x.query) == row), None)

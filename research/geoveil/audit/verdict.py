@@ -72,8 +72,12 @@ class Verdict:
     @property
     def keeps(self) -> bool:
         """Whether neither auditor exceeds the promise, and releases follow their stated law."""
-        released = self.draws is None or self.draws.agree
-        return self.exact.fraction <= 1 + _ROUNDING and not self.caught and released
+        return self.exact.fraction <= 1 + _ROUNDING and not self.caught and self.releases_agree
+
+    @property
+    def releases_agree(self) -> bool:
+        """Whether releases follow their stated law, or were not compared."""
+        return self.draws is None or self.draws.agree
 
     @property
     def caught(self) -> bool:
