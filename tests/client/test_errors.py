@@ -7,14 +7,9 @@ import pytest
 
 from geoveil.client import (
     BudgetExceeded,
-    CampaignChanged,
     CampaignNotFetched,
-    CampaignNotFound,
     ClientClosed,
     FamilyMissing,
-    JournalError,
-    OutboxFull,
-    PolicyRefused,
     TransportError,
 )
 from geoveil.gp import GeoPrivacy
@@ -27,11 +22,6 @@ FREES = datetime(2026, 5, 1, tzinfo=UTC)
     ("error", "arguments"),
     [
         (ClientClosed(), ()),
-        (JournalError("/state", reason="full"), ("/state", "full")),
-        (
-            PolicyRefused("c", "signature", "none", permitted="one"),
-            ("c", "signature", "none", "one"),
-        ),
         (
             BudgetExceeded(
                 "c",
@@ -44,11 +34,8 @@ FREES = datetime(2026, 5, 1, tzinfo=UTC)
             ),
             ("c", "a", "lifetime", 1.0, PRIVACY, PRIVACY, FREES, 0.0),
         ),
-        (OutboxFull("c", reports=1, size=2, most_reports=3, most_bytes=4), ("c", 1, 2, 3, 4)),
-        (CampaignNotFound("c"), ("c",)),
         (CampaignNotFetched("c"), ("c", None)),
         (FamilyMissing("c", "reason", family="f", group="g"), ("c", "reason", "f", "g")),
-        (CampaignChanged("c", "0a", "0b"), ("c", "0a", "0b")),
         (TransportError("UNAVAILABLE", "down"), ("UNAVAILABLE", "down")),
     ],
     ids=lambda value: type(value).__name__,

@@ -7,7 +7,6 @@ from itertools import islice, pairwise
 import grpc
 import pytest
 
-from geoveil.campaign.connection import RETRYABLE
 from geoveil.client import Timing, TransportError
 from geoveil.client.report_sender import Deadline, after, pauses
 
@@ -32,25 +31,13 @@ OTLP = {
 }
 
 
-def test_the_table_has_every_status():
+def test_retryable_is_the_table_of_otlp():
+    """And where resources are exhausted, but only with a hint."""
     assert {*OTLP, "OK"} == {status.name for status in grpc.StatusCode}
-    assert {code for code, again in OTLP.items() if again} == RETRYABLE
-
-
-@pytest.mark.parametrize(("code", "again"), OTLP.items())
-def test_retryable_is_the_table_of_otlp(code, again):
-    assert TransportError(code).retryable == again
-
-
-@pytest.mark.parametrize(("code", "again"), OTLP.items())
-@pytest.mark.parametrize("retry_after_s", [0.0, 2.0])
-def test_a_hint_helps_where_resources_are_exhausted_only(code, again, retry_after_s):
-    error = TransportError(code, retry_after_s=retry_after_s)
-    assert error.retryable == (again or code == "RESOURCE_EXHAUSTED")
-
-
-def test_a_code_that_grpc_does_not_have_is_not_retried():
-    assert not TransportError("TEAPOT", retry_after_s=1.0).retryable
+    for code, again in (OTLP | {"TEAPOT": False}).items():
+        assert TransportError(code).retryable == again
+        hinted = TransportError(code, retry_after_s=0.0)
+        assert hinted.retryable == (again or code == "RESOURCE_EXHAUSTED")
 
 
 @pytest.mark.parametrize(
