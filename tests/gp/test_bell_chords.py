@@ -47,7 +47,7 @@ def test_the_bound_is_the_least_smooth_function_above_chords(growth, beta):
     with working_precision(200):
         found = [
             float(
-                Gaussian(h).smooth_bound(
+                Gaussian(h).noise_bound(
                     BALL.constant(float(s)), beta, BALL, growth=growth, reach=math.inf
                 )
             )

@@ -240,10 +240,7 @@ def test_built_in_profiles_written_as_formulas(name):
             for beta in (0.03, 1 / 3):
                 ours = np.asarray(formula.smooth_bound(s, beta, growth=growth, reach=reach))
                 theirs = np.asarray(built_in.smooth_bound(s, beta, growth=growth, reach=reach))
-                # That of the bell is from cells, too, but for this growth and reach.
-                tight = name != "gaussian" or (growth == "exponential" and not reach)
-                slack = 1e-9 if tight else 0.011
-                assert np.all(ours >= theirs * (1 - slack)), (growth, reach, beta)
+                assert np.all(ours >= theirs * (1 - 1e-9)), (growth, reach, beta)
                 assert np.all(ours <= theirs * 1.007 * math.exp(beta * 3 / 32)), (
                     growth,
                     reach,

@@ -415,10 +415,16 @@ def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(oracles,
 @pytest.mark.parametrize("reach", [math.inf, 700.0])
 @pytest.mark.parametrize("query", [BELL, STEP, Threshold(1e5, 16e3, "smoothstep")], ids=repr)
 def test_a_far_reach_is_released_at_the_bound_it_simulates(oracles, query, reach):
+    """The scale is that of `noise_bound`: above the tight bound, by no more than 0.2 %.
+
+    Of the kernel at an infinite reach it comes from cells that all languages share: by 1.1 %.
+    """
     mechanism = SmoothMechanism(query, NEAR, reach=reach, step=2.0**-10)
     x = (900.0, 1_200.0) if query is BELL else 1.02e5
-    scale = float(query.smooth_bound(x, mechanism.beta, reach=reach)) / mechanism.eta
-    assert float(mechanism.variance(x)) == pytest.approx(scale**2 * mechanism.noise.variance)
+    tight = float(query.smooth_bound(x, mechanism.beta, reach=reach)) / mechanism.eta
+    scale = math.sqrt(float(mechanism.variance(x)) / mechanism.noise.variance)
+    looser = 1.011 if query is BELL and reach == math.inf else 1.002
+    assert tight * (1 - 1e-9) <= scale <= tight * looser
     for seed in range(20):
         z = float(oracles.quantile(mechanism.noise, SeededSource(seed).bits(128), 128))
         y = float(query.value(x)) + scale * z

@@ -109,12 +109,12 @@ def check(profile: Any, reach: float, beta: float, growth: str, rng: Any, brute:
     away = np.exp(rng.uniform(-6, 5, 4)) * min(size, 20 / beta)
     u = np.concatenate([inside, low - away, high + away])
     options = {"growth": growth, "reach": reach}
-    floats = np.asarray(profile.smooth_bound(u, beta, **options))
+    floats = np.asarray(profile.noise_bound(u, beta, **options))
     expected = brute.at(u, beta, growth)
     case = (profile, reach, beta, growth)
     assert (floats >= expected * (1 - 1e-9)).all(), (case, u, floats / expected)
     for x, bound in zip(u[::3].tolist(), floats[::3].tolist(), strict=True):
-        ball = float(profile.smooth_bound(BALL.private(x), beta, BALL, **options).mid())
+        ball = float(profile.noise_bound(BALL.private(x), beta, BALL, **options).mid())
         assert abs(ball - bound) <= 1e-6 * bound + 1e-300, (case, x, bound, ball)
 
 
@@ -238,7 +238,7 @@ def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth):
     assert max(sizes) < 5_000, sizes
     s = np.array([-40_000.0, -12_900.0, -12_758.0, -9_000.0, -300.0, 0.0, 20.0, 50_000.0])
     bounds = [
-        np.asarray(profile.smooth_bound(side * s, 1e-3, growth=growth, reach=np.inf))
+        np.asarray(profile.noise_bound(side * s, 1e-3, growth=growth, reach=np.inf))
         for profile, side in ((table, 1), (mirror, -1))
     ]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)

@@ -33,7 +33,7 @@ range then ends 2^23 scales away, where a heavy tail saturates."""
 
 _ABOVE = Fraction(51, 50)
 """Factor that lifts `largest_scale` above its rounding, and above bounds from cells, which are up
-to 1 % above the supremum (`ClosedFormProfile.smooth_bound`)."""
+to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""

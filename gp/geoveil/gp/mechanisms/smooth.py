@@ -85,7 +85,7 @@ class SmoothlyScaled:
         Its logarithm has slopes of at most β.
         """
         profile = query.profile
-        at = np.asarray(profile.smooth_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
+        at = np.asarray(profile.noise_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
         if beyond is not None:
             return np.stack([np.zeros_like(at), at])[:, beyond]
         low, high = np.sort([at[:-1], at[1:]], axis=0)
@@ -127,7 +127,7 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         growth, reach = self._growing
-        bound = self.query.profile.smooth_bound(s, self._beta, ops, growth=growth, reach=reach)
+        bound = self.query.profile.noise_bound(s, self._beta, ops, growth=growth, reach=reach)
         return bound / ops.constant(self._eta)
 
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:

@@ -232,7 +232,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         self, queries: Sequence[Query], distances: Sequence[Real], ops: Arithmetic
     ) -> list[Real]:
         return [
-            query.profile.smooth_bound(s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach)
+            query.profile.noise_bound(s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach)
             for query, s in zip(queries, distances, strict=True)
         ]
 

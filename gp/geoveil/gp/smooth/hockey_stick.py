@@ -27,7 +27,7 @@ _TOLERANCE = 1 / 80
 _MOST_CELLS = 1 << 20
 """The most cells; if they are not enough, the bound for all pairs at once is returned."""
 _MOST_ABOVE = 1.02
-"""Largest ratio of B to L, for `ClosedFormProfile.smooth_bound` and certified bounds."""
+"""Largest ratio of B to L, for `ClosedFormProfile.noise_bound` and certified bounds."""
 _ROUNDING = 2.0**-36
 """Far above the relative error of float64 formulas of this length."""
 
@@ -107,7 +107,7 @@ def _beyond(
     first, last = profile.breakpoints[0], profile.breakpoints[-1]
     span = float(np.ptp(profile.bounds))
     nodes = np.linspace(first, last, 65)
-    bounds = np.asarray(profile.smooth_bound(nodes, beta, FLOAT, growth=LINEAR, reach=reach))
+    bounds = np.asarray(profile.noise_bound(nodes, beta, FLOAT, growth=LINEAR, reach=reach))
     peak = float(bounds.max())
     way = far + last - first
     least = peak / (1 + float(beta) * way)
@@ -178,7 +178,7 @@ class _Pairs:
 
     def _bound(self, s: Array) -> Array:
         return np.asarray(
-            self._profile.smooth_bound(s, self._beta, FLOAT, growth=LINEAR, reach=self._reach)
+            self._profile.noise_bound(s, self._beta, FLOAT, growth=LINEAR, reach=self._reach)
         )
 
     def _limits(self, cells: Array) -> tuple[Array, Array]:

@@ -77,7 +77,19 @@ class Profile(ABC):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """Return B(s), the same in every arithmetic: see `Query.smooth_bound`."""
+        """Return B(s): see `Query.smooth_bound`."""
+
+    def noise_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return the B that scales noise, equal in every arithmetic and ≥ `smooth_bound`."""
+        return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
 
     # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
     # With b = 0 it is φ itself, and the noise leaves a bias.

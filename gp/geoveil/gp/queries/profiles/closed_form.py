@@ -4,7 +4,7 @@ With z = |s| and L_Λ the steepest chord of length ≤ Λ the bound is
 
     B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = maximizer(z).
 
-A profile supplies L_Λ and, in closed form, the maximizer; else cells bound B from above. Every
+A profile supplies L_Λ and, in closed form, the maximizer; else `smooth.envelope` finds it. Every
 candidate is a lower bound of the supremum, so the larger one is right.
 """
 
@@ -19,7 +19,11 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound, tabulate
+from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+
+_PLAUSIBLE = 1.01
+"""Largest ratio of the bound by cells to that by exact maximizers."""
 
 
 class ClosedFormProfile(Profile):
@@ -29,17 +33,49 @@ class ClosedFormProfile(Profile):
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
         """Return L_Λ(z) for z ≥ 0: the steepest chord of length ≤ Λ from z; the slope for Λ = 0."""
 
+    @abstractmethod
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
         """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if unknown."""
-        return None
 
     @abstractmethod
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
         """Return the points ≥ 0 where L_Λ changes its form, including its peak."""
 
+    @abstractmethod
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """Return whether `maximizer` is known exactly, in every arithmetic."""
+
     def smooth_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return B(s): see the module docstring and `Query.smooth_bound`."""
+        z = ops.absolute(s)
+        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
+        if c is None:
+            above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
+            if not ops.rounded:
+                return above
+            # The maximizers are searched for, and a search can fail; the cells can't.
+            tight = _envelope(self, float(beta), growth, reach)(z)
+            return np.where(tight * _PLAUSIBLE >= above, np.minimum(tight, above), above)
+        decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
+        bound = self.local_lipschitz(c, reach, ops) * decay
+        # At reach 0 the maximizer already is z wherever z is the best.
+        return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
+
+    def turns(self, reach: float) -> tuple[float, ...]:
+        at = self.slope_breakpoints(reach)
+        return (*(-z for z in at), *at)
+
+    def noise_bound(
         self,
         s: Real,
         beta: Exact,
@@ -52,18 +88,19 @@ class ClosedFormProfile(Profile):
 
         It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on.
         """
-        z = ops.absolute(s)
-        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
-        if c is None:
-            return _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
-        decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
-        bound = self.local_lipschitz(c, reach, ops) * decay
-        # At reach 0 the maximizer already is z wherever z is the best.
-        return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
+        if self.has_maximizer(growth, reach):
+            return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
+        return _table(self, round_down(Fraction(beta)), growth, reach)(ops.absolute(s), ops)
 
-    def turns(self, reach: float) -> tuple[float, ...]:
-        at = self.slope_breakpoints(reach)
-        return (*(-z for z in at), *at)
+
+@lru_cache(maxsize=256)
+def _envelope(profile: ClosedFormProfile, beta: float, growth: str, reach: float) -> Envelope:
+    return ENVELOPES[growth](
+        lambda z: np.asarray(profile.local_lipschitz(z, reach)),
+        beta,
+        profile.slope_breakpoints(reach),
+        profile.length_scale,
+    )
 
 
 @lru_cache(maxsize=64)

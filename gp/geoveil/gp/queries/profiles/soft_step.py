@@ -94,11 +94,14 @@ class Ramp(SoftStep):
         u = ops.minimum(ops.constant(reach), d + width)
         return ops.maximum(u - d, zero) / (width * u)
 
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        return not 0 < reach < math.inf
+
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
         """Return the nearest point of the band, for either growth [SGP Lemma 4.1, App. C.3]."""
-        if 0 < reach < math.inf:
+        if not self.has_maximizer(growth, reach):
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
 
@@ -161,6 +164,9 @@ class Smoothstep(SoftStep):
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
 
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        return not 0 < reach < math.inf
+
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
@@ -169,7 +175,7 @@ class Smoothstep(SoftStep):
         The slope is proportional to q² − z², q = w/2 at reach 0, w at ∞. Exponential growth:
         c = (√(1 + β²q²) − 1)/β. Linear: c = ((1 + βz) − √((1 + βz)² − β²q²))/β, or z if not real.
         """
-        if 0 < reach < math.inf:
+        if not self.has_maximizer(growth, reach):
             return None
         rate = ops.constant(beta)
         q = ops.constant(self.width) / (2 if reach == 0 else 1)
