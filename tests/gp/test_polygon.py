@@ -216,7 +216,7 @@ def test_rays_through_corners():
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("region", REGIONS)
 def test_a_raster_changes_no_bit(region, monkeypatch):
-    """The distances of many points are those of runs: also on lines of its cells, and beyond it."""
+    """The distances of many points are those to all edges: on lines of its cells, and beyond it."""
     query = make(region)
     raster = polygon._raster(query.region)
     assert raster is not None
@@ -225,7 +225,7 @@ def test_a_raster_changes_no_bit(region, monkeypatch):
     beside = np.nextafter(lines, rng.choice([-math.inf, math.inf], size=lines.shape))
     inside = raster.origin + raster.step * polygon._SIDE * rng.uniform(size=(4_000, 2))
     points = np.concatenate([around(query, 500, 3), lines, beside, inside])
-    expected = polygon._by_runs(query.region, points)
+    expected = polygon._by_edges(query.region, points)
     assert len(points) < polygon._MANY
     assert np.array_equal(query.signed_distance(points), expected)
     found = polygon._by_raster(query.region, raster, points)
@@ -242,8 +242,8 @@ def test_a_raster_changes_no_bit(region, monkeypatch):
 
 
 def test_no_raster_where_it_takes_too_long_or_rounding_counts():
-    assert polygon._raster(Polygon(star(256, 12.0, 1), 1.0).region) is not None
-    assert polygon._raster(Polygon(star(257, 12.0, 1), 1.0).region) is None
+    assert polygon._raster(Polygon(star(512, 12.0, 1), 1.0).region) is not None
+    assert polygon._raster(Polygon(star(513, 12.0, 1), 1.0).region) is None
     assert polygon._raster(Polygon(box(1e9, 1e9, 1e9 + 1e-3, 1e9 + 1), 1.0).region) is None
 
 

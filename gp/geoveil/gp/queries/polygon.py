@@ -131,13 +131,11 @@ def _is_sequence(node: Any) -> bool:
 Dyadic: TypeAlias = tuple[int, int]
 """(m, e) for m·2^e."""
 
-_BLOCK = 1 << 18
-"""Pairs of a point and a run per step, few enough for a processor's cache."""
-_RUNS, _ALIKE = 2, 1 + 1e-9
-"""Runs in roots of the number of edges, and a factor far above the rounding of a few floats."""
+_BLOCK = 1 << 16
+"""Pairs of a point and an edge at once, few enough for a processor's cache."""
 _MANY, _STEP = 1 << 13, 1 << 14
 """The fewest points for a raster, which costs as much as 10,000 points; points taken at once."""
-_MOST_EDGES, _SIDE = 256, 64
+_MOST_EDGES, _SIDE = 512, 64
 """The most edges of a region with a raster, and the raster's cells in a row."""
 _SLACK = 1e-3
 """Largest move of a point by rounding, as a fraction of a cell."""
@@ -147,12 +145,12 @@ def signed_distances(parts: Parts, points: Array) -> Array:
     """Return the signed distance of points of shape (..., 2), in float64.
 
     A distance is the least to any edge, and which edges are compared changes no bit of it: for many
-    points those that a raster names, else those of few runs.
+    points those that a raster names, else all.
     """
     flat = points.reshape(-1, 2)
     raster = _raster(parts) if len(flat) >= _MANY else None
     if raster is None:
-        return _by_runs(parts, flat).reshape(points.shape[:-1])
+        return _by_edges(parts, flat).reshape(points.shape[:-1])
     signed = np.empty(len(flat))
     for first in range(0, len(flat), _STEP):
         block = slice(first, first + _STEP)
@@ -160,40 +158,22 @@ def signed_distances(parts: Parts, points: Array) -> Array:
     return signed.reshape(points.shape[:-1])
 
 
-def _by_runs(parts: Parts, flat: Array) -> Array:
-    """Return the signed distance of points (n, 2), wherever they are.
-
-    Edges that follow one another form runs, each in a circle about a point of the boundary. The
-    nearest of these points bounds a distance from above, a circle from below that to its edges; so
-    a point is compared with the edges of few runs.
-    """
+def _by_edges(parts: Parts, flat: Array) -> Array:
+    """Return the signed distance of points (n, 2), wherever they are, by all edges."""
     from shapely import contains_xy
 
-    runs = _runs(parts)
-    distance = np.full(len(flat), np.inf)
-    block = max(_BLOCK // len(runs.start), 1)
+    start, vector = _edges(parts)
+    distance = np.empty(len(flat))
+    block = max(_BLOCK // len(start), 1)
     for first in range(0, len(flat), block):
-        block_points, nearest = flat[first : first + block], distance[first : first + block]
-        # One row per run, as rows are what is gone through below.
-        dx, dy = (runs.center[:, axis, None] - block_points[:, axis] for axis in (0, 1))
-        dx *= dx
-        dy *= dy
-        dx += dy
-        to_center = np.sqrt(dx, out=dx)
-        least = to_center.min(axis=0) * _ALIKE
-        for run, away in enumerate(to_center):
-            (index,) = (away <= least + runs.radius[run]).nonzero()
-            if len(index):
-                distances = _distances(block_points[index], runs.start[run], runs.vector[run]).min(
-                    axis=1
-                )
-                nearest[index] = np.minimum(nearest[index], distances)
+        part = slice(first, first + block)
+        distance[part] = _distances(flat[part], start, vector).min(axis=1)
     inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
     return np.where(inside, distance, -distance)
 
 
 def _by_raster(parts: Parts, raster: _Raster, flat: Array) -> Array:
-    """Return the signed distance of points (n, 2); those beyond the raster by runs."""
+    """Return the signed distance of points (n, 2); those beyond the raster by edges."""
     from shapely import contains_xy
 
     signed = np.empty(len(flat))
@@ -202,7 +182,7 @@ def _by_raster(parts: Parts, raster: _Raster, flat: Array) -> Array:
     within = (column >= 0) & (column < _SIDE) & (row >= 0) & (row < _SIDE)
     (beyond,) = (~within).nonzero()
     if len(beyond):
-        signed[beyond] = _by_runs(parts, flat[beyond])
+        signed[beyond] = _by_edges(parts, flat[beyond])
     (index,) = within.nonzero()
     cell = column[index].astype(np.intp) * _SIDE + row[index].astype(np.intp)
     # Points with as many candidates are looked at together: a row of pairs for each candidate.
@@ -279,35 +259,13 @@ def _distances(points: Array, start: Array, vector: Array) -> Array:
     return np.sqrt(dx * dx + dy * dy)
 
 
-@dataclass(frozen=True, eq=False)
-class _Runs:
-    """Runs of consecutive edges: starts, vectors, and enclosing circles."""
-
-    start: list[Array]
-    vector: list[Array]
-    center: Array
-    """A point of the boundary per run, (runs, 2)."""
-    radius: Array
-
-
 @lru_cache(maxsize=64)
-def _runs(parts: Parts) -> _Runs:
-    """Return the edges in about 2√edges runs, which keeps comparisons few."""
+def _edges(parts: Parts) -> tuple[Array, Array]:
+    """Return the starts and the vectors of all edges, (edges, 2)."""
     rings = [np.array(ring) for part in parts for ring in part]
-    edges = sum(map(len, rings))
-    length = max(math.isqrt(edges) // _RUNS, 1)
-    starts: list[Array] = []
-    vectors: list[Array] = []
-    for ring in rings:
-        cuts = range(length, len(ring), length)
-        starts += np.split(ring, cuts)
-        vectors += np.split(np.roll(ring, -1, axis=0) - ring, cuts)
-    center = np.array([start[len(start) // 2] for start in starts])
-    radius = [
-        max(np.hypot(*(ends - c).T).max() for ends in (start, start + vector))
-        for start, vector, c in zip(starts, vectors, center, strict=True)
-    ]
-    return _Runs(starts, vectors, center, np.array(radius) * _ALIKE)
+    ends = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
+    start = np.concatenate(rings)
+    return start, ends - start
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,11 +317,9 @@ def _raster(parts: Parts) -> _Raster | None:
     """
     from shapely import contains_xy
 
-    rings = [np.array(ring) for part in parts for ring in part]
-    if sum(map(len, rings)) > _MOST_EDGES:
+    start, vector = _edges(parts)
+    if len(start) > _MOST_EDGES:
         return None
-    start = np.concatenate(rings)
-    vector = np.concatenate([np.roll(ring, -1, axis=0) - ring for ring in rings])
     low, high = start.min(axis=0), start.max(axis=0)
     origin, step = 2 * low - high, 3 * (high - low) / _SIDE
     if (np.spacing(np.abs(start).max()) > _SLACK / 8 * step).any():
