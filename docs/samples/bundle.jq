@@ -1,5 +1,5 @@
-# What runs a server from the bundle of `umoci unpack`: no terminal, a root that is read only, no
-# capability, the network of the host, and reports kept in the folder `reports` beside the bundle.
+# Changes the bundle of `umoci unpack` so that it runs a server: no terminal, a read-only root, no
+# capabilities, the network of the host, and reports in the folder `reports` beside the bundle.
 .process.terminal = false
 | .process.capabilities = {}
 | .root.readonly = true
