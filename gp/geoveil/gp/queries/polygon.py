@@ -162,12 +162,12 @@ def _by_edges(parts: Parts, flat: Array) -> Array:
     """Return the signed distance of points (n, 2), wherever they are, by all edges."""
     from shapely import contains_xy
 
-    start, vector = _edges(parts)
+    start, vector = edges_of(parts)
     distance = np.empty(len(flat))
     block = max(_BLOCK // len(start), 1)
     for first in range(0, len(flat), block):
         part = slice(first, first + block)
-        distance[part] = _distances(flat[part], start, vector).min(axis=1)
+        distance[part] = edge_distances(flat[part], start, vector).min(axis=1)
     inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
     return np.where(inside, distance, -distance)
 
@@ -247,7 +247,7 @@ def signed_square(parts: Parts, x: Dyadic, y: Dyadic) -> tuple[bool, fmpq]:
     return inside, fmpq(nearest << scale, over)
 
 
-def _distances(points: Array, start: Array, vector: Array) -> Array:
+def edge_distances(points: Array, start: Array, vector: Array) -> Array:
     """Return the distance of every point to every edge: shape (points, edges)."""
     dx, dy = points[:, :1] - start[:, 0], points[:, 1:] - start[:, 1]
     # An edge so short that its length squared underflows is as good as a point.
@@ -260,7 +260,7 @@ def _distances(points: Array, start: Array, vector: Array) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _edges(parts: Parts) -> tuple[Array, Array]:
+def edges_of(parts: Parts) -> tuple[Array, Array]:
     """Return the starts and the vectors of all edges, (edges, 2)."""
     rings = [np.array(ring) for part in parts for ring in part]
     ends = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
@@ -285,7 +285,7 @@ class _Raster:
     unclear: NDArray[np.bool_]
 
     def squares(self, pairs: NDArray[np.intp], x: Array, y: Array) -> Array:
-        """Return squared distances, equal to those of `_distances` to the bit."""
+        """Return squared distances, equal to those of `edge_distances` to the bit."""
         start_x, start_y, along_x, along_y, length2 = self.edges
         dx, dy = x - start_x[pairs], y - start_y[pairs]
         vx, vy = along_x[pairs], along_y[pairs]
@@ -317,7 +317,7 @@ def _raster(parts: Parts) -> _Raster | None:
     """
     from shapely import contains_xy
 
-    start, vector = _edges(parts)
+    start, vector = edges_of(parts)
     if len(start) > _MOST_EDGES:
         return None
     low, high = start.min(axis=0), start.max(axis=0)
@@ -327,10 +327,10 @@ def _raster(parts: Parts) -> _Raster | None:
     half = float(np.hypot(*step)) / 2 * (1 + _SLACK)
     lines = origin + step * np.arange(_SIDE + 1)[:, None]
     middles = _grid(lines[:-1] + step / 2)
-    corner = _distances(_grid(lines), start, vector).reshape(_SIDE + 1, _SIDE + 1, -1)
+    corner = edge_distances(_grid(lines), start, vector).reshape(_SIDE + 1, _SIDE + 1, -1)
     corner = np.maximum(corner[:-1], corner[1:])
     most = np.maximum(corner[:, :-1], corner[:, 1:]).min(axis=2).reshape(-1, 1)
-    middle = _distances(middles, start, vector)
+    middle = edge_distances(middles, start, vector)
     cell, edge = (middle <= most + half).nonzero()
     count = np.bincount(cell, minlength=len(middles))
     length2 = np.maximum(np.square(vector).sum(axis=1), TINY)
