@@ -58,10 +58,10 @@ class IntervalMethod(StrEnum):
 
 
 _PROMISES = {
-    IntervalMethod.WEIGHTED_ENDS: "missed its target at most a quarter more often than its"
+    IntervalMethod.WEIGHTED_ENDS: "missed its target at most a third more often than its"
     " confidence says in every population tried, however few are near the question",
-    IntervalMethod.FULL_ENDS: "covers at its confidence or more in every population tried, at any"
-    " number of reports, and is wider than it need be",
+    IntervalMethod.FULL_ENDS: "missed its target at most a tenth more often than its confidence"
+    " says in every population tried, and is wider than it need be",
     IntervalMethod.STUDENT: "covers at its confidence once there are so many reports that their"
     " mean is nearly normal",
     IntervalMethod.SEQUENCE: "holds at its confidence at all looks at once, from 100 reports on,"
