@@ -12,9 +12,12 @@ from decimal import Decimal
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.campaign.translation import Translation, Wording
 
 _MARKS = MappingProxyType(
     {"en": (",", "."), "de": (".", ","), "es": (".", ","), "fr": ("\u202f", ",")}
@@ -66,12 +69,7 @@ def written() -> tuple[str, str]:
     return _MARKS[_LANGUAGE.get()]
 
 
-class _InLanguage(Protocol):
-    @property
-    def language(self) -> str: ...
-
-
-_Texts = TypeVar("_Texts", bound=_InLanguage)
+_Texts = TypeVar("_Texts", "Translation", "Wording")
 
 
 def in_language(texts: Sequence[_Texts]) -> _Texts:

@@ -167,10 +167,8 @@ class Choice(ReprByArguments):
     def __post_init__(self) -> None:
         if self.options is None:
             return
-        listed = isinstance(self.options, Sequence) and not isinstance(self.options, str)
-        options = tuple(self.options) if listed else ()
-        texts = all(isinstance(option, str) for option in options)
-        if not options or not texts or len(set(options)) < len(options):
+        options = validation.items("options", self.options, str)
+        if not options or len(set(options)) < len(options):
             raise ParameterError("options", self.options, "distinct texts, or None for any")
         object.__setattr__(self, "options", options)
 
