@@ -132,6 +132,7 @@ class ObservedStore:
         self._commit_failed = commit_failed
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        """Commit to the store, as `Store.commit`."""
         started = time.perf_counter()
         try:
             outcomes = self._store.commit(batch)
