@@ -58,13 +58,11 @@ class Follows:
 
 def likeliest(u: Array) -> Follows:
     """Return the strongest apparent dependence between numbers of a series in (0, 1), (n, c)."""
-    from scipy import fft
-
     u = u[:_MOST]
     n, columns = u.shape
     size = 1 << (2 * n - 1).bit_length()
     powers = {k: np.exp(2j * np.pi * k * u).astype(np.complex64) for k in _MULTIPLES}
-    targets = {j: fft.fft(powers[j], size, axis=0) for j in _HARMONICS}
+    targets = {j: np.fft.fft(powers[j], size, axis=0) for j in _HARMONICS}
     lags = np.concatenate([np.arange(size // 2), np.arange(-size // 2, 0)])
     few = np.abs(lags) > n - min(_FEWEST, n)
     counts = np.maximum(n - np.abs(lags), 1)
@@ -74,10 +72,10 @@ def likeliest(u: Array) -> Follows:
         for place, column, multiple in sources:
             made *= np.roll(powers[multiple][:, column], -place)
         made[n - max(place for place, _, _ in sources) :] = 0
-        spectrum = np.conj(fft.fft(made, size))
+        spectrum = np.conj(np.fft.fft(made, size))
         harmonics = _HARMONICS if len(sources) == 1 else (1,)
         for column, multiple in product(range(columns), harmonics):
-            power = np.abs(fft.ifft(spectrum * targets[multiple][:, column])) ** 2 / counts
+            power = np.abs(np.fft.ifft(spectrum * targets[multiple][:, column])) ** 2 / counts
             power[few] = 0
             power[[place for place, c, _ in sources if c == column]] = 0
             lag = int(np.argmax(power))
