@@ -120,8 +120,7 @@ class Query(ABC):
         """Return B(x), at least the slope of f within `reach`, and smooth at rate `beta`.
 
         B(x) = sup_y L_Λ(y)/g(β|x−y|) with L_Λ the largest slope of a chord of length ≤ Λ from y
-        [SGP Def. 9, Lemmas 3.1, 3.2]. Λ = 0 is the local slope and suffices for a pure
-        guarantee; Λ = ∞ is the seed paper's choice [MATH §2].
+        [SGP Def. 9, Lemmas 3.1, 3.2].
 
         Args:
             x: points; any shape for dimension 1, else (..., dimension).

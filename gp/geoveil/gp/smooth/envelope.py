@@ -62,7 +62,7 @@ class Envelope(ABC):
 class ExponentialEnvelope(Envelope):
     """g(t) = e^t: a handful of maximizers, the same for all points."""
 
-    round_up = 1 + 1e-10
+    round_up = 1 + 1e-11
 
     def _prepare(self) -> None:
         maxima = [self._local_maxima(sign) for sign in (1.0, -1.0)]

@@ -1,11 +1,7 @@
 """Profiles with a smooth bound in closed form, or nearly [SGP Lemmas 4.1, 4.3, 4.7, App. C.3].
 
-With z = |s| and L_Λ the steepest chord of length ≤ Λ the bound is
-
-    B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = maximizer(z).
-
-A profile supplies L_Λ and, in closed form, the maximizer; else `smooth.envelope` finds it. Every
-candidate is a lower bound of the supremum, so the larger one is right.
+With L_Λ(z) the steepest chord of length ≤ Λ from z = |s| the bound is sup_y L_Λ(y)/g(β|z − y|). A
+profile supplies L_Λ and, if there is one, the closed form; else `smooth.envelope` finds it.
 """
 
 from __future__ import annotations
@@ -20,10 +16,10 @@ from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound, tabulate
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
-from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+from geoveil.gp.smooth.growth import EXPONENTIAL
 
-_PLAUSIBLE = 1.01
-"""Largest ratio of the bound by cells to that by exact maximizers."""
+_PLAUSIBLE = 2.05
+"""Largest ratio of the bound by cells, which double far out, to that by exact maximizers."""
 
 
 class ClosedFormProfile(Profile):
@@ -34,18 +30,14 @@ class ClosedFormProfile(Profile):
         """Return L_Λ(z) for z ≥ 0: the steepest chord of length ≤ Λ from z; the slope for Λ = 0."""
 
     @abstractmethod
-    def maximizer(
+    def closed_form(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if unknown."""
+        """Return B for z ≥ 0 in closed form; None without one."""
 
     @abstractmethod
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
         """Return the points ≥ 0 where L_Λ changes its form, including its peak."""
-
-    @abstractmethod
-    def has_maximizer(self, growth: str, reach: float) -> bool:
-        """Return whether `maximizer` is known exactly, in every arithmetic."""
 
     def smooth_bound(
         self,
@@ -58,18 +50,15 @@ class ClosedFormProfile(Profile):
     ) -> Real:
         """Return B(s): see the module docstring and `Query.smooth_bound`."""
         z = ops.absolute(s)
-        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
-        if c is None:
-            above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
-            if not ops.rounded:
-                return above
-            # The maximizers are searched for, and a search can fail; the cells can't.
-            tight = _envelope(self, float(beta), growth, reach)(z)
-            return np.where(tight * _PLAUSIBLE >= above, np.minimum(tight, above), above)
-        decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
-        bound = self.local_lipschitz(c, reach, ops) * decay
-        # At reach 0 the maximizer already is z wherever z is the best.
-        return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
+        bound = self.closed_form(z, beta, ops, growth=growth, reach=reach)
+        if bound is not None:
+            return bound
+        above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
+        if not ops.rounded:
+            return above
+        # The maximizers are searched for, and a search can fail; the cells can't.
+        tight = _envelope(self, float(beta), growth, reach)(z)
+        return np.where(tight * _PLAUSIBLE >= above, np.minimum(tight, above), above)
 
     def turns(self, reach: float) -> tuple[float, ...]:
         at = self.slope_breakpoints(reach)
@@ -88,9 +77,11 @@ class ClosedFormProfile(Profile):
 
         It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on.
         """
-        if self.has_maximizer(growth, reach):
-            return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
-        return _table(self, round_down(Fraction(beta)), growth, reach)(ops.absolute(s), ops)
+        z = ops.absolute(s)
+        bound = self.closed_form(z, beta, ops, growth=growth, reach=reach)
+        if bound is not None:
+            return bound
+        return _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
 
 
 @lru_cache(maxsize=256)

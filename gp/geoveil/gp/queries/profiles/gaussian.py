@@ -1,8 +1,6 @@
 """The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
 
-At reach ∞ the slope L of the steepest chord from z, which touches the bell at w on the other side
-of h, changes at the relative rate |1 − G(z)/L|/|z − w|, G the bell's slope [SGP Lemma 4.7]. The
-bound is reached from where that rate is β, once below h and once above.
+At reach ∞ the steepest chord from z touches the bell at w on the other side of h [SGP Lemma 4.7].
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ _ROUND_UP = 1 + 1e-11
 """Factor that covers the error of the touching points, so that the bound remains valid."""
 _FAINT = 3.7169221888498383
 """√(2 log 1000), the nearest double."""
-_FLAT = 2e-4
-"""The βh below which maximizers are too close to h for the rate of change to differ from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +76,16 @@ class Gaussian(ClosedFormProfile):
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
-    def smooth_bound(
-        self,
-        s: Real,
-        beta: Exact,
-        ops: Arithmetic = FLOAT,
-        *,
-        growth: str = EXPONENTIAL,
-        reach: float = 0.0,
-    ) -> Real:
-        """Return B(s): at reach 0 with one exponential, (c/h²)·e^{−c²/2h² − β|z−c|}."""
+    def closed_form(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real | None:
+        """Return (c/h²)·e^{−c²/2h² − β|z−c|} at reach 0, z clipped to c in [c₋, c₊].
+
+        At c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2 the bell's log-slope changes at the rate ±β.
+        """
         if growth != EXPONENTIAL or reach > 0:
-            return ClosedFormProfile.smooth_bound(self, s, beta, ops, growth=growth, reach=reach)
-        z, h = ops.absolute(s), ops.constant(self.bandwidth)
+            return None
+        h = ops.constant(self.bandwidth)
         c = ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
         u = c / h
         exponent = u * u / 2 + ops.constant(beta) * ops.absolute(z - c)
@@ -113,26 +106,6 @@ class Gaussian(ClosedFormProfile):
         h = ops.constant(self.bandwidth)
         rate = round_down(Fraction(beta) * Fraction(self.bandwidth))
         return bell_bound(rate, growth)(ops.absolute(s) / h, ops) / h
-
-    def has_maximizer(self, growth: str, reach: float) -> bool:
-        """Return whether the reach is finite; at ∞ the maximizers exist in float64 only."""
-        return growth == EXPONENTIAL and reach == 0
-
-    def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real | None:
-        """Return the point that attains the bound: z clipped to [c₋, c₊].
-
-        Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
-        """
-        if growth != EXPONENTIAL or 0 < reach < math.inf:
-            return None
-        if reach > 0 and not ops.rounded:
-            return None
-        if reach == 0:
-            return ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
-        low, high = _chord_maximizers(float(beta) * self.bandwidth)
-        return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
         h = ops.constant(self.bandwidth)
@@ -232,46 +205,3 @@ def _touching_point(z: Array) -> Array:
             positive = 1 + w * (w - z) > np.exp((w * w - z * z) / 2)
         left, right = np.where(positive, w, left), np.where(positive, right, w)
     return np.where(np.abs(z - 1) < 1e-4, 1 - (z - 1) / 2, (left + right) / 2)
-
-
-def _chord_rate(z: float) -> float:
-    """Return |d log L∞/dz| in units of 1/h."""
-    w = float(_touching_point(np.asarray(z)))
-    chord = w * math.exp(-w * w / 2)
-    return (1 - z * math.exp(-z * z / 2) / chord) / abs(z - w)
-
-
-@lru_cache(maxsize=1)
-def _steepest_fall() -> tuple[float, float]:
-    """Return the place above h where the chord's slope falls fastest, and that rate."""
-    low, high = 1.0, 6.0
-    for _ in range(40):
-        grid = np.linspace(low, high, 9)[1:-1]
-        best = int(np.argmax([_chord_rate(float(z)) for z in grid]))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 6)])
-    return (low + high) / 2, _chord_rate((low + high) / 2)
-
-
-@lru_cache(maxsize=256)
-def _chord_maximizers(beta: float) -> tuple[float, float]:
-    """Return places where L∞ changes at the relative rate β: below h (or 0), above it (or ∞).
-
-    Near h the rate is a difference of nearly equal numbers; 1 ∓ 2β is off by O(β²), and misses the
-    supremum by O(β⁴).
-    """
-    if beta < _FLAT:
-        return 1 - 2 * beta, 1 + 2 * beta
-
-    def solve(low: float, high: float, rising: bool) -> float:
-        for _ in range(60):
-            middle = (low + high) / 2
-            if (_chord_rate(middle) < beta) == rising:
-                low = middle
-            else:
-                high = middle
-        return (low + high) / 2
-
-    at, fastest = _steepest_fall()
-    below = 0.0 if _chord_rate(0.0) <= beta else solve(0.0, 1 - 1e-4, False)
-    above = math.inf if fastest <= beta else solve(1 + 1e-4, at, True)
-    return below, above

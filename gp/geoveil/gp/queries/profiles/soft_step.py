@@ -7,6 +7,7 @@ Lipschitz slope, so that noise before it can be undone.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,27 @@ class SoftStep(ClosedFormProfile):
             return (0.0, edge)
         return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
 
+    @abstractmethod
+    def maximizer(
+        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
+    ) -> Real:
+        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0 and Λ = 0 or ∞."""
+
+    def closed_form(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real | None:
+        """Return max(L_Λ(z), L_Λ(c)/g(β|z − c|)), c = maximizer(z), at Λ = 0 and ∞.
+
+        Both candidates are lower bounds of the supremum, so the larger one is right.
+        """
+        if 0 < reach < math.inf:
+            return None
+        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
+        decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
+        bound = self.local_lipschitz(c, reach, ops) * decay
+        # At reach 0 the maximizer already is z wherever z is the best.
+        return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
+
 
 @dataclass(frozen=True, slots=True)
 class Ramp(SoftStep):
@@ -94,15 +116,10 @@ class Ramp(SoftStep):
         u = ops.minimum(ops.constant(reach), d + width)
         return ops.maximum(u - d, zero) / (width * u)
 
-    def has_maximizer(self, growth: str, reach: float) -> bool:
-        return not 0 < reach < math.inf
-
     def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real | None:
+        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
+    ) -> Real:
         """Return the nearest point of the band, for either growth [SGP Lemma 4.1, App. C.3]."""
-        if not self.has_maximizer(growth, reach):
-            return None
         return ops.minimum(z, ops.constant(self.width) / 2)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
@@ -164,19 +181,14 @@ class Smoothstep(SoftStep):
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
 
-    def has_maximizer(self, growth: str, reach: float) -> bool:
-        return not 0 < reach < math.inf
-
     def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real | None:
+        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
+    ) -> Real:
         """Return the point that attains the bound.
 
         The slope is proportional to q² − z², q = w/2 at reach 0, w at ∞. Exponential growth:
         c = (√(1 + β²q²) − 1)/β. Linear: c = ((1 + βz) − √((1 + βz)² − β²q²))/β, or z if not real.
         """
-        if not self.has_maximizer(growth, reach):
-            return None
         rate = ops.constant(beta)
         q = ops.constant(self.width) / (2 if reach == 0 else 1)
         bq2 = rate * q * q
