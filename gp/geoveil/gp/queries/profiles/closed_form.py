@@ -53,7 +53,7 @@ class ClosedFormProfile(Profile):
         bound = self.closed_form(z, beta, ops, growth=growth, reach=reach)
         if bound is not None:
             return bound
-        above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
+        above = self.noise_bound(s, beta, ops, growth=growth, reach=reach)
         if not ops.rounded:
             return above
         # The maximizers are searched for, and a search can fail; the cells can't.
