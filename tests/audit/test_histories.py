@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import integrate
 
 from geoveil.audit import NestedHistory, worst_history
+from geoveil.audit.catalogue import catalogue
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory, _key
 from geoveil.audit.faults import (
     AnsweredApart,
@@ -17,6 +18,7 @@ from geoveil.audit.faults import (
     Redrawn,
     WronglyExtrapolated,
 )
+from geoveil.audit.refinement import with_far_points
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Range, Threshold
 
 Array = NDArray[np.float64]
@@ -203,6 +205,13 @@ def test_what_is_made_of_the_points_shows_no_more_than_they_do(history):
 def test_faulty_histories_are_found_among_random_pairs(fault, epochs, truth):
     found = worst_history(fault, epochs).rate
     assert 0.95 * truth < found <= truth * (1 + 1e-9) or found == truth
+
+
+def test_far_trajectories_move_in_one_epoch_at_a_time():
+    """Costs add up over epochs: a step in both costs up to √2 times that of its length."""
+    for case in catalogue("History"):
+        steps = np.diff(with_far_points(case), axis=0)
+        assert (np.count_nonzero(steps, axis=1) == 1).all(), case.variant
 
 
 @pytest.mark.parametrize(

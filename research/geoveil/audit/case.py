@@ -78,6 +78,8 @@ class Case:
     """The function of a report that the black-box auditor uses; any function is valid."""
     own: bool = False
     """Whether a user makes the mechanism, of a class of geoveil or of another."""
+    plane: bool = field(default=False, repr=False)
+    """Whether points are of a plane, where distances are Euclidean and all directions alike."""
 
     @property
     def per(self) -> float:
@@ -151,6 +153,7 @@ class Scene:
             outputs=np.asarray(outputs, dtype=np.float64),
             pairs=tuple((self.points(a), self.points(b)) for a, b in self.pairs),
             statistic=statistic,
+            plane=len(self.origin) == 2,
         )
 
 

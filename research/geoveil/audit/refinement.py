@@ -35,7 +35,7 @@ def with_far_points(case: Case) -> Array:
     """Return the path extended beyond both ends, and in a plane in six more directions."""
     path = case.path
     ends = [(path[-1], path[-2])]
-    if path.ndim == 2 and path.shape[1] == 2:
+    if case.plane:
         centre, angle = path.mean(axis=0), np.pi * np.array([-3, -2, -1, 0, 1, 3]) / 4
         around = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
         ends += [(centre + np.ptp(path[:, 0]) / 2 * ahead, centre) for ahead in around]
