@@ -52,7 +52,8 @@ def ways(
     """
     chosen, rest = [], dict(estimators)
     bands = {name: of for name, e in rest.items() if (of := bands_of(e, step))}
-    if bands and _bands_pay(bands, groups):
+    fits = groups * BandTotals.cells(bands) <= _MOST_BAND_CELLS
+    if bands and fits and _bands_s(bands, groups) < len(bands) * _EACH_S:
         seconds = points * _bands_s(bands, groups)
         chosen.append(Way(BandTotals(bands, step), seconds))
         rest = {name: e for name, e in rest.items() if name not in bands}
@@ -110,11 +111,6 @@ def _bands_s(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> floa
     """Return the seconds per point, including its share of a block's cost."""
     of_block = groups * (_BANDS_BLOCK_S + BandTotals.cells(bands) * _BANDS_CELL_S)
     return _BANDS_S + of_block / MOST_AT_ONCE
-
-
-def _bands_pay(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> bool:
-    fits = groups * BandTotals.cells(bands) <= _MOST_BAND_CELLS
-    return fits and _bands_s(bands, groups) < len(bands) * _EACH_S
 
 
 def _kernels_alike(estimators: Mapping[str, PointEstimator]) -> list[dict[str, DebiasedKernel]]:

@@ -208,22 +208,17 @@ class QueryMechanism(Mechanism[int]):
     _privacy_kind: ClassVar[type] = GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy, **options: object) -> None:
-        self._check(query, privacy)
-        self.query = query
-        self.privacy = privacy
-        self._options = options
-        self.step_exponent = 0
-
-    @classmethod
-    def _check(cls, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
-        """Refuse parameters that no mechanism of this kind can have."""
         if not isinstance(query, Query):
             raise ParameterError(
                 "query", query, "a Query, for example Threshold(at=..., width=...)"
             )
-        validation.require_kind("privacy", privacy, cls._privacy_kind)
+        validation.require_kind("privacy", privacy, self._privacy_kind)
         if isinstance(privacy, GeoPrivacy):
             require_comparable(query, privacy)
+        self.query = query
+        self.privacy = privacy
+        self._options = options
+        self.step_exponent = 0
 
     def _choose_step(self, step: float | None) -> None:
         """Set the grid; a subclass calls this when it knows its scale."""
@@ -231,12 +226,8 @@ class QueryMechanism(Mechanism[int]):
             step,
             default=self._default_step_exponent(),
             spread=max(self._spread(), *map(abs, self.query.profile.bounds)),
-            levels=self._levels(),
+            levels=levels_of(self.query.profile),
         )
-
-    def _levels(self) -> set[float]:
-        """Return the values of f at which reports have almost no noise."""
-        return levels_of(self.query.profile)
 
     @lazy
     def dimension(self) -> int:

@@ -66,8 +66,6 @@ class Gaussian(ClosedFormProfile):
         if reach == 0:
             return u * ops.exp(-(u * u) / 2) / h
         w = _touching_point(np.asarray(u, dtype=np.float64))
-        if reach == math.inf:
-            return w * np.exp(-(w * w) / 2) / self.bandwidth * _ROUND_UP
         span = reach / self.bandwidth
         end = np.clip(w, u - span, u + span)
         return _chord(np.minimum(end, u), np.maximum(end, u)) / self.bandwidth * _ROUND_UP
