@@ -1,7 +1,6 @@
 """Test the app's policy as a matrix: each refusal names the requested and the permitted value."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -169,23 +168,19 @@ def test_only_the_trusted_are_answered(campaign, trusted, key, permitted):
     assert raised.value.permitted == "one of a trusted key"
 
 
-Forge = Callable[[campaign_pb2.CampaignEnvelope, Campaign], None]
-
-
-def another_title(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+def another_title(envelope: campaign_pb2.CampaignEnvelope) -> None:
     envelope.campaign = envelope.campaign.replace(b"Households", b"HouseholdS")
 
 
-def another_key(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+def another_key(envelope: campaign_pb2.CampaignEnvelope) -> None:
     envelope.signature.public_key = KEY.public.data
 
 
-def cut_short(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+def cut_short(envelope: campaign_pb2.CampaignEnvelope) -> None:
     envelope.signature.signature = envelope.signature.signature[:-1]
 
 
-def empty(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
-    envelope.signature.SetInParent()
+def empty(envelope: campaign_pb2.CampaignEnvelope) -> None:
     envelope.signature.Clear()
     envelope.signature.SetInParent()
 
@@ -197,7 +192,7 @@ def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(campaig
     genuine = seal(encode(campaign), OTHER)
     builder.accept("income", genuine)
     envelope = campaign_pb2.CampaignEnvelope.FromString(genuine)
-    forge(envelope, campaign)
+    forge(envelope)
     with pytest.raises(CampaignInvalid, match="signature of the campaign is not valid"):
         builder.accept("income", envelope.SerializeToString())
 
