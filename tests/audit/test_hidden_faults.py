@@ -85,11 +85,11 @@ def test_faults_at_few_values_and_in_weak_numbers_are_refused(draw):
     assert not found.agree
 
 
-@pytest.mark.parametrize("numbers", [multiplied(-17), multiplied(37), multiplied(64), randu])
+@pytest.mark.parametrize("numbers", [*map(multiplied, (-17, 37, 64, 16_807)), randu])
 def test_multiples_of_the_numbers_before_are_seen(numbers):
     """Two series of 12,500: one chooses the multiple, the other decides."""
     first, second = (numbers(np.random.default_rng(s), 12_500)[:, None] for s in (1, 2))
-    made, after = likeliest(first).sides(second)
+    made, after = likeliest(first, 2**17).sides(second)
     assert chance_of_order(made, after, np.random.default_rng(3))[0] < 1e-30
 
 
@@ -132,6 +132,29 @@ class AnswerAndAThousandSteps(Own):
         released = super().release(x, source)
         quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
         return quiet + 7 + released // 300 % 1_000 if released % 300 == 0 else released
+
+
+class Antithetic(Own):
+    """Every other report has the opposite of the noise before it."""
+
+    def release(self, x, source=None):
+        released = super().release(x, source)
+        quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        noise = -self.__dict__.pop("last", 0)
+        if not noise:
+            self.__dict__["last"] = released - quiet
+        return quiet + noise if noise else released
+
+
+class Stratified(Own):
+    """Of 16 reports in a row, each sixteenth of the law has one."""
+
+    def release(self, x, source=None):
+        rng = np.random.default_rng((source or SystemSource()).bits(64))
+        strata = self.__dict__.get("strata") or rng.permutation(16).tolist()
+        noise = self.largest_scale * self.noise.ppf((strata.pop() + rng.random()) / 16)
+        self.__dict__["strata"] = strata
+        return int(np.rint((float(self.query.value(np.asarray(x))) + noise) / self.step))
 
 
 class SimulatedQuieter(Own):
@@ -206,8 +229,10 @@ def test_reports_without_a_density_are_not_held_to_one():
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        (WithoutASourceQuieter, "as a device draws"),
+        (WithoutASourceQuieter, "should"),
         (AnswerAndAThousandSteps, "reports where"),
+        (Antithetic, "follow from others 1 before"),
+        (Stratified, "more evenly"),
         (SimulatedQuieter, "simulate draws from a law"),
         (DenserInTheTail, "log_density is not"),
         (Own, ""),

@@ -26,9 +26,12 @@ _MULTIPLES, _HARMONICS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5), (1, 2, 3, 4)
 _MOST = 1 << 17
 """Numbers of a column used to choose a dependence."""
 _FEWEST = 256
-_GRIDS = ((0,), 4096, 8), ((0, 1), 256, 1)
-"""Places of multiplied numbers, parts of (0, 1), and the largest later lag. Multiples go up to half
-of the parts, and small ones are easier to detect."""
+_FINE = 4096
+"""Twice the largest multiple that ranks of reports show."""
+_PAIRED, _LATER = 256, 8
+"""Twice the largest multiples of two numbers in a row, and the largest lag of one."""
+_GROUPS, _FEW = (1, 4, 16, 64), 5
+"""Neighbouring bins counted together, and the least expected count with a law of chi-square."""
 PARTS = 8
 """Parts by rank for comparing two series."""
 
@@ -56,8 +59,11 @@ class Follows:
         return np.mod(made, 1.0), np.mod(self.multiple * u[start + self.place, self.column], 1.0)
 
 
-def likeliest(u: Array) -> Follows:
-    """Return the strongest apparent dependence between numbers of a series in (0, 1), (n, c)."""
+def likeliest(u: Array, fine: int = _FINE) -> Follows:
+    """Return the strongest apparent dependence between numbers of a series in (0, 1), (n, c).
+
+    A number may depend on a multiple up to fine/2 of one up to 8 before, or on sums of two.
+    """
     u = u[:_MOST]
     n, columns = u.shape
     size = 1 << (2 * n - 1).bit_length()
@@ -82,12 +88,13 @@ def likeliest(u: Array) -> Follows:
             if power[lag] > best:
                 best = float(power[lag])
                 chosen = Follows(sources, int(lags[lag]), column, multiple)
-    return max(((best, chosen), *_multiples(u)), key=lambda pair: pair[0])[1]
+    return max(((best, chosen), *_multiples(u, fine)), key=lambda pair: pair[0])[1]
 
 
-def _multiples(u: Array) -> Iterator[tuple[float, Follows]]:
+def _multiples(u: Array, fine: int) -> Iterator[tuple[float, Follows]]:
     """Yield the multiples of neighbours on which a number seems to depend most, and how much."""
-    for (column, numbers), (places, size, lags) in product(enumerate(u.T), _GRIDS):
+    grids = ((0,), fine, _LATER), ((0, 1), _PAIRED, 1)
+    for (column, numbers), (places, size, lags) in product(enumerate(u.T), grids):
         for place in range(places[-1] + 1, places[-1] + 1 + lags):
             n = len(u) - place
             if n < _FEWEST:
@@ -154,3 +161,20 @@ def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> fl
     i = np.arange(n)
     ends = np.exp(np.cumsum(np.log((n - i) / (n + 1 + i)))[beyond - 1 :: beyond])
     return max(float(1 + 2 * (ends[1::2].sum() - ends[::2].sum())), 0.0)
+
+
+def chance_of_even_counts(counts: Array, expected: Array) -> float:
+    """Bound the chance that counts (n, bins) differ as little from those expected (bins,).
+
+    Bins are counted alone and in groups. Each of n sums may be fixed: a degree of freedom less.
+    """
+    from scipy.stats import chi2
+
+    chances = [1.0]
+    for size in _GROUPS:
+        starts = np.arange(0, len(expected), size)
+        mean, drawn = np.add.reduceat(expected, starts), np.add.reduceat(counts, starts, axis=1)
+        if mean.min() >= _FEW:
+            off = float(((drawn - mean) ** 2 / mean).sum())
+            chances.append(len(_GROUPS) * float(chi2.cdf(off, drawn.size - len(drawn))))
+    return min(chances)

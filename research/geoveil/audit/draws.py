@@ -13,7 +13,7 @@ parts of the probability of refusing a sound mechanism:
   Massart's inequality; bits 13 to 36 are uniform by fours;
 * no place depends on one or two others, at any lag, nor on multiples of preceding ones
   (`geoveil.audit.dependence`);
-* the places from the two generators are not more evenly spread than by chance;
+* places are not more evenly spread than by chance, in a tenth of the reports or between generators;
 * hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders
   (`geoveil.audit.digits`), and their differences have no divisor more often than by chance;
 * equal reports of improbable integers, or an integer that occurs too often;
@@ -39,7 +39,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
-from geoveil.audit.dependence import chance_of_evenness, chance_of_order, likeliest
+from geoveil.audit.dependence import (
+    chance_of_even_counts,
+    chance_of_evenness,
+    chance_of_order,
+    likeliest,
+)
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.laws import Placed, placed
@@ -73,6 +78,10 @@ _NOISY = 1e3
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _TESTS = 10
+_MULTIPLES = 1 << 17
+"""Twice the largest multiple of a place on which the next may depend: generators have such."""
+_EQUAL = 512
+"""Equal parts of a law that are counted in each tenth of the reports."""
 _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
@@ -153,8 +162,9 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         ends_of = np.cumsum(halves)[:-1]
         drawn_by = [np.split(drawn, ends_of) for drawn in both]
         if own and isinstance(mechanism, Mechanism):  # like devices: a new copy each time
-            for point, drawn in zip(points.tolist(), drawn_by[1], strict=True):
-                for i in range(0, len(drawn), 2):
+            by_a_device = _by_a_device(halves)
+            for point, drawn, new in zip(points.tolist(), drawn_by[1], by_a_device, strict=True):
+                for i in np.flatnonzero(new):
                     drawn[i] = _as_a_device(case.name, mechanism, point)
     reports = [np.concatenate(pair) for pair in zip(*drawn_by, strict=True)]
     where, simulated = [], []
@@ -225,6 +235,14 @@ def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -
     return _uniform(place, rng)  # type: ignore[arg-type]
 
 
+def _by_a_device(halves: list[int]) -> list[NDArray[np.bool_]]:
+    """Return which reports of each point's second half a device draws: every other pair.
+
+    The other pairs remain as they were drawn, so that one of their two may depend on the other.
+    """
+    return [(np.arange(n) // 2 + i) % 2 == 0 for i, n in enumerate(halves)]
+
+
 def _as_a_device(name: str, mechanism: Any, point: Any) -> Any:
     """Return a release of a copy, which uses its own source if it can; refuse any other value."""
     new = copies(mechanism)[0]
@@ -263,8 +281,11 @@ def _refused(
         return f"two generators draw {alike.mean():.1%} of the reports alike"
     places = [_uniform(place, rng) for place in where]
     fault = _places(places, halves, share) or _on_its_side(places, sides, share)
-    fault = fault or _follows(places, halves, order, share, rng)
-    return fault or _evenly(places, halves, share, rng) or digits(reports, where, halves, share)
+    back = np.argsort(order)  # as they were drawn
+    parts = [(u[:n], u[n:]) for u, n in zip(places, halves, strict=True)]
+    first, second = (np.concatenate(series)[back] for series in zip(*parts, strict=True))
+    fault = fault or _follows(first, second, share, rng) or _evenly(first, second, share, rng)
+    return fault or digits(reports, where, halves, share)
 
 
 def _unlike_simulated(
@@ -365,19 +386,10 @@ def _uniform(place: Placed, rng: np.random.Generator) -> Array:
     return np.where(u < high, u, 1 - np.minimum(high, 1.0))
 
 
-def _follows(
-    places: list[Array],
-    halves: list[int],
-    order: NDArray[np.intp],
-    failure: float,
-    rng: np.random.Generator,
-) -> str:
-    """Return a dependence between places; one series suggests it and the other tests it."""
-    both = list(zip(places, halves, strict=True))
-    back = np.argsort(order)  # as they were drawn
-    follows = likeliest(np.concatenate([u[:n] for u, n in both])[back])
-    made, numbers = follows.sides(np.concatenate([u[n:] for u, n in both])[back])
-    chance, _, share = chance_of_order(made, numbers, rng)
+def _follows(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
+    """Return a dependence between places; one series (n, c) suggests it, the other tests it."""
+    follows = likeliest(first, _MULTIPLES)
+    chance, _, share = chance_of_order(*follows.sides(second), rng)
     if chance >= failure:
         return ""
     return (
@@ -385,13 +397,16 @@ def _follows(
     )
 
 
-def _evenly(
-    places: list[Array], halves: list[int], failure: float, rng: np.random.Generator
-) -> str:
-    """Return a message if the places from both generators are too similar; otherwise ''."""
-    both = list(zip(places, halves, strict=True))
-    first, second = (np.concatenate([u[a * n :][:n] for u, n in both]).T for a in (0, 1))
-    chances = [chance_of_evenness(*pair, rng) for pair in zip(first, second, strict=True)]
+def _evenly(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
+    """Return a message if places (n, c) vary too little, from each other or in a tenth of n."""
+    chances = []
+    for columns in zip(first.T, second.T, strict=True):
+        chances.append(chance_of_evenness(*columns, rng))
+        for u in columns:
+            tenths = np.minimum(u[: len(u) // 10 * 10] * _EQUAL, _EQUAL - 1).reshape(10, -1)
+            counts = [np.bincount(tenth.astype(np.intp), minlength=_EQUAL) for tenth in tenths]
+            expected = np.full(_EQUAL, tenths.shape[1] / _EQUAL)
+            chances.append(chance_of_even_counts(np.array(counts), expected))
     if min(chances) * len(chances) >= failure:
         return ""
     return "reports are spread more evenly than independent noise is"
@@ -426,8 +441,10 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
     streams[", one less the same of another generator"] = apart
     parts = apart.shape[-1]
     streams[", with a seed"] = np.concatenate([u[:n] for u, n in both])
-    streams[", as a device draws"] = np.concatenate([u[n::2] for u, n in both])
-    streams[", with the system's bits"] = np.concatenate([u[n + 1 :: 2] for u, n in both])
+    second = np.concatenate([u[n:] for u, n in both])
+    new = np.concatenate(_by_a_device(halves))
+    streams[", as a device draws"] = second[new]
+    streams[", with the system's bits"] = second[~new]
     count = len(streams)
     for i, u in enumerate(places):
         streams[f", at one of the points ({i + 1} of {len(places)})"] = u
