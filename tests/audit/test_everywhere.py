@@ -75,10 +75,14 @@ def following(later: int, multiple: int, parts: int) -> Callable[[int, Any], Arr
     return numbers
 
 
-def stratified(n: int, rng: np.random.Generator) -> Array:
-    """Of 250 consecutive numbers, each 250th part of (0, 1) has one."""
-    strata = rng.permuted(np.tile(np.arange(250), (-(-n // 250), 1)), axis=1)
-    return ((strata + rng.random(strata.shape)) / 250).ravel()[:n]
+def stratified(parts: int) -> Callable[[int, Any], Array]:
+    """Of so many consecutive numbers, each of as many equal parts of (0, 1) has one."""
+
+    def numbers(n: int, rng: np.random.Generator) -> Array:
+        strata = rng.permuted(np.tile(np.arange(parts), (-(-n // parts), 1)), axis=1)
+        return ((strata + rng.random(strata.shape)) / parts).ravel()[:n]
+
+    return numbers
 
 
 def mirrored(n: int, rng: np.random.Generator) -> Array:
@@ -327,12 +331,14 @@ def wavy(s: Array) -> Array:
         ({"series": fibonacci}, False),
         ({"series": mirrored}, False),
         ({"series": following(3, 1, 2)}, False),
-        ({"series": stratified}, False),
+        ({"series": stratified(250)}, False),
+        ({"series": stratified(30)}, False),
         ({"factor": lambda s: np.where(s > 1_778, 0.3, 1.0)}, True),
         ({"drawn": lambda s: np.where(s > 4.7e5, 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > 4) & (s < 7), 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > -2.5) & (s < -1), 0.5, 1.0)}, False),
         ({"shift": 0.09}, False),
+        ({"drawn": lambda s: np.full_like(s, 0.88)}, False),
         ({"series": lambda n, rng: np.where((u := rng.random(n)) < 0.008, 1 - u, u)}, False),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
-from geoveil.audit.dependence import chance_of_order, likeliest
+from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least, copies
 
@@ -27,8 +27,11 @@ _PARTS = 2
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_GROUPS, _FEW = (1, 4, 16, 64), 5
-"""Neighbouring bins counted together, and the least expected count with a law of chi-square."""
+_BINS, _HALF = np.arange(len(_LEVELS) - 1), np.arange(len(_LEVELS) // 2)
+_FIRST = np.concatenate([0 * _BINS, _BINS, _HALF])
+_LAST = np.concatenate([_BINS + 1, _BINS + 1, len(_BINS) - _HALF])
+"""The edges between which reports are counted: from the first to any other, where a shift shows, of
+each bin, and about the middle, where the width of the noise shows."""
 _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
@@ -157,17 +160,16 @@ def _compare(
         if not np.abs(np.cumsum(again - stated)).max() <= _UNSETTLED:
             skipped += 1
             continue
-        if _too_even(counted[-1], each * _CALLS * stated, share):
+        even = chance_of_even_counts(calls, each * stated)
+        if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < share / 2:
             return skipped, f"at {_text(point)}, reports are more even than independent noise is"
-        # From the first edge to any other, and each bin; a shift shows in the former.
-        counted = np.concatenate([np.cumsum(counted, axis=1), counted], axis=1)
-        stated = np.concatenate([np.cumsum(stated), stated])
+        counted = _between(counted)
+        stated = _between(stated)
         p = np.clip(stated, 0.0, 1.0)
         chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
         call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
         if chances[call, worst] < share / chances.size:
-            alone, last = divmod(int(worst), len(edges) - 1)
-            ends = (edges[last if alone else 0], edges[last + 1])
+            ends = edges[_FIRST[worst]], edges[_LAST[worst]]
             drawn = counted[call, worst] / n[call, 0]
             return skipped, _unlike(point, *ends, drawn, stated[worst])
     return skipped, ""
@@ -183,21 +185,10 @@ def _dependent(one: Array, other: Array, failure: float, rng: np.random.Generato
     return chance_of_order(one, other, rng)[0] < failure
 
 
-def _too_even(counts: Array, expected: Array, failure: float) -> bool:
-    """Return whether counts in bins, or in groups of them, deviate too little from the expected.
-
-    Noise that is spread evenly over many reports, as in a Latin hypercube, cancels in their mean.
-    """
-    from scipy.stats import chi2
-
-    for size in _GROUPS:
-        starts = np.arange(0, len(counts), size)
-        mean, drawn = np.add.reduceat(expected, starts), np.add.reduceat(counts, starts)
-        if mean.min() < _FEW:
-            continue
-        if chi2.cdf(((drawn - mean) ** 2 / mean).sum(), len(mean)) < failure / len(_GROUPS):
-            return True
-    return False
+def _between(shares: Array) -> Array:
+    """Return the sums of bins (..., bins) between the first and last edges that are compared."""
+    below = np.insert(np.cumsum(shares, axis=-1), 0, 0, axis=-1)
+    return below[..., _LAST] - below[..., _FIRST]
 
 
 def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
@@ -230,10 +221,10 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
             k, stated, most = (np.append(every, every.sum()) for every in (hits, *both))
             least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
             chance = 2 * np.minimum(binom.cdf(k, n, least), binom.sf(k - 1, n, most))
-            worst = int(np.argmin(chance))
             if stated[-1] > 1 + 1e-6:
-                worst = len(atoms)
-            elif chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
+                return f"at {_text(point)}, numbers repeat that have a density, or add up to over 1"
+            worst = int(np.argmin(chance))
+            if chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
                 continue
             ends = (atoms[0], atoms[-1]) if worst == len(atoms) else (atoms[worst], atoms[worst])
             return _unlike(point, *ends, k[worst] / n, float(stated[worst]))
