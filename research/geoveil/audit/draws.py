@@ -1,11 +1,11 @@
 """Test whether `release` draws from the law of integers that a mechanism states.
 
 Half of the releases use a seeded generator and half the system's bits, one by one and by a copy of
-a user's mechanism, both for the same points in the same random order, two at a time; in the latter
-half, a new copy draws each time, without a source. Half of the points lie close to those of the
-row, and half of their reports at most 64 floats away; the others lie along its path, some at odd
-and dyadic numbers, at 0, and up to 10⁶ `per` beyond. Ten tests, each exact or a bound, have equal
-parts of the probability of refusing a sound mechanism:
+a user's mechanism, both for the same points in the same random order, two at a time; in every other
+pair of the latter, a new copy draws each, without a source. Half of the points lie close to those
+of the row, and half of their reports at most 64 floats away; the others lie along its path, some at
+odd and dyadic numbers, at 0, and up to 10⁶ `per` beyond. Ten tests, each exact or a bound, have
+equal parts of the probability of refusing a sound mechanism:
 
 * a report's place in its law is uniform in (0, 1), however it is drawn: counts in 32 equal parts,
   in any of 2, 4, … 2¹⁴, in both tails and about the middle are binomial, as is where the other
