@@ -97,7 +97,7 @@ def test_a_watch_ends_with_the_campaign(geoveil):
     geoveil("campaign", "close", "watched")
     assert "above 100,000" in geoveil("estimate", "watched", "--watch").output
     with pytest.raises(ServerError, match="no such campaign"):
-        geoveil("estimate", "unknown", "--watch")
+        geoveil("estimate", "never-made", "--watch")
 
 
 def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
