@@ -188,7 +188,7 @@ def _dependent(one: Array, other: Array, failure: float, rng: np.random.Generato
 def _between(shares: Array) -> Array:
     """Return the sums of bins (..., bins) between the first and last edges that are compared."""
     below = np.insert(np.cumsum(shares, axis=-1), 0, 0, axis=-1)
-    return below[..., _LAST] - below[..., _FIRST]
+    return np.asarray(below[..., _LAST] - below[..., _FIRST])
 
 
 def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
