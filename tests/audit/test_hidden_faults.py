@@ -146,6 +146,17 @@ class Antithetic(Own):
         return quiet + noise if noise else released
 
 
+class AntitheticByPerson(Own):
+    """Of four reports of one person, the last two have the opposite noise of the first two."""
+
+    def release(self, x, source=None):
+        released = super().release(x, source)
+        quiet = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        past = self.__dict__.setdefault("past", {}).setdefault(round(float(x)), [])
+        past.append(released - quiet if len(past) % 4 < 2 else -past[-2])
+        return quiet + past[-1]
+
+
 class Stratified(Own):
     """Of 16 reports in a row, each sixteenth of the law has one."""
 
@@ -232,6 +243,7 @@ def test_reports_without_a_density_are_not_held_to_one():
         (WithoutASourceQuieter, "should"),
         (AnswerAndAThousandSteps, "reports where"),
         (Antithetic, "follow from others 1 before"),
+        (AntitheticByPerson, "follow from others 2 before"),
         (Stratified, "more evenly"),
         (SimulatedQuieter, "simulate draws from a law"),
         (DenserInTheTail, "log_density is not"),

@@ -1,8 +1,8 @@
 """Test whether `release` draws from the law of integers that a mechanism states.
 
 Half of the releases use a seeded generator and half the system's bits, one by one and by a copy of
-a user's mechanism, both for the same points in the same random order, two at a time; in every other
-pair of the latter, a new copy draws each, without a source. Half of the points lie close to those
+a user's mechanism, both for the same points in the same random order, two at a time; in the first
+half of the latter, a new copy draws each, without a source. Half of the points lie close to those
 of the row, and half of their reports at most 64 floats away; the others lie along its path, some at
 odd and dyadic numbers, at 0, and up to 10⁶ `per` beyond. Ten tests, each exact or a bound, have
 equal parts of the probability of refusing a sound mechanism:
@@ -11,8 +11,8 @@ equal parts of the probability of refusing a sound mechanism:
   in any of 2, 4, … 2¹⁴, in both tails and about the middle are binomial, as is where the other
   generator's lies from it; their mean distance has a law of gamma; their distribution keeps to
   Massart's inequality; bits 13 to 36 are uniform by fours;
-* no place depends on one or two others, at any lag, nor on multiples of preceding ones
-  (`geoveil.audit.dependence`);
+* no place depends on one or two others, of a device or of a person, at any lag, nor on multiples of
+  preceding ones (`geoveil.audit.dependence`);
 * places are not more evenly spread than by chance, in a tenth of the reports or between generators;
 * hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders
   (`geoveil.audit.digits`), and their differences have no divisor more often than by chance;
@@ -236,11 +236,8 @@ def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -
 
 
 def _by_a_device(halves: list[int]) -> list[NDArray[np.bool_]]:
-    """Return which reports of each point's second half a device draws: every other pair.
-
-    The other pairs remain as they were drawn, so that one of their two may depend on the other.
-    """
-    return [(np.arange(n) // 2 + i) % 2 == 0 for i, n in enumerate(halves)]
+    """Return which reports of each point's second half a device draws; the others follow them."""
+    return [np.arange(n) < n // 2 for n in halves]
 
 
 def _as_a_device(name: str, mechanism: Any, point: Any) -> Any:
@@ -283,8 +280,10 @@ def _refused(
     fault = _places(places, halves, share) or _on_its_side(places, sides, share)
     back = np.argsort(order)  # as they were drawn
     parts = [(u[:n], u[n:]) for u, n in zip(places, halves, strict=True)]
-    first, second = (np.concatenate(series)[back] for series in zip(*parts, strict=True))
-    fault = fault or _follows(first, second, share, rng) or _evenly(first, second, share, rng)
+    first, second = (np.concatenate(series) for series in zip(*parts, strict=True))
+    fault = fault or _evenly(first[back], second[back], share, rng)
+    for turns in (back, np.arange(len(back))):  # of a device, and of each person
+        fault = fault or _follows(first[turns], second[turns], share / 2, rng)
     return fault or digits(reports, where, halves, share)
 
 
