@@ -3,6 +3,7 @@
 import inspect
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,6 +219,11 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
     }
     assert len(faulty) == 36  # the others' densities or releases tell
     assert not any(verdict.keeps for verdict in faulty.values())
+    released = sum(not verdict.releases_agree for verdict in faulty.values())
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
+    assert f"hands it {len(faulty)} broken mechanisms and histories" in readme
+    counted = f"{len(old)} from their reports alone, {released} from the integers they release"
+    assert f"{counted}, and {len(faulty) - len(old) - released} from densities" in readme
 
 
 @pytest.mark.deep(rest=0)
