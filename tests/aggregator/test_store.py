@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from random import Random
 
@@ -57,6 +57,13 @@ class StoreContract(ABC):
             store.create_campaign(other)
         assert store.campaign_page().records == [record(), *others]
         assert store.get_campaign("b") == others[1]
+
+    def test_a_page_leaves_out_campaigns_that_are_closed_at_a_time(self, store):
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        for name, closes in (("past", now), ("open", now + timedelta(seconds=1))):
+            store.create_campaign(replace(record(name, name.encode()), closes=closes))
+        store.close_campaign("a")
+        assert [c.campaign_id for c in store.campaign_page(open_at=now).records] == ["open"]
 
     def test_creating_again_changes_nothing(self, store):
         store.close_campaign("a")
