@@ -152,6 +152,13 @@ def test_what_a_mechanism_answers_is_a_number_for_each_point(method, answer, tol
         getattr(mechanism, method)(*given)
 
 
+def test_the_promise_of_a_mechanism_is_a_guarantee():
+    mechanism = _Answers()
+    mechanism.privacy = 1.0
+    with pytest.raises(ParameterError, match=r"privacy is a GeoPrivacy .* not a float"):
+        _ = checked("mine", mechanism, QUERY).privacy
+
+
 def test_a_function_that_needs_more_than_a_query_and_a_guarantee_is_refused(tmp_path):
     file = tmp_path / "more.py"
     file.write_text("def mine(query, privacy, scale):\n    return None\n")

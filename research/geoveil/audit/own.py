@@ -22,6 +22,7 @@ from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
 from geoveil.gp import (
     GeoPrivacy,
+    LocalPrivacy,
     ParameterError,
     Query,
     QueryMechanism,
@@ -318,9 +319,12 @@ class Checked:
     query: Query
 
     @property
-    def privacy(self) -> GeoPrivacy:
+    def privacy(self) -> GeoPrivacy | LocalPrivacy:
         """The promise that the audit tests."""
-        promised: GeoPrivacy = self.mechanism.privacy
+        promised = self.mechanism.privacy
+        if not isinstance(promised, GeoPrivacy | LocalPrivacy):
+            kind = type(promised).__name__
+            self._refuse("privacy", f"a GeoPrivacy or LocalPrivacy, not a {kind}")
         return promised
 
     def mean(self, x: ArrayLike) -> Array:
