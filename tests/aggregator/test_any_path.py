@@ -131,3 +131,29 @@ async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded):
         await ended
     else:
         assert isinstance(ended.exception(), UnicodeDecodeError)
+
+
+async def test_many_calls_at_once_are_answered_and_none_outlives_the_server():
+    """More calls than are accepted at once, of two methods and of none, all under way together."""
+    server = any_path.server([])
+    together = asyncio.Event()
+
+    async def wait(request: bytes, context: Any) -> bytes:
+        await together.wait()
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(wait)
+    server.add_registered_method_handlers("a", {"b": handler, "c": handler})
+    server.add_registered_method_handlers("", {"": handler})
+    before = asyncio.all_tasks()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        paths = ("/a/b", "/a/c", "/other")
+        numbers = [b"%d" % number for number in range(3 * any_path._AT_ONCE)]
+        calls = [channel.unary_unary(path)(number) for path in paths for number in numbers]
+        asyncio.get_running_loop().call_later(0.2, together.set)
+        assert await asyncio.gather(*calls) == 3 * numbers
+    await server.stop(None)
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() == before

@@ -1,12 +1,13 @@
-"""A grpc.aio server that no call's path can stop.
+"""A grpc.aio server that no call's path can stop, and that accepts calls of each method separately.
 
 grpc.aio decodes an unregistered method's path as UTF-8 in the task that accepts calls; other bytes
 end this task, and with it the server. Here every method is registered, and all other paths share
-one name.
+one name. For each call that task also waits for all methods together, which takes longer the more
+there are; here each method has tasks of its own, so that the task of grpc.aio only ends the server.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -16,14 +17,52 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]  # no stubs
 OTHERS = ("", "")
 """The service and method that receive calls with unregistered paths."""
 _PATH_OF_OTHERS = b"//"
+_AT_ONCE = 32
+"""Calls of a method that are accepted at once."""
 
 
 class _Server(cygrpc.AioServer):  # type: ignore[misc]
-    def _make_request_call_future(self, path: bytes | None) -> Any:
-        """Return the next call with a registered path; with None, one with any other path."""
-        if path is None:  # requested once; calls with it would be decoded
-            return asyncio.get_running_loop().create_future()
-        return super()._make_request_call_future(None if path == _PATH_OF_OTHERS else path)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._handlers: dict[str, Any] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add_registered_method_handlers(self, handlers: Mapping[str, Any]) -> None:
+        """Register methods by path."""
+        super().add_registered_method_handlers(handlers)
+        self._handlers.update(handlers)
+
+    def _make_request_call_future(self, path: bytes | None) -> asyncio.Future[None]:
+        """Accept calls of a path; return a future that fails when no more can be accepted.
+
+        Without a path, it accepts none: calls of unregistered paths would be decoded.
+        """
+        ended = asyncio.get_running_loop().create_future()
+        for _ in range(0 if path is None else _AT_ONCE):
+            self._keep(self._accept(path, ended))
+        return ended
+
+    async def _accept(self, path: bytes, ended: asyncio.Future[None]) -> None:
+        loop, name = asyncio.get_running_loop(), path.decode()
+        methods = cygrpc._MethodResolver([], self._handlers)
+        while not ended.done():
+            try:
+                if path == _PATH_OF_OTHERS:
+                    call = await self._request_call()
+                else:
+                    call = await self._request_registered_call(path)
+            except Exception as error:  # noqa: BLE001 - the server ends, or ends by it
+                if not ended.done():
+                    ended.set_exception(error)
+                return
+            answer = cygrpc._handle_rpc(name, methods, (), call, loop, False)
+            self._keep(cygrpc._schedule_rpc_coro(answer, call, loop, name))
+
+    def _keep(self, work: Any) -> None:
+        """Run a coroutine; the loop alone would not keep it from the garbage collector."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def server(options: Sequence[tuple[str, Any]]) -> grpc.aio.Server:
