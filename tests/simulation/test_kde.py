@@ -2,8 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from fractions import Fraction
-from math import comb
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from scipy import stats
 
 from geoveil.analyst import new_york_boroughs
 from geoveil.analyst.outlines import lines_of
-from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
 from geoveil.simulation.experiment import Cell
 from geoveil.simulation.experiments import kde
@@ -117,13 +114,6 @@ def test_errors_are_those_of_the_mechanism_at_every_point(name):
     assert got.per_centre.ase()["error"] == pytest.approx(
         np.sum(got.per_centre.bias**2 + got.per_centre.variance)
     )
-
-
-def test_mean_reciprocal_is_the_binomial_sum():
-    for n, share in ((1, Fraction(1)), (6, Fraction(1, 3)), (11, Fraction(1, 25))):
-        law = [comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
-        expected = sum(p / k for k, p in enumerate(law) if k) / sum(law[1:])
-        assert mean_reciprocal(n, float(share)) == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["GP_rad", "DebiasedLaplace"])
@@ -276,13 +266,6 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     squares = [np.sum(np.square(error)) for error in errors]
     assert row.error == pytest.approx(np.mean(squares))
     assert row.standard_error == pytest.approx(abs(squares[0] - squares[1]) / 2)
-
-
-def on_a_line():
-    class Line(KernelSetting):
-        places = places_at(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2))
-
-    return Line()
 
 
 @pytest.mark.parametrize(

@@ -38,19 +38,6 @@ def test_collisions_lie_in_new_york():
     assert places.max(axis=0).tolist() == pytest.approx([-73.701, 40.913], abs=1e-3)
 
 
-def test_sampling_follows_the_weights():
-    """n = 200,000 draws of three values; chi-square at alpha = 1e-6 is 27.63 for 2 degrees."""
-    population = Population(
-        "things", "unit", np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 5.0]), ""
-    )
-    drawn = population.sample(200_000, np.random.default_rng(2))
-    counts = np.array([(drawn == v).sum() for v in (1, 2, 3)])
-    expected = 200_000 * np.array([1, 2, 5]) / 8
-    assert ((counts - expected) ** 2 / expected).sum() < 27.63
-    uniform = np.full(3, 200_000 / 3)
-    assert ((counts - uniform) ** 2 / uniform).sum() > 27.63
-
-
 @pytest.mark.parametrize(
     ("values", "weights"),
     [([], []), ([1.0], [1.0, 2.0]), ([np.nan], [1.0])],
