@@ -66,10 +66,7 @@ def test_what_check_prints_is_a_configuration(check, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (
-            ["--tls-key", "absent.pem", "--tls-cert", "absent.pem"],
-            "--tls-certificate must be a file",
-        ),
+        (["--tls-key", "x.pem", "--tls-cert", "x.pem"], "--tls-certificate must be a file"),
         (["--web", "127.0.0.1:0", "--relay-keys", "absent"], "relay-keys must be"),
         (["--relay-keys", "absent"], "--web must be given, as relay_keys is"),
         (["--database", "postgresql://a:b@c/d"], "without a password"),
@@ -84,19 +81,20 @@ def event(process):
     return json.loads(process.stdout.readline())
 
 
+@pytest.fixture
+def environment(without_settings):
+    """Return the variables of a process that imports what this one does."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 @pytest.mark.deep(keep=0)
-def test_the_process_logs_json_drains_and_ends_with_status_0(tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+def test_the_process_logs_json_drains_and_ends_with_status_0(tmp_path, environment):
     database = tmp_path / "a.db"
     arguments = ["serve", "--port", "0", "--database", str(database), "--metrics-port", "0"]
     with subprocess.Popen(
         [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
         patience = threading.Timer(PATIENCE_S, process.kill)  # what then is read ends
         patience.start()
         try:
@@ -159,10 +157,8 @@ main()
 
 
 @pytest.mark.deep(keep=0)
-def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
+def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path, environment):
     """Lines of native code, libraries, warnings, threads and the end of the process."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", NOISE],
         capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE_S,
@@ -190,10 +186,8 @@ def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
         (["--host", "192.0.2.1", "--database", "a.db"], "address must be free"),
     ],
 )
-def test_what_keeps_a_server_from_starting_is_an_event(tmp_path, arguments, reason):
+def test_what_keeps_a_server_from_starting_is_an_event(tmp_path, environment, arguments, reason):
     (tmp_path / "notes.txt").write_text("no database at all\n" * 100)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run(
         [*COMMAND, "serve", "--port", "0", "--log-format", "json", *arguments],
         capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE_S,

@@ -50,12 +50,9 @@ def test_an_option_of_two_numbers_says_how_they_are_written(geoveil, asked, told
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (
-            "def own(query, privacy):\n    raise RuntimeError('a bug')\n",
-            "line 2 raises RuntimeErro",
-        ),
-        ("def own(query, privacy):\n    return None\n", "a NoneType lacks"),
-        ("def own(query, privacy):\n    return query\n", "a Threshold lacks privacy, simulate"),
+        ("raise RuntimeError('a bug')", "line 2 raises RuntimeErro"),
+        ("return None", "a NoneType lacks"),
+        ("return query", "a Threshold lacks"),
     ],
 )
 @pytest.mark.parametrize("command", [["audit"], ["compare", "--quick"]])
@@ -63,10 +60,9 @@ def test_a_mechanism_of_ones_own_that_fails_is_told_with_its_line(
     geoveil, tmp_path, command, text, told
 ):
     module = tmp_path / "own.py"
-    module.write_text(text)
-    with pytest.raises(ParameterError, match="module must be") as error:
+    module.write_text(f"def own(query, privacy):\n    {text}\n")
+    with pytest.raises(ParameterError, match=f"module must be.* {told}"):
         geoveil(*command, "--module", str(module), to_server=False)
-    assert told.removesuffix(" privacy, simulate") in str(error.value)
 
 
 @pytest.mark.deep(keep=0)

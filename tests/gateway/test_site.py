@@ -26,7 +26,6 @@ from .conftest import RunningGateway
 from .web_client import ANALYST, COLLECTOR, WebCaller
 
 HEALTH = "/grpc.health.v1.Health/Check"
-WEB = "127.0.0.1:0"
 ELSEWHERE = "https://survey.example.org"
 
 
