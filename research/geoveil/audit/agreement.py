@@ -222,7 +222,7 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
             least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
             chance = 2 * np.minimum(binom.cdf(k, n, least), binom.sf(k - 1, n, most))
             if stated[-1] > 1 + 1e-6:
-                return f"at {_text(point)}, numbers repeat that have a density, or add up to over 1"
+                return f"at {_text(point)}, numbers repeat more often than the density lets them"
             worst = int(np.argmin(chance))
             if chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
                 continue
