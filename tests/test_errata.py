@@ -81,6 +81,7 @@ def test_always_better_is_false_where_the_bound_is_the_lipschitz_constant() -> N
     done = LEDGER["sgp-table-1"].run(Options(quick=True))
     whole = [f"{c.own[0]:.3f}" for c in done.compared if c.own and "GP_Lip" in c.quantity]
     assert whole == ["1.007", "1.018", "1.073"]
+    assert "1.007 to 1.073" in done.reason
 
 
 @pytest.mark.deep(keep=0)

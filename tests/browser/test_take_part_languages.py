@@ -13,7 +13,6 @@ from geoveil.campaign import (
     Attribute,
     ChoiceField,
     Condition,
-    DebiasedLaplaceSpec,
     FormCampaign,
     MultipleField,
     NumberField,
@@ -22,14 +21,13 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     Question,
     Readings,
-    StatisticCampaign,
     Translation,
-    ValueCampaign,
     Wording,
 )
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from tests.campaign.test_words import english
+from tests.campaigns import above_100k, perturbed_incomes
 
 from .surveys import axe, counted
 
@@ -37,35 +35,21 @@ pytestmark = pytest.mark.deep
 NOW = datetime.now(UTC)
 DATES: dict[str, Any] = {"opens": NOW - timedelta(hours=1), "closes": NOW + timedelta(days=3)}
 PLACE = AzimuthalEquidistant(-73.95, 40.81, 5_000)
-INCOME = StatisticCampaign(
-    campaign_id="777",
-    title="@title",
-    attribute=Attribute(name="@name", unit="@unit", least=0, most=1e7),
-    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
-    questions=(Question("@label", Threshold(100_000, 24_000, "smoothstep")),),
-    mechanism=DebiasedLaplaceSpec(),
-    asker=Asker(organisation="@who", purpose="@purpose", contact="@contact"),
+MARKED: dict[str, Any] = {
+    "title": "@title",
+    "attribute": Attribute(name="@name", unit="@unit"),
+    "privacy": GeoPrivacy(1.0, 8_000.0, "@unit"),
     **DATES,
-)
-READ = StatisticCampaign(
-    campaign_id="888",
-    title="@title",
-    attribute=Attribute(name="@name", unit="@unit"),
-    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
-    questions=(Question("@label", Threshold(100_000, 24_000, "smoothstep")),),
-    mechanism=DebiasedLaplaceSpec(),
-    period=timedelta(days=1),
-    readings=Readings(every=timedelta(days=1), cohorts=2),
-    **DATES,
-)
-POINTS = ValueCampaign(
-    campaign_id="999",
-    title="@title",
-    attribute=Attribute(name="@name", unit="@unit"),
-    privacy=GeoPrivacy(1.0, 8_000.0, "@unit"),
-    mechanism=PlanarLaplaceSpec(2),
-    **DATES,
-)
+}
+ASKED = (Question("@label", Threshold(100_000, 24_000, "smoothstep")),)
+ASKER = Asker(organisation="@who", purpose="@purpose", contact="@contact")
+BOUNDED = Attribute(name="@name", unit="@unit", least=0, most=1e7)
+INCOME = above_100k("777", **MARKED | {"attribute": BOUNDED}, questions=ASKED, asker=ASKER)
+READ = above_100k(
+    "888", **MARKED, questions=ASKED,
+    period=timedelta(days=1), readings=Readings(every=timedelta(days=1), cohorts=2),
+)  # fmt: skip
+POINTS = perturbed_incomes("999", **MARKED, mechanism=PlanarLaplaceSpec(2))
 FORM = FormCampaign(
     campaign_id="555",
     title="@title",
@@ -275,12 +259,10 @@ async def test_words_of_a_survey_run_from_right_to_left(survey, browser):
     await context.close()
 
 
-BERGEN = StatisticCampaign(
-    campaign_id="bergen",
+BERGEN = above_100k(
+    "bergen",
     title="What do households in Bergen earn?",
     attribute=Attribute(name="household income", unit="dollar", least=0, most=1e7),
-    privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-    questions=(Question("above 100k", Threshold(100_000, 24_000, "smoothstep")),),
     asker=Asker(
         organisation="City of Bergen, Department of Housing",
         purpose="To decide how many flats are built in the next five years, and where",
@@ -336,7 +318,7 @@ async def test_a_survey_in_the_readers_language_asks_on_the_first_screen(survey,
     await page.wait_for_selector("#dots svg")
     said = await page.evaluate("document.body.innerText")
     assert "Haushaltseinkommen" in said
-    for own in ("household income", "dollar", "above 100k", "City of"):
+    for own in ("household income", "dollar", "above 100,000", "City of"):
         assert own not in said
     await page.click("#send")
     await counted(page)

@@ -152,13 +152,6 @@ def test_the_summary_counts_printed_numbers_apart():
     assert rows["stated"] == ["1", "3", "–", "–"]
 
 
-def test_always_better_is_false_where_most_are_near_the_threshold():
-    done = LEDGER["sgp-table-1"].run(QUICK)
-    ratios = [c.own[0] for c in done.compared if c.own and c.verdict == DIFFERS]
-    assert [round(r, 3) for r in ratios] == [1.007, 1.018, 1.073]
-    assert "1.007 to 1.073" in done.reason
-
-
 @pytest.mark.deep(rest=3)
 @pytest.mark.parametrize("name", ALL_AGREE)
 def test_statements_and_examples_of_the_papers_hold(name):
@@ -175,19 +168,6 @@ def test_percentiles_are_the_numbers_that_the_authors_stored():
         assert compared.own[0] == pytest.approx(compared.value, abs=1e-3)
         # The control: ε off by a hundredth moves the error by more where it moves at all.
     assert replace(stored[-1], value=stored[-1].value * 1.01).verdict == DIFFERS
-
-
-def test_the_printed_example_that_does_not_add_up_is_told():
-    done = LEDGER["ld-figure-3"].run(QUICK)
-    verdicts = {c.quantity: c.verdict for c in done.compared}
-    assert verdicts["dampened, shifted EBC of one v"] == AGREES
-    assert verdicts["probability of a"] == DIFFERS
-    printed = {c.quantity: c.value for c in done.compared}
-    assert abs(2 * printed["probability of a"] - 1 + 6 * 0.0046) > 0.02
-    assert printed["probability of one v"] == 0.0046
-    own = {c.quantity: c.own[0] for c in done.compared if c.own}
-    total = 2 * own["probability of a"] + 6 * own["probability of one v"]
-    assert total == pytest.approx(1)
 
 
 @pytest.mark.deep(keep=0)
