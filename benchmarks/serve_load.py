@@ -1,11 +1,12 @@
-"""The whole server under load: single reports beside a bare echo, batches into both databases.
+"""The whole server under load: single reports beside two echoes, batches into both databases.
 
 The client has its own process. The reference for single reports is a bare grpc.aio server that
-echoes its request, in a separate process with the Python settings of `geoveil serve`; client,
-channel options, concurrency and request are the same. The two take turns, after a round that is not
-counted. Latencies are measured at half the rate that ours reached, with requests due at random
-times (a Poisson process) without waiting for answers, from the time they were due; the table gives
-the number of requests and runs, and the range of their p99.
+echoes its request, in a separate process with the Python settings of `geoveil serve`. A second echo
+also accepts many calls at once, as the aggregator does. Client, channel options, concurrency and
+request are the same. The servers take turns, after a round that is not counted. Latencies are
+measured at half the rate that ours reached, with requests due at random times (a Poisson process)
+without waiting for answers, from the time they were due; the table gives the number of requests and
+runs, and the range of their p99.
 
 Beside each rate, the table gives the server's processor time and the machine's load average: if
 others use the machine too, processor time is affected less.
@@ -96,27 +97,36 @@ def median(runs: Sequence[Measured]) -> Measured:
 
 
 def _print_single(database: str) -> None:
-    names = ("bare echo", "SubmitReports")
-    with served("echo") as echo, served("aggregator", database) as aggregator:
+    with (
+        served("echo") as echo,
+        served("echo-at-once") as at_once,
+        served("aggregator", database) as aggregator,
+    ):
         campaign = publish(aggregator.address)
-        contestants = dict(zip(names, ((echo, ECHO), (aggregator, SUBMIT)), strict=True))
+        contestants = {
+            "bare echo": (echo, ECHO),
+            "echo that accepts as ours": (at_once, ECHO),
+            "SubmitReports": (aggregator, SUBMIT),
+        }
         runs = _take_turns(contestants, campaign, 1 + ROUNDS)
         runs = {name: of_one[1:] for name, of_one in runs.items()}
         medians = {name: median(of_one) for name, of_one in runs.items()}
         half = medians["SubmitReports"].rate / 2
         calls = max(1, round(HALF_S * half))
         halves = _take_turns(contestants, campaign, HALVES, calls=calls, rate=half)
-    ratios = [b.rate / a.rate for a, b in zip(*runs.values(), strict=True)]
+    *echoes, ours = runs
     shown = _table(f"single reports, {CONCURRENCY} at once, median of {ROUNDS}")
     for name, of_one in medians.items():
         _row(shown, name, of_one)
     for name, of_half in halves.items():
         _row(shown, f"{name}, at half the rate of ours", median(of_half))
     Console().print(shown)
-    print(
-        f"ratio to the echo: {statistics.median(ratios):.2f}"
-        f" ({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+    for name in echoes:
+        ratios = [b.rate / a.rate for a, b in zip(runs[name], runs[ours], strict=True)]
+        print(
+            f"ratio to the {name}: {statistics.median(ratios):.2f}"
+            f" ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
     print(f"at half the rate: {half:,.0f}/s offered, {calls:,} calls, median p99 of {HALVES}:")
     for name, of_half in halves.items():
         p99s = [one.p99_ms for one in of_half]

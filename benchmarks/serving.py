@@ -1,8 +1,8 @@
 """Servers in separate processes, and requests to load them with.
 
 `python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that echoes
-requests, with TLS if PEM files are named; `http CERTIFICATE KEY` is a bare uvicorn that answers
-nothing;
+requests, with TLS if PEM files are named; `echo-at-once` accepts calls as the aggregator does;
+`http CERTIFICATE KEY` is a bare uvicorn that answers nothing;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which accepts
 campaigns from anybody, or those signed with one key, at any rate; `default` instead of
 `aggregator` has the default rate limits and may have a gateway (`HOST:PORT` instead of KEY);
@@ -37,6 +37,7 @@ import numpy as np
 import psutil
 
 from geoveil.aggregator import Settings, serve
+from geoveil.aggregator.grpc import any_path
 from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import (
@@ -255,16 +256,20 @@ def _template(campaign: Campaign, reports: int, rng: Random) -> tuple[np.ndarray
     return np.frombuffer(data, np.uint8).copy(), where
 
 
-async def _echo(*files: bytes) -> None:
+async def _echo(at_once: bool, *files: bytes) -> None:
     async def echo(request: bytes, context: object) -> bytes:
         return request
 
     handler = grpc.unary_unary_rpc_method_handler(echo)
-    server = grpc.aio.server()
     _, service, method = ECHO.split("/")
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {method: handler}),)
-    )
+    if at_once:
+        server = any_path.server([])
+        server.add_registered_method_handlers(service, {method: handler})
+    else:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+        )
     if files:
         certificate, key = files
         credentials = grpc.ssl_server_credentials([(key, certificate)])
@@ -332,8 +337,10 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
 
 if __name__ == "__main__":
     os.setpgrp()  # Ctrl-C reaches the parent, and through the pipe, this process
-    if sys.argv[1] == "echo":
-        asyncio.run(_echo(*(Path(file).read_bytes() for file in sys.argv[2:])))
+    if sys.argv[1] in ("echo", "echo-at-once"):
+        at_once = sys.argv[1] == "echo-at-once"
+        with asyncio.Runner(loop_factory=serving_loop if at_once else None) as runner:
+            runner.run(_echo(at_once, *(Path(file).read_bytes() for file in sys.argv[2:])))
     elif sys.argv[1] == "http":
         asyncio.run(_http(*sys.argv[2:]))
     else:  # as `geoveil serve` does
