@@ -146,6 +146,14 @@ class Antithetic(Own):
         return quiet + noise if noise else released
 
 
+class WithTheSystemAntithetic(Antithetic):
+    """So with the system's bits alone."""
+
+    def release(self, x, source=None):
+        system = isinstance(source, SystemSource)
+        return super().release(x, source) if system else Own.release(self, x, source)
+
+
 class AntitheticByPerson(Own):
     """Of four reports of one person, the last two have the opposite noise of the first two."""
 
@@ -243,6 +251,7 @@ def test_reports_without_a_density_are_not_held_to_one():
         (WithoutASourceQuieter, "should"),
         (AnswerAndAThousandSteps, "reports where"),
         (Antithetic, "follow from others 1 before"),
+        (WithTheSystemAntithetic, "follow from others"),
         (AntitheticByPerson, "follow from others 2 before"),
         (Stratified, "more evenly"),
         (SimulatedQuieter, "simulate draws from a law"),

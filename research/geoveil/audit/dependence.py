@@ -32,6 +32,8 @@ _PAIRED, _LATER = 256, 8
 """Twice the largest multiples of two numbers in a row, and the largest lag of one."""
 _GROUPS, _FEW = (1, 4, 16, 64), 5
 """Neighbouring bins counted together, and the least expected count with a law of chi-square."""
+_EQUAL = 512
+"""Equal parts of (0, 1) whose numbers are counted."""
 PARTS = 8
 """Parts by rank for comparing two series."""
 
@@ -178,3 +180,10 @@ def chance_of_even_counts(counts: Array, expected: Array) -> float:
             off = float(((drawn - mean) ** 2 / mean).sum())
             chances.append(len(_GROUPS) * float(chi2.cdf(off, drawn.size - len(drawn))))
     return min(chances)
+
+
+def chance_of_even_tenths(u: Array) -> float:
+    """Bound the chance that numbers (n,) in (0, 1) are as even in every tenth of the series."""
+    tenths = np.minimum(u[: len(u) // 10 * 10] * _EQUAL, _EQUAL - 1).reshape(10, -1)
+    counts = [np.bincount(tenth.astype(np.intp), minlength=_EQUAL) for tenth in tenths]
+    return chance_of_even_counts(np.array(counts), np.full(_EQUAL, tenths.shape[1] / _EQUAL))

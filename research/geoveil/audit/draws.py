@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
 from geoveil.audit.dependence import (
-    chance_of_even_counts,
+    chance_of_even_tenths,
     chance_of_evenness,
     chance_of_order,
     likeliest,
@@ -80,8 +80,6 @@ _ROUND = np.array([-1, 0, 1])
 _TESTS = 10
 _MULTIPLES = 1 << 17
 """Twice the largest multiple of a place on which the next may depend: generators have such."""
-_EQUAL = 512
-"""Equal parts of a law that are counted in each tenth of the reports."""
 _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
@@ -281,9 +279,12 @@ def _refused(
     back = np.argsort(order)  # as they were drawn
     parts = [(u[:n], u[n:]) for u, n in zip(places, halves, strict=True)]
     first, second = (np.concatenate(series) for series in zip(*parts, strict=True))
-    fault = fault or _evenly(first[back], second[back], share, rng)
-    for turns in (back, np.arange(len(back))):  # of a device, and of each person
-        fault = fault or _follows(first[turns], second[turns], share / 2, rng)
+    device = first[back], second[back]
+    fault = fault or _evenly(*device, share, rng)
+    new = np.concatenate(_by_a_device(halves))[back]
+    ways = [np.array_split(device[1][way], 2) for way in (new, ~new)]
+    for one, other in (device, (first, second), *ways):  # of a person, and by way of drawing, too
+        fault = fault or _follows(one, other, share / 4, rng)
     return fault or digits(reports, where, halves, share)
 
 
@@ -391,9 +392,8 @@ def _follows(first: Array, second: Array, failure: float, rng: np.random.Generat
     chance, _, share = chance_of_order(*follows.sides(second), rng)
     if chance >= failure:
         return ""
-    return (
-        f"reports follow from others {abs(follows.place)} before or after in {share:.1%} of cases"
-    )
+    away = abs(follows.place)
+    return f"reports follow from others {away} before or after in {share:.1%} of cases"
 
 
 def _evenly(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
@@ -401,11 +401,7 @@ def _evenly(first: Array, second: Array, failure: float, rng: np.random.Generato
     chances = []
     for columns in zip(first.T, second.T, strict=True):
         chances.append(chance_of_evenness(*columns, rng))
-        for u in columns:
-            tenths = np.minimum(u[: len(u) // 10 * 10] * _EQUAL, _EQUAL - 1).reshape(10, -1)
-            counts = [np.bincount(tenth.astype(np.intp), minlength=_EQUAL) for tenth in tenths]
-            expected = np.full(_EQUAL, tenths.shape[1] / _EQUAL)
-            chances.append(chance_of_even_counts(np.array(counts), expected))
+        chances += map(chance_of_even_tenths, columns)
     if min(chances) * len(chances) >= failure:
         return ""
     return "reports are spread more evenly than independent noise is"
