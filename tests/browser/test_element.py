@@ -2,7 +2,6 @@
 
 import json
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from threading import Thread
@@ -15,11 +14,10 @@ from geoveil.campaign import (
     Condition,
     FormCampaign,
     NumberField,
-    Question,
     SigningKey,
-    StatisticCampaign,
 )
-from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp import GeoPrivacy
+from tests.campaigns import DAY, NOW, above_100k
 
 from .surveys import axe, running
 
@@ -64,10 +62,6 @@ async def survey(tmp_path):
     """A server that pages of another origin may call, with a question and a form."""
     bundled = resources.files("geoveil.gateway") / "files"
     files = {file.name: file.read_bytes() for file in bundled.iterdir() if file.name.endswith("js")}
-    now = datetime.now(UTC)
-    dates = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=3)}
-    income = Attribute(name="household income", unit="dollar")
-    above = Question("above 100,000", Threshold(100_000, 24_000, "smoothstep"))
     rent = Attribute(name="rent", unit="dollar", least=0, most=5_000)
     fields = (
         ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),
@@ -77,10 +71,8 @@ async def survey(tmp_path):
     )
     with serving(files) as origin:
         async with running(tmp_path / "reports.db", web_origins=(origin,)) as made:
-            given = {"attribute": income, "privacy": DOLLARS, "questions": (above,)}
-            await made.create(
-                StatisticCampaign(campaign_id="income", title="<b>Income</b>", **given, **dates)
-            )
+            await made.create(above_100k(title="<b>Income</b>"))
+            dates = {"opens": NOW - DAY, "closes": NOW + DAY}
             form = FormCampaign(campaign_id="form", title="Household", fields=fields, **dates)
             await made.create(form)
             made.origin, made.files = origin, files

@@ -6,16 +6,16 @@ campaigns are served, and 16 refused by name.
 """
 
 import math
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from geoveil.analyst import Analyst
-from geoveil.campaign import Attribute, Question, SmoothSpec, StatisticCampaign
+from geoveil.campaign import Attribute, Question, SmoothSpec
 from geoveil.client import Client, Limit, Number, Point, Policy
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Range, Threshold, TwoWayThreshold
 from geoveil.simulation.local_server import local_server
+from tests.campaigns import above_100k
 
 PEOPLE = 300
 QUERIES = {
@@ -35,17 +35,12 @@ Z = 4.9
 
 
 def campaign_of(query, noise, calibration, reach):
-    now = datetime.now(UTC)
-    name = f"{noise}-{calibration}-{reach:g}"
-    return StatisticCampaign(
-        campaign_id=name,
-        title=name,
+    return above_100k(
+        f"{noise}-{calibration}-{reach:g}",
         attribute=Attribute(name="value", unit="unit"),
         privacy=GeoPrivacy(1.0, 8.0, "unit", delta=1e-6 if noise == "laplace" else 0.0),
         questions=(Question("q", query),),
         mechanism=SmoothSpec(noise=noise, calibration=calibration, reach=reach),
-        opens=now - timedelta(hours=1),
-        closes=now + timedelta(days=1),
     )
 
 
