@@ -5,7 +5,6 @@ import io
 import json
 import os
 from datetime import timedelta
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -20,38 +19,20 @@ from tests.campaigns import NOW
 from tests.console.served import numbers, places, served, survey
 from tests.console.test_public import chosen
 
+from .surveys import axe
+
 pytestmark = pytest.mark.deep
 WIDTHS = (390, 820, 1440)
 _FOLDER = "GEOVEIL_CONSOLE_PICTURES"
 """Where to keep screenshots of every page, at three widths; nothing is kept otherwise."""
 
 
-@pytest.fixture
-async def console(tmp_path):
-    async with served(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def page(context):
-    """A page that fails the test if it complains, or asks any other server."""
-    made = await context.new_page()
-    complaints: list[str] = []
-    made.on("pageerror", lambda error: complaints.append(str(error)))
-    made.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    hosts: set[str] = set()
-    made.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    yield made
-    assert complaints == []
-    assert len(hosts - {""}) == 1
-
-
 async def sound(page: Page, name: str) -> None:
     """Check what a page shows, in light and in dark, and keep pictures of it if they are wanted."""
     await page.emulate_media(color_scheme="dark")
-    assert await _axe(page, "'color-contrast'") == [], name  # of the rules the others see no colour
+    assert await axe(page, "color-contrast") == [], name  # of the rules the others see no colour
     await page.emulate_media(color_scheme="light")
-    assert await _axe(page) == [], name
+    assert await axe(page) == [], name
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 900})
         wide = await page.evaluate("document.documentElement.scrollWidth")
@@ -64,13 +45,6 @@ async def sound(page: Page, name: str) -> None:
             image = Image.open(io.BytesIO(await page.screenshot()))
             image = image.crop((0, 0, image.width, min(image.height, 2_000)))
             image.save(Path(folder) / f"{name}-{width}.webp", quality=30, method=6)
-
-
-async def _axe(page: Page, rules: str = "") -> list[str]:
-    """Return what some or all rules of accessibility find, of any weight."""
-    await page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text())
-    found = await page.evaluate(f"axe.run({{runOnly: [{rules}]}})" if rules else "axe.run()")
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
 
 
 async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(console, page):

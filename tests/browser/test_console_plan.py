@@ -8,22 +8,13 @@ from playwright.async_api import Page
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from tests.console.served import numbers, served, survey
+from tests.console.served import numbers, survey
 
-from .test_console import (
-    page as page,  # the same promises: no complaint, no other host
-    sound,
-)
+from .test_console import sound
 
 pytestmark = pytest.mark.deep
 SETTLED = "#forecast:not([data-then]):not([aria-busy])"
 POPULATION = "#forecast tr:has-text('All people of whom') data"
-
-
-@pytest.fixture
-async def console(tmp_path):
-    async with served(tmp_path) as made:
-        yield made
 
 
 def geoveil(*arguments: str) -> str:
