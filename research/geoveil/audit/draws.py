@@ -283,8 +283,8 @@ def _refused(
     fault = fault or _evenly(*device, share, rng)
     new = np.concatenate(_by_a_device(halves))[back]
     ways = [np.array_split(device[1][way], 2) for way in (new, ~new)]
-    for one, other in (device, (first, second), *ways):  # of a person, and by way of drawing, too
-        fault = fault or _follows(one, other, share / 4, rng)
+    for half, other in (device, (first, second), *ways):  # of a person, and by way of drawing
+        fault = fault or _follows(half, other, share / 4, rng)
     return fault or digits(reports, where, halves, share)
 
 
