@@ -169,7 +169,7 @@ def _compare(
         chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
         call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
         if chances[call, worst] < share / chances.size:
-            ends = edges[_FIRST[worst]], edges[_LAST[worst]]
+            ends = float(edges[_FIRST[worst]]), float(edges[_LAST[worst]])
             drawn = counted[call, worst] / n[call, 0]
             return skipped, _unlike(point, *ends, drawn, stated[worst])
     return skipped, ""

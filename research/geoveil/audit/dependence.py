@@ -165,7 +165,7 @@ def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> fl
     return max(float(1 + 2 * (ends[1::2].sum() - ends[::2].sum())), 0.0)
 
 
-def chance_of_even_counts(counts: Array, expected: Array) -> float:
+def chance_of_even_counts(counts: NDArray[np.intp], expected: Array) -> float:
     """Bound the chance that counts (n, bins) differ as little from those expected (bins,).
 
     Bins are counted alone and in groups. Each of n sums may be fixed: a degree of freedom less.

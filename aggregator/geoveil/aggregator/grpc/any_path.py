@@ -19,6 +19,8 @@ OTHERS = ("", "")
 _PATH_OF_OTHERS = b"//"
 _AT_ONCE = 32
 """Calls of a method that are accepted at once."""
+_INSIDE: Any = cygrpc
+"""What grpc.aio's own task calls, of which its types say nothing."""
 
 
 class _Server(cygrpc.AioServer):  # type: ignore[misc]
@@ -38,13 +40,14 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]
         Without a path, it accepts none: calls of unregistered paths would be decoded.
         """
         ended = asyncio.get_running_loop().create_future()
-        for _ in range(0 if path is None else _AT_ONCE):
-            self._keep(self._accept(path, ended))
+        if path is not None:
+            for _ in range(_AT_ONCE):
+                self._keep(self._accept(path, ended))
         return ended
 
     async def _accept(self, path: bytes, ended: asyncio.Future[None]) -> None:
         loop, name = asyncio.get_running_loop(), path.decode()
-        methods = cygrpc._MethodResolver([], self._handlers)
+        methods = _INSIDE._MethodResolver([], self._handlers)
         while not ended.done():
             try:
                 if path == _PATH_OF_OTHERS:
@@ -55,8 +58,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]
                 if not ended.done():
                     ended.set_exception(error)
                 return
-            answer = cygrpc._handle_rpc(name, methods, (), call, loop, False)
-            self._keep(cygrpc._schedule_rpc_coro(answer, call, loop, name))
+            answer = _INSIDE._handle_rpc(name, methods, (), call, loop, False)
+            self._keep(_INSIDE._schedule_rpc_coro(answer, call, loop, name))
 
     def _keep(self, work: Any) -> None:
         """Run a coroutine; the loop alone would not keep it from the garbage collector."""
