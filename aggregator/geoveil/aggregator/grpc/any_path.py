@@ -41,13 +41,13 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]
         """
         ended = asyncio.get_running_loop().create_future()
         if path is not None:
+            methods = _INSIDE._MethodResolver([], self._handlers)
             for _ in range(_AT_ONCE):
-                self._keep(self._accept(path, ended))
+                self._keep(self._accept(path, methods, ended))
         return ended
 
-    async def _accept(self, path: bytes, ended: asyncio.Future[None]) -> None:
+    async def _accept(self, path: bytes, methods: Any, ended: asyncio.Future[None]) -> None:
         loop, name = asyncio.get_running_loop(), path.decode()
-        methods = _INSIDE._MethodResolver([], self._handlers)
         while not ended.done():
             try:
                 if path == _PATH_OF_OTHERS:
