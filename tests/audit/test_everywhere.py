@@ -76,7 +76,7 @@ def following(later: int, multiple: int, parts: int) -> Callable[[int, Any], Arr
 
 
 def stratified(parts: int) -> Callable[[int, Any], Array]:
-    """Of so many consecutive numbers, each of as many equal parts of (0, 1) has one."""
+    """Numbers that fill each of `parts` equal intervals of (0, 1) once before any again."""
 
     def numbers(n: int, rng: np.random.Generator) -> Array:
         strata = rng.permuted(np.tile(np.arange(parts), (-(-n // parts), 1)), axis=1)

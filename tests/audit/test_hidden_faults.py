@@ -155,7 +155,7 @@ class WithTheSystemAntithetic(Antithetic):
 
 
 class AntitheticByPerson(Own):
-    """Of four reports of one person, the last two have the opposite noise of the first two."""
+    """The third and fourth reports of a person cancel the noise of the first and second."""
 
     def release(self, x, source=None):
         released = super().release(x, source)
@@ -166,7 +166,7 @@ class AntitheticByPerson(Own):
 
 
 class Stratified(Own):
-    """Of 16 reports in a row, each sixteenth of the law has one."""
+    """Sixteen consecutive reports fall into different sixteenths of the law."""
 
     def release(self, x, source=None):
         rng = np.random.default_rng((source or SystemSource()).bits(64))

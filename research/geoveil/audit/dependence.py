@@ -34,7 +34,7 @@ _GROUPS, _FEW = (1, 4, 16, 64), 5
 """Neighbouring bins counted together, and the least expected count with a law of chi-square."""
 _EQUAL = 512
 """Equal parts of (0, 1) whose numbers are counted."""
-PARTS = 8
+_PARTS = 8
 """Parts by rank for comparing two series."""
 
 
@@ -125,29 +125,27 @@ def _sources(columns: int) -> Iterator[tuple[Source, ...]]:
             yield (0, c, both[0]), (place, d, both[1])
 
 
-def chance_of_order(
-    made: Array, numbers: Array, rng: np.random.Generator
-) -> tuple[float, int, float]:
-    """Return the chance of the least likely count by rank, its part of the numbers, and its share.
+def chance_of_order(made: Array, numbers: Array, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the chance of the least likely count by rank, and its share.
 
     Every order of the numbers (n,) is equally likely whatever `made` (n,) is; rng orders ties.
     """
     from scipy.stats import hypergeom
 
     n = len(made)
-    if n < PARTS:
-        return 1.0, 0, 0.0
-    part = np.arange(n) * PARTS // n
+    if n < _PARTS:
+        return 1.0, 0.0
+    part = np.arange(n) * _PARTS // n
     ranks = [np.empty(n, np.intp), np.empty(n, np.intp)]
     for rank, series in zip(ranks, (made, numbers), strict=True):
         rank[np.lexsort((rng.random(n), series))] = part
-    table = np.bincount(ranks[0] * PARTS + ranks[1], minlength=PARTS**2)
+    table = np.bincount(ranks[0] * _PARTS + ranks[1], minlength=_PARTS**2)
     size = np.bincount(part)
     worst = int(np.argmax(np.abs(table - np.outer(size, size).ravel() / n)))
-    row, column = divmod(worst, PARTS)
+    row, column = divmod(worst, _PARTS)
     law = hypergeom(n, size[row], size[column])
     chance = 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) * len(table)
-    return float(chance), column, float(table[worst] / size[row])
+    return float(chance), float(table[worst] / size[row])
 
 
 def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> float:

@@ -389,7 +389,7 @@ def _uniform(place: Placed, rng: np.random.Generator) -> Array:
 def _follows(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
     """Return a dependence between places; one series (n, c) suggests it, the other tests it."""
     follows = likeliest(first, _MULTIPLES)
-    chance, _, share = chance_of_order(*follows.sides(second), rng)
+    chance, share = chance_of_order(*follows.sides(second), rng)
     if chance >= failure:
         return ""
     away = abs(follows.place)
