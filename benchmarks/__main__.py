@@ -16,7 +16,6 @@ from benchmarks import (
     hostile,
     hostile_load,
     intervals,
-    joint,
     parsers,
     partitions,
     planning,
@@ -63,7 +62,6 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "selection": selection.table,
     "intervals": intervals.table,
     "relations": relations.table,
-    "joint": joint.table,
     "plans": plans.table,
     "wishes": wishes.table,
     "web": web.table,
@@ -74,7 +72,6 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
 QUICK = {
     "intervals": intervals.table,
     "relations": relations.table,
-    "joint": joint.table,
     "plans": plans.table,
     "wishes": wishes.table,
     "relay": relay.table,
