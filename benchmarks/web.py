@@ -1,25 +1,18 @@
-"""The gateway compared with gRPC: server cost of a report, and gateway cost of idle browsers.
+"""Idle browsers: the gateway's memory and processor time, and how soon reports beside them count.
 
-The two take turns, each with the same requests of one report and the same concurrency; the first
-round is not counted. The gateway's client is asyncio with a few lines of HTTP/1.1, the other is
-grpc.aio. Then browsers connect, fetch a campaign once and stay connected, while reports arrive at
-a steady rate.
+Browsers connect, fetch a campaign once and stay connected, while reports arrive at a steady rate.
+The client is asyncio with a few lines of HTTP/1.1. `capacity` has the cost of a report.
 """
 
 import asyncio
-import multiprocessing
 import os
-import statistics
 import tempfile
 import time
 from dataclasses import dataclass
 from typing import Self
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.load_client import Load, run
 from benchmarks.serving import (
     SUBMIT,
     Requests,
@@ -33,8 +26,6 @@ from geoveil.campaign import Campaign
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest, SubmitReportsResponse
 from geoveil.proto.v1.report_pb2 import REPORT_STATUS_ACCEPTED
 
-ROUNDS = 5
-CALLS, CONCURRENCY = 500, 16
 BROWSERS, RATE, SECONDS = 500, 50.0, 20.0
 _GET = "/geoveil.proto.v1.Collector/GetCampaign"
 
@@ -57,20 +48,7 @@ class Crowd:
 
 
 def table() -> None:
-    """Print the cost of a report, and that of idle browsers."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served_to_browsers("web", f"{folder}/web.db") as (server, web),
-    ):
-        campaign = publish(server.address)
-        spent: dict[str, list[float]] = {"gRPC": [], "the gateway": []}
-        for _ in range(1 + ROUNDS):
-            for name, costs in spent.items():
-                costs.append(_cost_us(name, server, web, campaign))
-    shown = Table("", "processor, µs a report", title="single reports, aggregator and gateway")
-    for name, costs in spent.items():
-        shown.add_row(name, f"{statistics.median(costs[1:]):,.0f}")
-    Console().print(shown)
+    """Print the cost of idle browsers."""
     found = crowd()
     print(
         f"{found.open:,} idle browsers and {RATE:g} reports/s: {found.resident_mb:.0f} MB, 99 % of"
@@ -129,34 +107,6 @@ async def _crowd(
     return Crowd(
         resident, took[int(0.99 * len(took))], spent / (time.monotonic() - started), stayed
     )
-
-
-def _cost_us(name: str, server: Served, web: str, campaign: Campaign) -> float:
-    before = server.processor_s() + processor_s(server.gateway)
-    if name == "gRPC":
-        run(Load(server.address, SUBMIT, campaign, 1, CALLS, CONCURRENCY))
-    else:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            pool.apply(_load, (web, campaign))
-    after = server.processor_s() + processor_s(server.gateway)
-    return 1e6 * (after - before) / CALLS
-
-
-def _load(web: str, campaign: Campaign) -> None:
-    asyncio.run(_send(web, campaign))
-
-
-async def _send(web: str, campaign: Campaign) -> None:
-    requests = Requests(campaign, 1)
-    drawn = iter([requests.draw() for _ in range(CALLS)])
-
-    async def one_browser() -> None:
-        connection = await Connection.opened(web)
-        for request in drawn:
-            _check(await connection.call(SUBMIT, request))
-        connection.close()
-
-    await asyncio.gather(*(one_browser() for _ in range(CONCURRENCY)))
 
 
 def _check(answer: bytes) -> None:
