@@ -157,7 +157,6 @@ def made() -> list[Any]:
         gp.GeneralizedCauchy(3.1),
         coordinates.AzimuthalEquidistant(2.35, 48.86, 15_000),
         AREA,
-        deconvolution.DiscEstimator(DISC, 0.2),
         deconvolution.KernelEstimator(BELL, 0.2, False),
         deconvolution.PlugIn(OUTLINE, 0.2),
         deconvolution.ProfileEstimator(gp.Smoothstep(2.0), 0.3, 0.2, True, sign=-1.0),

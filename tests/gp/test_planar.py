@@ -109,8 +109,9 @@ def test_plugged_in_is_the_query_at_the_noisy_point(query):
     np.testing.assert_allclose(estimator.value(points), query.value(points), rtol=0, atol=3e-5)
 
 
-def test_plug_in_without_quadrature_says_so():
-    estimator = PlanarLaplace(PRIVACY, 2).estimator(TwoWayThreshold((0.0, 0.0), 2.0))
+@pytest.mark.parametrize("query", [DISC, TwoWayThreshold((0.0, 0.0), 2.0)], ids=repr)
+def test_plug_in_without_quadrature_says_so(query):
+    estimator = PlanarLaplace(PRIVACY, 2).estimator(query)
     for moment in (estimator.mean, estimator.variance):
         with pytest.raises(UnsupportedError, match="simulate"):
             moment([[0.0, 0.0]])

@@ -4,13 +4,11 @@ Importing this package registers every family's estimator with `point_estimator`
 """
 
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, point_estimator
-from geoveil.gp.deconvolution.disc import DiscEstimator
 from geoveil.gp.deconvolution.kernel import KernelEstimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
 from geoveil.gp.deconvolution.region import RegionEstimator, SmoothedRegion
 
 __all__ = [
-    "DiscEstimator",
     "KernelEstimator",
     "PlugIn",
     "PointEstimator",
