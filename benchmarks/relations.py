@@ -37,7 +37,6 @@ from geoveil.analyst import (
     CrossTable,
     FormReports,
     FormStatistic,
-    Interaction,
     Mean,
     MeanBy,
     Option,
@@ -45,7 +44,6 @@ from geoveil.analyst import (
     QuantileBy,
     Regression,
     Shares,
-    Square,
 )
 from geoveil.analyst.planned_forms import simulated
 from geoveil.gp import NotPrivateWarning, UnsupportedError
@@ -132,10 +130,6 @@ ASKED: Mapping[str, FormStatistic[Any]] = {
     "partial": PartialCorrelation("income", "age", ["mood"]),
     "linear": Regression("income", ["age", "tenure"]),
     "logistic": Regression(RENTING, ["age", "mood"], "logistic"),
-    "curve": Regression("income", ["age", Square("age"), "mood", Interaction("age", "mood")]),
-    "curved odds": Regression(
-        RENTING, ["age", Square("age"), "mood", Interaction("age", "mood")], "logistic"
-    ),
     "median": QuantileBy("income", [Option("tenure", "owns")], (0.5,)),
 }
 
@@ -229,14 +223,6 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "logistic coefficient of mood": Figure(
         "logistic", _coefficient(2), lambda of: of.log_odds()[1]
-    ),
-    "linear coefficient of age²": Figure("curve", _coefficient(2), lambda of: of.curve[2]),
-    "linear coefficient of age × mood": Figure("curve", _coefficient(4), lambda of: of.curve[4]),
-    "logistic coefficient of age²": Figure(
-        "curved odds", _coefficient(2), lambda of: of.curved_log_odds[2]
-    ),
-    "logistic coefficient of age × mood": Figure(
-        "curved odds", _coefficient(4), lambda of: of.curved_log_odds[4]
     ),
     "median of a group": Figure(
         "median", lambda of: (of["tenure: owns"].low[0], of["tenure: owns"].high[0]),

@@ -164,18 +164,6 @@ class Population:
         """Return the coefficients of income on age and tenure, without the constant."""
         return least_squares(self["income"], self["age"], *options_of(self["tenure"]))[0][1:]
 
-    @cached_property
-    def curve(self) -> Array:
-        """The coefficients of income on age, its square, mood, and age × mood."""
-        age, mood = self["age"], self["mood"] + 1.0
-        return least_squares(self["income"], age, age**2, mood, age * mood)[0]
-
-    @cached_property
-    def curved_log_odds(self) -> Array:
-        """The coefficients of renting on age, its square, mood, and age × mood."""
-        age, mood = self["age"], self["mood"] + 1.0
-        return logistic_fit(self["tenure"] == RENTS, age, age**2, mood, age * mood)[0]
-
     def log_odds(self) -> Array:
         """Return the coefficients of a logistic model of renting on age and mood."""
         return logistic_fit(self["tenure"] == RENTS, self["age"], self["mood"] + 1.0)[0][1:]

@@ -267,7 +267,7 @@ EXCUSED = {
     ),
     **dict.fromkeys(("Options", "OwnSelection"), "holds functions"),
     **dict.fromkeys(
-        ("Above", "Between", "Interaction", "Correlation", "CurveBy", "QuantileBy"),
+        ("Above", "Between", "Correlation", "CurveBy", "QuantileBy"),
         "a function of a field is itself alone: products are told apart by which it is of",
     ),
     "Settings": "its paths and passwords come from files",

@@ -149,7 +149,6 @@ from geoveil.analyst.relations.form_reports import (
 )
 from geoveil.analyst.relations.mean_map import MeanMap, MeanMapEstimates
 from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
-from geoveil.analyst.relations.products import Interaction
 from geoveil.analyst.relations.regression import Predictions, Regression, RegressionEstimates
 from geoveil.analyst.relations.solving import ParameterEstimates
 from geoveil.analyst.relations.tables import (
@@ -167,7 +166,6 @@ from geoveil.analyst.relations.terms import (
     Option,
     Outside,
     Score,
-    Square,
     Term,
     Within,
 )
@@ -287,7 +285,6 @@ __all__ = [
     "Histogram",
     "HistogramPrior",
     "ImportedForm",
-    "Interaction",
     "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
@@ -342,7 +339,6 @@ __all__ = [
     "Shares",
     "SharesGiven",
     "Softness",
-    "Square",
     "Statistic",
     "StatisticBy",
     "TLSMissingError",

@@ -20,10 +20,9 @@ from geoveil.analyst.relations.by import MeanBy, Parts, QuantileBy
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.mean_map import MeanMap
 from geoveil.analyst.relations.moments import Mean, PartialCorrelation
-from geoveil.analyst.relations.products import Interaction
 from geoveil.analyst.relations.regression import Regression
 from geoveil.analyst.relations.tables import CrossTable, Shares
-from geoveil.analyst.relations.terms import Option, Square, Term
+from geoveil.analyst.relations.terms import Option, Term
 from geoveil.analyst.results import finite
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.campaign import (
@@ -353,20 +352,13 @@ def _regression(text: str) -> Regression:
     model, colon, y = answer.rpartition(":")
     if not tilde or not y.strip():
         raise ParameterError("regression", text, "[MODEL:]Y~X+X..., as in 'income ~ age + rents'")
-    on = [_product(each) for each in covariates.split("+")]
+    on = [_covariate(each) for each in covariates.split("+")]
     return Regression(_covariate(y), on, model.strip() if colon else "linear")  # type: ignore[arg-type]
-
-
-def _product(text: str) -> str | Term | Interaction:
-    factors = [_covariate(part) for part in text.split(":")]
-    return Interaction(*factors) if len(factors) > 1 else factors[0]
 
 
 def _covariate(text: str) -> str | Term:
     name, equals, option = (part.strip() for part in text.partition("="))
-    if equals:
-        return Option(name, option)
-    return Square(name[:-2].rstrip()) if name.endswith("^2") else name
+    return Option(name, option) if equals else name
 
 
 RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
@@ -401,7 +393,7 @@ RELATIONS: Mapping[str, RelationWord] = MappingProxyType(
             _regression,
             "[MODEL:]Y~X+X...",
             "Regression: linear, or after 'logistic:', 'poisson:', 'median:'; FIELD=OPTION is"
-            " whether a person chose it, X^2 a square, X:X an interaction.",
+            " whether a person chose it.",
         ),
         "mean-map": RelationWord(
             _mean_map, "NUMBER,PLACE", "Mean of a number by place, on a grid."

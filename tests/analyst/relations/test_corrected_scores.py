@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from geoveil.analyst.relations.products import ProductScore
-from geoveil.analyst.relations.regression import fit, fit_products
+from geoveil.analyst.relations.regression import fit
 from geoveil.analyst.relations.scores import (
     Category,
     Design,
@@ -46,80 +45,6 @@ def laplace_nodes(points: int, third: bool) -> Any:
     nodes = np.meshgrid(at, at, at if third else np.zeros(1), indexing="ij")
     mass = np.einsum("i,j,k->ijk", of, of, of if third else np.ones(1))
     return (*(node.ravel() for node in nodes), mass.ravel())
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_products_in_the_clear_have_the_root_of_the_same_covariates(model: Model) -> None:
-    rng = np.random.default_rng(6)
-    group, x = rng.integers(0, 2, 1_000), rng.normal(2.0, 1.0, (1_000, 2))
-    index = 0.2 + 0.5 * x[:, 0] - 0.1 * x[:, 0] ** 2 + 0.3 * x[:, 1] * group
-    y = {"logistic": 1.0 * (rng.random(1_000) < 0.6), "poisson": 1.0 * rng.poisson(np.exp(index))}
-    none, weights = np.zeros(2), rng.uniform(0.5, 2.0, 1_000)
-    code = Category(np.eye(2)[group], np.array([[0.0], [1.0]]))
-    clear = Design(y.get(model, index + rng.normal(size=1_000)), x, none, none, (code,))
-    products = [(0,), (1,), (2,), (0, 2), *([] if model == "poisson" else [(1, 1), (1, 2)])]
-    base = np.column_stack([group, x])
-    made = np.column_stack([base[:, of].prod(axis=1) for of in map(list, products)])
-    k = made.shape[1]
-    same = Design(clear.response, made, np.zeros(k), np.zeros(k))
-    found = fit_products(clear, products, weights, model, 1.0)
-    expected = fit(same, weights, model, 1.0)
-    assert found.theta == pytest.approx(expected.theta, rel=1e-9, abs=1e-11)
-    for made, theirs in zip(found.errors, expected.errors, strict=True):
-        assert made == pytest.approx(theirs, rel=1e-8, abs=1e-12)
-
-
-def test_a_person_nobody_met_is_as_far_off_as_ranges_permit_products() -> None:
-    rng = np.random.default_rng(9)
-    x, none = rng.uniform(20.0, 60.0, (500, 1)), np.zeros(1)
-    y = 0.1 * x[:, 0] - 0.001 * x[:, 0] ** 2 + rng.normal(size=500)
-    ends, y_ends = np.array([[18.0, 90.0]]), np.array([-5.0, 9.0])
-    clear = Design(y, x, none, none, (), 0.0, ends, y_ends)
-    made = fit_products(clear, [(0,), (0, 0)], np.ones(500), "linear")
-    at = np.linspace(18.0, 90.0, 2_001)[:, None] ** [0, 1, 2]
-    covariates = x ** [0, 1, 2]
-    pull = at @ np.linalg.inv(covariates.T @ covariates / 500)
-    pulled = pull[:, None] * (y_ends - (at @ made.theta)[:, None])[..., None]
-    exact = np.array([-pulled.min(axis=(0, 1)), pulled.max(axis=(0, 1))])
-    assert made.farthest is not None
-    assert made.farthest(np.eye(3)) == pytest.approx(exact, rel=0.1)
-    unknown = fit_products(Design(y, x, none, none), [(0,), (0, 0)], np.ones(500), "linear")
-    assert unknown.farthest is not None
-    assert np.isinf(unknown.farthest(np.eye(3))).all()
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_mean_of_a_score_of_products_over_the_noise_is_the_score(model: Model) -> None:
-    """Gauss-Laguerre quadrature on either side of each number; x², and products with a choice."""
-    x, y = np.array([0.4, -1.1]), 1.0
-    b, b_y = np.array([0.3, 0.2]), 0.25 if model == "median" else 0.0
-    u, v, w, mass = laplace_nodes(12 if model == "median" else 24, bool(b_y))
-    products = [(0,), (1,), (2,), (0, 1), *([] if model == "poisson" else [(1, 1), (1, 2)])]
-    theta = np.array([0.3, -0.6, 0.4, 0.7, -0.5, 0.2, 0.1])[: 1 + len(products)]
-    code = np.array([[0.0], [1.0]])
-
-    def products_of(
-        mass: Any, response: Any, numbers: Any, noise: Any, b_y: float, options: Any
-    ) -> ProductScore:
-        categories = (Category(np.broadcast_to(options, (len(mass), 2)), code),)
-        design = Design(response, numbers, noise, 2 * noise**2, categories, b_y)
-        return ProductScore(design, products, mass, model, 2.0)
-
-    z, response = x + np.stack([u, v], axis=1) * b, y + w * b_y
-
-    mean, bent = np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    law = channel(2, 1.0)
-    for reported in range(2):
-        score = products_of(mass, response, z, b, b_y, np.linalg.inv(law)[reported])
-        value, slope = score(theta)
-        assert (score.each(theta) * mass[:, None]).sum(axis=0) == pytest.approx(value, abs=1e-10)
-        mean, bent = mean + law[1, reported] * value, bent + law[1, reported] * slope
-    one = np.ones(1)
-    clear = products_of(one, y * one, x[None], 0 * b, 0.0, [0.0, 1.0])(theta)
-    assert mean == pytest.approx(clear.score, abs=1e-6)
-    assert bent == pytest.approx(clear.slope, abs=1e-6)
-    uncorrected = products_of(mass, response, z, 0 * b, 0.0, [0.0, 1.0])(theta).score
-    assert np.abs(uncorrected - clear.score).max() > 0.01
 
 
 @pytest.mark.deep(keep=2)

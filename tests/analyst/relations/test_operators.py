@@ -23,7 +23,6 @@ from geoveil.analyst import (
     Score,
     Shares,
     ShareWithin,
-    Square,
     Term,
     Within,
 )
@@ -48,7 +47,6 @@ ABOVE = Above("age", 40.0, 12.0)
 BETWEEN = Between("age", 30.0, 50.0, 9.0)
 NUMBERS: list[tuple[Sequence[Term], Any]] = [
     ([NumberOf("age")], lambda x: x),
-    ([Square("age")], lambda x: x * x),
     ([NumberOf("age"), NumberOf("age")], lambda x: x * x),
     ([ABOVE], lambda x: _step(x, 40.0, 12.0)),
     ([BETWEEN], lambda x: _step(x, 30.0, 9.0) - _step(x, 50.0, 9.0)),

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from geoveil.analyst.relations.estimand import OwnScore
-from geoveil.analyst.relations.products import TaylorJet, corrected
+from geoveil.analyst.relations.jets import TaylorJet, corrected
 from geoveil.analyst.relations.regression import fit
 from geoveil.analyst.relations.scores import Category, Design
 from geoveil.analyst.relations.solving import sandwich, solve

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights, weights_of
-from geoveil.analyst.relations.products import MOST_PERTURBED, TaylorJet, Value, corrected, slope
+from geoveil.analyst.relations.jets import TaylorJet, Value, corrected, slope
 from geoveil.analyst.relations.scores import Design, Equation, design_of, terms_of
 from geoveil.analyst.relations.solving import ParameterEstimates, sandwich, solve
 from geoveil.analyst.relations.terms import Coordinate, Term
@@ -23,6 +23,8 @@ _CHECKED = 8
 """The most combinations of options in the check of a score."""
 _CELLS, _NEAR = 80, 20.0
 """Cells in which a score must be finite, and how many noise scales they reach to either side."""
+_MOST_PERTURBED = 4
+"""The most perturbed numbers whose jets are carried; each triples the derivatives."""
 
 
 class OwnScore:
@@ -44,9 +46,9 @@ class OwnScore:
         self.design, self.names, self.score = design, names, score
         self.weights, self.parameters = weights, parameters
         self._scales = {j: float(b) for j, b in enumerate(design.noise) if b}
-        if len(self._scales) > MOST_PERTURBED:
+        if len(self._scales) > _MOST_PERTURBED:
             raise UnsupportedError(
-                f"{len(self._scales)} perturbed numbers: a score takes at most {MOST_PERTURBED}"
+                f"{len(self._scales)} perturbed numbers: a score takes at most {_MOST_PERTURBED}"
             )
 
     def __call__(self, theta: Array) -> Equation:

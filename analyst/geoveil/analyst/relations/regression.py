@@ -6,21 +6,13 @@ correction, noise in a covariate draws its coefficient towards 0.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights, weights_of
-from geoveil.analyst.relations.products import (
-    FarthestOfProducts,
-    Interaction,
-    factors_of,
-    score_of_products,
-    text_of,
-)
 from geoveil.analyst.relations.scores import (
     Design,
     Farthest,
@@ -95,8 +87,6 @@ class RegressionEstimates(ParameterEstimates):
     """Coefficients of covariates, the constant first."""
 
     model: Model
-    covariates: tuple[tuple[str, ...], ...] = field(repr=False)
-    """The factors of each covariate after the constant."""
     smoothing: Array | None = None
     """Approximately how far smoothing moves each coefficient, for median regressions only."""
 
@@ -145,16 +135,16 @@ class RegressionEstimates(ParameterEstimates):
         )
 
     def _covariates(self, person: Mapping[str, object]) -> Array:
-        numbers = dict.fromkeys(chain.from_iterable(self.covariates), 0.0)
-        names = list(numbers)
+        names = self.names[1:]
+        numbers = dict.fromkeys(names, 0.0)
         for name, value in person.items():
             if name in numbers:
                 numbers[name] = validation.real(name, value)
             elif any(of.startswith(f"{name}: ") for of in names) and isinstance(value, str):
                 numbers[f"{name}: {value}"] = 1.0
             else:
-                raise ParameterError("people", name, f"a covariate of {names}")
-        return np.array([1.0, *(math.prod(numbers[of] for of in w) for w in self.covariates)])
+                raise ParameterError("people", name, f"a covariate of {list(names)}")
+        return np.array([1.0, *numbers.values()])
 
 
 @dataclass(frozen=True)
@@ -170,9 +160,8 @@ class Regression(FormStatistic[RegressionEstimates]):
 
     y: str | Term
     """A field's name, or a function of it; in a logistic model such as `Option("rents", "yes")`."""
-    on: Sequence[str | Term | Interaction]
-    """Names of fields, functions of them such as `Square("age")`, or `Interaction("age", "rents")`;
-    with one of the latter two at most four perturbed numbers, and no such product in Poisson's."""
+    on: Sequence[str | Term]
+    """Names of fields, or functions of them such as `Above("age", 40)`."""
     model: Model = "linear"
     width: float | None = None
     """The width of the step that a median regression smooths (by a logistic distribution function),
@@ -191,9 +180,7 @@ class Regression(FormStatistic[RegressionEstimates]):
     def of(self, reports: FormReports, confidence: float, weights: Weights) -> RegressionEstimates:
         validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
         campaign = reports.campaign
-        factors, y = factors_of(campaign, self.on), self._response(campaign)
-        covariates = tuple(tuple(term.text for term in of) for of in factors)
-        terms = list({term.text: term for of in factors for term in of}.values())
+        terms, y = terms_of(campaign, self.on), self._response(campaign)
         for term in terms:
             if self.model != "linear" and isinstance(term, Coordinate):
                 raise UnsupportedError(
@@ -210,11 +197,6 @@ class Regression(FormStatistic[RegressionEstimates]):
         if self.model == "median":
             width = self._width(design, w)
         fitted = partial(fit, design, w, self.model, plain=plain)
-        if any(len(of) > 1 for of in factors):
-            at = {term.text: place - 1 for term, place in zip(terms, places[1:], strict=True)}
-            products = [tuple(at[text] for text in of) for of in covariates]
-            fitted = partial(fit_products, design, products, w, self.model, plain=plain)
-            places = list(range(1 + len(factors)))
         made = fitted(width=width)
         about = [
             "Scores are corrected exactly for the noise of every field; errors are"
@@ -241,8 +223,7 @@ class Regression(FormStatistic[RegressionEstimates]):
         return RegressionEstimates(
             model=self.model,
             label=f"{self.model.capitalize()} regression of {y.text}",
-            names=(CONSTANT, *map(text_of, factors)),
-            covariates=covariates,
+            names=(CONSTANT, *(term.text for term in terms)),
             values=made.theta[places],
             covariance=errors.covariance[np.ix_(places, places)],
             degrees=errors.degrees[places],
@@ -293,7 +274,7 @@ class Fit:
 
     theta: Array
     errors: Errors
-    farthest: Farthest | FarthestOfProducts | None
+    farthest: Farthest | None
     """For linear models only."""
     growth: float
     """The largest |β|b of a number."""
@@ -331,40 +312,12 @@ def fit(
     return Fit(theta, errors, farthest, growth.max(initial=0.0))
 
 
-def fit_products(
-    design: Design,
-    products: Sequence[tuple[int, ...]],
-    weights: Array,
-    model: Model,
-    width: float = 0.0,
-    *,
-    plain: bool = False,
-) -> Fit:
-    """Return the coefficients of a regression on products of the design's covariates.
-
-    Args:
-        products: for each coefficient except the constant's, indices of covariates from 0.
-    """
-    score, units = score_of_products(design, products, weights, model, width)
-    start = _start(design, len(units), weights, model)
-    if model == "median":
-        line = replace(score, model="linear")
-        start = solve(line, start, _anywhere, weights, _ASK[model]).theta
-
-    def inside(theta: Array) -> bool:
-        return model != "poisson" or score.growth(theta) < LARGEST_GROWTH
-
-    root = solve(score, start, inside, weights, _ASK[model])
-    errors = sandwich(root.influence * units, weights, None if plain else score.pseudo)
-    pull = weights.sum() * units[:, None] * root.pull
-    farthest = FarthestOfProducts.of(score, root.theta, pull) if model == "linear" else None
-    return Fit(root.theta * units, errors, farthest, score.growth(root.theta))
-
-
 def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
     score: EstimatingEquation
     linear = LinearScore(design, weights) if model in ("linear", "median") else None
-    start = _start(design, design.pseudo.shape[1], weights, model)
+    start = np.zeros(design.pseudo.shape[1])
+    if model == "poisson":
+        start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
     if linear is not None and model == "linear":
         score = linear
     else:
@@ -384,14 +337,6 @@ def _root(design: Design, weights: Array, model: Model, width: float) -> Root:
 
     region = inside if model != "linear" else _anywhere
     return solve(score, start, region, weights, _ASK[model])
-
-
-def _start(design: Design, many: int, weights: Array, model: Model) -> Array:
-    """Return coefficients of 0, or the constant of a Poisson model alone."""
-    start = np.zeros(many)
-    if model == "poisson":
-        start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
-    return start
 
 
 def _anywhere(_: Array) -> bool:

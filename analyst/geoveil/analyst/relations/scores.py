@@ -149,7 +149,8 @@ class Farthest:
         with np.errstate(invalid="ignore"):
             residuals = self.response_ends - self._spans(self.theta[None])[::-1, 0]
             corners = (self._spans(sums @ self.pull)[:, None] * residuals[:, None]).reshape(4, -1)
-        return reach_of(corners)
+        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
+        return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
 
     def _spans(self, rows: Array) -> Array:
         """Return the range of sums of a person's covariates, (2, sums)."""
@@ -159,12 +160,6 @@ class Farthest:
             ends += [block.min(axis=1), block.max(axis=1)]
         ends += np.sort(rows[:, at:, None] * self.ends, axis=2).sum(axis=1).T
         return ends
-
-
-def reach_of(moves: Array) -> Array:
-    """Return the largest moves of each sum down and up, (2, sums); infinite if one is unknown."""
-    ends = np.maximum([-moves.min(axis=0), moves.max(axis=0)], 0.0)
-    return np.where(np.isfinite(moves).all(axis=0), ends, np.inf)
 
 
 class Equation(NamedTuple):
@@ -368,15 +363,11 @@ def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]
         else:
             others = field.attribute_options[not isinstance(field, MultipleField) :]
             terms += [Option(field.name, option) for option in others]
-    require_names([term.text for term in terms])
-    return terms
-
-
-def require_names(names: Sequence[str]) -> None:
-    """Refuse repeated names of covariates, or too many covariates."""
+    names = [term.text for term in terms]
     if len(set(names)) < len(names) or not 0 < len(names) < MOST_COVARIATES:
         expected = f"1 to {MOST_COVARIATES - 1} covariates, each with a name of its own"
         raise ParameterError("covariates", names, expected)
+    return terms
 
 
 def design_of(

@@ -283,23 +283,6 @@ def public_range(field: NumberField) -> Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class Square(_Numeric):
-    """The square of a number, or of its logarithm if numbers are compared by ratio."""
-
-    @property
-    def text(self) -> str:
-        return f"{self.field}²"
-
-    def jet(self, field: NumberField, x: Array) -> Jet:
-        return x * x, 2 * x, np.full_like(x, 2.0)
-
-    def sizes(self, field: NumberField) -> tuple[Ends, float, float]:
-        low, high = public_range(field)
-        least = 0.0 if low <= 0 <= high else min(low * low, high * high)
-        return (least, max(low * low, high * high)), math.inf, math.inf
-
-
-@dataclass(frozen=True, eq=False)
 class Between(_Numeric):
     """Whether a number lies between two ends, softly: 1 within, 0 beyond."""
 

@@ -1,0 +1,146 @@
+"""Jets: numbers with two derivatives, which correct any smooth score [MATH §16].
+
+A correction takes two derivatives in each perturbed number, mixed over all of them. A jet carries
+those of one variable; its parts may be jets in further variables.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from geoveil.gp import UnsupportedError
+
+Value: TypeAlias = Any
+"""Arguments of NumPy's functions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaylorJet:
+    """A function's value, slope and half its second derivative, in one variable."""
+
+    level: int
+    value: Value
+    slope: Value
+    bent: Value
+
+    def __neg__(self) -> Value:
+        return self * -1
+
+    def __add__(self, other: Value) -> Value:
+        level, a, b = _alike(self, other)
+        return TaylorJet(level, *(x + y for x, y in zip(a, b, strict=True)))
+
+    def __sub__(self, other: Value) -> Value:
+        return self + other * -1
+
+    def __rsub__(self, other: Value) -> Value:
+        return self * -1 + other
+
+    def __mul__(self, other: Value) -> Value:
+        level, a, b = _alike(self, other)
+        if level > _level(other):  # a constant in this variable
+            return TaylorJet(level, *(x * other for x in a))
+        if level > _level(self):
+            return TaylorJet(level, *(x * self for x in b))
+        slope = a[0] * b[1] + a[1] * b[0]
+        return TaylorJet(level, a[0] * b[0], slope, a[0] * b[2] + a[1] * b[1] + a[2] * b[0])
+
+    def __truediv__(self, other: Value) -> Value:
+        return self * other**-1.0
+
+    def __rtruediv__(self, other: Value) -> Value:
+        return self**-1.0 * other
+
+    def __pow__(self, power: float) -> Value:
+        if power in (0, 1, 2, 3, 4):
+            result: Value = 1.0
+            for _ in range(int(power)):
+                result = self * result
+            return result
+        p = power
+        return self._chain(lambda v: (v**p, p * v ** (p - 1), p * (p - 1) * v ** (p - 2)))
+
+    def _chain(self, derivatives: Callable[[Value], Sequence[Value]]) -> Value:
+        value, first, second = derivatives(self.value)
+        bent = first * self.bent + second * (self.slope * self.slope) * 0.5
+        return TaylorJet(self.level, value, first * self.slope, bent)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Value, **kwargs: Any) -> Value:
+        name = ufunc.__name__
+        if method == "__call__" and not kwargs:
+            if name in _ONE and isinstance(inputs[0], TaylorJet):
+                return inputs[0]._chain(lambda v: _ONE[name](ufunc, v))
+            if name in _TWO:
+                return _TWO[name](*inputs)
+        raise UnsupportedError(
+            f"{name} in a score: it is made of + − × ÷, powers, and NumPy's or SciPy's"
+            f" {', '.join(sorted(_ONE))}"
+        )
+
+
+def _level(x: Value) -> int:
+    return x.level if isinstance(x, TaylorJet) else -1
+
+
+def _alike(x: Value, y: Value) -> tuple[int, Sequence[Value], Sequence[Value]]:
+    """Return the higher level, and the parts of both operands in its variable."""
+    level = max(_level(x), _level(y))
+    a, b = ((v.value, v.slope, v.bent) if _level(v) == level else (v, 0.0, 0.0) for v in (x, y))
+    return level, a, b
+
+
+def _logistic(of: Any, v: Value) -> Sequence[Value]:
+    s = of(v)
+    return s, s * (1 - s), s * (1 - s) * (1 - 2 * s)
+
+
+def _tanh(of: Any, v: Value) -> Sequence[Value]:
+    t = of(v)
+    return t, 1 - t * t, -2 * t * (1 - t * t)
+
+
+def _sqrt(of: Any, v: Value) -> Sequence[Value]:
+    root = of(v)
+    return root, 0.5 / root, -0.25 / (root * v)
+
+
+_ONE: Mapping[str, Callable[[Any, Value], Sequence[Value]]] = {
+    "exp": lambda of, v: (of(v),) * 3,
+    "expm1": lambda of, v: (of(v), np.exp(v), np.exp(v)),
+    "log": lambda of, v: (of(v), 1 / v, -1 / (v * v)),
+    "log1p": lambda of, v: (of(v), 1 / (1 + v), -1 / ((1 + v) * (1 + v))),
+    "sqrt": _sqrt,
+    "sin": lambda of, v: (of(v), np.cos(v), -1 * of(v)),
+    "cos": lambda of, v: (of(v), -1 * np.sin(v), -1 * of(v)),
+    "tanh": _tanh,
+    "expit": _logistic,
+    "square": lambda of, v: (v * v, 2 * v, 2.0),
+    "negative": lambda of, v: (-1 * v, -1.0, 0.0),
+    "reciprocal": lambda of, v: (1 / v, -1 / (v * v), 2 / (v * v * v)),
+}
+"""A function's name in NumPy or SciPy → its value and derivatives, in such functions."""
+_TWO: Mapping[str, Callable[[Value, Value], Value]] = {
+    "add": lambda x, y: x + y if isinstance(x, TaylorJet) else y + x,
+    "subtract": lambda x, y: x - y if isinstance(x, TaylorJet) else y.__rsub__(x),
+    "multiply": lambda x, y: x * y if isinstance(x, TaylorJet) else y * x,
+    "divide": lambda x, y: x / y if isinstance(x, TaylorJet) else y.__rtruediv__(x),
+    "power": lambda x, y: x**y,
+}
+
+
+def corrected(value: Value, scales: Mapping[int, float]) -> Value:
+    """Return (1 − b²∂²) of a jet, for every level and its noise scale b."""
+    for level in sorted(scales, reverse=True):
+        if _level(value) == level:
+            value = value.value - 2 * scales[level] ** 2 * value.bent
+    return value
+
+
+def slope(value: Value, level: int) -> Value:
+    """Return the derivative by the variable of a level, the highest."""
+    return value.slope if _level(value) == level else 0.0
