@@ -1,7 +1,7 @@
 """Test transmission tests: distances and sensitivities against exhaustive search."""
 
 import math
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from geoveil.selection.contrib import VARIANT_RECIPES, Transmission, most_signif
 from geoveil.selection.contrib.transmission import StudySetting
 from geoveil.selection.contrib.transmission_sensitivity import (
     MOVES,
-    STATISTICS,
     SensitivityProfile,
     chi_square,
     global_sensitivity,
@@ -36,18 +35,14 @@ def _tables(families: int) -> tuple[np.ndarray, np.ndarray]:
     return pairs[:, 0], pairs[:, 1]
 
 
-def _statistic(name, b, c):
-    return STATISTICS[name](chi_square(b, c))
-
-
 def _all_distances(families: int) -> np.ndarray:
     b, c = _tables(families)
     return transmission_distance(b[:, None], c[:, None], b, c)
 
 
-def _searched_local(families: int, statistic: str) -> np.ndarray:
-    """Return the local sensitivities from the statistics of all tables one family away."""
-    values = _statistic(statistic, *_tables(families))
+def _searched_local(families: int) -> np.ndarray:
+    """Return the local sensitivities from the χ² of all tables one family away."""
+    values = chi_square(*_tables(families))
     near = _all_distances(families) <= 1
     return np.where(near, np.abs(values[:, None] - values), 0).max(axis=1)
 
@@ -66,26 +61,24 @@ def test_the_distance_of_tables_is_the_least_of_all_their_databases(families):
 
 
 @pytest.mark.parametrize("families", [2, 3])
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_local_sensitivity_is_that_of_all_databases(families, statistic):
+def test_local_sensitivity_is_that_of_all_databases(families):
     databases = np.array(list(product(range(len(GENOTYPES)), repeat=families)))
     tables = np.array(GENOTYPES)[databases].sum(axis=1)
-    values = _statistic(statistic, tables[:, 0], tables[:, 1])
+    values = chi_square(tables[:, 0], tables[:, 1])
     near = (databases[:, None] != databases).sum(axis=2) == 1
     moved = np.where(near, np.abs(values[:, None] - values), 0).max(axis=1)
     searched: dict[tuple[int, ...], float] = {}
     for table, by in zip(map(tuple, tables), moved, strict=True):
         searched[table] = max(searched.get(table, 0.0), float(by))
     b, c = np.array(list(searched)).T
-    found = local_sensitivity(b, c, families, statistic)
+    found = local_sensitivity(b, c, families)
     assert found == pytest.approx(list(searched.values()), abs=1e-12)
 
 
 @pytest.mark.parametrize("families", [2, 10, 40])
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_global_sensitivity_is_the_largest_local_one(families, statistic):
-    largest = local_sensitivity(*_tables(families), families, statistic).max()
-    assert largest == pytest.approx(global_sensitivity(families, statistic), rel=1e-12)
+def test_global_sensitivity_is_the_largest_local_one(families):
+    largest = local_sensitivity(*_tables(families), families).max()
+    assert largest == pytest.approx(global_sensitivity(families), rel=1e-12)
 
 
 @pytest.mark.parametrize("families", [2, 9])
@@ -99,47 +92,43 @@ def test_extremes_are_those_of_all_tables_within_reach(families, changes):
 
 
 @pytest.mark.parametrize("families", [2, 5, 17])
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_sensitivities_near_by_are_those_of_all_tables(families, statistic):
+def test_sensitivities_near_by_are_those_of_all_tables(families):
     b, c = _tables(families)
-    local, distances = _searched_local(families, statistic), _all_distances(families)
+    local, distances = _searched_local(families), _all_distances(families)
     for changes in range(families + 1):
         searched = np.where(distances <= changes, local, 0).max(axis=1)
-        found = sensitivity_at(b, c, changes, families, statistic)
+        found = sensitivity_at(b, c, changes, families)
         assert found == pytest.approx(searched, abs=1e-12)
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("families", [30, 50])
-def test_sensitivities_near_by_hold_for_more_families(families, statistic):
+def test_sensitivities_near_by_hold_for_more_families(families):
     """The search goes by steps: within t + 1 is one family away from within t."""
     b, c = _tables(families)
     size = 2 * families + 1
     grid = np.full((size + 4, size + 4), -np.inf)
-    grid[b + 2, c + 2] = local_sensitivity(b, c, families, statistic)
+    grid[b + 2, c + 2] = local_sensitivity(b, c, families)
     for changes in range(1, families + 1):
         shifts = [grid[b + 2 + i, c + 2 + j] for i, j in (*MOVES, (0, 0))]
         grid[b + 2, c + 2] = np.max(shifts, axis=0)
         if changes % 7 in (1, 2):
-            found = sensitivity_at(b, c, changes, families, statistic)
+            found = sensitivity_at(b, c, changes, families)
             assert found == pytest.approx(grid[b + 2, c + 2], abs=1e-12)
 
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("beta", [0.01, 0.2, 2.0])
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_smooth_sensitivity_is_that_of_all_tables(statistic, beta):
+def test_smooth_sensitivity_is_that_of_all_tables(beta):
     families = 8
     b, c = _tables(families)
-    local, distances = _searched_local(families, statistic), _all_distances(families)
+    local, distances = _searched_local(families), _all_distances(families)
     searched = (np.exp(-beta * distances) * local).max(axis=1)
     found = [
-        SensitivityProfile(b[i : i + 1], c[i : i + 1], families, statistic).smooth(beta)
-        for i in range(len(b))
+        SensitivityProfile(b[i : i + 1], c[i : i + 1], families).smooth(beta) for i in range(len(b))
     ]
     assert found == pytest.approx(searched, rel=1e-12)
-    whole = SensitivityProfile(b, c, families, statistic).smooth(beta)
+    whole = SensitivityProfile(b, c, families).smooth(beta)
     assert whole == pytest.approx(searched.max())
 
 
@@ -156,7 +145,7 @@ def test_the_region_of_a_large_local_sensitivity_is_that_of_lemma_2():
 def test_threshold_distance_is_the_least_of_all_tables_beyond_it(threshold):
     families = 12
     b, c = _tables(families)
-    beyond = _searched_local(families, "chi-square") > threshold
+    beyond = _searched_local(families) > threshold
     searched = _all_distances(families)[:, beyond].min(axis=1)
     assert threshold_distance(b, c, families, threshold).tolist() == searched.tolist()
 
@@ -164,7 +153,7 @@ def test_threshold_distance_is_the_least_of_all_tables_beyond_it(threshold):
 def test_theorem_5_gives_a_smooth_bound_with_the_largest_beta_that_does():
     families, threshold = 12, 5.0
     b, c = _tables(families)
-    local, distances = _searched_local(families, "chi-square"), _all_distances(families)
+    local, distances = _searched_local(families), _all_distances(families)
     beta = threshold_beta(families, threshold)
     bound = np.array(
         [
@@ -181,23 +170,15 @@ def test_theorem_5_gives_a_smooth_bound_with_the_largest_beta_that_does():
         threshold_bound(b, c, families, threshold, 1.01 * beta)
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("share", [0.6, 0.9, 1 - 1e-9])
-def test_the_largest_beta_is_the_least_that_any_table_permits(statistic, share):
+def test_the_largest_beta_is_the_least_that_any_table_permits(share):
     families = 11
-    most = global_sensitivity(families, statistic)
-    local, distances = _searched_local(families, statistic), _all_distances(families)
+    most = global_sensitivity(families)
+    local, distances = _searched_local(families), _all_distances(families)
     beyond = local > share * most
     ud = distances[:, beyond].min(axis=1)[~beyond]
     searched = (np.log(most / local[~beyond]) / ud).min()
-    assert threshold_beta(families, share * most, statistic) == pytest.approx(searched, rel=1e-9)
-
-
-def test_any_beta_does_where_every_table_is_beyond_the_threshold():
-    b, c = _tables(5)
-    assert local_sensitivity(b, c, 5, "root").min() > 0.1
-    assert threshold_beta(5, 0.1, "root") == math.inf
-    assert threshold_bound(b, c, 5, 0.1, 1e6, "root") == 2.0
+    assert threshold_beta(families, share * most) == pytest.approx(searched, rel=1e-9)
 
 
 def test_distances_and_margins_are_those_of_all_pairs_of_tables():
@@ -273,12 +254,6 @@ def test_statistics_of_the_six_published_variants():
     assert Transmission(*METOPIC, families=215).winner == 0
 
 
-def test_both_statistics_rank_alike():
-    b, c = _tables(20)
-    square, root = (_statistic(name, b, c) for name in STATISTICS)
-    assert all(root[i] <= root[j] for i, j in pairwise(np.argsort(square, kind="stable")))
-
-
 @pytest.mark.parametrize("families", [1, 2.0])
 def test_numbers_of_families_out_of_range_are_refused(families):
     with pytest.raises(ParameterError, match="families"):
@@ -299,5 +274,5 @@ def test_a_threshold_beyond_the_global_sensitivity_is_refused():
 def test_nothing_private_is_shown():
     known = Transmission([139], [57], families=215)
     assert repr(known) == "Transmission(1 variants, 215 families, values not shown)"
-    assert "139" not in repr(known.profile("root"))
-    assert math.isfinite(known.profile("root").smooth(0.1))
+    assert "139" not in repr(known.profile)
+    assert math.isfinite(known.profile.smooth(0.1))

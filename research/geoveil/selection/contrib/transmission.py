@@ -18,9 +18,7 @@ from geoveil.gp import RandomSource
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.contrib.transmission_sensitivity import (
-    STATISTICS,
     SensitivityProfile,
-    StatisticName,
     checked_families,
     checked_tables,
     chi_square,
@@ -70,7 +68,6 @@ class Transmission:
     def __init__(self, b: ArrayLike, c: ArrayLike, families: int) -> None:
         self.families = checked_families(families)
         self._b, self._c = checked_tables(b, c, self.families)
-        self._profiles: dict[StatisticName, SensitivityProfile] = {}
 
     @property
     def outcomes(self) -> int:
@@ -110,39 +107,33 @@ class Transmission:
             return 0
         return int(np.delete(self.distances, self.winner).min())
 
-    def profile(self, statistic: StatisticName) -> SensitivityProfile:
+    @cached_property
+    def profile(self) -> SensitivityProfile:
         """The local sensitivities of this and nearby tables. Private."""
-        if statistic not in self._profiles:
-            self._profiles[statistic] = SensitivityProfile(
-                self._b, self._c, self.families, statistic
-            )
-        return self._profiles[statistic]
+        return SensitivityProfile(self._b, self._c, self.families)
 
-    def as_statistic(self, statistic: StatisticName = "chi-square") -> Utilities:
-        """Return the statistic of every variant."""
-        return Utilities(self._values(statistic))
+    def as_statistic(self) -> Utilities:
+        """Return the χ² of every variant."""
+        return Utilities(chi_square(self._b, self._c))
 
-    def as_local(self, statistic: StatisticName = "chi-square") -> LocalUtilities:
-        """Return the statistic with each variant's local sensitivities at t changes."""
-        return LocalUtilities(
-            self._values(statistic),
-            lambda t: (
-                COVER
-                * sensitivity_at(self._b, self._c, min(t, self.families), self.families, statistic)
-            ),
-        )
+    def as_local(self) -> LocalUtilities:
+        """Return χ² with each variant's local sensitivities at t changes."""
 
-    def as_smooth(self, beta: float, statistic: StatisticName = "chi-square") -> SmoothUtilities:
-        """Return the statistic with its smooth sensitivity; ParameterError unless β > 0."""
-        bound = self.profile(statistic).smooth(beta)
-        return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
+        def at(changes: int) -> Array:
+            reach = min(changes, self.families)
+            return COVER * sensitivity_at(self._b, self._c, reach, self.families)
 
-    def as_threshold(
-        self, beta: float, threshold: float, statistic: StatisticName = "chi-square"
-    ) -> SmoothUtilities:
-        """Return the statistic with its [SPS Theorem 5] bound; ParameterError for bad arguments."""
-        bound = threshold_bound(self._b, self._c, self.families, threshold, beta, statistic)
-        return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
+        return LocalUtilities(chi_square(self._b, self._c), at)
+
+    def as_smooth(self, beta: float) -> SmoothUtilities:
+        """Return χ² with its smooth sensitivity; ParameterError unless β > 0."""
+        bound = self.profile.smooth(beta)
+        return SmoothUtilities(chi_square(self._b, self._c), COVER * bound, beta=beta)
+
+    def as_threshold(self, beta: float, threshold: float) -> SmoothUtilities:
+        """Return χ² with its [SPS Theorem 5] bound; ParameterError for bad arguments."""
+        bound = threshold_bound(self._b, self._c, self.families, threshold, beta)
+        return SmoothUtilities(chi_square(self._b, self._c), COVER * bound, beta=beta)
 
     def as_margin(self) -> Margin:
         """Return the winner and its margin."""
@@ -151,9 +142,6 @@ class Transmission:
     def as_nearness(self) -> Utilities:
         """Return u_r = −(families to change for r to have the largest χ²), of sensitivity 1."""
         return Utilities(-self.distances.astype(np.float64))
-
-    def _values(self, statistic: StatisticName) -> Array:
-        return STATISTICS[statistic](chi_square(self._b, self._c))
 
     def __repr__(self) -> str:
         return f"Transmission({self.outcomes} variants, {self.families} families, values not shown)"
@@ -169,10 +157,8 @@ class StudySetting:
 
 VariantRecipe: TypeAlias = SelectionRecipe[StudySetting, Transmission]
 
-_NOISE: Mapping[StatisticName, ExponentialPareto] = MappingProxyType(
-    {"chi-square": ExponentialPareto(4.0), "root": ExponentialPareto(6.0)}
-)
-"""Nearly the best tail index from 1 to 12, for 5 to 1,000 variants and ε from 3 to 21."""
+_NOISE = ExponentialPareto(4.0)
+"""It has nearly the best tail index from 1 to 12, for 5 to 1,000 variants and ε from 3 to 21."""
 THRESHOLD = 6.0
 """T of [SPS Theorem 5], as in the paper."""
 _MOST_SHARE = 0.5
@@ -225,7 +211,7 @@ def _at_threshold(
 
 
 @lru_cache(maxsize=64)
-def _planned_profile(setting: StudySetting, statistic: StatisticName) -> SensitivityProfile:
+def _planned_profile(setting: StudySetting) -> SensitivityProfile:
     """Return the profile of a public table: the most significant of m variants without linkage.
 
     Two parents in three are heterozygous; |b − c| is about √(2 (b + c) ln m).
@@ -233,34 +219,22 @@ def _planned_profile(setting: StudySetting, statistic: StatisticName) -> Sensiti
     total = 4 * setting.families // 3
     lead = min(round(math.sqrt(2 * total * math.log(max(setting.variants, 2)))), total)
     b = (total + lead) // 2
-    return SensitivityProfile(np.array([b]), np.array([total - b]), setting.families, statistic)
+    return SensitivityProfile(np.array([b]), np.array([total - b]), setting.families)
 
 
-def _smooth(statistic: StatisticName) -> VariantRecipe:
-    def build(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
-        planned = _planned_profile(s, statistic).smooth
-        return SmoothNoisyMax.planned(epsilon, s.variants, planned, _NOISE[statistic])
+def _planned(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
+    return SmoothNoisyMax.planned(epsilon, s.variants, _planned_profile(s).smooth, _NOISE)
 
-    def score(known: Transmission, mechanism: SelectionMechanism) -> Scores:
-        assert isinstance(mechanism, SmoothSelection)
-        return known.as_smooth(mechanism.beta, statistic)
 
-    return SelectionRecipe(build, score)
+def _smooth(known: Transmission, mechanism: SelectionMechanism) -> Scores:
+    assert isinstance(mechanism, SmoothSelection)
+    return known.as_smooth(mechanism.beta)
 
 
 def _global(kind: Callable[[float, float], SelectionMechanism]) -> VariantRecipe:
     return SelectionRecipe(
         lambda epsilon, s: kind(epsilon, COVER * global_sensitivity(s.families)),
         lambda known, _: known.as_statistic(),
-    )
-
-
-def _dampened(statistic: StatisticName) -> VariantRecipe:
-    return SelectionRecipe(
-        lambda epsilon, s: LocalDampening(
-            epsilon, COVER * global_sensitivity(s.families, statistic)
-        ),
-        lambda known, _: known.as_local(statistic),
     )
 
 
@@ -272,10 +246,11 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
         "two-sided, theorem 5": two_sided(lambda _: THRESHOLD),
         "one-sided, theorem 4": one_sided(largest),
         "one-sided, theorem 5": one_sided(lambda _: THRESHOLD),
-        "smooth noisy max": _smooth("chi-square"),
-        "smooth noisy max, root": _smooth("root"),
-        "local dampening": _dampened("chi-square"),
-        "local dampening, root": _dampened("root"),
+        "smooth noisy max": SelectionRecipe(_planned, _smooth),
+        "local dampening": SelectionRecipe(
+            lambda epsilon, s: LocalDampening(epsilon, COVER * global_sensitivity(s.families)),
+            lambda known, _: known.as_local(),
+        ),
         "stability": SelectionRecipe(
             lambda epsilon, _: StabilityMechanism(epsilon),
             lambda known, _: known.as_margin(),

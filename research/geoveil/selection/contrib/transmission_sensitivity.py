@@ -7,15 +7,13 @@ Of N families with two parents each, b heterozygous parents transmitted one alle
 off by b, c ≥ 0 and b + c ≤ 2N.
 
 `highest` and `local_sensitivity` evaluate only a few of these tables; docs/selection.md proves that
-they suffice. The root |b − c|/√(b + c) of χ² ranks variants in the same order, with a local
-sensitivity of about 4/√(b + c), far below the 8|b − c|/(b + c) of χ².
+they suffice.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +22,6 @@ from geoveil.gp import ParameterError, PrivateValueError, validation
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-StatisticName: TypeAlias = Literal["chi-square", "root"]
 
 MOST_FAMILIES = 10_000
 """The most families for which two χ² are equal as float64 exactly if they are equal."""
@@ -43,12 +40,6 @@ def chi_square(b: ArrayLike, c: ArrayLike) -> Array:
     """
     first, second = np.asarray(b, dtype=np.float64), np.asarray(c, dtype=np.float64)
     return np.asarray((first - second) ** 2 / np.maximum(first + second, 1))
-
-
-STATISTICS: Mapping[StatisticName, Callable[[Array], Array]] = MappingProxyType(
-    {"chi-square": lambda square: square, "root": np.sqrt}
-)
-"""Statistic → its function of χ²."""
 
 
 def transmission_distance(
@@ -117,49 +108,39 @@ def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers,
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def global_sensitivity(families: int, statistic: StatisticName = "chi-square") -> float:
-    """Return Δ: 8(N−1)/N for χ² [WJWKYJO17], 2 for its root; N ≥ 2.
+def global_sensitivity(families: int) -> float:
+    """Return Δ = 8(N−1)/N [WJWKYJO17]; N ≥ 2.
 
     Example:
-        >>> round(global_sensitivity(150), 4), global_sensitivity(150, "root")
-        (7.9467, 2.0)
+        >>> round(global_sensitivity(150), 4)
+        7.9467
     """
     n = checked_families(families)
-    validation.choice("statistic", statistic, STATISTICS)
-    return 8 * (n - 1) / n if statistic == "chi-square" else 2.0
+    return 8 * (n - 1) / n
 
 
-def local_sensitivity(
-    b: Integers, c: Integers, families: int, statistic: StatisticName = "chi-square"
-) -> Array:
-    """Return how far one of N families can move the statistic of each table, shape (m,).
+def local_sensitivity(b: Integers, c: Integers, families: int) -> Array:
+    """Return how far one of N families can move the χ² of each table, shape (m,).
 
     Example:
         >>> local_sensitivity(np.array([300]), np.array([0]), 150).round(4).tolist()
         [7.9467]
     """
-    of = STATISTICS[statistic]
-    here = of(chi_square(b, c))
-    return np.maximum(of(highest(b, c, 1, families)) - here, here - of(lowest(b, c, 1)))
+    here = chi_square(b, c)
+    return np.maximum(highest(b, c, 1, families) - here, here - lowest(b, c, 1))
 
 
-def sensitivity_at(
-    b: Integers, c: Integers, changes: int, families: int, statistic: StatisticName = "chi-square"
-) -> Array:
+def sensitivity_at(b: Integers, c: Integers, changes: int, families: int) -> Array:
     """Return the largest local sensitivity within t ≥ 0 changes of each table, shape (m,)."""
     if changes == 0:
-        return local_sensitivity(b, c, families, statistic)
-    x, y = most_sensitive(b, c, changes, families, statistic)
-    local = local_sensitivity(x.ravel(), y.ravel(), families, statistic)
+        return local_sensitivity(b, c, families)
+    x, y = most_sensitive(b, c, changes, families)
+    local = local_sensitivity(x.ravel(), y.ravel(), families)
     return np.asarray(local.reshape(x.shape).max(axis=0))
 
 
 def most_sensitive(
-    b: Integers,
-    c: Integers,
-    changes: int | Integers,
-    families: int,
-    statistic: StatisticName = "chi-square",
+    b: Integers, c: Integers, changes: int | Integers, families: int
 ) -> tuple[Integers, Integers]:
     """Return tables within t changes, one of which has the largest local sensitivity there.
 
@@ -167,7 +148,7 @@ def most_sensitive(
     """
     high, low = np.maximum(b, c), np.minimum(b, c)
     reach = 2 * np.asarray(changes)
-    x, y = _candidates(high, low, reach, 2 * families, statistic)
+    x, y = _candidates(high, low, reach, 2 * families)
     inside = (x >= 0) & (np.abs(x - high) <= reach)
     inside &= np.abs(x + y - high - low) <= reach
     # The table itself replaces candidates outside the range.
@@ -175,7 +156,7 @@ def most_sensitive(
 
 
 def _candidates(
-    high: Integers, low: Integers, reach: Integers, most: int, statistic: StatisticName
+    high: Integers, low: Integers, reach: Integers, most: int
 ) -> tuple[Integers, Integers]:
     """Return tables that may have the largest local sensitivity, shapes (candidates, m)."""
     total = high + low
@@ -183,13 +164,8 @@ def _candidates(
     for target in (0, 1, 2):
         y = np.clip(target, low - reach, low + reach)
         top = np.minimum(np.minimum(high + reach, total + reach - y), most - y)
-        if statistic == "chi-square":
-            ends = [top, np.minimum(total - y, top)]
-        else:
-            bottom = np.maximum(high - reach, total - reach - y)
-            ends = [np.minimum(np.maximum(bottom, least), top) for least in (0, 2, 4)]
-        xs += ends
-        ys += [y] * len(ends)
+        xs += [top, np.minimum(total - y, top)]
+        ys += [y, y]
     return np.stack(xs), np.stack(ys)
 
 
@@ -199,25 +175,18 @@ class SensitivityProfile:
     Example:
         >>> profile = SensitivityProfile(np.array([60, 75]), np.array([50, 40]), 150)
         >>> profile
-        SensitivityProfile(chi-square, 150 families, values not shown)
+        SensitivityProfile(150 families, values not shown)
         >>> [round(profile.smooth(beta), 4) for beta in (0.01, 0.05, 1.0)]
         [6.5006, 3.251, 2.5739]
     """
 
-    def __init__(
-        self,
-        b: Integers,
-        c: Integers,
-        families: int,
-        statistic: StatisticName = "chi-square",
-    ) -> None:
+    def __init__(self, b: Integers, c: Integers, families: int) -> None:
         self.families = families
-        self.statistic = statistic
         high, low = np.unique(np.stack([np.maximum(b, c), np.minimum(b, c)]), axis=1)
-        most = global_sensitivity(families, statistic)
+        most = global_sensitivity(families)
         profile = []
         for changes in range(families + 1):
-            profile.append(float(sensitivity_at(high, low, changes, families, statistic).max()))
+            profile.append(float(sensitivity_at(high, low, changes, families).max()))
             if profile[-1] >= most * (1 - 1e-12):
                 break
         self._profile = np.maximum.accumulate(profile)
@@ -228,7 +197,7 @@ class SensitivityProfile:
         return float((np.exp(-rate * np.arange(len(self._profile))) * self._profile).max())
 
     def __repr__(self) -> str:
-        return f"SensitivityProfile({self.statistic}, {self.families} families, values not shown)"
+        return f"SensitivityProfile({self.families} families, values not shown)"
 
 
 _BLOCK = 1 << 13
@@ -237,13 +206,7 @@ _STRIDE = 64
 """One in this many tables determines a first β; most others then need only a check."""
 
 
-def threshold_distance(
-    b: Integers,
-    c: Integers,
-    families: int,
-    threshold: float,
-    statistic: StatisticName = "chi-square",
-) -> Integers:
+def threshold_distance(b: Integers, c: Integers, families: int, threshold: float) -> Integers:
     """Return ud, each table's distance in families to one with LS > T, shape (m,).
 
     It bisects, since the largest local sensitivity within t changes grows with t; 0 ≤ T < Δ.
@@ -255,20 +218,16 @@ def threshold_distance(
         >>> threshold_distance(np.array([100, 75]), np.array([0, 75]), 150, 6.0).tolist()
         [0, 28]
     """
-    at = _checked_threshold(threshold, families, statistic)
-    return _distance(
-        b,
-        c,
-        families,
-        statistic,
-        lambda x, y: (
-            local_sensitivity(x.ravel(), y.ravel(), families, statistic).reshape(x.shape) > at
-        ),
-    )
+    at = _checked_threshold(threshold, families)
+
+    def beyond(x: Integers, y: Integers) -> NDArray[np.bool_]:
+        return local_sensitivity(x.ravel(), y.ravel(), families).reshape(x.shape) > at
+
+    return _distance(b, c, families, beyond)
 
 
-def _checked_threshold(threshold: float, families: int, statistic: StatisticName) -> float:
-    most = global_sensitivity(families, statistic)
+def _checked_threshold(threshold: float, families: int) -> float:
+    most = global_sensitivity(families)
     at = validation.non_negative("threshold", threshold)
     if at >= most:
         raise ParameterError("threshold", threshold, f"below the global sensitivity, {most:g}")
@@ -279,7 +238,6 @@ def _distance(
     b: Integers,
     c: Integers,
     families: int,
-    statistic: StatisticName,
     beyond: Callable[[Integers, Integers], NDArray[np.bool_]],
 ) -> Integers:
     """Return ud, shape (m,), where `beyond` says which tables have LS > T."""
@@ -287,16 +245,14 @@ def _distance(
     low, high = np.full(len(b), -1), np.full(len(b), families)
     while (high - low > 1).any():
         middle = np.maximum((low + high) // 2, 0)
-        reached = beyond(*most_sensitive(b, c, middle, families, statistic)).any(axis=0)
+        reached = beyond(*most_sensitive(b, c, middle, families)).any(axis=0)
         high = np.where(reached, middle, high)
         low = np.where(reached, low, middle)
     return high
 
 
 @lru_cache(maxsize=64)
-def threshold_beta(
-    families: int, threshold: float, statistic: StatisticName = "chi-square"
-) -> float:
+def threshold_beta(families: int, threshold: float) -> float:
     """Return the largest β of [SPS Theorem 5], min ln(Δ/LS)/ud over all tables with LS ≤ T. Public.
 
     For T just below Δ this is [SPS Theorem 4]. It is infinite if all tables have LS > T. There are
@@ -310,13 +266,13 @@ def threshold_beta(
         True
     """
     n = checked_families(families)
-    at = _checked_threshold(threshold, n, statistic)
+    at = _checked_threshold(threshold, n)
     sizes = np.minimum(np.arange(2 * n + 1), 2 * n - np.arange(2 * n + 1)) + 1
     starts = np.cumsum(sizes) - sizes
     b = np.repeat(np.arange(2 * n + 1), sizes)
     c = np.arange(len(b)) - starts[b]
     parts = [slice(start, start + _BLOCK) for start in range(0, len(b), _BLOCK)]
-    local = np.concatenate([local_sensitivity(b[part], c[part], n, statistic) for part in parts])
+    local = np.concatenate([local_sensitivity(b[part], c[part], n) for part in parts])
     large = local > at
 
     def beyond(x: Integers, y: Integers) -> NDArray[np.bool_]:
@@ -325,10 +281,10 @@ def threshold_beta(
     inside = np.flatnonzero(~large)
     if not len(inside):
         return math.inf
-    logs = np.log(global_sensitivity(n, statistic) / local)
+    logs = np.log(global_sensitivity(n) / local)
 
     def least_of(tables: NDArray[np.intp]) -> float:
-        distance = _distance(b[tables], c[tables], n, statistic, beyond)
+        distance = _distance(b[tables], c[tables], n, beyond)
         return float((logs[tables] / distance).min())
 
     least = least_of(inside[::_STRIDE])
@@ -336,7 +292,7 @@ def threshold_beta(
         here = inside[start : start + _BLOCK]
         # Only a table farther than this from all tables beyond T permits a smaller β.
         reach = np.minimum(logs[here] / least, n).astype(np.int64)
-        near = beyond(*most_sensitive(b[here], c[here], reach, n, statistic)).any(axis=0)
+        near = beyond(*most_sensitive(b[here], c[here], reach, n)).any(axis=0)
         if not near.all():
             least = min(least, least_of(here[~near]))
     return least * (1 - 1e-12)
@@ -348,15 +304,14 @@ def threshold_bound(
     families: int,
     threshold: float,
     beta: float,
-    statistic: StatisticName = "chi-square",
 ) -> float:
     """Return max_r Δ e^{−β ud_r}, the β-smooth upper bound of [SPS Theorem 5]. Private.
 
     Raises:
         ParameterError: unless β is in (0, `threshold_beta`] and T in [0, Δ).
     """
-    most = threshold_beta(families, threshold, statistic)
+    most = threshold_beta(families, threshold)
     if not 0 < beta <= most:
         raise ParameterError("beta", beta, f"in (0, {most!r}] for T = {threshold:g}")
-    distance = threshold_distance(b, c, families, threshold, statistic)
-    return global_sensitivity(families, statistic) * float(np.exp(-beta * distance.min()))
+    distance = threshold_distance(b, c, families, threshold)
+    return global_sensitivity(families) * float(np.exp(-beta * distance.min()))
