@@ -137,6 +137,26 @@ def test_debiased_laplace(name):
         assert np.all(mechanism.log_density(outside[:, None], x) == -math.inf)
 
 
+@pytest.mark.parametrize("away", [-4_000.0, 4_000.0])
+def test_debiased_laplace_far_from_the_band(away):
+    """1,000 noise scales away: probabilities below any double, yet each loss is exact.
+
+    Control: a step of 1.001 times the distance.
+    """
+    mechanism = DebiasedLaplace(MAKERS["smoothstep"](9.0), PRIVACY)
+    low, high = mechanism.range
+    far = mechanism.atoms[away < 0]
+    y = np.append(np.linspace(low, high, 50)[1:-1], far)
+    assert np.all(np.exp(mechanism.log_density(y, away)) == 0)
+
+    def loss(step: float) -> np.ndarray:
+        gone = away + math.copysign(step, away)
+        return mechanism.log_density(y, away) - mechanism.log_density(y, gone)
+
+    assert loss(3.6) == pytest.approx(PRIVACY.epsilon, rel=1e-9)
+    assert np.all(loss(3.6 * 1.001) > PRIVACY.epsilon * TOLERANCE)
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_local_laplace(name):
     """Any two points, however far apart: the log-ratio itself is at most ε."""

@@ -167,26 +167,28 @@ class DebiasedLaplace(QueryMechanism):
         """Return the log-density: with respect to length, plus a unit mass at each atom."""
         y = y.reshape((1,) * (s.ndim - y.ndim) + y.shape)  # of each output once, not for all points
         v, slope = self.query.profile.debiased_preimages(y, float(self._undo))
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            terms = np.exp(-np.abs(v - s) / self.scale) / (2 * self.scale * slope)
-            result = np.log(np.nansum(np.where(np.isnan(v), np.nan, terms), axis=0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = Laplace(self.scale).logpdf(v - s) - np.log(slope)
+            result = np.logaddexp.reduce(np.where(np.isnan(terms), -math.inf, terms), axis=0)
             for atom in self.atoms:
-                result = np.where(y == atom, np.log(self._mass(atom, s)), result)
+                result = np.where(y == atom, self._log_mass(atom, s), result)
         return np.asarray(result)
 
     def _own_side(self, s: Array) -> Array:
         # g rises where it is not level: a report is at least 1/2 where s and the noise are >= 0.
         return np.asarray(1 - _STANDARD.survival(np.abs(s) / self.scale))
 
-    def _mass(self, atom: float, s: Array) -> Array:
-        """Return the probability of an atom, for noise that ends on a plateau of its height."""
-        noise, total = Laplace(self.scale), np.zeros(s.shape)
+    def _log_mass(self, atom: float, s: Array) -> Array:
+        """Return log P(atom), for noise that ends on a plateau of its height."""
+        total = np.full(s.shape, -math.inf)
         for low, high, level in self._plateaus:
             if level == atom:
-                # From the side on which both tails are small, where nothing cancels.
-                left = np.where(s < low, noise.cdf(s - low) - noise.cdf(s - high), 0.0)
-                right = np.where(s >= low, noise.cdf(high - s) - noise.cdf(low - s), 0.0)
-                total += left + right
+                nearest = np.clip(s, low, high)
+                down, up = (
+                    np.expm1(-side / self.scale) for side in (nearest - low, high - nearest)
+                )
+                farther = np.abs(s - nearest) / self.scale
+                total = np.logaddexp(total, np.log(-(down + up) / 2) - farther)
         return total
 
     def _spread(self) -> float:
