@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Series, rows_of
-from geoveil.analyst.simultaneous import critical_value, critical_value_of_one, two_sided
+from geoveil.analyst.simultaneous import (
+    correlations_of,
+    critical_value,
+    critical_value_of_one,
+    two_sided,
+)
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
@@ -149,52 +154,74 @@ def compare(
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
     samples = [sample_of(estimate) for estimate in estimates]
     check_samples(samples, names)
-    first, names = samples[0].of, tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
+    names = tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
     pairs = [(0 if to_first else i - 1, i) for i in range(1, len(samples))]
-    errors = np.array([sample.errors for sample in samples])
-    values = np.concatenate([samples[b].values - samples[a].values for a, b in pairs])
-    if kind is People.SAME:
-        spread = np.concatenate([errors[a] + errors[b] for a, b in pairs])
-        critical = bonferroni(len(values), first.confidence)
-    else:
-        spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
-        critical = critical_value(_correlations(samples, pairs, spread), first.confidence)
-    down, up = (
-        np.concatenate([samples[b].moved[side] + samples[a].moved[1 - side] for a, b in pairs])
-        for side in (0, 1)
-    )
-
-    def margins(confidence: float) -> Array:
-        ends = [sample.margins(confidence) for sample in samples]
-        # The margin of a difference from both margins (Zou and Donner 2008), or its maximum.
-        joined = np.add if kind is People.SAME else np.hypot
-        return np.concatenate([joined(ends[b], ends[a][::-1]) for a, b in pairs], axis=1)
-
-    below, above = margins(math.erf(critical / math.sqrt(2)))
-    # The part that liars can't have caused.
-    left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
-    p_values = two_sided(left, margins)
+    weights = np.zeros((len(pairs), len(samples), len(samples[0].labels)))
+    for row, (a, b) in enumerate(pairs):
+        weights[row, a], weights[row, b] = -1.0, 1.0
     return Changes(
         labels=tuple(
             f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in samples[0].labels
         ),
-        values=values,
-        standard_errors=spread,
-        low=values - below - down,
-        high=values + above + up,
-        p_values=p_values,
-        adjusted=holm(p_values),
-        people=kind,
-        confidence=first.confidence,
-        n=sum(sample.of.n for sample in samples),
-        counts=tuple(sample.of.n for sample in samples),
-        privacy=first.privacy,
         about=tuple(dict.fromkeys([_SAID[kind], *(n for of in samples for n in of.about)])),
+        **sums_over(samples, weights, kind),
     )
 
 
+def sums_over(samples: Sequence["Sample"], weights: Array, people: People) -> dict[str, Any]:
+    """Return the fields of `Changes` for weighted sums of estimates over sets of reports.
+
+    Args:
+        weights: of each label of each set in each sum, (sums, sets, m).
+    """
+    first, counts = samples[0].of, tuple(sample.of.n for sample in samples)
+    values = np.sum(weights * [sample.values for sample in samples], axis=1).ravel()
+    # The margin of a sum from those of its parts (Zou and Donner 2008), or its maximum.
+    joined = np.add if people is People.SAME else np.hypot
+
+    def ends_of(sides: Sequence[Any], joined: np.ufunc = joined) -> Array:
+        """Return lower and upper ends of the sums, (2, sums · m), given those of each set."""
+        ends = np.array(sides)
+        turned = np.where((weights > 0)[:, :, None], ends, ends[:, ::-1])
+        used = weights[:, :, None] != 0  # 0 times infinity is not a number
+        parts = np.abs(weights)[:, :, None] * np.where(used, turned, 0.0)
+        return np.concatenate(joined.reduce(parts, axis=1), axis=1)
+
+    def margins(confidence: float) -> Array:
+        return ends_of([sample.margins(confidence) for sample in samples])
+
+    errors, _ = ends_of([(sample.errors, sample.errors) for sample in samples])
+    if people is People.SAME:
+        critical = bonferroni(len(values), first.confidence)
+    else:
+        # An unbounded error is correlated with no other.
+        own = [np.where(np.isfinite(sample.errors), sample.errors, 0.0) for sample in samples]
+        of_each = [s.correlations * np.outer(e, e) for s, e in zip(samples, own, strict=True)]
+        covariance = np.einsum("asi,bsj,sij->aibj", weights, weights, of_each)
+        covariance = covariance.reshape(len(values), -1) * np.isfinite(errors)
+        critical = critical_value(correlations_of(covariance), first.confidence)
+    below, above = margins(math.erf(critical / math.sqrt(2)))
+    down, up = ends_of([sample.moved for sample in samples], np.add)
+    # The part that liars can't have caused.
+    left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
+    p_values = two_sided(left, margins)
+    return {
+        "values": values,
+        "standard_errors": errors,
+        "low": values - below - down,
+        "high": values + above + up,
+        "p_values": p_values,
+        "adjusted": holm(p_values),
+        "people": people,
+        "confidence": first.confidence,
+        "n": sum(counts),
+        "counts": counts,
+        "privacy": first.privacy,
+    }
+
+
 @dataclass(frozen=True)
-class _Sample:
+class Sample:
     """The compared estimates of one set of reports."""
 
     of: Numbers
@@ -211,10 +238,10 @@ class _Sample:
     about: Sequence[str]
 
 
-def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
+def sample_of(estimates: Numbers | DistributionCurve) -> Sample:
     """Return what a comparison needs of one set of estimates."""
     if isinstance(estimates, JointEstimates):
-        return _Sample(
+        return Sample(
             estimates,
             estimates.labels,
             estimates.values,
@@ -254,7 +281,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
         # A margin without an end has none at any confidence; 0 times infinity is not a number.
         return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
-    return _Sample(
+    return Sample(
         estimates,
         labels,
         values,
@@ -316,7 +343,7 @@ def holm(p_values: ArrayLike) -> Array:
     return adjusted
 
 
-def check_samples(samples: Sequence[_Sample], names: Sequence[str]) -> None:
+def check_samples(samples: Sequence[Sample], names: Sequence[str]) -> None:
     """Refuse samples that differ in labels, confidence or softness."""
     _check_names(samples, names)
     first = samples[0]
@@ -347,27 +374,6 @@ def _check_softness(first: float, other: float) -> None:
 def people_of(people: People | str) -> People:
     """Return whether two estimates are about the same people."""
     return People(validation.choice("people", people, tuple(of.value for of in People)))
-
-
-def _correlations(
-    samples: Sequence[_Sample], pairs: Sequence[tuple[int, int]], spread: Array
-) -> Array:
-    """Return the correlations of all differences between different people."""
-    signs = np.zeros((len(pairs), len(samples)))
-    for row, (a, b) in enumerate(pairs):
-        signs[row, a] -= 1
-        signs[row, b] += 1
-    m = len(samples[0].labels)
-    correlations = np.zeros((len(pairs) * m,) * 2)
-    for column, sample in zip(signs.T, samples, strict=True):
-        # An unbounded error is correlated with no other.
-        errors = np.where(np.isfinite(sample.errors), sample.errors, 0.0)
-        covariance = sample.correlations * np.outer(errors, errors)
-        correlations += np.kron(np.outer(column, column), covariance)
-    scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    correlations *= np.outer(scale, scale)
-    np.fill_diagonal(correlations, 1.0)
-    return correlations
 
 
 def bonferroni(count: int, confidence: float) -> float:

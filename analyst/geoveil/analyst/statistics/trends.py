@@ -1,6 +1,5 @@
 """Trends: the change of means in a unit of time."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Answer, chance_words, rows_of
-from geoveil.analyst.simultaneous import correlations_of, critical_value, two_sided
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
-    bonferroni,
     check_samples,
-    holm,
     people_of,
     sample_of,
+    sums_over,
 )
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.campaign import digits
@@ -99,63 +96,33 @@ def trend(
     """
     from scipy.special import chdtrc
 
-    check_samples([sample_of(estimate) for estimate in estimates], ())
+    samples = [sample_of(estimate) for estimate in estimates]
+    check_samples(samples, ())
     kind = people_of(people)
     t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
         raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
-    values = np.array([estimate.values for estimate in estimates])
-    variances = np.array([estimate.standard_errors for estimate in estimates]) ** 2
+    values = np.array([sample.values for sample in samples])
+    variances = np.array([sample.errors for sample in samples]) ** 2
     weights = 1 / np.maximum(variances, variances.max(axis=0) * 1e-6 + 1e-300)
     middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
     away = t[:, None] - middle
     c = weights * away / (weights * away**2).sum(axis=0)  # (times, m)
-    slopes = (c * values).sum(axis=0)
-    if kind is People.SAME:
-        errors = (np.abs(c) * np.sqrt(variances)).sum(axis=0)
-        critical = bonferroni(len(slopes), estimates[0].confidence)
-    else:
-        parts = zip(estimates, c, strict=True)
-        covariance = np.sum([each.covariance * np.outer(row, row) for each, row in parts], axis=0)
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        critical = critical_value(correlations_of(covariance), estimates[0].confidence)
-    moved = (np.abs(c) * [estimate.moved for estimate in estimates]).sum(axis=0)
-
-    def margins(confidence: float) -> Array:
-        ends = np.array([estimate.margins_at(confidence) for estimate in estimates])
-        rising = np.where((c > 0)[:, None], ends, ends[:, ::-1])  # (times, 2, m)
-        parts = np.abs(c)[:, None] * rising
-        return np.asarray(
-            parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
-        )
-
-    below, above = margins(math.erf(critical / math.sqrt(2)))
-    left = np.sign(slopes) * np.maximum(np.abs(slopes) - moved, 0.0)
-    p_values = two_sided(left, margins)
+    made = sums_over(samples, c[None], kind)
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
-    q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
+    q = (weights * (values - mean - made["values"] * away) ** 2).sum(axis=0)
     freedom = len(t) - 2
     assumption = "independent" if kind is People.DIFFERENT else "dependent at worst"
     testable = kind is People.DIFFERENT and freedom > 0
     return Trends(
         labels=estimates[0].labels,
-        values=slopes,
-        standard_errors=errors,
-        low=slopes - below - moved,
-        high=slopes + above + moved,
-        p_values=p_values,
-        adjusted=holm(p_values),
         first=values[0],
         last=values[-1],
         of_shares=tuple(limits.means == (0.0, 1.0) for limits in estimates[0].limits),
         bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
-        people=kind,
-        confidence=estimates[0].confidence,
-        n=sum(estimate.n for estimate in estimates),
-        counts=tuple(estimate.n for estimate in estimates),
-        privacy=estimates[0].privacy,
         about=(
             f"Errors of different times are taken as {assumption}.",
             *notes_of_liars(max(estimate.contamination for estimate in estimates)),
         ),
+        **made,
     )
