@@ -51,6 +51,7 @@ from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
     GeoPrivacy,
+    LogScale,
     PlanarLaplace,
     Range,
     Threshold,
@@ -892,6 +893,42 @@ def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time):
         once += most > 1
         client.close(0)
     assert once > 20
+
+
+def test_people_are_told_that_each_least_value_of_ratios_has_its_own_readings(fake_time):
+    """Readings a moment before the end of a stretch, and a day later. Control: all floors together
+    cost more than the sentence says of one."""
+    price = GeoPrivacy.per_factor(1.0, 2.0, "dollar")
+    epoch = Epoch(privacy=price, length=YEAR)
+    asked = [
+        campaign(
+            f"from-{floor}",
+            attribute=Attribute(name="income", unit=price.unit, scale=LogScale(float(floor))),
+            privacy=price,
+            period=timedelta(hours=1),
+            closes=OPENS + 3 * YEAR,
+        )
+        for floor in (1, 10, 100)
+    ]
+    of = Limit(campaign=price.repeated(9), epoch=epoch)
+    client = client_of(asked, of, fake_time, background=False)
+    for one in asked:
+        fake_time.date = OPENS + WEEK
+        began = client.contribute(one.campaign_id, 50_000.0).epoch
+        assert began is not None
+        for last in (began + 2 * YEAR - timedelta(hours=1), began + 2 * YEAR + WEEK):
+            fake_time.date = last
+            client.contribute(one.campaign_id, 50_000.0)
+    journal = client._session.journal
+    for floor in (1.0, 10.0, 100.0):
+        read = journal.readings("income", price.unit, f"Number() on {LogScale(floor)}")
+        assert len(read) == 3
+        assert read[2].drawn - read[1].drawn < YEAR, "two in a stretch"
+    stated = re.findall(r"ε = (\S+) per", str(epoch))
+    assert float(stated[-1]) == 2.0
+    assert spent(client) == 9.0
+    assert "separately for each area of places, least value of ratios" in str(epoch)
+    client.close(0)
 
 
 @pytest.mark.parametrize(

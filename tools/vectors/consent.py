@@ -177,6 +177,11 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "privacy": GeoPrivacy.per_factor(2.0, 2, "dollar"),
             "mechanism": PlanarLaplaceSpec(1),
         },
+        "moved-on-bell": {
+            "questions": (bell,),
+            "period": timedelta(days=7),
+            "readings": Readings(every=timedelta(days=91), extrapolated=True),
+        },
     }
     for name, changes in given.items():
         yield name, small_campaign(name, **({"mechanism": DebiasedLaplaceSpec()} | changes))

@@ -288,7 +288,7 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     if len(guesses) > _SHOWN:
         most = percent(guesses[_SHOWN][0])
         said.append(say("others", n=len(guesses) - _SHOWN, often=most))
-    if guesses and campaign.readings is not None and campaign.readings.extrapolated:
+    if campaign.readings is not None and campaign.readings.extrapolated:
         said.append(say("fresh"))
     return said
 

@@ -50,7 +50,8 @@ class Epoch:
     epoch makes a reading at the rate of `privacy`, which is the joint cost of the epoch's answers
     to value campaigns and to questions about one number with `DebiasedLaplace`. Campaigns with a
     smaller rate get a coarser point, drawn once for each [MATH §13]. Places have one reading per
-    campaign area. Other answers have their own noise, and cost their own rates.
+    campaign area, and ratios one per floor. Other answers have their own noise, and cost their own
+    rates.
 
     Raises:
         ParameterError: if a guarantee has no unit or a δ, the length is not in (0, a century], or
@@ -60,7 +61,8 @@ class Epoch:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
         read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000\
  dollar; any 365 days touch two stretches, so that their readings cost at most ε = 2 per 8000\
- dollar (for places: for each area). Answers without a reading cost their own ε
+ dollar (separately for each area of places, least value of ratios, and number of coordinates).\
+ Answers without a reading cost their own ε
     """
 
     privacy: GeoPrivacy

@@ -164,7 +164,7 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     }
   }
   if (guesses.length > SHOWN) said.push(say("others", { n: guesses.length - SHOWN, often: percent(guesses[SHOWN]!.right) }));
-  if (guesses.length && campaign.readings?.extrapolated) said.push(say("fresh"));
+  if (campaign.readings?.extrapolated) said.push(say("fresh"));
   return said;
 }
 

@@ -180,11 +180,11 @@ export class GeoveilSurvey extends Base {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
   }
 
-  #ask(survey: Survey, { persistent }: SurveyState, offer: Offer): void {
+  #ask(survey: Survey, { persistent, epoch }: SurveyState, offer: Offer): void {
     const { campaign, signer } = offer;
     const { title } = textsOf(campaign);
     const changed = (): void => update();
-    const questions = questionsOf(offer, { changed, prefix: "" });
+    const questions = questionsOf(offer, { changed, prefix: "", epoch });
     const asked = questions.map((question, i): Shown => {
       const prefix = isForm(campaign) ? `${i}-` : "";
       const echo = make("p", { class: "note", part: "note", "aria-live": "polite" });
@@ -220,7 +220,7 @@ export class GeoveilSurvey extends Base {
       ...together.map(note),
       ...(isForm(campaign) ? [] : whatIsAsked(textsOf(campaign).questions.map(({ label }) => label))),
       make("h3", { part: "heading" }, say("sent.title")),
-      list([...whatIsSent(campaign, questions), ...whoLearns(campaign)]),
+      list([...whatIsSent(campaign, questions, epoch), ...whoLearns(campaign)]),
       note(say("code", { host: location.host || say("code.file") })),
       ...(persistent === false ? [note(say("forgets"))] : []),
       failed,

@@ -8,8 +8,9 @@ import { floorDiv } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive, requireEnds } from "./gp/profile.js";
-import { DAY_US, lengthIn, MOST_COHORTS } from "./readings.js";
+import { inDays, lengthIn, MOST_COHORTS } from "./readings.js";
 import { between, toOne } from "./saying.js";
+import { say } from "./words.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are distinguishable by at most `epsilon`. */
 export interface GeoPrivacy extends Privacy {
@@ -74,13 +75,8 @@ export interface Epoch {
 /** What to tell people about an epoch, after the name of the value. */
 export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   requireLength(lengthMs);
-  const us = BigInt(Math.round(lengthMs * 1000));
-  const length = us >= DAY_US ? `${lengthIn(us)} days` : `${lengthIn(us, HOUR_US)} hours`;
-  return (
-    `read once in each stretch of ${length}, when it is first asked for, at ${words(privacy, privacy.unit)};` +
-    ` any ${length} touch two stretches, so that their readings cost at most ${words(repeated(privacy, 2n), privacy.unit)}` +
-    " (for places: for each area). Answers without a reading cost their own ε"
-  );
+  const days = inDays(BigInt(Math.round(lengthMs * 1000)));
+  return say("epoch", { days, privacy: words(privacy, privacy.unit), twice: words(repeated(privacy, 2n), privacy.unit) });
 }
 
 /** How much privacy one attribute may cost. */
@@ -130,7 +126,6 @@ export interface PolicyOptions {
   readonly formAnyTwo?: number;
 }
 
-const HOUR_US = 3_600_000_000n;
 const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
@@ -253,13 +248,18 @@ export class Policy {
     }
     if ("fields" in campaign) return this.#checkForm(campaign);
     const { name, unit } = campaign.attribute;
-    const own = this.limits.get(name);
-    const epoch = campaign.nests ? own?.epoch : undefined;
+    const epoch = this.epochOf(campaign);
     const privacy = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
     const anyTwo = epoch ? Infinity : campaign.largestEpsilon;
     const limit = this.#checkCharge(campaign, { attribute: name, unit, privacy, anyTwo }, kindOf(campaign), epoch);
     this.#checkCohorts(campaign, limit);
     return [limit];
+  }
+
+  /** The epoch whose readings answer a campaign; undefined: as the campaign asks. */
+  epochOf(campaign: Campaign | Form): Epoch | undefined {
+    if ("fields" in campaign || !campaign.nests) return undefined;
+    return this.limits.get(campaign.attribute.name)?.epoch;
   }
 
   #checkForm(form: Form): Limit[] {

@@ -10,7 +10,9 @@ import {
   between,
   both,
   type Campaign,
+  describeEpoch,
   digits,
+  type Epoch,
   type Field,
   type Form,
   type GeoPrivacy,
@@ -69,6 +71,8 @@ export interface Surroundings {
   readonly prefix?: string;
   /** By default, places are asked for by their coordinates alone. */
   readonly maps?: Maps;
+  /** The epoch of the app's policy whose readings answer the campaign. */
+  readonly epoch?: Epoch | undefined;
 }
 
 interface Input {
@@ -221,7 +225,7 @@ export function errorText(error: unknown): string {
 }
 
 /** All that leaves the device, in sentences. */
-export function whatIsSent(campaign: Campaign | Form, questions: readonly Question[]): string[] {
+export function whatIsSent(campaign: Campaign | Form, questions: readonly Question[], epoch?: Epoch): string[] {
   const id = say("sent.id");
   if (isForm(campaign)) {
     const open = questions.filter((question) => question.open).map(({ title }) => title);
@@ -232,10 +236,9 @@ export function whatIsSent(campaign: Campaign | Form, questions: readonly Questi
   const { readings } = campaign;
   const n = campaign.answersAll ? campaign.columns : Math.min(1, campaign.columns);
   const lines = [say(campaign.questions.length ? "sent.questions" : "sent.answer", { n }), id, say("sent.nothing")];
-  if (readings) {
-    lines.push(say("sent.readings", { readings: readings.toString(), cost: costText(campaign.totalPrivacy, campaign.attribute.unit) }));
-    if (campaign.cohorts > 1) lines.push(readings.telling);
-  }
+  if (epoch) lines.push(say("tell.epoch", { name: textsOf(campaign).attribute.name, epoch: describeEpoch(epoch) }));
+  else if (readings) lines.push(say("sent.readings", { readings: readings.toString(), cost: costText(campaign.totalPrivacy, campaign.attribute.unit) }));
+  if (readings && campaign.cohorts > 1) lines.push(readings.telling);
   return lines;
 }
 
@@ -270,6 +273,7 @@ function rounded(x: number): string {
 
 function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Question {
   const { attribute, questions } = textsOf(campaign);
+  const { epoch } = around;
   const title = sentence(attribute.name);
   const input = pointInput({ attribute, questions, dimension: campaign.dimension }, title, price, around);
   return {
@@ -282,9 +286,9 @@ function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Qu
     open: false,
     condition: "",
     skipped: "",
-    tells: whatItTells(campaign),
+    tells: whatItTells(campaign, epoch?.privacy),
     doubt: () => whatToAsk(campaign, input.read()!),
-    tellsOf: () => (input.wrong() ? [] : whatItTellsOf(campaign, input.read()!)),
+    tellsOf: () => (input.wrong() ? [] : whatItTellsOf(campaign, input.read()!, epoch !== undefined)),
     sent: () => "",
   };
 }

@@ -48,16 +48,14 @@ export class Readings {
   }
 }
 
-/**
- * A length in days, or in another unit, rounded down to six digits, so that a statement about any
- * stretch of that length holds.
- */
-export function lengthIn(us: bigint, unitUs = DAY_US): number {
-  const places = 5 - Math.floor(Math.log10(Number(us) / Number(unitUs)));
-  return Number((us * 10n ** BigInt(places)) / unitUs) / 10 ** places;
+/** A length in days, rounded down to six digits, so that a statement about any stretch of that length holds. */
+export function lengthIn(us: bigint): number {
+  const places = 5 - Math.floor(Math.log10(Number(us) / Number(DAY_US)));
+  return Number((us * 10n ** BigInt(places)) / DAY_US) / 10 ** places;
 }
 
-function inDays(us: bigint): string {
+/** The same in words. */
+export function inDays(us: bigint): string {
   return say("days", { n: lengthIn(us) });
 }
 

@@ -1,6 +1,7 @@
 /** A survey on a device, from first look to receipt: the state that elements and hooks show. */
 import {
   Client,
+  type Epoch,
   GeoveilError,
   IndexedDbStorage,
   type Answers,
@@ -18,7 +19,7 @@ import {
   type Value,
 } from "./index.js";
 
-/** ε that all surveys of a site may spend on an attribute, over the distance that a survey states. */
+/** ε that all surveys of a site may have spent on an attribute after one of them, over the distance that this one states. */
 export const LIFETIME = 5;
 const FLUSH_MS = 15_000;
 const PAUSE_MS = 10_000;
@@ -34,8 +35,9 @@ export interface SurveyOptions {
    */
   readonly key?: string | undefined;
   /**
-   * ε that all surveys of this site together may spend on an attribute; 5 by default. Of no effect
-   * beside `policy`.
+   * ε that all surveys of this site together may have spent on an attribute after this one, over the
+   * distance that it states, and at least what it takes itself; 5 by default. Of no effect beside
+   * `policy`.
    */
   readonly lifetime?: number | undefined;
   /** What the app permits; by default what is shown, up to `lifetime`. */
@@ -52,6 +54,8 @@ export interface SurveyState {
   readonly status: "loading" | "ready" | "sending" | "sent" | "error";
   /** What is asked, and by whom. */
   readonly offer?: Offer;
+  /** The epoch of the app's policy whose readings answer it: tell people `describeEpoch(epoch)`. */
+  readonly epoch?: Epoch | undefined;
   /** What was sent, or waits. */
   readonly receipt?: Receipt;
   /** For "ready": why the last answer was not accepted. */
@@ -154,7 +158,7 @@ export class Survey {
     const nowUs = BigInt(Date.now()) * 1000n;
     const state = offer.closed ? "closed" : campaign.stateAt(nowUs);
     const own = (await client.history()).findLast((receipt) => receipt.campaignId === campaign.id);
-    const known = { offer, persistent: client.persistent };
+    const known = { offer, epoch: policy.epochOf(campaign), persistent: client.persistent };
     if (own && (state === "closed" || own.status === "pending" || own.period === campaign.periodAt(nowUs))) {
       this.#set(opened, { ...known, status: "sending", receipt: own });
       return await this.#send(opened, own);

@@ -10,6 +10,7 @@ import { AnswerNotYet, GeoveilError, ParameterError } from "../src/errors.js";
 import { type BitSource, systemSource } from "../src/exact/bits.js";
 import { FileStorage } from "../src/node.js";
 import { describeEpoch, type Epoch, type GeoPrivacy, type Limit, Policy } from "../src/policy.js";
+import { whatIsSent } from "../src/questions.js";
 import { movedOn, Readings } from "../src/readings.js";
 import { IndexedDbStorage, type Journal, MemoryStorage, type Storage } from "../src/storage.js";
 import { emptyFolder, vectors } from "./files.js";
@@ -247,9 +248,19 @@ test("what people are told is what Python says", () => {
   assert.equal(
     describeEpoch(yearly),
     "read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000 dollar; any 365 days touch two" +
-      " stretches, so that their readings cost at most ε = 2 per 8000 dollar (for places: for each area). Answers without a" +
-      " reading cost their own ε",
+      " stretches, so that their readings cost at most ε = 2 per 8000 dollar (separately for each area of places, least value" +
+      " of ratios, and number of coordinates). Answers without a reading cost their own ε",
   );
+});
+
+test("a page tells people of the app's readings where they answer, not of the campaign's", async () => {
+  const policy = new Policy({ limits: { "household income": { campaign: dollars(10), epoch: yearly } } });
+  const campaign = new Campaign((await openEnvelope(asked(0.5, 300))).campaign);
+  const said = whatIsSent(campaign, [], policy.epochOf(campaign)).join(" ");
+  assert.match(said, /any 365 days touch two stretches, so that their readings cost at most ε = 2 per 8000 dollar/);
+  assert.doesNotMatch(said, /300 days/);
+  const none = new Policy({ limits: { "household income": { campaign: dollars(10) } } });
+  assert.match(whatIsSent(campaign, [], none.epochOf(campaign)).join(" "), /any 300 days touch two/);
 });
 
 test("answers are moved on in whole numbers, halves upwards, within 64 bits", () => {

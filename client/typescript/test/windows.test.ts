@@ -147,9 +147,9 @@ test("what another version kept is refused, and stays as it is", async () => {
 
 /** How long "any ..." of a sentence is, in milliseconds, and the most that it says readings cost, in ε. */
 function saidOf(sentence: string): { lengthMs: number; most: number } {
-  const [, length, unit] = /any (\S+) (days|hours) touch two/.exec(sentence)!;
+  const [, length] = /any (\S+) days touch two/.exec(sentence)!;
   const most = /cost at most ε = (\S+) per 8000/.exec(sentence)?.[1];
-  return { lengthMs: Number(length) * (unit === "days" ? DAY : DAY / 24), most: Number(most) };
+  return { lengthMs: Number(length) * DAY, most: Number(most) };
 }
 
 /** The most that readings of a stretch of time cost, in ε; a stretch is half open. */
