@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
@@ -15,6 +16,8 @@ _BESIDE = 1e-6
 """Distance from a cell's end, relative to its length, of the test point inside."""
 _STEEPEST = 32
 """Bound of a degree-4 polynomial's slope, relative to its range over the length."""
+_AT_ONCE = 1 << 20
+"""Pairs of a number and a point of a mesh compared at once."""
 
 
 class Profile(ABC):
@@ -156,3 +159,35 @@ class Profile(ABC):
             f"{self!r} has no bounded debiased form, because its slope jumps:"
             " use the smoothstep profile"
         )
+
+
+def solutions(function: Callable[[Array], Array], mesh: Array, y: Array) -> Array:
+    """Return the points where a function equals each y, by bisection: (m, *y.shape), increasing.
+
+    NaN where there are fewer than m solutions. Between points of the mesh, which increase and have
+    a pair of close neighbours around every jump, the function must not turn.
+    """
+    values = function(mesh)
+    flat = np.asarray(y, dtype=np.float64).ravel()
+    rows, cells = [], []
+    block = max(1, _AT_ONCE // len(mesh))
+    for start in range(0, max(flat.size, 1), block):
+        above = values > flat[start : start + block, None]
+        row, cell = np.nonzero(above[:, 1:] != above[:, :-1])
+        rows.append(row + start)
+        cells.append(cell)
+    row, cell = np.concatenate(rows), np.concatenate(cells)
+    low, high = mesh[cell], mesh[cell + 1]
+    rising, target = values[cell + 1] > values[cell], flat[row]
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = (function(middle) < target) == rising
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    # Where the function jumps over y it does not take it.
+    apart = np.abs(function(low) - target) + np.abs(function(high) - target)
+    taken = apart < 1e-9 * np.ptp(values)
+    row, v = row[taken], (low + high)[taken] / 2
+    order = np.arange(len(row)) - np.searchsorted(row, row)  # rows are sorted
+    result = np.full((int(order.max(initial=0)) + 1, flat.size), np.nan)
+    result[order, row] = v
+    return result.reshape(-1, *np.shape(y))

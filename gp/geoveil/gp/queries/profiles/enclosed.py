@@ -15,7 +15,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import round_down
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.queries.profiles.base import Profile, solutions
 from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
@@ -24,8 +24,6 @@ from geoveil.gp.smooth.jet import Jet
 
 _FEW = 25
 """Number of cells at the start of an analysis of a profile."""
-_BLOCK = 256
-"""Values sought at once."""
 _SETTLED = 1e-9
 """Difference from its limit below which a profile counts as constant in moments."""
 
@@ -252,7 +250,11 @@ class EnclosedProfile(Profile):
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y, by bisection between the edges of the cells."""
-        v, slope = preimages(*_searched(self, b), y, 1e-7 * self.length_scale)
+        function, mesh = _searched(self, b)
+        v, step = solutions(function, mesh, y), 1e-7 * self.length_scale
+        at = v[np.isfinite(v)]
+        slope = np.full_like(v, np.nan)
+        slope[np.isfinite(v)] = np.abs(function(at + step) - function(at - step)) / (2 * step)
         return v, np.where(slope > 0, slope, np.nan)
 
 
@@ -310,42 +312,6 @@ def _searched(profile: EnclosedProfile, b: float) -> tuple[Callable[[Array], Arr
     edges = profile._both_sides(profile._cells.edges)
     mesh = distinct(np.concatenate([edges, jumps - step, jumps + step]))
     return moving, distinct(np.append(mesh, _turns(moving, mesh)))
-
-
-def preimages(
-    function: Callable[[Array], Array], mesh: Array, y: Array, step: float
-) -> tuple[Array, Array]:
-    """Return the points where the function equals y, and its slopes there: (m, *y.shape).
-
-    NaN where there are fewer than m solutions. Between points of the mesh, which increase and have
-    a pair of close neighbours around every jump, the function must not turn.
-    """
-    values = function(mesh)
-    flat = np.asarray(y, dtype=np.float64).ravel()
-    rows, cells = [], []
-    for start in range(0, max(flat.size, 1), _BLOCK):
-        above = values > flat[start : start + _BLOCK, None]
-        row, cell = np.nonzero(above[:, 1:] != above[:, :-1])
-        rows.append(row + start)
-        cells.append(cell)
-    row, cell = np.concatenate(rows), np.concatenate(cells)
-    low, high = mesh[cell], mesh[cell + 1]
-    rising, target = values[cell + 1] > values[cell], flat[row]
-    for _ in range(60):
-        middle = (low + high) / 2
-        short = (function(middle) < target) == rising
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    v = (low + high) / 2
-    # Where the function jumps over y it does not take it.
-    apart = np.abs(function(low) - target) + np.abs(function(high) - target)
-    taken = apart < 1e-9 * np.ptp(values)
-    row, v = row[taken], v[taken]
-    slope = np.abs(function(v + step) - function(v - step)) / (2 * step)
-    order = np.arange(len(row)) - np.searchsorted(row, row)  # rows are sorted
-    count = int(order.max(initial=0)) + 1
-    result = np.full((2, count, flat.size), np.nan)
-    result[0, order, row], result[1, order, row] = v, slope
-    return result[0].reshape(count, *np.shape(y)), result[1].reshape(count, *np.shape(y))
 
 
 def _turns(function: Callable[[Array], Array], mesh: Array) -> Array:

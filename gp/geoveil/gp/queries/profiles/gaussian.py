@@ -14,6 +14,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, BITS, round_down, working_precision
+from geoveil.gp.queries.profiles.base import solutions
 from geoveil.gp.queries.profiles.bell_chords import bell_bound
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -135,22 +136,13 @@ class Gaussian(ClosedFormProfile):
         c2 = (b / self.bandwidth) ** 2
         low, high = self.debiased_range(b)
         valley = math.sqrt(3 + 1 / c2) if b else 40.0
-        y = np.asarray(y, dtype=np.float64)
+        turns = np.array([0.0, valley, valley + 40])
 
         def g(u: Array) -> Array:
             return np.asarray(np.exp(-(u * u) / 2) * (1 + c2 * (1 - u * u)))
 
-        def solve(start: float, end: float, rising: bool) -> Array:
-            left, right = np.full(y.shape, start), np.full(y.shape, end)
-            for _ in range(80):
-                middle = (left + right) / 2
-                go = (g(middle) < y) if rising else (g(middle) > y)
-                left, right = np.where(go, middle, left), np.where(go, right, middle)
-            return np.asarray((left + right) / 2)
-
-        falling = np.where((y > low) & (y < high), solve(0.0, valley, False), np.nan)
-        rising = np.where((y > low) & (y < 0), solve(valley, valley + 40, True), np.nan)
-        u = np.stack([falling, -falling, rising, -rising])
+        mesh = np.concatenate([-turns[:0:-1], turns])
+        u = solutions(g, mesh, np.where((y > low) & (y < high), y, np.nan))
         slope = np.abs(u * np.exp(-(u * u) / 2) * (1 + 3 * c2 - c2 * u * u)) / self.bandwidth
         return u * self.bandwidth, slope
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, distinct, np
+from geoveil.gp.queries.profiles.base import solutions
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
@@ -234,12 +235,10 @@ class Smoothstep(SoftStep):
         """
         lift = 6 * (b / self.width) ** 2
         low, high = self.debiased_range(b)
-        target = np.asarray(y, dtype=np.float64) - 0.5
-        left, right = np.full(target.shape, -1.0), np.full(target.shape, 1.0)
-        for _ in range(60):
-            middle = (left + right) / 2
-            short = (0.75 + lift - middle * middle / 4) * middle < target
-            left, right = np.where(short, middle, left), np.where(short, right, middle)
-        tau = np.where((y > low) & (y < high), (left + right) / 2, np.nan)
-        slope = (0.75 * (1 - tau * tau) + lift) * 2 / self.width
-        return (tau * self.width / 2)[None], slope[None]
+
+        def g(tau: Array) -> Array:
+            return np.asarray((0.75 + lift - tau * tau / 4) * tau + 0.5)
+
+        inside = np.where((y > low) & (y < high), y, np.nan)
+        tau = solutions(g, np.array([-1.0, 1.0]), inside)
+        return tau * self.width / 2, (0.75 * (1 - tau * tau) + lift) * 2 / self.width
