@@ -1,5 +1,7 @@
 """A running aggregator and the command, for every test of the command."""
 
+import itertools
+import json
 import os
 import sys
 
@@ -10,6 +12,13 @@ from geoveil.cli import main
 from geoveil.cli.app import app
 from geoveil.cli.console import err, out
 from geoveil.simulation.local_server import local_server
+
+INCOME = ("--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000")
+ABOVE = (*INCOME, "--threshold", "100000")
+PLACE = ("--attribute", "location", "--epsilon", "1", "--per", "500")
+LOG_NORMAL = ("--epsilon", "1", "--per", "8000", "--unit", "dollar", "--prior",
+              "lognormal:98000,0.83")  # fmt: skip
+"""What is asked of whom, for `campaign create` and `plan`."""
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +35,40 @@ def geoveil(server, monkeypatch):
 
     def run(*arguments, stdin=None, to_server=True):
         more = ["--server", server] if to_server else []
-        return CliRunner().invoke(app, [*arguments, *more], input=stdin, catch_exceptions=False)
+        typed = [*map(str, arguments), *more]
+        return CliRunner().invoke(app, typed, input=stdin, catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def words(geoveil):
+    """Run the command; return what it prints as one line."""
+    return lambda *arguments, **how: " ".join(geoveil(*arguments, **how).output.split())
+
+
+@pytest.fixture
+def record(geoveil):
+    """Run the command with --json; return what it prints."""
+    return lambda *arguments, **how: json.loads(geoveil(*arguments, "--json", **how).stdout)
+
+
+@pytest.fixture
+def create(geoveil):
+    """Publish a campaign under a title."""
+    return lambda title, *about: geoveil("campaign", "create", title, *about)
+
+
+@pytest.fixture
+def answer(geoveil, tmp_path):
+    """Answer a campaign with each value, from a device of its own; return the last result."""
+    devices = (str(tmp_path / f"device{number}") for number in itertools.count())
+
+    def run(campaign, *values, more=()):
+        for value in values:
+            state = ("--state-dir", next(devices))
+            done = geoveil("contribute", campaign, "--yes", *state, *more, stdin=f"{value}\n")
+        return done
 
     return run
 

@@ -91,23 +91,25 @@ def test_a_broken_promise_is_status_1_with_its_witness(run, monkeypatch):
     assert run("--mechanism", "LipschitzMechanism", "--json").exit_code == 1
 
 
-def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
-    with pytest.raises(ParameterError, match="one of 'SmoothMechanism', 'LipschitzMechanism'"):
-        run("--mechanism", "Magic")
-    with pytest.raises(ParameterError, match="'SubsetResponse', 'FormCampaign', got"):
-        run("--faults", "--mechanism", "RandomizedResponse")
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--samples", "999"], "samples must be an integer in"),
-        (["--seed", "-1"], "seed must be an integer in"),
+        (["--mechanism", "Magic"], "one of 'SmoothMechanism', 'LipschitzMechanism'"),
+        (
+            ["--faults", "--mechanism", "RandomizedResponse"],
+            "'SubsetResponse', 'FormCampaign', got",
+        ),
+        (
+            ["--mechanism", "LipschitzMechanism", "--samples", "999"],
+            "samples must be an integer in",
+        ),
+        (["--mechanism", "LipschitzMechanism", "--seed", "-1"], "seed must be an integer in"),
+        (["--attack", "--faults"], "alone, without"),
     ],
 )
-def test_numbers_out_of_range_are_named(run, arguments, named):
+def test_what_can_not_be_audited_is_named(run, arguments, named):
     with pytest.raises(ParameterError, match=named):
-        run("--mechanism", "LipschitzMechanism", *arguments)
+        run(*arguments)
 
 
 @pytest.mark.deep(rest=0)
@@ -168,7 +170,56 @@ def test_an_attack_that_ends_otherwise_is_status_1(run, canned):
     assert run("--attack", "--json").exit_code == 1
 
 
-@pytest.mark.parametrize("other", [["--faults"]])
-def test_attacks_are_run_alone(run, other):
-    with pytest.raises(ParameterError, match="alone, without"):
-        run("--attack", *other)
+OWN = """
+import numpy as np
+from geoveil.audit import NoisyAnswer
+from geoveil.gp import Laplace
+
+
+class Wider(Laplace):
+    def sample(self, rng, size):
+        return {factor} * super().sample(rng, size)
+
+
+def mine(query, privacy):
+    return NoisyAnswer(query, privacy, Wider(), query.lipschitz / privacy.rate)
+"""
+
+
+@pytest.fixture
+def own(run, tmp_path):
+    """Audit a user's mechanism whose draws are so much wider than its density."""
+
+    def audited(factor, *options):
+        file = tmp_path / "mine.py"
+        file.write_text(OWN.format(factor=factor))
+        return run("--module", file, "--samples", "20000", *options)
+
+    return audited
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_draws_that_are_not_of_the_density_are_told(own, factor):
+    found = own(factor)
+    assert found.exit_code == 1
+    said = " ".join(found.output.split())
+    assert "mine, Threshold, linear: its reports are not drawn from its density: at " in said
+    assert "0 of 3 keep their promise." in said
+    assert "rely on neither number" in said
+
+
+@pytest.mark.deep
+def test_draws_of_the_density_are_not(own):
+    found = own(1.0, "--json")
+    assert found.exit_code == 0
+    (compared, *_) = json.loads(found.output)["compared"]
+    assert compared["difference"] == ""
+    assert compared["skipped"] < compared["points"] / 10
+
+
+@pytest.mark.deep
+def test_where_it_shows_is_for_programs_too(own):
+    first = json.loads(own(0.5, "--json").output)["compared"][0]
+    assert first["mechanism"] == "mine"
+    assert "% of reports are from" in first["difference"]

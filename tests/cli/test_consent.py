@@ -18,9 +18,12 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
+from geoveil.analyst import texts_of_toml
 from geoveil.campaign import (
+    Asker,
     Question,
     SigningKey,
+    Translation,
     digest,
     encode,
     seal,
@@ -34,6 +37,7 @@ from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 from tests.campaign.test_words import english
 from tests.campaigns import above_100k
 
+from .conftest import ABOVE
 from .hostile_server import hostile_server
 
 CAMPAIGN = above_100k(title="Income above 100k")
@@ -346,3 +350,101 @@ def test_estimates_and_lists_show_text_as_it_is(hostile, command):
     assert "a [/b] c" in listed
     assert "can't be read" in listed
     assert "state 77" in listed
+
+
+CITY = Asker(organisation="City", purpose="Buses", contact="x@y.z")
+TEXTS = """
+language = "en"
+
+[de]
+title = "Was verdienen Haushalte?"
+organisation = "Stadt"
+purpose = "Busse"
+attribute = "Haushaltseinkommen"
+unit = "Dollar"
+labels = ["über 100.000"]
+
+[pt-BR]
+title = "Renda"
+"""
+FORM = """
+[[field]]
+kind = "choice"
+name = "rents"
+options = ["yes", "no"]
+epsilon = 2
+wordings = [
+    {language = "en", text = "Do you rent?"},
+    {language = "de", text = "Wohnen Sie zur Miete?", options = ["ja", "nein"]},
+]
+"""
+
+
+def test_a_file_says_what_differs():
+    language, (german, brazilian) = texts_of_toml(TEXTS, CITY)
+    assert language == "en"
+    assert german == Translation(
+        language="de",
+        title="Was verdienen Haushalte?",
+        asker=Asker(organisation="Stadt", purpose="Busse", contact="x@y.z"),
+        attribute="Haushaltseinkommen",
+        unit="Dollar",
+        labels=("über 100.000",),
+    )
+    assert brazilian == Translation(language="pt-BR", title="Renda")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[de", "TOML"),
+        ("[de]\ntitel = 'x'", r"\[de\] must be among title, organisation"),
+        ('[de]\ntitle = "a\\u202eb"', r"\[de\] translation.title"),
+        ("[de]\nlabels = 'x'", r"\[de\] translation.labels"),
+        ("[deutsch_bitte]", r"\[deutsch_bitte\] translation.language"),
+    ],
+)
+def test_a_file_that_nobody_should_read_is_refused(text, message):
+    with pytest.raises(ParameterError, match=message):
+        texts_of_toml(text, CITY)
+
+
+def test_a_purpose_alone_needs_an_asker():
+    with pytest.raises(ParameterError, match=r"\[de\] asker.organisation"):
+        texts_of_toml("[de]\npurpose = 'Busse'")
+
+
+def test_people_read_their_own_language(create, answer, words, record, tmp_path):
+    texts = tmp_path / "texts.toml"
+    texts.write_text(TEXTS, encoding="utf-8")
+    asker = ("--organisation", "City", "--purpose", "Buses", "--contact", "x@y.z")
+    made = create("Household income", *ABOVE, *asker, "--id", "several", "--texts", texts)
+    assert made.exit_code == 0, made.output
+    assert "texts also in de, pt-BR" in words("campaign", "show", "several")
+    found = record("campaign", "show", "several")
+    assert found["language"] == "en"
+    assert [each["language"] for each in found["translations"]] == ["de", "pt-BR"]
+    for language, attribute, title in (
+        ("de", "Haushaltseinkommen", "Was verdienen Haushalte?"),
+        ("fr", "household income", "Household income"),
+    ):
+        answered = answer("several", "52000", more=("--language", language))
+        assert answered.exit_code == 0, answered.output
+        assert title in answered.output
+        assert attribute in answered.output
+        own = re.findall("household income|dollar|above 100|City|Buses", answered.output)
+        assert bool(own) is (language == "fr")
+
+
+def test_a_form_is_filled_in_with_the_words_that_were_read(create, answer, tmp_path):
+    texts, form = tmp_path / "texts.toml", tmp_path / "form.toml"
+    texts.write_text("[de]\ntitle = 'Wohnen'", encoding="utf-8")
+    form.write_text(FORM, encoding="utf-8")
+    made = create("Housing", "--id", "housing", "--form", form, "--texts", texts)
+    assert made.exit_code == 0, made.output
+    for language, said, title in (("de", "ja", "Wohnen"), ("en", "yes", "Housing")):
+        answered = answer("housing", f"rents = {said}", more=("--language", language))
+        assert answered.exit_code == 0, answered.output
+        assert title in answered.output
+    with pytest.raises(PrivateValueError, match="one of yes, no"):
+        answer("housing", "rents = ja")

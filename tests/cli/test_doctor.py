@@ -15,6 +15,8 @@ from geoveil.campaign import SigningKey, encode, seal
 from geoveil.cli import doctor
 from geoveil.cli.doctor import CHECKS
 
+from .test_card import CAMPAIGNS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -168,8 +170,6 @@ def test_databases_that_can_not_be_used_are_named(kind, geoveil, ward):
 
 
 def test_a_campaign_of_another_key_is_named(geoveil, ward, tmp_path):
-    from tests.cli.test_card import CAMPAIGNS
-
     file, content = tmp_path / "homes.campaign", encode(CAMPAIGNS["places"])
     for key in (SigningKey.generate(), None):
         file.write_bytes(seal(content, key))

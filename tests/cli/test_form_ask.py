@@ -2,15 +2,12 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import combinations_with_replacement
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from geoveil.analyst import ReportRows, form_reports_of
 from geoveil.campaign import (
@@ -20,10 +17,8 @@ from geoveil.campaign import (
     MultipleField,
     NumberField,
     OrdinalField,
-    ValueCampaign,
 )
-from geoveil.cli.form import app
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 from geoveil.simulation.scale import write_reports
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,7 +46,7 @@ FORM = FormCampaign(
 )
 
 
-def people() -> dict[str, Any]:
+def people():
     """Return values of people, who are public."""
     rng = np.random.default_rng(4)
     age = rng.uniform(20, 80, N)
@@ -65,12 +60,12 @@ def people() -> dict[str, Any]:
     }
 
 
-def export() -> Iterator[bytes | ReportRows]:
+def export():
     """Yield what a server would, in two parts, of which one period is wanted."""
     yield FORM.encoded
     of = people()
     income, age = (
-        np.rint(of[name] / 2.0 ** FORM.field(name).step_exponent).astype(np.int64)  # type: ignore[attr-defined]
+        np.rint(of[name] / 2.0 ** FORM.field(name).step_exponent).astype(np.int64)
         for name in ("income", "age")
     )
     columns = (income, age, of["rents"], of["mood"], of["goes by"])
@@ -81,27 +76,38 @@ def export() -> Iterator[bytes | ReportRows]:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     made = tmp_path_factory.mktemp("export") / "household.parquet"
     assert write_reports(export(), made) == N + 7
     return made
 
 
-def asked(file: Path, *options: str) -> Any:
-    done = CliRunner().invoke(app, ["ask", str(file), "--period", "1", "--json", *options])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+@pytest.fixture
+def form(geoveil):
+    return partial(geoveil, "form", to_server=False)
 
 
-def test_a_file_holds_what_the_server_sent(file: Path) -> None:
+@pytest.fixture
+def asked(form, file):
+    """Ask the form of its second period."""
+
+    def run(*options):
+        done = form("ask", file, "--period", "1", "--json", *options)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_a_file_holds_what_the_server_sent(file):
     streamed, read = form_reports_of(export(), 1), form_reports_of(file, 1)
     assert read.campaign == FORM
     np.testing.assert_array_equal(read.columns, streamed.columns)
     assert read.n == N
 
 
-def test_every_field_is_shown_if_nothing_is_asked(file: Path) -> None:
-    of, results = people(), asked(file)["results"]
+def test_every_field_is_shown_if_nothing_is_asked(asked):
+    of, results = people(), asked()["results"]
     assert len(results) == 5
     assert results[0]["rows"][0]["estimate"] == pytest.approx(of["income"].mean(), rel=1e-4)
     yes = results[2]["rows"][0]
@@ -119,20 +125,20 @@ def test_every_field_is_shown_if_nothing_is_asked(file: Path) -> None:
         (("--regression", "median: income ~ age + rents"), 3),
     ],
 )
-def test_what_is_asked_is_answered(file: Path, options: Sequence[str], rows: int) -> None:
-    assert len(asked(file, *options)["rows"]) == rows
+def test_what_is_asked_is_answered(asked, options, rows):
+    assert len(asked(*options)["rows"]) == rows
 
 
-def test_numbers_are_those_of_the_people(file: Path) -> None:
+def test_numbers_are_those_of_the_people(asked):
     of = people()
-    by = asked(file, "--mean-by", "income,rents")["rows"]
+    by = asked("--mean-by", "income,rents")["rows"]
     for row, index in zip(by, (0, 1), strict=True):
         expected = of["income"][of["rents"] == index].mean()
         assert row["estimate"] == pytest.approx(expected, rel=1e-4)
-    constant, slope = asked(file, "--regression", "income ~ age")["rows"]
+    constant, slope = asked("--regression", "income ~ age")["rows"]
     line = np.polyfit(of["age"], of["income"], 1)
     assert [slope["estimate"], constant["estimate"]] == pytest.approx(line, rel=1e-4)
-    (r,) = asked(file, "--correlation", "income,age")["rows"]
+    (r,) = asked("--correlation", "income,age")["rows"]
     assert r["estimate"] == pytest.approx(np.corrcoef(of["income"], of["age"])[0, 1], abs=1e-4)
 
 
@@ -144,27 +150,29 @@ def test_numbers_are_those_of_the_people(file: Path) -> None:
         (("--mean-by", "income,age:x"), "edges must be numbers"),
         (("--regression", "probit: rents=yes ~ age"), "model"),
         (("--mean-map", "income,age"), "places"),
+        (("--shares", "rents", "--invited", "399"), "invited.* at least 400, the number of people"),
+        (("--shares", "rents", "--invited", "many"), "invited.* a whole number, or OPTION=N"),
+        (("--shares", "rents", "--invited", "yes=500"), "invited.* a number for each group"),
+        (("--mean", "mood", "--invited", "1000"), "invited.* with --shares or --table only"),
     ],
 )
-def test_what_can_not_be_asked_is_refused(file: Path, options: Sequence[str], says: str) -> None:
-    done = CliRunner().invoke(app, ["ask", str(file), "--period", "1", *options])
-    assert done.exit_code != 0
-    assert says in str(done.exception) + done.output
+def test_what_can_not_be_asked_is_refused(asked, options, says):
+    with pytest.raises(GeoVeilError, match=says):
+        asked(*options)
 
 
-def test_a_period_is_named_where_a_form_recurs(file: Path) -> None:
+def test_a_period_is_named_where_a_form_recurs(file):
     with pytest.raises(ParameterError, match="period"):
         form_reports_of(file)
 
 
-def test_reports_of_another_campaign_are_refused() -> None:
-    campaign: ValueCampaign = FORM.campaign_of("age")
+def test_reports_of_another_campaign_are_refused():
     with pytest.raises(ParameterError, match="reports of a form"):
-        form_reports_of([campaign.encoded], 0)
+        form_reports_of([FORM.campaign_of("age").encoded], 0)
 
 
-def test_reports_are_written_as_data_of_xlsform(file: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["data", str(file), str(tmp_path / "data.csv"), "--period", "1"])
+def test_reports_are_written_as_data_of_xlsform(form, file, tmp_path):
+    done = form("data", file, tmp_path / "data.csv", "--period", "1")
     assert done.exit_code == 0, done.output
     head, *rows = (tmp_path / "data.csv").read_text(encoding="utf-8").splitlines()
     assert head == "income,age,rents,mood,goes by"
@@ -172,10 +180,9 @@ def test_reports_are_written_as_data_of_xlsform(file: Path, tmp_path: Path) -> N
     assert {row.split(",")[2] for row in rows} == {"yes", "no"}
 
 
-def test_contributions_are_written_for_people_in_order(file, tmp_path):
+def test_contributions_are_written_for_people_in_order(form, file, tmp_path):
     made = tmp_path / "columns.csv"
-    asks = ["contributions", str(file), str(made), "--period", "1", "--products"]
-    done = CliRunner().invoke(app, asks)
+    done = form("contributions", file, made, "--period", "1", "--products")
     assert done.exit_code == 0, done.output
     assert "400 rows of 54 columns" in done.stderr  # 9 and 9·10/2
     with made.open(newline="") as stream:
@@ -190,29 +197,10 @@ def test_contributions_are_written_for_people_in_order(file, tmp_path):
     assert {float(row["mood: bad * mood: good"]) for row in rows} == {0.0}
 
 
-def test_people_who_did_not_answer_are_counted(file: Path) -> None:
-    (plain, *_) = asked(file, "--shares", "rents")["rows"]
-    (row, *_) = asked(file, "--shares", "rents", "--invited", "1000")["rows"]
+def test_people_who_did_not_answer_are_counted(asked):
+    (plain, *_) = asked("--shares", "rents")["rows"]
+    (row, *_) = asked("--shares", "rents", "--invited", "1000")["rows"]
     assert row["worst_case_high"] == pytest.approx(0.4 * plain["ci_high"] + 0.6)
-    _, rates = asked(file, "--shares", "rents", "--invited", "yes=500,no=800")["results"]
+    _, rates = asked("--shares", "rents", "--invited", "yes=500,no=800")["results"]
     counts = np.bincount(people()["rents"])
     assert [row["estimate"] for row in rates["rows"]] == pytest.approx(counts / [500, 800])
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--shares", "rents", "--invited", "399"), "at least 400, the number of people who"),
-        (("--shares", "rents", "--invited", "many"), "a whole number, or OPTION=N"),
-        (("--shares", "rents", "--invited", "yes=500"), "a number for each group"),
-        (("--mean", "mood", "--invited", "1000"), "given with --shares or --table only"),
-    ],
-)
-def test_numbers_of_people_invited_that_make_no_sense_are_refused(
-    file: Path, options: Sequence[str], expected: str
-) -> None:
-    with pytest.raises(ParameterError, match="invited") as refused:
-        CliRunner().invoke(
-            app, ["ask", str(file), "--period", "1", *options], catch_exceptions=False
-        )
-    assert expected in str(refused.value)

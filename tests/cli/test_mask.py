@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from geoveil.gp import (
 )
 
 N = 1_000
+COLUMNS = ("--columns", "lon,lat")
 PLACE = ("--epsilon", "1", "--per", "500", "--center=2.35,48.86", "--radius", "15000")
 PLANE = AzimuthalEquidistant(2.35, 48.86, 15_000)
 FORM = """
@@ -53,9 +55,14 @@ def people():
     return places, rng.uniform(20_000, 90_000, N), rng.uniform(300, 2_000, N)
 
 
-def rows_of(file, between=","):
+@pytest.fixture
+def mask(geoveil):
+    return partial(geoveil, "mask", to_server=False)
+
+
+def rows_of(file):
     with file.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream, delimiter=between))
+        return list(csv.DictReader(stream))
 
 
 def write(file, header, rows, between=","):
@@ -118,13 +125,14 @@ def made(folder, kind, people):
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("kind", ["gpkg", "kobo", "odk", "text", "geojson"])
-def test_no_value_is_left_and_estimates_are_those_of_the_people(kind, geoveil, people, tmp_path):
+def test_no_value_is_left_and_estimates_are_those_of_the_people(
+    kind, geoveil, mask, people, tmp_path
+):
     places, incomes, rents = people
     file, form = made(tmp_path, kind, people), tmp_path / "form.toml"
     form.write_text(FORM if kind != "gpkg" else FORM[: FORM.rindex("[[field]]")])
     out = tmp_path / f"masked{file.suffix}"
-    said = geoveil("mask", str(file), "--form", str(form), "--out", str(out), to_server=False)
-    assert f"{N:,} rows" in said.stdout
+    assert f"{N:,} rows" in mask(file, "--form", form, "--out", out).stdout
     content = out.read_bytes()
     for (x, y), income in list(zip(places.tolist(), incomes.tolist(), strict=True))[:300]:
         assert struct.pack("<d", x) not in content
@@ -145,21 +153,19 @@ def test_no_value_is_left_and_estimates_are_those_of_the_people(kind, geoveil, p
         logs = reports.columns[:, 3] * reports.campaign.fields[2].mechanism.step - np.log(rents)
         assert abs(np.abs(logs).mean() - np.log(2)) < 5 * np.log(2) / np.sqrt(N)
     if kind == "odk":
-        asked = geoveil("form", "ask", str(out), to_server=False)
-        assert "income" in asked.stdout
+        assert "income" in geoveil("form", "ask", out, to_server=False).stdout
         with pytest.raises(UnsupportedError):
-            geoveil("estimate", str(out), to_server=False)
+            geoveil("estimate", out, to_server=False)
 
 
-def test_a_mask_of_places_is_estimated(geoveil, people, tmp_path):
+def test_a_mask_of_places_is_estimated(geoveil, mask, people, tmp_path):
     file, out = tmp_path / "homes.csv", tmp_path / "masked.csv"
     write(file, ("id", "lon", "lat"), [(i, *place) for i, place in enumerate(people[0].tolist())])
-    columns = ("--columns", "lon,lat")
-    said = geoveil("mask", str(file), *columns, *PLACE, "--out", str(out), to_server=False)
+    said = mask(file, *COLUMNS, *PLACE, "--out", out)
     assert "hides nothing from them" in said.stderr
     row, *_ = rows_of(out)
     assert row["id"] == "0"
-    asked = ("estimate", str(out), "--circle", "2.35,48.86,2500", "--json")
+    asked = ("estimate", out, "--circle", "2.35,48.86,2500", "--json")
     assert "within 2500 m" in geoveil(*asked, to_server=False).output
     bell = GaussianKernel((0.0, 0.0), 1_500.0)
     found = reports_of(out).ask([PointQuestion("here", bell)])
@@ -174,14 +180,14 @@ def test_a_mask_of_places_is_estimated(geoveil, people, tmp_path):
     assert reports_of(out).campaign.dimension == 2
 
 
-def test_rows_without_a_value_are_named_or_left_out(geoveil, tmp_path):
+def test_rows_without_a_value_are_named_or_left_out(mask, tmp_path):
     file, out = tmp_path / "homes.csv", tmp_path / "masked.csv"
     write(file, ("lon", "lat"), [(2.35, 48.86), ("", ""), (2.36, 48.87), (2.36, "")])
-    mask = ("mask", str(file), "--columns", "lon,lat", *PLACE, "--out", str(out))
+    asked = (file, *COLUMNS, *PLACE, "--out", out)
     with pytest.raises(PrivateValueError, match="2 rows have none, the first is row 2"):
-        geoveil(*mask, to_server=False)
+        mask(*asked)
     assert not out.exists()
-    geoveil(*mask, "--drop-empty", to_server=False)
+    mask(*asked, "--drop-empty")
     assert len(rows_of(out)) == 2
 
 
@@ -190,12 +196,11 @@ def test_rows_without_a_value_are_named_or_left_out(geoveil, tmp_path):
     [(("secret", "48.86"), "row 1 of place: a longitude"), (("inf", "48.86"), "row 1 of place"),
      (("481.5", "48.86"), "a longitude in")],
 )  # fmt: skip
-def test_what_is_no_place_is_refused_without_being_shown(geoveil, tmp_path, cells, error):
+def test_what_is_no_place_is_refused_without_being_shown(mask, tmp_path, cells, error):
     file = tmp_path / "homes.csv"
     write(file, ("lon", "lat"), [cells, (2.35, 48.86)])
-    mask = ("mask", str(file), "--columns", "lon,lat", *PLACE, "--out", str(tmp_path / "out.csv"))
     with pytest.raises(PrivateValueError, match=error) as refused:
-        geoveil(*mask, to_server=False)
+        mask(file, *COLUMNS, *PLACE, "--out", tmp_path / "out.csv")
     assert cells[0] not in str(refused.value)
 
 
@@ -205,43 +210,50 @@ def test_what_is_no_place_is_refused_without_being_shown(geoveil, tmp_path, cell
         (("--columns", "lon,lot"), "columns"),
         (("--columns", "lon"), "columns"),
         (("--place", "house"), "field"),
-        (("--columns", "lon,lat", "--out", "homes.geojson"), "out"),
-        (("--columns", "lon,lat", "--out", "homes.csv"), "out"),
-        (("--columns", "lon,lat", "--form", "form.toml"), "epsilon"),
+        ((*COLUMNS, "--out", "homes.geojson"), "out"),
+        ((*COLUMNS, "--out", "homes.csv"), "out"),
+        ((*COLUMNS, "--form", "form.toml"), "epsilon"),
     ],
 )
-def test_what_is_not_there_is_named(geoveil, tmp_path, monkeypatch, more, name):
+def test_what_is_not_there_is_named(mask, tmp_path, monkeypatch, more, name):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "homes.csv", ("lon", "lat"), [(2.35, 48.86)] * 2)
     (tmp_path / "form.toml").write_text(FORM)
-    given = more if "--out" in more else (*more, "--out", "masked.csv")
     with pytest.raises(ParameterError) as refused:
-        geoveil("mask", "homes.csv", *PLACE, *given, to_server=False)
+        mask("homes.csv", *PLACE, "--out", "masked.csv", *more)
     assert refused.value.name.removeprefix("--") == name
     assert sorted(one.name for one in tmp_path.iterdir()) == ["form.toml", "homes.csv"]
 
 
-def test_categories_are_refused_and_so_are_files_of_other_kinds(geoveil, tmp_path):
-    form, file = tmp_path / "form.toml", tmp_path / "homes.csv"
-    form.write_text('[[field]]\nkind="choice"\nname="a"\noptions=["x","y"]\nepsilon=1\n')
-    write(file, ("a",), [("x",), ("y",)])
-    out = str(tmp_path / "out.csv")
-    with pytest.raises(ParameterError, match="numbers and places"):
-        geoveil("mask", str(file), "--form", str(form), "--out", out, to_server=False)
-    other = tmp_path / "homes.shp"
-    other.write_bytes(b"")
-    with pytest.raises(ParameterError, match="whose name ends in"):
-        geoveil("mask", str(other), *PLACE, "--out", str(tmp_path / "o.shp"), to_server=False)
-    for kind, content in (("geojson", b"[]"), ("gpkg", b"no database at all"), ("csv", b"\xff")):
-        broken = tmp_path / f"broken.{kind}"
-        broken.write_bytes(content)
-        with pytest.raises(ParameterError):
-            geoveil("mask", str(broken), *PLACE, "--out", f"{out}.{kind}", to_server=False)
-    for content in ("", "lon,lat\n2.35\n"):
-        broken = tmp_path / "ragged.csv"
-        broken.write_text(content)
-        with pytest.raises(ParameterError):
-            geoveil("mask", str(broken), *PLACE, "--out", out, to_server=False)
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("shp", b""),
+        ("geojson", b"[]"),
+        ("gpkg", b"no database at all"),
+        ("csv", b"\xff"),
+        ("csv", b""),
+        ("csv", b"lon,lat\n2.35\n"),
+    ],
+)
+def test_files_of_other_kinds_are_refused(mask, tmp_path, kind, content):
+    broken = tmp_path / f"broken.{kind}"
+    broken.write_bytes(content)
+    with pytest.raises(ParameterError, match="whose name ends in" if kind == "shp" else None):
+        mask(broken, *PLACE, "--out", tmp_path / f"out.{kind}")
+
+
+def test_a_file_that_is_no_mask_has_no_reports(tmp_path):
+    file = tmp_path / "homes.csv"
+    write(file, ("a",), [("x",)])
     sidecar_of(file).write_text("{}")
     with pytest.raises(ParameterError, match="that 'geoveil mask' wrote"):
         reports_of(file)
+
+
+def test_categories_are_not_masked(mask, tmp_path):
+    form, file = tmp_path / "form.toml", tmp_path / "homes.csv"
+    form.write_text('[[field]]\nkind="choice"\nname="a"\noptions=["x","y"]\nepsilon=1\n')
+    write(file, ("a",), [("x",), ("y",)])
+    with pytest.raises(ParameterError, match="numbers and places"):
+        mask(file, "--form", form, "--out", tmp_path / "out.csv")

@@ -1,10 +1,12 @@
-"""Test geoveil plan: its output, its refusals, and its campaigns."""
+"""`plan` and `rehearse`: their output, their refusals, and the campaigns of a plan."""
 
 import json
 import re
 import tomllib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
+import numpy as np
 import pytest
 
 from geoveil.analyst import Analyst, DensityAt, PlanRequest, ShareAbove, campaign_of, plan_for
@@ -21,8 +23,9 @@ from geoveil.cli.plan_text import odds_text, print_plan
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.simulation.priors import public_prior
 
-PRIVACY = ("--epsilon", "1", "--per", "8000")
-LOG_NORMAL = (*PRIVACY, "--unit", "dollar", "--prior", "lognormal:98000,0.83")
+from .conftest import INCOME, LOG_NORMAL
+
+PRIVACY = LOG_NORMAL[:4]
 INCOMES = (*PRIVACY, "--prior", "incomes")
 COLLISIONS = ("--epsilon", "1", "--per", "500", "--prior", "collisions")
 
@@ -35,18 +38,12 @@ def dates():
 
 @pytest.fixture
 def plan(geoveil):
-    def run(*arguments, stdin=None):
-        return geoveil("plan", *map(str, arguments), stdin=stdin, to_server=False)
-
-    return run
+    return partial(geoveil, "plan", to_server=False)
 
 
 @pytest.fixture
-def planned(plan):
-    def run(*arguments):
-        return json.loads(plan(*arguments, "--json").stdout)
-
-    return run
+def planned(record):
+    return partial(record, "plan", to_server=False)
 
 
 def test_a_threshold_on_the_incomes_that_ship(plan):
@@ -201,10 +198,10 @@ def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
     ],
 )  # fmt: skip
 def test_a_plan_becomes_a_campaign_that_the_server_takes(
-    arguments, mechanism, questions, plan, geoveil, server, tmp_path, dates
+    arguments, mechanism, questions, planned, create, server, tmp_path, dates
 ):
     file = tmp_path / "plan.toml"
-    report = json.loads(plan(*arguments, "--participants", 20_000, "--out", file, "--json").stdout)
+    report = planned(*arguments, "--participants", 20_000, "--out", file)
     name = f"planned-{mechanism.__name__.lower()}-{len(arguments)}"
     campaign = campaign_of(file, campaign_id=name, title="Planned", **dates)
     assert type(campaign.mechanism) is mechanism
@@ -218,8 +215,7 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
         assert ([query.at], query.width, query.profile.name) == (
             best["center"], best["width"], best["profile"],
         )  # fmt: skip
-    created = geoveil("campaign", "create", "Planned", "--plan", str(file), "--id", name)
-    assert f"{name}  ε = 1 per" in created.output
+    assert f"{name}  ε = 1 per" in create("Planned", "--plan", file, "--id", name).output
     with Analyst(server) as analyst:
         published = {c.campaign_id: c for c in (s.campaign for s in analyst.campaigns())}[name]
     assert published.mechanism == campaign.mechanism
@@ -233,11 +229,11 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
     "contradiction",
     [("--epsilon", "2"), ("--threshold", "5"), ("--unit", "metre")],
 )
-def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_path):
+def test_what_a_plan_says_is_not_said_twice(contradiction, create, geoveil, plan, tmp_path):
     file = tmp_path / "plan.toml"
     plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, "--out", file)
     with pytest.raises(ParameterError, match=f"{contradiction[0]} must be left out: the plan says"):
-        geoveil("campaign", "create", "Not published", "--plan", str(file), *contradiction)
+        create("Not published", "--plan", file, *contradiction)
     assert "not-published" not in geoveil("campaign", "list").output
 
 
@@ -318,19 +314,18 @@ def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
 
 
 @pytest.mark.deep(keep=0)
-def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path):
+def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(create, geoveil, record, planned, tmp_path):
     """300 simulated devices answer a value campaign; the next plan is made from their reports."""
-    made = ("--points", "--attribute", "income", "--unit", "dollar", *PRIVACY)
-    geoveil("campaign", "create", "A pilot", *made)
+    create("A pilot", *INCOME, "--attribute", "income", "--points")
     geoveil("simulate", "fleet", "--devices", "300", "--batch-size", "300", "--campaign", "a-pilot")
     file = tmp_path / "pilot.parquet"
-    geoveil("campaign", "export", "a-pilot", "--out", str(file))
-    asked = ("--threshold", "98000", "--participants", "20000", *PRIVACY, "--json")
-    told = json.loads(geoveil("plan", *asked, "--prior", "pilot:a-pilot").stdout)
+    geoveil("campaign", "export", "a-pilot", "--out", file)
+    asked = ("--threshold", "98000", "--participants", "20000", *PRIVACY)
+    told = record("plan", *asked, "--prior", "pilot:a-pilot")
     assert told["prior"]["name"] == "pilot a-pilot, 300 reports"
     assert told["prior"]["worth_people"] == pytest.approx(300)
     assert told["privacy"]["unit"] == "dollar"
-    assert told == planned(*asked[:-1], "--prior", f"pilot:{file}")
+    assert told == planned(*asked, "--prior", f"pilot:{file}")
 
 
 def test_a_quantile_is_planned_by_points(plan, planned, tmp_path):
@@ -364,47 +359,99 @@ epsilon = 1
 
 
 @pytest.fixture
-def form(tmp_path):
+def form(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "form.toml").write_text(FORM)
     rows = "".join(f"{20 + k % 50},{'yes' if k % 3 else 'no'}\n" for k in range(60))
     (tmp_path / "people.csv").write_text("income,rents\n" + rows)
-    return "--form", str(tmp_path / "form.toml")
+    return "--form", "form.toml"
 
 
-def test_a_form_is_planned_and_written(geoveil, form, tmp_path):
-    sample = ("--prior-sample", str(tmp_path / "people.csv"))
-    best = tmp_path / "best.toml"
+SAMPLE = ("--prior-sample", "people.csv")
+
+
+def test_a_form_is_planned_and_written(plan, planned, form, tmp_path):
     wanted = ("--mean", "income @ 0.5", "--shares", "rents", "--participants", "1000")
-    more = ("--epsilon-sum", "2", "--out", str(best), "--json")
-    result = geoveil("plan", *form, *sample, *wanted, *more)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    report = planned(*form, *SAMPLE, *wanted, "--epsilon-sum", "2", "--out", "best.toml")
     shares, mean = report["statistics"]
     (row,) = mean["rows"]
     assert row["error_95"] * (1000 / mean["participants"]) ** 0.5 == pytest.approx(0.5, rel=0.05)
     assert shares["participants"] is None
     assert [row["row"] for row in shares["rows"]] == ["yes", "no"]
-    epsilons = [field["epsilon"] for field in tomllib.loads(best.read_text())["field"]]
+    best = tomllib.loads((tmp_path / "best.toml").read_text())
+    epsilons = [field["epsilon"] for field in best["field"]]
     assert sum(epsilons) == pytest.approx(2)
     assert epsilons[0] > epsilons[1]
-    text = geoveil("plan", *form, *sample, "--participants", "300").stdout
+    text = plan(*form, *SAMPLE, "--participants", "300").stdout
     assert "as the form states" in text
     assert "shares rents" in text
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
+    [((), "prior-sample"), ((*SAMPLE, "--mean", "height@1"), "income, rents")],
+)
+def test_what_a_plan_of_a_form_lacks_is_said(plan, form, more, says):
+    with pytest.raises(ParameterError, match=says):
+        plan(*form, *more)
+
+
+def test_what_is_of_forms_takes_a_form(plan):
+    with pytest.raises(ParameterError, match="where there is no --form, got statistics="):
+        plan("--threshold", "100000", "--mean", "x")
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """A file of 1,000 people, of whom many hold the same."""
+    file = tmp_path_factory.mktemp("people") / "people.csv"
+    incomes = np.random.default_rng(1).lognormal(11.2, 0.7, 1_000).round(-3)
+    file.write_text("income\n" + "\n".join(f"{income:.0f}" for income in incomes) + "\n")
+    return file, incomes
+
+
+@pytest.fixture
+def rehearse(geoveil, people):
+    """Go from the file to an answer, without a server."""
+    of_people = ("rehearse", people[0], "--value", "income")
+    return lambda line: geoveil(*of_people, *line.split(), to_server=False)
+
+
+LINE = "--unit dollar --per 8000"
+
+
+def test_a_question_is_planned_asked_and_answered(rehearse, people):
+    done = rehearse(f"{LINE} --threshold 60000")
+    assert done.exit_code == 0, done.output
+    assert "The plan: DebiasedLaplace; the 95 % interval should be ±0.0" in done.stderr
+    assert re.search(r"above 60,000 +0\.\d{4}", done.stdout)
+    assert "1,000 simulated people" in done.stdout
+    share = f"{np.mean(people[1] > 60_000):.4f}"
+    assert f"themselves: above 60,000 {share}." in " ".join(done.stdout.split())
+
+
+@pytest.mark.deep
+def test_a_curve_of_a_file_is_drawn(rehearse, tmp_path):
+    picture = tmp_path / "curve.png"
+    assert rehearse(f"{LINE} --curve --plot {picture} -q").exit_code == 0
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_statistics_are_read_from_one_value_each(rehearse, people):
+    (row,) = json.loads(rehearse(f"{LINE} --quantile 0.5 --json").stdout)["rows"]
+    assert abs(row["estimate"] - np.median(people[1])) < 6 * row["standard_error"] + 2_000
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
     [
-        ((), "prior-sample"),
-        (("--prior-sample", "people.csv", "--mean", "height@1"), "income, rents"),
+        (f"{LINE}", "question must be given: at least one, such as --threshold"),
+        ("--unit dollar --threshold 1", "--per must be given"),
+        ("--per 8000 --threshold 1", "--unit must be given"),
+        (f"{LINE} --threshold 1 --epsilon -1", "--epsilon must be"),
+        (f"{LINE} --curve --participants 0", "--participants must be"),
     ],
 )
-def test_what_a_plan_of_a_form_lacks_is_said(geoveil, form, tmp_path, more, says):
-    files = [str(tmp_path / word) if word.endswith(".csv") else word for word in more]
-    with pytest.raises(ParameterError, match=says):
-        geoveil("plan", *form, *files)
-
-
-def test_what_is_of_forms_takes_a_form(geoveil):
-    with pytest.raises(ParameterError, match="where there is no --form, got statistics="):
-        geoveil("plan", "--threshold", "100000", "--mean", "x")
+def test_what_a_rehearsal_lacks_is_named(rehearse, line, said):
+    with pytest.raises(ParameterError, match=said):
+        rehearse(line)

@@ -73,6 +73,15 @@ def test_the_rate_and_the_unit_decide(make_campaign, epsilon, per, unit, permitt
     assert error.permitted == "at most ε = 1 per 8000 dollar"
 
 
+def test_permitting_a_recurring_campaign_permits_every_period_to_the_last_bit(make_campaign):
+    """Ten times the double 0.1 is more than 1: a product of doubles would refuse the last."""
+    once, day = GeoPrivacy(0.1, 8_000, "dollar"), timedelta(days=1)
+    opens = CLOSES - 10 * day
+    campaign = make_campaign(privacy=once, opens=opens, closes=CLOSES, period=day)
+    most = Policy.permitting(campaign).limit(campaign.attribute.name).campaign.exact_rate
+    assert most >= 10 * once.exact_rate > GeoPrivacy(0.1 * 10, 8_000).exact_rate
+
+
 @pytest.mark.parametrize("name", ["Household income", "household  income", "income", "debt"])
 def test_an_attribute_that_is_not_listed_is_refused(make_campaign, name):
     campaign = make_campaign(attribute=Attribute(name=name, unit="dollar"))

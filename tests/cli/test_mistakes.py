@@ -1,4 +1,4 @@
-"""Test that a beginner's mistakes give no traceback, and that the error names the option.
+"""Test that a beginner's mistakes give no traceback, and that the error names option and remedy.
 
 In this process, as the command itself would do it: errors are turned into lines by `main`.
 """
@@ -6,10 +6,16 @@ In this process, as the command itself would do it: errors are turned into lines
 import io
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
-from geoveil.cli.console import err, out
+from geoveil.analyst.results import cell_text
+from geoveil.campaign import QUERIES
+from geoveil.cli import asking
+from geoveil.cli.console import err, number, out, print_table
+from geoveil.gp import ParameterError, TwoWayThreshold
+from geoveil.simulation.people_files import TableFileError
 
 INCOME = "--attribute income --unit dollar --epsilon 1 --per 8000"
 PLAN = "plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --prior incomes"
@@ -182,3 +188,131 @@ def test_names_of_columns_are_shown_with_their_units_and_signs(said, folder):
     status, told = said(f"{OF_FILE} --prior own.csv --prior-column rent")
     assert status == 1
     assert "it has id, Monthly rent ($), Größe/m²" in " ".join(told.replace("│", " ").split())
+
+
+LOW_HIGH = "write two numbers with a blank between them, like --range 100 250"
+DISTRIBUTION = "simulate distribution --range"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (f"{PLAN} --threshold 100,000", "'100,000' is not a number: write it like 100000"),
+        (f"{PLAN} --participants 20,000", "'20,000' is not a whole number: write it like 20000"),
+        (f"{PLAN} --epsilon '1 %'", "'1 %' is not a number"),
+        (f"{DISTRIBUTION} 100,250", f"'--range' requires 2 arguments: {LOW_HIGH}"),
+        (f"{DISTRIBUTION} 100,250 --quick", f"'--range': '100,250' is no number: {LOW_HIGH}"),
+        ("campaign export a --period 4294967296", "--period"),
+    ],
+)
+def test_what_is_no_number_is_shown(geoveil, typed, told):
+    result = geoveil(*shlex.split(typed), to_server=False)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("│", " ").split())
+
+
+def test_an_option_of_two_numbers_is_said_to_have_two(geoveil):
+    assert "<low high>" in geoveil("simulate", "distribution", "--help", to_server=False).output
+
+
+OWN = "def own(query, privacy):\n    "
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (OWN + "raise RuntimeError('a bug')", "line 2 raises RuntimeErro"),
+        (OWN + "return None", "a NoneType lacks"),
+        (OWN + "return query", "a Threshold lacks"),
+        ("import sys\n\nsys.exit(3)\n", "a Python file that runs; SystemExit: 3"),
+        (None, "there is no such file"),
+    ],
+)
+@pytest.mark.parametrize("command", [["audit"], ["compare", "--quick"]])
+def test_a_module_of_ones_own_that_fails_is_told_with_its_line(
+    geoveil, tmp_path, command, text, told
+):
+    module = tmp_path / "own.py"
+    if text is not None:
+        module.write_text(text)
+    with pytest.raises(ParameterError, match=f"module must be.* {told}"):
+        geoveil(*command, "--module", module, to_server=False)
+
+
+@pytest.mark.deep(keep=0)
+def test_a_mechanism_that_fails_in_another_process_is_told_with_its_line(geoveil, tmp_path):
+    module = tmp_path / "own.py"
+    module.write_text(OWN + "raise RuntimeError('a bug')\n")
+    question = ["--threshold", "100000", "--per", "8000", "--quick", "--out", tmp_path]
+    with pytest.raises(ParameterError, match="line 2 raises RuntimeError: a bug"):
+        geoveil("simulate", "oneway", "--module", module, *question, to_server=False)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_number_of_a_table_is_cut_and_a_table_that_fits_is_within_the_terminal(
+    monkeypatch, capsys, width
+):
+    monkeypatch.setattr(out, "width", width)
+    headers = ("query", "estimate", "standard error", "interval", "contaminated low", "n")
+    cells = ("above 30,000", "0.8399", "0.0089", "0.8226 – 0.8573", "-720,575,940,245,973", "2,010")
+    print_table(headers, [cells], wrapped=[0, 3])
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    for word in (word for cell in (*headers, *cells) for word in cell.split()):
+        assert word in printed
+    lines = [len(line) for line in printed.splitlines()]
+    assert max(lines) <= width or width == 40
+
+
+@pytest.mark.parametrize(("width", "lines_of_head"), [(62, 1), (59, 2), (45, 3), (39, 4)])
+def test_heads_are_folded_only_where_the_terminal_is_too_narrow(
+    monkeypatch, capsys, width, lines_of_head
+):
+    monkeypatch.setattr(out, "width", width)
+    headers = ("query", "standard error", "contaminated high", "one report at most")
+    print_table(headers, [("x", "0.01", "0.42", "0.001")])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    filled = [line.strip(" ─") for line in lines if line.strip()]
+    assert filled.index("") == lines_of_head
+    assert filled[-1].split() == ["x", "0.01", "0.42", "0.001"]
+    words = [word for line in filled[:lines_of_head] for word in line.split()]
+    assert sorted(words) == sorted(" ".join(headers).split())
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        ("debt\n12000\n", ParameterError, "All of them hold 12000"),
+        ("a;debt\n1;2\n", TableFileError, "by commas, but here are separated by semicolons"),
+        ("debt,debt\n1,2\n", TableFileError, "there, once; it is there 2 times"),
+    ],
+)
+def test_a_spreadsheet_that_makes_no_prior_is_told_so(geoveil, tmp_path, text, error, told):
+    file = tmp_path / "people.csv"
+    file.write_text(text)
+    with pytest.raises(error, match=told):
+        geoveil(*OF_FILE.split(), "--prior", file, "--prior-column", "debt", to_server=False)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["campaign", "create"], ["estimate"]])
+def test_the_help_shows_whole_what_is_to_be_typed_on_80_columns(geoveil, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = geoveil(*command, "--help", to_server=False).output
+    for form in ("'LOW,HIGH'", "'LABEL=LON,LAT'", "'LON,LAT,RADIUS'", "'FAMILY:A=1,B=2'"):
+        assert form in shown
+
+
+def test_families_that_no_campaign_carries_are_not_offered():
+    """And the two thresholds of one query are written as the documents say."""
+    assert asking._FAMILIES.split(", ") == [f.name for f in QUERIES if f.name[:8] != "smoothed"]
+    written = "two-way-threshold:at=100000 200000,width=16000"
+    assert QUERIES.parse(written) == TwoWayThreshold((100_000.0, 200_000.0), 16_000.0)
+    for name in ("planning", "mechanisms"):
+        assert written in Path(f"docs/{name}.md").read_text()
+
+
+@pytest.mark.parametrize("value", [-0.0, -1e-9, -0.004])
+def test_nothing_is_a_minus_zero(value):
+    assert number(value, 2) == cell_text(value, 2) == "0.00"
+    assert (number(-0.006, 2), cell_text(-0.006, 2)) == ("-0.01", "-0.01")  # the control
