@@ -152,8 +152,8 @@ def compare(
             raise ParameterError("estimates", len(estimates), "two distribution functions")
         _check_names(curves, names)
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
-    samples = [sample_of(estimate) for estimate in estimates]
-    check_samples(samples, names)
+    samples = [compared_estimates(estimate) for estimate in estimates]
+    check_comparable(samples, names)
     names = tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
     pairs = [(0 if to_first else i - 1, i) for i in range(1, len(samples))]
     weights = np.zeros((len(pairs), len(samples), len(samples[0].labels)))
@@ -168,7 +168,9 @@ def compare(
     )
 
 
-def sums_over(samples: Sequence["Sample"], weights: Array, people: People) -> dict[str, Any]:
+def sums_over(
+    samples: Sequence["ComparedEstimates"], weights: Array, people: People
+) -> dict[str, Any]:
     """Return the fields of `Changes` for weighted sums of estimates over sets of reports.
 
     Args:
@@ -221,7 +223,7 @@ def sums_over(samples: Sequence["Sample"], weights: Array, people: People) -> di
 
 
 @dataclass(frozen=True)
-class Sample:
+class ComparedEstimates:
     """The compared estimates of one set of reports."""
 
     of: Numbers
@@ -238,10 +240,10 @@ class Sample:
     about: Sequence[str]
 
 
-def sample_of(estimates: Numbers | DistributionCurve) -> Sample:
+def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstimates:
     """Return what a comparison needs of one set of estimates."""
     if isinstance(estimates, JointEstimates):
-        return Sample(
+        return ComparedEstimates(
             estimates,
             estimates.labels,
             estimates.values,
@@ -281,7 +283,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> Sample:
         # A margin without an end has none at any confidence; 0 times infinity is not a number.
         return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
-    return Sample(
+    return ComparedEstimates(
         estimates,
         labels,
         values,
@@ -343,7 +345,7 @@ def holm(p_values: ArrayLike) -> Array:
     return adjusted
 
 
-def check_samples(samples: Sequence[Sample], names: Sequence[str]) -> None:
+def check_comparable(samples: Sequence[ComparedEstimates], names: Sequence[str]) -> None:
     """Refuse samples that differ in labels, confidence or softness."""
     _check_names(samples, names)
     first = samples[0]

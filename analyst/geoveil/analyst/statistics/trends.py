@@ -11,9 +11,9 @@ from geoveil.analyst.results import Answer, chance_words, rows_of
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
-    check_samples,
+    check_comparable,
+    compared_estimates,
     people_of,
-    sample_of,
     sums_over,
 )
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
@@ -96,8 +96,8 @@ def trend(
     """
     from scipy.special import chdtrc
 
-    samples = [sample_of(estimate) for estimate in estimates]
-    check_samples(samples, ())
+    samples = [compared_estimates(estimate) for estimate in estimates]
+    check_comparable(samples, ())
     kind = people_of(people)
     t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
