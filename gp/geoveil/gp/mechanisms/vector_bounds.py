@@ -11,7 +11,7 @@ from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.boxes import Indices, Seen, enclosed_in_parts, least_over, spans
 from geoveil.gp.mechanisms.smooth import turns_of
 from geoveil.gp.queries import Linear, Polygon, Query, TwoWayThreshold
-from geoveil.gp.queries.polygon import Parts, edge_distances, edges_of
+from geoveil.gp.queries.polygon import Parts, edge_squares, edges_of
 from geoveil.gp.report_laws import cut_while_loose
 
 if TYPE_CHECKING:
@@ -393,11 +393,10 @@ def _farthest(parts: Parts, low: Array, high: Array) -> Array:
     The mean distance to two edges is convex, so it is greatest at a corner of a box, and the
     distance to the nearer is no greater. Between two sides it hardly varies along them.
     """
-    start, vector = edges_of(parts)
-    longest = np.argsort(-np.linalg.norm(vector, axis=1))[:_LONGEST]
-    corners = [np.where(way, high, low) for way in np.ndindex(2, 2)]
-    away = edge_distances(np.concatenate(corners), start[longest], vector[longest])
-    away = away.reshape(len(corners), len(low), -1)
+    edges = edges_of(parts)
+    longest = edges[:, np.argsort(-edges[4])[:_LONGEST]]
+    corners = np.stack([np.where(way, high, low) for way in np.ndindex(2, 2)])
+    away = np.sqrt(edge_squares(corners[..., :1], corners[..., 1:], longest))
     nearest = away.sum(axis=0).argmin(axis=1)[None, :, None]
     pairs = (away + np.take_along_axis(away, nearest, axis=2)).max(axis=0) / 2
     return np.asarray(pairs.min(axis=1) * _ROUNDED)

@@ -6,7 +6,7 @@ boundary is fast for many points, and exact for one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -162,13 +162,13 @@ def _by_edges(parts: Parts, flat: Array) -> Array:
     """Return the signed distance of points (n, 2), wherever they are, by all edges."""
     from shapely import contains_xy
 
-    start, vector = edges_of(parts)
-    distance = np.empty(len(flat))
-    block = max(_BLOCK // len(start), 1)
+    edges = edges_of(parts)
+    square = np.empty(len(flat))
+    block = max(_BLOCK // edges.shape[1], 1)
     for first in range(0, len(flat), block):
         part = slice(first, first + block)
-        distance[part] = edge_distances(flat[part], start, vector).min(axis=1)
-    inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
+        edge_squares(flat[part, :1], flat[part, 1:], edges).min(axis=1, out=square[part])
+    inside, distance = contains_xy(geometry(parts), flat[:, 0], flat[:, 1]), np.sqrt(square)
     return np.where(inside, distance, -distance)
 
 
@@ -197,7 +197,8 @@ def _by_raster(parts: Parts, raster: _Raster, flat: Array) -> Array:
         for at in range(start, end, max(_BLOCK // max(candidates, 1), 1)):
             part = slice(at, min(at + max(_BLOCK // candidates, 1), end))
             pairs = first[part] + np.arange(candidates)[:, None]
-            raster.squares(pairs, x[part], y[part]).min(axis=0, out=square[part])
+            squares = edge_squares(x[part], y[part], [row[pairs] for row in raster.edges])
+            squares.min(axis=0, out=square[part])
     inside, unclear = raster.inside[cell], raster.unclear[cell].nonzero()[0]
     inside[unclear] = contains_xy(geometry(parts), x[unclear], y[unclear])
     distance = np.sqrt(square)
@@ -247,25 +248,32 @@ def signed_square(parts: Parts, x: Dyadic, y: Dyadic) -> tuple[bool, fmpq]:
     return inside, fmpq(nearest << scale, over)
 
 
-def edge_distances(points: Array, start: Array, vector: Array) -> Array:
-    """Return the distance of every point to every edge: shape (points, edges)."""
-    dx, dy = points[:, :1] - start[:, 0], points[:, 1:] - start[:, 1]
-    # An edge so short that its length squared underflows is as good as a point.
-    length2 = np.maximum(np.square(vector).sum(axis=1), TINY)
-    along = (dx * vector[:, 0] + dy * vector[:, 1]) / length2
+def edge_squares(x: Array, y: Array, edges: Iterable[Array]) -> Array:
+    """Return the squared distances of points to edges, whose shapes are broadcast together.
+
+    Edges are given by five arrays, as those of `edges_of`.
+    """
+    start_x, start_y, along_x, along_y, length2 = edges
+    dx, dy = x - start_x, y - start_y
+    along = dx * along_x
+    along += dy * along_y
+    along /= length2
     np.clip(along, 0.0, 1.0, out=along)
-    dx -= along * vector[:, 0]
-    dy -= along * vector[:, 1]
-    return np.sqrt(dx * dx + dy * dy)
+    dx -= along * along_x
+    dy -= along * along_y
+    dx *= dx
+    dy *= dy
+    return np.asarray(np.add(dx, dy, out=dx))
 
 
 @lru_cache(maxsize=64)
-def edges_of(parts: Parts) -> tuple[Array, Array]:
-    """Return the starts and the vectors of all edges, (edges, 2)."""
+def edges_of(parts: Parts) -> Array:
+    """Return start, vector and its squared length of all edges, (5, edges)."""
     rings = [np.array(ring) for part in parts for ring in part]
-    ends = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
     start = np.concatenate(rings)
-    return start, ends - start
+    vector = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings]) - start
+    # An edge so short that its length squared underflows is as good as a point.
+    return np.stack([*start.T, *vector.T, np.maximum(np.square(vector).sum(axis=1), TINY)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,28 +287,10 @@ class _Raster:
     """The first column in `edges` of each cell's candidates."""
     count: NDArray[np.uint16]
     edges: Array
-    """Start, vector and its squared length of all cells' candidates, (5, pairs)."""
+    """All cells' candidates, (5, pairs)."""
     inside: NDArray[np.bool_]
     """Whether the middle of each cell is inside, and with it any cell clear of the boundary."""
     unclear: NDArray[np.bool_]
-
-    def squares(self, pairs: NDArray[np.intp], x: Array, y: Array) -> Array:
-        """Return squared distances, equal to those of `edge_distances` to the bit."""
-        start_x, start_y, along_x, along_y, length2 = self.edges
-        dx, dy = x - start_x[pairs], y - start_y[pairs]
-        vx, vy = along_x[pairs], along_y[pairs]
-        along = dx * vx
-        along += dy * vy
-        along /= length2[pairs]
-        np.minimum(along, 1.0, out=along)
-        np.maximum(along, 0.0, out=along)
-        vx *= along
-        vy *= along
-        dx -= vx
-        dy -= vy
-        dx *= dx
-        dy *= dy
-        return np.asarray(np.add(dx, dy, out=dx))
 
 
 @lru_cache(maxsize=16)
@@ -317,37 +307,38 @@ def _raster(parts: Parts) -> _Raster | None:
     """
     from shapely import contains_xy
 
-    start, vector = edges_of(parts)
-    if len(start) > _MOST_EDGES:
+    edges = edges_of(parts)
+    if edges.shape[1] > _MOST_EDGES:
         return None
+    start = edges[:2].T
     low, high = start.min(axis=0), start.max(axis=0)
     origin, step = 2 * low - high, 3 * (high - low) / _SIDE
     if (np.spacing(np.abs(start).max()) > _SLACK / 8 * step).any():
         return None
     half = float(np.hypot(*step)) / 2 * (1 + _SLACK)
     lines = origin + step * np.arange(_SIDE + 1)[:, None]
-    middles = _grid(lines[:-1] + step / 2)
-    corner = edge_distances(_grid(lines), start, vector).reshape(_SIDE + 1, _SIDE + 1, -1)
+    x, y = _grid(lines)
+    corner = np.sqrt(edge_squares(x, y, edges)).reshape(_SIDE + 1, _SIDE + 1, -1)
     corner = np.maximum(corner[:-1], corner[1:])
     most = np.maximum(corner[:, :-1], corner[:, 1:]).min(axis=2).reshape(-1, 1)
-    middle = edge_distances(middles, start, vector)
+    x, y = _grid(lines[:-1] + step / 2)
+    middle = np.sqrt(edge_squares(x, y, edges))
     cell, edge = (middle <= most + half).nonzero()
-    count = np.bincount(cell, minlength=len(middles))
-    length2 = np.maximum(np.square(vector).sum(axis=1), TINY)
+    count = np.bincount(cell, minlength=len(middle))
     return _Raster(
         origin,
         step,
         np.cumsum(count) - count,
         count.astype(np.uint16),
-        np.stack([*start[edge].T, *vector[edge].T, length2[edge]]),
-        np.asarray(contains_xy(geometry(parts), middles[:, 0], middles[:, 1])),
+        edges[:, edge],
+        np.asarray(contains_xy(geometry(parts), x[:, 0], y[:, 0])),
         middle.min(axis=1) <= half,
     )
 
 
-def _grid(lines: Array) -> Array:
-    """Return the grid points with coordinates on either axis, (n, 2)."""
-    return np.stack(np.meshgrid(*lines.T, indexing="ij"), axis=-1).reshape(-1, 2)
+def _grid(lines: Array) -> list[Array]:
+    """Return the coordinates of the grid points on both axes' lines, (n, 1) each."""
+    return [axis.reshape(-1, 1) for axis in np.meshgrid(*lines.T, indexing="ij")]
 
 
 @lru_cache(maxsize=64)
