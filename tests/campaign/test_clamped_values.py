@@ -15,7 +15,7 @@ from geoveil.campaign import (
     what_it_tells,
     what_it_tells_of,
 )
-from geoveil.gp import GeoPrivacy, LogScale, SeededSource
+from geoveil.gp import GeoPrivacy, LogScale, PrivateValueError, SeededSource
 from tools.vectors.chance import PARIS
 from tools.vectors.examples import small_campaign
 
@@ -58,6 +58,12 @@ def test_a_value_beyond_is_released_as_the_nearer_end_bit_for_bit(value, counts_
         assert released(clamped, value, seed) == released(free, counts_as, seed)
     if value != counts_as:  # the control: without a range it is another report
         assert released(free, value, 1) != released(free, counts_as, 1)
+
+
+@pytest.mark.parametrize("point", [math.inf, -math.inf, math.nan, [], [1.0, 2.0]])
+def test_what_is_no_point_is_refused_and_not_clamped(point):
+    with pytest.raises(PrivateValueError):
+        numbers(**ENDS).release(point, (0,), SeededSource(1))
 
 
 def test_any_two_values_differ_by_the_length_of_the_range_and_no_less():

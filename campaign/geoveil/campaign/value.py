@@ -17,9 +17,9 @@ from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
     PlanarLaplace,
+    PrivateValueError,
     RandomSource,
     lazy,
-    np,
     round_up,
     step_exponent_of,
     validation,
@@ -86,7 +86,10 @@ class PointRelease:
     def release(self, point: ArrayLike, source: RandomSource) -> Sequence[int]:
         """Return a perturbed point in steps of the grid."""
         if self.ends is not None:
-            point = min(max(float(np.asarray(point).item()), self.ends[0]), self.ends[1])
+            given = validation.exact_array(point)
+            if given is None or given.size != 1 or not math.isfinite(given.item()):
+                raise PrivateValueError("one finite number")
+            point = min(max(given.item(), self.ends[0]), self.ends[1])
         return self.mechanism.release(point, source)
 
 

@@ -3,7 +3,7 @@ import { fromBinary, type Message } from "@bufbuild/protobuf";
 import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { isCanonical } from "./canonical.js";
 import { hex, PublicKey } from "./envelope.js";
-import { ParameterError, UnsupportedError } from "./errors.js";
+import { ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
 import { below, type BitSource } from "./exact/bits.js";
 import { Rational } from "./exact/rational.js";
 import {
@@ -397,7 +397,7 @@ export class Campaign extends Dated {
     return this.#drawn(0, source, (columns) => {
       if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
       const ends = this.#ends;
-      if (ends) return this.#mechanisms[0]!.release([clampedTo(ends, point[0]!)], source);
+      if (ends) return this.#mechanisms[0]!.release(clampedTo(ends, point), source);
       if (this.#ofPoints) return this.#mechanisms[0]!.release(point, source);
       if (this.#vector) return this.#vector.release(point, source);
       return columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
@@ -547,7 +547,12 @@ export function endsOf({ least, most, scale }: Attribute): Ends | undefined {
   return [point(least), point(most)];
 }
 
-export const clampedTo = (ends: Ends, x: number): number => Math.min(Math.max(x, ends[0]), ends[1]);
+/** A finite number, clamped. */
+export function clampedTo([low, high]: Ends, point: readonly number[]): number[] {
+  const [x] = point;
+  if (point.length !== 1 || !Number.isFinite(x)) throw new PrivateValueError("one finite number");
+  return [Math.min(Math.max(x!, low), high)];
+}
 
 /** ε between any two points, in the coordinates of queries; Infinity: nothing bounds how far apart they are. */
 export function largestOfPoints({ coordinates }: Attribute, privacy: Privacy, ends: Ends | undefined): number {

@@ -265,7 +265,7 @@ function pointField(tools: Tools, attribute: Field["attribute"], { privacy: decl
     notAsked,
     stepExponent,
     sent: (values) => values.map((value) => Number(value) * 2 ** stepExponent),
-    release: (point, source) => mechanism.release(ends ? [tools.clampedTo(ends, (point as number[])[0]!)] : (point as number[]), source),
+    release: (point, source) => mechanism.release(ends ? tools.clampedTo(ends, point as number[]) : (point as number[]), source),
   };
 }
 
@@ -304,7 +304,7 @@ function categoryField(tools: Tools, kind: "choice" | "ordinal" | "multiple", at
   const several = (answer: unknown): bigint => {
     const expected = `${name}: at most ${most} distinct options`;
     if (!Array.isArray(answer)) throw new PrivateValueError(`${expected}, in a list`);
-    const ticked = new Set((answer as unknown[]).map(index));
+    const ticked = new Set([...(answer as unknown[])].map(index));
     if (ticked.size !== answer.length || ticked.size > most) throw new PrivateValueError(expected);
     return [...ticked].reduce((mask, at) => mask | (1n << BigInt(at)), 0n);
   };

@@ -30,7 +30,8 @@ export function pointOf(campaign: Asked, value: Value): number[] {
   const place = placeOf(campaign, value);
   if (place) return project(attribute.coordinates!, place.longitudeDeg, place.latitudeDeg);
   const given: unknown = value;
-  const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
+  // Copied, since `every` leaves out holes.
+  const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? [...(given as unknown[])] : [];
   if (numbers.length !== dimension || !numbers.every(Number.isFinite)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.valueUnit}`);
   return attribute.scale ? [coordinateOf(attribute.scale, numbers[0] as number)] : (numbers as number[]);
 }

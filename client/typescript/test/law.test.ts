@@ -1,11 +1,13 @@
 /** Releases against the exact laws: α = 1e-6 each; GEOVEIL_RELEASES says how many. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { type Attribute, clampedTo } from "../src/campaign.js";
 import { debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace } from "../src/gp/mechanism.js";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Calibration, Growth, type Smooth, SmoothSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { threshold } from "../src/gp/query.js";
 import { smooth } from "../src/gp/smooth.js";
+import { pointOf } from "../src/values.js";
 import { seeded } from "./files.js";
 
 const N = Number(process.env.GEOVEIL_RELEASES ?? 4_000);
@@ -100,10 +102,15 @@ test("what is no point of doubles up to 1e90 is refused and not shown, as in Pyt
   const line = threshold(100, 16, "smoothstep");
   const mechanisms: Mechanism[] = [debiasedLaplace(line, privacy, -20), lipschitzLaplace(line, privacy, -20), new PlanarLaplace(privacy, 1)];
   for (const mechanism of mechanisms) {
-    for (const x of [[1.1e90], [-1.7e308], [Infinity], [NaN], [1, 2], []]) {
+    for (const x of [[1.1e90], [-1.7e308], [Infinity], [NaN], [1, 2], [], new Array<number>(1)]) {
       assert.throws(() => mechanism.release(x, seeded("far")), { code: "private-value", message: /-1e\+90 to 1e\+90; it is not shown$/ });
     }
     for (const x of [1e90, -1e90]) assert.equal(mechanism.release([x], seeded("far")).length, 1);
   }
+  const ratios = { attribute: { scale: { floor: 1000 }, valueUnit: "dollar" } as Attribute, dimension: 1 };
+  assert.throws(() => pointOf(ratios, new Array<number>(1)), { code: "private-value" });
+  const ends = [-4, 6] as const;
+  for (const x of [[-Infinity], [NaN], [1, 2], []]) assert.throws(() => clampedTo(ends, x), { code: "private-value" });
+  assert.deepEqual([[-1e91], [5], [1e91]].map((x) => clampedTo(ends, x)), [[-4], [5], [6]]);
   for (const x of [[1e91, 0], [0]]) assert.throws(() => new PlanarLaplace(privacy, 2).release(x, seeded("far")), { code: "private-value" });
 });

@@ -15,7 +15,7 @@ export const FARTHEST = 1e90;
 
 /** Whether these are the coordinates of a point that mechanisms accept. */
 export function isPoint(x: readonly unknown[], dimension: number): boolean {
-  return x.length === dimension && x.every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
+  return x.length === dimension && [...x].every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
 }
 
 /** A point, held exactly. */
