@@ -22,6 +22,7 @@ from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
 from geoveil.aggregator.domain.values import MOST_SECONDS, PointSums
 from geoveil.aggregator.store.reader import Reader
+from geoveil.aggregator.store.writer import settle
 from geoveil.campaign import PointQuestion, encode_point_question
 from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate
 
@@ -111,13 +112,7 @@ class _Request:
 
     def end(self, found: PointAnswers | BaseException) -> None:
         """Deliver the result, or the error."""
-        for future in self.waiting:
-            if future.done():
-                continue
-            if isinstance(found, BaseException):
-                future.set_exception(found)
-            else:
-                future.set_result(found)
+        settle((future, found) for future in self.waiting)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -180,22 +180,22 @@ class Writer:
         try:
             store = self._open_store()
         except Exception as error:  # noqa: BLE001 - start() raises it
-            tell(_settle, [(opened, error), (finished, None)])
+            tell(settle, [(opened, error), (finished, None)])
             return
-        tell(_settle, [(opened, None)])
+        tell(settle, [(opened, None)])
         try:
             with store:
                 while not self._stopping or self._calls or self.weight:
                     calls, waiting = self._take()
                     for call in calls:
-                        tell(_settle, [(call.future, _attempt(call.function, store))])
+                        tell(settle, [(call.future, _attempt(call.function, store))])
                     if waiting:
                         began = time.perf_counter()
-                        tell(_settle, _commit(store, waiting, self._room))
+                        tell(settle, _commit(store, waiting, self._room))
                         took = time.perf_counter() - began
                         self._gathering_s = min(took, _GATHERING_S) if len(waiting) > 1 else 0.0
         finally:
-            tell(_settle, [(finished, None)])
+            tell(settle, [(finished, None)])
 
     def _take(self) -> tuple[list[_Call], list[_Waiting]]:
         """Wait for work and return it; empty when stopping."""
@@ -250,12 +250,12 @@ def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
         return error
 
 
-def _settle(futures: list[_Settled]) -> None:
-    """Deliver results to the waiters on the event loop, except to cancelled ones."""
+def settle(futures: Iterable[_Settled]) -> None:
+    """Deliver results or errors to the waiters on the event loop, except to cancelled ones."""
     for future, result in futures:
         if future.done():
             continue
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             future.set_exception(result)
         else:
             future.set_result(result)
