@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 import numpy as np
 
-from geoveil.aggregator.domain.browsing import Page
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
@@ -81,18 +80,17 @@ class CollectorServicer(WireCollectorServicer):
 
     async def GetCampaign(  # noqa: N802 - the wire contract names it
         self, request: collector_pb2.GetCampaignRequest, context: Any
-    ) -> Any:
-        return serialized_campaign(
-            await self._service.get_campaign(request.campaign_id, peer=context.peer())
-        )
+    ) -> collector_pb2.GetCampaignResponse:
+        return _campaign(await self._service.get_campaign(request.campaign_id, peer=context.peer()))
 
     async def BrowseCampaigns(  # noqa: N802 - the wire contract names it
         self, request: collector_pb2.BrowseCampaignsRequest, context: Any
-    ) -> Any:
-        return serialized_page(
-            await self._service.browse_campaigns(
-                request.page_size, request.page_token, peer=context.peer()
-            )
+    ) -> collector_pb2.BrowseCampaignsResponse:
+        page = await self._service.browse_campaigns(
+            request.page_size, request.page_token, peer=context.peer()
+        )
+        return collector_pb2.BrowseCampaignsResponse(
+            campaigns=map(_campaign, page.statuses), next_page_token=page.next_token
         )
 
     async def SubmitReports(  # noqa: N802 - the wire contract names it
@@ -343,15 +341,21 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
 def add_collector(servicer: CollectorServicer, server: Any) -> None:
     """Register the devices' service with a server or a replacement of one."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-    read_name = collector_pb2.GetCampaignRequest.FromString
-    read_page = collector_pb2.BrowseCampaignsRequest.FromString
     server.add_registered_method_handlers(
         collector_pb2.DESCRIPTOR.services_by_name["Collector"].full_name,
         {
-            "GetCampaign": unary(servicer.GetCampaign, request_deserializer=read_name),
-            "BrowseCampaigns": unary(servicer.BrowseCampaigns, request_deserializer=read_page),
-            "SubmitReports": unary(servicer.SubmitReports, request_deserializer=bytes),
-            "SubmitReportStream": stream(servicer.SubmitReportStream, request_deserializer=bytes),
+            "GetCampaign": unary(
+                servicer.GetCampaign,
+                collector_pb2.GetCampaignRequest.FromString,
+                collector_pb2.GetCampaignResponse.SerializeToString,
+            ),
+            "BrowseCampaigns": unary(
+                servicer.BrowseCampaigns,
+                collector_pb2.BrowseCampaignsRequest.FromString,
+                collector_pb2.BrowseCampaignsResponse.SerializeToString,
+            ),
+            "SubmitReports": unary(servicer.SubmitReports, bytes),
+            "SubmitReportStream": stream(servicer.SubmitReportStream, bytes),
         },
     )
 
@@ -361,26 +365,10 @@ def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
     return campaign_pb2.CampaignEnvelope.FromString(record.published)
 
 
-def serialized_campaign(status: CampaignStatus) -> bytes:
-    """Return a serialised GetCampaignResponse, which copies the envelope without parsing it."""
-    of_state = collector_pb2.GetCampaignResponse(state=STATES[status.state])
-    return _field(1, status.record.published) + of_state.SerializeToString()
-
-
-def serialized_page(page: Page) -> bytes:
-    """Return a serialised BrowseCampaignsResponse, which copies envelopes without parsing them."""
-    rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
-    campaigns = [_field(1, serialized_campaign(status)) for status in page.statuses]
-    return b"".join([*campaigns, rest.SerializeToString()])
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Return a serialised field of bytes, the same in any message."""
-    length, prefix = len(content), bytearray([number << 3 | 2])
-    while length > 0x7F:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    return bytes(prefix) + bytes([length]) + content
+def _campaign(status: CampaignStatus) -> collector_pb2.GetCampaignResponse:
+    return collector_pb2.GetCampaignResponse(
+        envelope=envelope(status.record), state=STATES[status.state]
+    )
 
 
 def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
