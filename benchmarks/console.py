@@ -39,7 +39,6 @@ _HEADERS = {"sec-fetch-site": "none"}
 
 
 def table() -> None:
-    """Print the effect of open pages, and the time of the list."""
     order = Random(1)
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -135,7 +135,6 @@ def _median(act: Callable[[_Given], object], given: Iterable[_Given]) -> float:
 
 
 def _times(act: Callable[[_Given], object], given: Iterable[_Given]) -> list[float]:
-    """Return the processor time of each call, in seconds."""
     found = []
     for one in given:
         start = time.process_time()

@@ -70,7 +70,6 @@ def _means(functions: Sequence[Callable[[Array], Array]], points: Array) -> Arra
 
 
 def main() -> None:
-    """Print the errors as a table in Markdown."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -55,7 +55,6 @@ ANSWERS = {
 
 
 def table() -> list[Figure]:
-    """Print microseconds of processor time per field."""
     builder = ReportBuilder(policy=Policy.permitting(FORM))
     accepted = builder.accept("form", seal(encode(FORM)))
     rng = np.random.default_rng(1)

@@ -34,7 +34,6 @@ def table() -> list[Figure]:
 
 
 def _cost(made: Issued | None) -> float:
-    """Return the least cost of several rounds, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "server.pem", Path(folder) / "server-key.pem"
         if made is not None:

@@ -38,7 +38,6 @@ class Change:
 
 
 def write(figures: Sequence[Figure], file: Path) -> None:
-    """Write figures as JSON, with their environment."""
     about = {
         "version": __version__,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -57,7 +56,6 @@ def write(figures: Sequence[Figure], file: Path) -> None:
 
 
 def read(file: Path) -> list[Figure]:
-    """Return the figures in a file."""
     return [Figure(**row) for row in json.loads(file.read_text())["figures"]]
 
 
@@ -96,7 +94,6 @@ _NUMBERS = ("value", "ratio")
 
 
 def _short(number: float) -> float:
-    """Return a number to four significant digits."""
     return float(f"{number:.4g}")
 
 

@@ -88,7 +88,6 @@ class Found:
 
 
 def attack(messages: int, seed: int) -> Found:
-    """Send messages to a new server."""
     key = SigningKey.generate()
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "reports.db"

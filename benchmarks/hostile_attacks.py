@@ -173,7 +173,6 @@ def _reset(
 
 
 def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> None:
-    """Send one frame again and again."""
     with Connections(address, 4) as connections:
         for connection in connections.rounds(seconds):
             if connection.sent == 0:
@@ -193,8 +192,6 @@ def _pour(address: str, seconds: float) -> None:
 
 
 def _calls(address: str, seconds: float) -> None:
-    """Ask for a campaign that does not exist, as fast as possible."""
-
     def make(address: str) -> Callable[[], bytes]:
         request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
         return lambda: request

@@ -37,7 +37,6 @@ class FrameKind(IntEnum):
 
 
 def frame(kind: FrameKind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> bytes:
-    """Return a frame."""
     length = struct.pack(">I", len(payload))[1:]
     return length + bytes([kind, flags]) + _UNSIGNED.pack(stream) + payload
 
@@ -88,7 +87,6 @@ def call(
 
 
 def reset(stream: int) -> bytes:
-    """Return a frame that cancels a call."""
     return frame(FrameKind.RST_STREAM, stream, _UNSIGNED.pack(8))
 
 

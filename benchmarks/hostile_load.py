@@ -101,7 +101,6 @@ class Suffered:
 
 
 def measure(name: str, seconds: float) -> Suffered:
-    """Attack a new server, and measure the effect."""
     with tempfile.TemporaryDirectory() as place, _apart() as theirs:
         folder = Path(place)
         files: tuple[str, ...] = ()

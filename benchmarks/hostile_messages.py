@@ -79,7 +79,6 @@ def _names(known: Known, message: bytes) -> bool:
 
 
 def _harmless(known: Known, message: bytes) -> bytes:
-    """Return a request that adds no report."""
     if _may_count(known, message):
         message += collector_pb2.SubmitReportsRequest(
             campaign_digest=hashlib.sha256(message).digest()
@@ -315,7 +314,6 @@ def _report(rng: Random, value: int, query_index: int = 0, period: int = 0) -> r
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return an encoded field of bytes."""
     length, varint = len(content), bytearray()
     while length > 0x7F:
         varint.append(length & 0x7F | 0x80)

@@ -150,7 +150,6 @@ async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send all of the largest request except its end."""
     writer.write(_head(SUBMIT, _WHOLE))
     for _ in range(_WHOLE // _PIECE):
         writer.write(bytes(_PIECE))
@@ -200,7 +199,6 @@ async def _nested_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send a request in chunks of one byte."""
     head = f"POST {SUBMIT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
     writer.write((head + "transfer-encoding: chunked\r\n\r\n").encode())
     while not writer.is_closing():
@@ -229,7 +227,6 @@ async def _signing_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 def _handshakes(web: str, seconds: float) -> None:
-    """Complete TLS handshakes, and drop each connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host, _, port = web.rpartition(":")

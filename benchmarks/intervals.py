@@ -243,7 +243,6 @@ def of_points(
     weights: ArrayLike,
     sizes: tuple[int, ...] = SIZES,
 ) -> Case:
-    """Return people at the given places who report perturbed points that answer a query."""
     at, shares = np.asarray(places, np.float64), np.asarray(weights, np.float64)
     mechanism = PlanarLaplace(GeoPrivacy(1.0, scale), query.dimension)
     estimator = mechanism.estimator(query, debias=True)

@@ -57,7 +57,6 @@ class Served:
 
 
 def run(load: Load) -> Served:
-    """Send the load from a new process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_run, (load,))
 

@@ -98,7 +98,6 @@ class Cost(NamedTuple):
 
 
 def cost(parser: Parser) -> Cost:
-    """Return the cost of fuzzed inputs to a parser."""
     sizes = (parser.most_bytes, parser.most_bytes // 4)
     inputs = range(_INPUTS if len(parser.pieces) > 1 else 1)
     long, short = (max(_of(parser, size, n) for n in inputs) for size in sizes)
@@ -118,7 +117,6 @@ def table() -> list[Figure]:
 
 
 def misses(costs: Mapping[str, Cost]) -> list[str]:
-    """Return descriptions of what is wrong."""
     faults = []
     for name, one in costs.items():
         if name != _REFERENCE:

@@ -147,7 +147,6 @@ def people(hidden: Prior, breaks: Sequence[float], size: int, rng: np.random.Gen
 
 
 def reported(values: Array, rng: np.random.Generator) -> Reports:
-    """Return the reports of these people to a value campaign."""
     campaign = ValueCampaign(
         attribute=Attribute(name="income", unit="dollar"),
         privacy=PRIVACY,
@@ -305,7 +304,6 @@ def steep(campaigns: int = CAMPAIGNS) -> tuple[float, float, float]:
 
 
 def table(*, quick: bool = False) -> None:
-    """Print the plans, and the controls."""
     campaigns, plans = (CAMPAIGNS // 5, PLANS // 8) if quick else (CAMPAIGNS, PLANS)
     shown = Table(
         "known", "asked", "n", "threshold", "±, planned", "printed", "ratio", "hard, ratio", "held"

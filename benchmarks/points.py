@@ -112,7 +112,6 @@ def _many() -> list[Figure]:
 
 
 def _packed(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
-    """Return points in blocks, like those of the store."""
     answers = np.zeros(values.shape, [("query_index", "<u4"), ("value", "<i8")])
     answers["query_index"] = np.arange(values.shape[1])
     answers["value"] = values
@@ -171,7 +170,6 @@ def _questions() -> list[PointQuestion]:
 
 
 def _fill(file: Path, size: int) -> None:
-    """Store this many points, without a server."""
     random = np.random.default_rng(1)
     campaign = _campaign()
     step = campaign.point_mechanism.step

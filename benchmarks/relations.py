@@ -149,18 +149,15 @@ PEOPLE: Mapping[str, Callable[[np.random.Generator, int], Answers]] = {
 
 
 def _cells(of: Answers) -> Array:
-    """Return the shares of tenure × mood."""
     return np.bincount(5 * of["tenure"] + of["mood"], minlength=15).reshape(3, 5) / KNOWN
 
 
 def _districts(of: Answers) -> Array:
-    """Return the mean income of each district."""
     inside = np.stack([district.region.value(of["home"]) for district in DISTRICTS])
     return np.asarray(inside @ of["income"] / inside.sum(axis=1))
 
 
 def _means(of: Answers) -> Array:
-    """Return the mean income by tenure."""
     return np.array([of["income"][of["tenure"] == k].mean() for k in range(3)])
 
 

@@ -57,7 +57,6 @@ class _Anybody:
 
 
 def table(*, quick: bool = False) -> list[Figure]:
-    """Print all three costs, beside their references."""
     key, rounds = IssuerKey.generate(), QUICK_ROUNDS if quick else ROUNDS
     relaying = _relaying(QUICK_FORWARDED if quick else FORWARDED)
     return [*_reports(key, rounds), *_issuing(key, rounds), *relaying]
@@ -200,7 +199,6 @@ def _relaying(forwarded: int) -> list[Figure]:
 
 
 def _cost(process: int, port: int, requests: int) -> float:
-    """Return seconds of a process's processor time per request."""
     before = _processor_s(process)
     for _ in range(requests):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

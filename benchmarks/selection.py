@@ -88,7 +88,6 @@ def table() -> list[Figure]:
 
 
 def _median(run: Run) -> float:
-    """Return the median seconds of this process's processor time."""
     seconds = []
     for _ in range(ROUNDS):
         start = time.process_time()

@@ -53,7 +53,6 @@ class Measured(NamedTuple):
 
 
 def table() -> None:
-    """Print reports per second, ratios and latencies."""
     with tempfile.TemporaryDirectory() as folder:
         _print_single(str(Path(folder) / "single.db"))
         _print_alone(str(Path(folder) / "alone.db"), Path(folder) / "plain.db")
@@ -73,7 +72,6 @@ def measure(
     rate: float | None = None,
     database: psutil.Process | None = None,
 ) -> Measured:
-    """Return the cost of a load."""
     others = [] if database is None else [database, *database.children()]
     before, of_others = server.processor_s(), {one: processor_s(one) for one in others}
     sent = run(Load(server.address, method, campaign, reports, calls, concurrency, rate))

@@ -98,7 +98,6 @@ def processor_s(process: psutil.Process) -> float:
 
 @contextmanager
 def served(*arguments: str) -> Iterator[Served]:
-    """Run a server by the module's command line."""
     command = [sys.executable, "-m", "benchmarks.serving", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -227,7 +226,6 @@ def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> Sta
 
 
 def counted(address: str, authority: bytes | None = None) -> int:
-    """Return the number of reports that all campaigns hold."""
     with _channel(address, authority) as channel:
         response = analyst_pb2_grpc.AnalystStub(channel).ListCampaigns(
             analyst_pb2.ListCampaignsRequest()

@@ -191,7 +191,6 @@ def _restart(database: Any, *, immediate: bool) -> None:
 
 
 def _round(address: str, web: tuple[str, int], authority: bytes, done: Counter[str]) -> None:
-    """Run every kind of traffic once."""
     port = int(address.rpartition(":")[2])
     grpc_port = ("127.0.0.1", port)
     done["reports"] += 1

@@ -58,7 +58,6 @@ print(json.dumps([time.process_time(), memory]), file=sys.stderr)
 
 
 def table() -> list[Figure]:
-    """Print milliseconds of processor time, and peak memory."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in SCRIPTS}
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder}

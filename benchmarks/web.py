@@ -48,7 +48,6 @@ class Crowd:
 
 
 def table() -> None:
-    """Print the cost of idle browsers."""
     found = crowd()
     print(
         f"{found.open:,} idle browsers and {RATE:g} reports/s: {found.resident_mb:.0f} MB, 99 % of"

@@ -105,7 +105,6 @@ class Outcome:
 
 
 def outcome(asked: dict[str, Any], rng: np.random.Generator) -> Outcome:
-    """Return the outcome of a plan."""
     try:
         request = PlanRequest.of(**asked)
     except GeoVeilError as error:

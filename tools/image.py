@@ -143,7 +143,6 @@ def _lay_out(folder: Path, layer: Path, created: datetime) -> str:
     _run("libdeflate-gzip", "-12", "-n", layer)
 
     def add(content: bytes, kind: str) -> dict[str, object]:
-        """Store a blob and return its descriptor."""
         sha256 = hashlib.sha256(content).hexdigest()
         (blobs / sha256).write_bytes(content)
         return {"mediaType": MEDIA + kind, "digest": f"sha256:{sha256}", "size": len(content)}

@@ -157,7 +157,6 @@ def _files() -> Iterator[FileDescriptorProto]:
 def _messages(
     outside: str, message: DescriptorProto, path: tuple[int, ...], said: Mapping[Any, str]
 ) -> dict[str, Any]:
-    """Return the schemas of a message and of its nested messages."""
     name = f"{outside}{message.name}"
     schemas = {}
     for i, inner in enumerate(message.nested_type):

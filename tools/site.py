@@ -84,7 +84,6 @@ def main() -> None:
 
 
 def _sphinx(builder: str, folder: Path, *options: str) -> None:
-    """Run Sphinx, which rereads only changed pages."""
     subprocess.run(  # noqa: S603 - of `make site`
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "-b", builder,
          "-d", str(ROOT / "build" / "doctrees"), *options, str(SOURCE), str(folder)],
@@ -174,7 +173,6 @@ def _file(path: Path) -> str:
 
 
 def _notebook(path: Path, notebook: dict[str, Any]) -> str:
-    """Return a notebook with its stored outputs."""
     made: list[str] = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])

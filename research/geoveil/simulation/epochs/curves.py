@@ -73,7 +73,6 @@ class Drift:
 
 
 def _mean_and_variance(numbers: Array) -> tuple[float, float]:
-    """Return mean and variance; NaN without numbers."""
     return (float(numbers.mean()), float(numbers.var())) if len(numbers) else (np.nan, np.nan)
 
 

@@ -130,7 +130,6 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
 def _draw_errors(
     axes: "Axes", n: int, curves: Sequence[tuple[str, str, Callable[[float], float]]]
 ) -> None:
-    """Draw named lines of errors against the number of people."""
     people = np.geomspace(max(n / 100, 1), n * 100, 61).tolist()
     for index, (name, line, error) in enumerate(curves):
         named = index < len(SERIES)

@@ -115,7 +115,6 @@ def _small_budgets(
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a mean and its standard error."""
     return float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
 
 
