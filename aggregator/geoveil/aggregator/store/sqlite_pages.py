@@ -6,10 +6,7 @@ changes: the next reports fill it. A statement takes and returns all pages as on
 """
 
 import json
-from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +22,6 @@ from geoveil.aggregator.domain.reports import (
 from geoveil.aggregator.store.driver import Driver
 from geoveil.campaign import REPORT_ID_BYTES
 
-_ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
 MOST_REPORTS = 256
 """The most reports per page."""
 _MOST_BYTES = 8192
@@ -154,15 +150,7 @@ def append(
 
 
 def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> ReportPage:
-    """Return a page of reports, of which only the last may be out of order."""
-    if len(fresh) == REPORT_ID_BYTES:  # NumPy takes several times as long for a single id
-        size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
-        starts = range(0, size * others, size)
-        at = bisect(starts, (fresh,), key=partial(_ONE_ID.unpack_from, ids))
-        width = len(answers) // (others + 1)
-        ids = ids[: at * size] + fresh + ids[at * size : -size]
-        answers = answers[: at * width] + answers[-width:] + answers[at * width : -width]
-        return ReportPage(first, ids, answers, fresh)
+    """Return a page of reports, ordered by their ids."""
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
