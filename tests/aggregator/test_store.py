@@ -80,6 +80,7 @@ class StoreContract(ABC):
             lambda: store.get_campaign("b"),
             lambda: store.close_campaign("b"),
             lambda: store.totals("b"),
+            lambda: store.answers("b"),
             lambda: store.commit([submission(report(1, (0, 5)), to="b")]),
         ]
         for call in calls:

@@ -12,7 +12,7 @@ from geoveil.aggregator.grpc.submissions import UnreadReports, read_at_once, rea
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
-from .test_fuzz import mutated
+from .test_hostile import mutated
 
 DIGEST = bytes(range(32))
 ANSWERS = 5

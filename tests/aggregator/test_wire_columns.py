@@ -15,7 +15,7 @@ from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 from .conftest import publication_of, report_of as report
-from .test_fuzz import mutated
+from .test_hostile import mutated
 from .test_wire_batch import DIGEST, parsed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
