@@ -1,17 +1,21 @@
-"""Test that a report is stored at once, once per campaign, without the network."""
+"""A report is stored at once, once per campaign or period, without the network."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import digest, encode, seal
+from geoveil.campaign import Allocation, Campaign, LipschitzLaplaceSpec, digest, encode, seal
 from geoveil.client import (
+    Budget,
     CampaignNotFetched,
     CampaignNotOpen,
     DeliveryStatus,
+    InMemoryCollector,
     InMemoryTransport,
     Limit,
     ParameterError,
@@ -22,8 +26,9 @@ from geoveil.client import (
     ReportBuilder,
     device_session,
 )
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import report_pb2
+from tests.client.conftest import dollars
 
 
 def forbidden(request: Any) -> Any:
@@ -204,3 +209,177 @@ def test_more_campaigns_than_are_kept_at_hand_are_fetched_once(
         client.contribute(name, 1)
     assert tape.fetched == 70
     assert [r.campaign_id for r in client.history()] == sorted(names)
+
+
+Make = Callable[..., Any]
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def weekly(make_campaign):
+    """Ten weeks and a day: the last period is short."""
+    made: Campaign = make_campaign(
+        "weekly", opens=OPENS, closes=OPENS + 10 * WEEK + timedelta(days=1), period=WEEK
+    )
+    return made
+
+
+@pytest.fixture
+def generous():
+    return Policy({"household income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))})
+
+
+@pytest.fixture
+def weekly_client(
+    make_either: Make, state_dir: Path | None, collector: Any, weekly: Campaign, generous: Policy,
+    fake_time: Any, make_source: Any,
+) -> Any:  # fmt: skip
+    collector.add(weekly)
+    fake_time.date = OPENS
+    return make_either(
+        state_dir=state_dir, policy=generous, source=make_source(0), fetched=("weekly",)
+    )
+
+
+def test_every_period_is_drawn_for_once(weekly_client, fake_time):
+    drawn = []
+    for day in range(71):
+        fake_time.date = OPENS + timedelta(days=day)
+        drawn.append(weekly_client.contribute("weekly", 52_000 + day))
+    history = weekly_client.history()
+    assert [receipt.period for receipt in history] == list(range(11))
+    assert len({receipt.report_id for receipt in history}) == 11
+    assert drawn == [history[day // 7] for day in range(71)]
+
+
+def test_a_clock_that_is_set_back_finds_what_was_drawn(weekly_client, fake_time):
+    receipts = {}
+    for week in (0, 3, 5):
+        fake_time.date = OPENS + week * WEEK
+        receipts[week] = weekly_client.contribute("weekly", 1)
+    for week in (3, 0, 5, 3):
+        fake_time.date = OPENS + week * WEEK + timedelta(days=2)
+        assert weekly_client.contribute("weekly", 2) == receipts[week]
+    assert len(weekly_client.history()) == 3
+    # A period that was skipped can still be answered, once.
+    fake_time.date = OPENS + 4 * WEEK
+    assert weekly_client.contribute("weekly", 3) == weekly_client.contribute("weekly", 4)
+    assert len(weekly_client.history()) == 4
+
+
+def test_what_an_outage_held_up_goes_out_in_requests_of_its_own(
+    weekly_client, fake_time, tape, collector, weekly
+):
+    """No request says which reports are of one person, be it of two periods or two campaigns."""
+    collector.add(replace(weekly, campaign_id="also-weekly"))
+    weekly_client.fetch("also-weekly")
+    for week in range(5):
+        fake_time.date = OPENS + week * WEEK
+        weekly_client.contribute("weekly", 52_000)
+        weekly_client.contribute("also-weekly", 52_000)
+    fake_time.date = OPENS + 8 * WEEK
+    result = weekly_client.flush()
+    assert (result.acknowledged, result.pending) == (10, 0)
+    assert [len(r.reports) for r in tape.requests if hasattr(r, "reports")] == [1] * 10
+    assert [report.period for report in collector.reports("weekly")] == list(range(5))
+    assert {receipt.status for receipt in weekly_client.history()} == {DeliveryStatus.ACKNOWLEDGED}
+
+
+def test_a_period_that_the_server_has_not_reached_is_refused_alone(
+    make_client, weekly, generous, fake_time, tape
+):
+    """The device's clock was ahead: its report for the future is rejected, the others count."""
+    collector = InMemoryCollector([weekly], clock=lambda: OPENS + 2 * WEEK)
+    tape.handler = collector
+    weekly_client = make_client(policy=generous, fetched=("weekly",))
+    for week in (2, 9):
+        fake_time.date = OPENS + week * WEEK
+        weekly_client.contribute("weekly", 52_000)
+    result = weekly_client.flush()
+    assert (result.acknowledged, result.rejected, result.pending) == (1, 1, 0)
+    early = weekly_client.history()[1]
+    assert early.period == 9
+    assert early.rejection is not None
+    assert early.rejection.reason == "WRONG_PERIOD"
+    assert [report.period for report in collector.reports("weekly")] == [2]
+
+
+M = 3
+
+
+def policy_of(*, campaign: float = 100, lifetime: float | None = None, **more: Any) -> Policy:
+    most = None if lifetime is None else dollars(lifetime)
+    return Policy({"household income": Limit(campaign=dollars(campaign), lifetime=most, **more)})
+
+
+@pytest.fixture
+def repeat(make_campaign, collector):
+    """Three questions, each answered for ε = 1 per 8,000 dollars."""
+    made: Campaign = make_campaign(
+        "repeat",
+        queries=tuple(Threshold(80_000 + 20_000 * i, 16_000, "smoothstep") for i in range(M)),
+        allocation=Allocation.REPEAT,
+    )
+    collector.add(made)
+    return made
+
+
+def test_all_queries_are_answered_and_all_of_them_are_charged(
+    make_either, state_dir, repeat, collector
+):
+    policy = policy_of(lifetime=10)
+    client = make_either(state_dir=state_dir, policy=policy, fetched=("repeat",))
+    receipt = client.contribute("repeat", 97_000)
+    assert receipt.privacy == dollars(M)
+    assert [answer.query_index for answer in receipt.answers] == [0, 1, 2]
+    assert client.flush().acknowledged == 1
+    (kept,) = client.history()
+    assert kept.privacy == dollars(M)
+    (budget,) = client.budgets()
+    assert budget == Budget(
+        attribute="household income", scope="lifetime", limit=dollars(10), spent=float(M)
+    )
+    (sent,) = collector.reports("repeat")
+    assert [a.query_index for a in sent.answers] == [0, 1, 2]
+    assert client.contribute("repeat", 1.0) == kept  # once, as ever
+    assert client.budgets() == (budget,)
+
+
+@pytest.mark.parametrize(
+    ("most", "permitted"),
+    [(1.0, False), (2.0, False), (math.nextafter(M, 0), False), (float(M), True), (4.0, True)],
+)
+def test_a_cap_is_compared_with_the_sum(make_either, repeat, make_source, most, permitted):
+    """Between ε and mε as well: a cap on a campaign is none on each of its queries."""
+    source = make_source(0)
+    client = make_either(policy=policy_of(campaign=most), source=source)
+    if permitted:
+        client.fetch("repeat")
+        assert client.contribute("repeat", 97_000).privacy == dollars(M)
+        return
+    with pytest.raises(PolicyRefused) as refused:
+        client.fetch("repeat")
+    assert refused.value.stated == "ε = 3 per 8000 dollar"
+    assert source.draws == []
+
+
+def test_the_answers_of_a_report_are_drawn_independently(
+    make_client, make_campaign, collector, make_source
+):
+    """Two equal answers to one question put twice would mean that noise was used again."""
+    collector.add(
+        make_campaign(
+            "twice",
+            queries=(Threshold(97_000, 16_000, "smoothstep"),) * 2,
+            allocation=Allocation.REPEAT,
+            mechanism=LipschitzLaplaceSpec(),  # whose answers have no atoms
+        )
+    )
+    client = make_client(policy=policy_of(), fetched=("twice",), source=make_source(1))
+    client.contribute("twice", 97_000)
+    client.flush()
+    (sent,) = collector.reports("twice")
+    assert isinstance(sent, report_pb2.Report)
+    first, second = (answer.value for answer in sent.answers)
+    assert first != second

@@ -82,7 +82,10 @@ def test_permitting_a_recurring_campaign_permits_every_period_to_the_last_bit(ma
     assert most >= 10 * once.exact_rate > GeoPrivacy(0.1 * 10, 8_000).exact_rate
 
 
-@pytest.mark.parametrize("name", ["Household income", "household  income", "income", "debt"])
+@pytest.mark.parametrize(
+    "name",
+    ["Household income", "household  income", "income", "debt", "h\u043eusehold \u0131ncome"],
+)
 def test_an_attribute_that_is_not_listed_is_refused(make_campaign, name):
     campaign = make_campaign(attribute=Attribute(name=name, unit="dollar"))
     error = refusal(Policy({"household income": LIMIT}), campaign)

@@ -1,17 +1,28 @@
-"""Test that a device never answers a campaign that reads a value differently from the app."""
+"""A device answers no campaign that reads a value differently, and a point by one release."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import product
+from math import ldexp
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, encode, seal
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    ValueCampaign,
+    encode,
+    seal,
+)
 from geoveil.client import (
     CampaignNotFetched,
+    Client,
     InMemoryCollector,
+    InMemoryTransport,
     Limit,
     Number,
     ParameterError,
@@ -23,8 +34,9 @@ from geoveil.client import (
     ReportBuilder,
 )
 from geoveil.client.values import ValueKind, kind_of
-from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
+from geoveil.gp import GaussianKernel, GeoPrivacy, PlanarLaplace, Query, RandomSource, Threshold
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+from geoveil.proto.v1 import report_pb2
 
 Make = Callable[..., Any]
 PRIVACY = GeoPrivacy(0.5, 10, "metre")
@@ -162,28 +174,6 @@ def test_whoever_was_shown_a_campaign_permits_that_and_no_other(asking):
             policy.check(found, None)
 
 
-@pytest.mark.parametrize("dimension", [1, 0, -1, 2.0, True, "2", None])
-def test_a_point_has_two_coordinates_or_more(dimension):
-    with pytest.raises(ParameterError, match="dimension"):
-        Point(dimension)
-
-
-@pytest.mark.parametrize("area", [(0, 0, 1), SHOP, 5.0])
-def test_the_area_of_a_place_is_an_area(area):
-    with pytest.raises(ParameterError, match="area"):
-        Place(area)
-
-
-@pytest.mark.parametrize(
-    "name", ["Position", "positi\u043en", "po\u0073\u0131tion", "position.", "Pos\u0456tion"]
-)
-def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign, name):
-    """What the policy does not list, letter by letter, is not answered about at all."""
-    campaign = make_campaign(attribute=Attribute(name=name, unit="metre"), privacy=PRIVACY)
-    with pytest.raises(PolicyRefused, match="its attribute is"):
-        Policy({"position": PRIVACY}).check(campaign, None)
-
-
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
@@ -221,12 +211,100 @@ def test_a_place_outside_the_area_is_moved_or_refused_as_the_policy_says(asking)
                 builder.prepare(accepted, far)
 
 
-@pytest.mark.parametrize("ends", [(1, 1), (2, 1), ("0", 1), (float("nan"), 1), (0, float("inf"))])
-def test_a_range_has_two_finite_ends_in_order(ends):
-    with pytest.raises(ParameterError, match=r"least|most"):
-        Number(*ends)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        *((lambda n=n: Point(n), "dimension") for n in (1, 0, -1, 2.0, True, "2", None)),
+        *((lambda area=area: Place(area), "area") for area in ((0, 0, 1), SHOP, 5.0)),
+        *(
+            (lambda ends=ends: Number(*ends), "least|most")
+            for ends in ((1, 1), (2, 1), ("0", 1), (float("nan"), 1), (0, float("inf")))
+        ),
+        (lambda: Place(None, outside="asked"), "'moved', 'refused'"),
+    ],
+)
+def test_a_kind_of_values_is_checked(make, name):
+    with pytest.raises(ParameterError, match=name):
+        make()
 
 
-def test_what_becomes_of_places_outside_is_one_of_two():
-    with pytest.raises(ParameterError, match="'moved', 'refused'"):
-        Place(None, outside="asked")  # type: ignore[arg-type]
+NOW = datetime.now(UTC)
+METRES = GeoPrivacy(1.0, 500.0, "metre")
+PLANE = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+
+
+class Replayed(RandomSource):
+    """Gives out the bits that another source gave before."""
+
+    is_secure = True
+
+    def __init__(self, draws: list[tuple[int, int]]) -> None:
+        self._draws = list(draws)
+
+    def bits(self, count: int) -> int:
+        asked, value = self._draws.pop(0)
+        assert asked == count
+        return value
+
+
+def of_points(dimension: int, **changes: Any) -> Campaign:
+    fields: dict[str, Any] = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": METRES,
+        "mechanism": PlanarLaplaceSpec(dimension),
+        "opens": NOW - timedelta(days=1),
+        "closes": NOW + timedelta(days=1),
+    }
+    return ValueCampaign(**(fields | changes))
+
+
+@pytest.mark.parametrize("value", [12.5, (120.0, -40.0), (1.0, 2.0, 3.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_report_is_one_release_of_the_mechanism(make_source, value, seed):
+    """Bit for bit that of `PlanarLaplace.release`, from the bits drawn after the report's id."""
+    dimension = len(value) if isinstance(value, tuple) else 1
+    source = make_source(seed)
+    asked = of_points(dimension)
+    builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
+    accepted = builder.accept("points", _envelope(asked))
+    report = report_pb2.Report.FromString(builder.prepare(accepted, value).report)
+    (count, ident), *noise = source.draws
+    assert (count, report.report_id) == (128, ident.to_bytes(16))
+    released = PlanarLaplace(METRES, dimension).release(value, Replayed(noise))
+    assert [(a.query_index, a.value) for a in report.answers] == list(enumerate(released))
+
+
+def test_a_place_is_perturbed_in_the_plane(make_source):
+    asked = of_points(2, attribute=Attribute(name="position", unit="metre", coordinates=PLANE))
+    source = make_source(7)
+    builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
+    place = (-73.9855, 40.758)
+    accepted = builder.accept("points", _envelope(asked))
+    report = report_pb2.Report.FromString(builder.prepare(accepted, place).report)
+    mechanism = PlanarLaplace(PLANE.privacy(METRES), 2)
+    released = mechanism.release(PLANE.project(place), Replayed(source.draws[1:]))
+    assert tuple(a.value for a in report.answers) == released
+
+
+def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path):
+    asked = of_points(2)
+    collector = InMemoryCollector([asked])
+    transport = InMemoryTransport(collector)
+    policy = Policy({"position": Limit(campaign=METRES, value=Point(2))})
+    with Client(policy=policy, state_dir=tmp_path, transport=transport, background=False) as client:
+        client.fetch("points", 5.0)
+        first = client.contribute("points", (120.0, -40.0))
+        client.flush(5.0)
+        again = client.contribute("points", (9e5, 9e5))  # as if it had moved
+    (report,) = collector.reports("points")
+    values = [a.value for a in report.answers]
+    step = ldexp(1.0, asked.grid_exponent)
+    assert first.perturbed == again.perturbed == tuple(v * step for v in values)
+    assert again.acknowledged
+    assert first.privacy == METRES
+
+
+def _envelope(asked: Campaign) -> bytes:
+    return seal(encode(asked), None)
