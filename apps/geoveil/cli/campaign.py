@@ -106,7 +106,10 @@ def create(
     n, readings = campaign.periods, campaign.readings
     once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
     spent = f"each participant spends this {once}" if campaign.period else None
-    in_all = f"{readings} In all, a participant spends at most {campaign.total_privacy}."
+    in_all = (
+        f"{readings} In all, a participant spends at most {campaign.total_privacy}, unless an app's"
+        " own policy reads more often."
+    )
     out.tell_all(
         _headline(campaign, digest),
         expected_text(campaign, request.people),
