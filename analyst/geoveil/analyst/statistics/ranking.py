@@ -2,8 +2,8 @@
 
 Choosing from estimates costs no privacy, but an estimate chosen for being great is too high on
 average, and may not be of the greatest value at all. So a ranking states a *set* that contains all
-of the true top k, intervals of ranks, and intervals that stay valid after the choice. All are
-computed from the normal law of the estimates' errors with its covariances, as n people answered.
+of the true top k, and intervals that stay valid after the choice. Both are computed from the normal
+law of the estimates' errors with its covariances, as n people answered.
 """
 
 import math
@@ -38,12 +38,11 @@ _ON_LOCATING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking(Estimates):
-    """Estimates from the greatest to the least, with confidence sets of their order.
+    """Estimates from the greatest to the least, with a confidence set of the top.
 
-    Three statements, each true with the stated confidence in repeated campaigns:
+    Two statements, each true with the stated confidence in repeated campaigns:
 
     * all of the true top k are among `may_be_top`, and all of `surely_top` are in the top k;
-    * every true rank is in its interval in `ranks`;
     * the true values of those in `top` are in their intervals in `chosen`, though they were chosen.
     """
 
@@ -57,8 +56,6 @@ class Ranking(Estimates):
     """The confidence set of the true top k: it contains all of them."""
     surely_top: tuple[str, ...]
     """The members of every set of k that the reports do not rule out."""
-    ranks: tuple[tuple[int, int], ...]
-    """Simultaneous intervals of the true ranks, 1 the greatest, as of `labels`."""
     chosen: tuple[Interval, ...]
     """Simultaneous intervals for the first k, valid after the choice."""
     contenders: int
@@ -81,7 +78,6 @@ class Ranking(Estimates):
         return (
             f"The true top {self.count} are all among these, with {often} confidence:"
             f" {', '.join(self.may_be_top)}. Surely in the top {self.count}: {named}.",
-            f"All true ranks are within their intervals with {often} confidence.",
             f"The intervals of the top {self.count} hold their true values, all at once, with"
             f" {often} confidence, although they were chosen for being great: they are simultaneous"
             f" for the {self.contenders} among which the choice may have been.",
@@ -97,8 +93,6 @@ class Ranking(Estimates):
                 "standard_error": error,
                 "ci_low": low,
                 "ci_high": high,
-                "rank_low": self.ranks[i][0],
-                "rank_high": self.ranks[i][1],
                 "may_be_top": label in self.may_be_top,
                 "surely_top": label in self.surely_top,
             }
@@ -160,15 +154,14 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         ...     limits=(Limits((-1.0, 2.0), (0.0, 1.0)),) * 3,
         ...     privacy=GeoPrivacy(1.0, per=500.0, unit="metre"))
         >>> ranking = ranking_of(found, 1)
-        >>> ranking.top, ranking.may_be_top, ranking.ranks
-        (('a',), ('a', 'b'), ((1, 2), (1, 2), (3, 3)))
+        >>> ranking.top, ranking.may_be_top
+        (('a',), ('a', 'b'))
     """
     _check(len(estimates.labels), count)
     error = 1 - estimates.confidence
     comparisons = _Comparisons(estimates, _ON_LOCATING * error)
     rest = (1 - _ON_LOCATING) * error
     within, without = _of_the_top(comparisons, count, rest)
-    ranks = _ranks(comparisons, rest)
     # If fewer than k are truly larger by c errors, fewer than k are found larger by 2c.
     contenders = comparisons.far.sum(axis=0) < count
     chosen = comparisons.intervals(contenders, rest)
@@ -181,7 +174,6 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         count=count,
         may_be_top=tuple(names[i] for i in order if within[i]),
         surely_top=tuple(names[i] for i in order if not without[i]),
-        ranks=tuple(ranks[i] for i in order),
         chosen=tuple(chosen[i] for i in order[:count]),
         contenders=int(contenders.sum()),
         **estimates.common,
@@ -218,7 +210,8 @@ class _Comparisons:
         self._deviations = np.ascontiguousarray(normal_draws(covariance, draws).T)
         self._heads = np.zeros((m, m))
         others = ~np.eye(m, dtype=np.bool_)
-        c = self.critical(others, error)
+        largest = [self._largest(others[:, j], j) for j in range(m)]
+        c = _quantile(np.max(largest, axis=0), error)
         self.far = self.surely_larger(2 * c)
         """Which i are estimated larger than which j by 2c."""
         self.near = others & ~self.far.T
@@ -233,18 +226,6 @@ class _Comparisons:
     def number(self) -> int:
         """How many estimates there are."""
         return len(self._estimates.labels)
-
-    def critical(self, family: Flags, probability: float) -> float:
-        """Return the value that the largest of several scaled differences rarely exceeds.
-
-        Args:
-            family: the compared pairs i − j, (m, m).
-            probability: of a larger one, if no i is truly larger.
-        """
-        largest = np.full(self._deviations.shape[1], -np.inf)
-        for j in np.flatnonzero(family.any(axis=0)):
-            np.maximum(largest, self._largest(family[:, j], int(j)), out=largest)
-        return _quantile(largest, probability)
 
     def critical_of_some(
         self, family: Flags, sure: Flags, possible: Flags, more: int, probability: float
@@ -342,19 +323,6 @@ def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, F
         without = without & (larger.sum(axis=1) < m - count)
         if (without == before).all():
             return within, without
-
-
-def _ranks(found: _Comparisons, error: float) -> list[tuple[int, int]]:
-    """Return simultaneous intervals of all ranks: Romano and Wolf's step-down over all pairs."""
-    m = found.number
-    larger = np.zeros((m, m), np.bool_)
-    while True:
-        family = found.near & ~larger
-        news = found.surely_larger(found.critical(family, error)) & ~larger
-        if not news.any():
-            above, below = larger.sum(axis=0), larger.sum(axis=1)
-            return [(int(1 + a), int(m - b)) for a, b in zip(above, below, strict=True)]
-        larger |= news
 
 
 def _and_through_others(larger: Flags) -> Flags:
