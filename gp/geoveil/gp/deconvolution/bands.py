@@ -7,7 +7,7 @@ that the order of points does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ldexp
 
@@ -37,8 +37,6 @@ _BITS = 44
 _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _CELLS_AT_ONCE = 1 << 8
 """The most cells whose cubics are in memory at once for all queries."""
-_PAIRS_AT_ONCE = 1 << 15
-"""Approximate number of cells of bands computed at once; several bands may share a cell."""
 _ONE = 1 << -GRID_EXPONENT
 
 
@@ -176,11 +174,12 @@ class BandTotals(Totals):
             [counts[None, 1:-1].astype(np.float64), whole + rest * ldexp(1.0, -_BITS)]
         )
         n = int(counts.sum())
-        each_band = self._of_bands([b for bands in self._bands for b in bands], counts, moments)
         for bands in self._bands:
             # A range is the sum of two thresholds less 1, and one of the two is 1 at every point.
             excess = n * (len(bands) - 1)
-            totals, squares, variances = zip(*(next(each_band) for _ in bands), strict=True)
+            totals, squares, variances = zip(
+                *(self._of_band(band, counts, moments) for band in bands), strict=True
+            )
             values = sums_of_parts(
                 n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE
             )
@@ -228,73 +227,42 @@ class BandTotals(Totals):
             for band in bands:
                 start, stop = next(spans)
                 if start < len(cells) and stop > 0:
-                    varies, count = True, np.array([stop - start])
-                    place = self._places([band], count, cells[start:stop] - 1)
-                    pieces[:, start:stop] += _cubic(*place)
+                    varies = True
+                    pieces[:, start:stop] += _cubic(*self._place(band, cells[start:stop] - 1))
                 pieces[0, slice(stop, None) if band.step.sign > 0 else slice(start)] += 1
             row[number] = len(different) if varies else int(pieces[0, 0])
             if varies:
                 different.append(pieces)
         return np.stack(different), row
 
-    def _of_bands(
-        self, bands: Sequence[DebiasedBand], counts: Integers, moments: Array
-    ) -> Iterator[tuple[int, int, float]]:
-        """Yield the sums of debiased thresholds, their squares (units of the grid) and variances.
+    def _of_band(
+        self, band: DebiasedBand, counts: Integers, moments: Array
+    ) -> tuple[int, int, float]:
+        """Return the sums of a threshold, of its squares (units of the grid) and of variances."""
+        low, high = self._index[band.low], self._index[band.high]
+        ones = int((counts[high + 1 :] if band.step.sign > 0 else counts[: low + 1]).sum())
+        place, inside = self._place(band, slice(low, high)), moments[:, low:high]
+        cubic = _cubic(*place)
+        total = float((cubic * inside[:4]).sum())
+        weighted = [(cubic * inside[i : i + 4]).sum(axis=0) for i in range(4)]
+        square = float((cubic * weighted).sum())
+        return (
+            ones * _ONE + round(ldexp(total, -GRID_EXPONENT)),
+            ones * _ONE * _ONE + round(ldexp(square, -2 * GRID_EXPONENT)),
+            max(float(_variances(*place, inside).sum()), 0.0),
+        )
 
-        Cells are computed together, up to the limit: a call for each short band would take longer.
-        """
-        beyond = np.cumsum(counts[::-1])[::-1], np.cumsum(counts)
-        start = 0
-        while start < len(bands):
-            stop, cells = start, 0
-            while stop < len(bands) and (cells == 0 or cells < _PAIRS_AT_ONCE):
-                cells += self._index[bands[stop].high] - self._index[bands[stop].low]
-                stop += 1
-            block = bands[start:stop]
-            lows = np.array([self._index[band.low] for band in block])
-            highs = np.array([self._index[band.high] for band in block])
-            sizes = highs - lows
-            firsts = np.cumsum(sizes) - sizes
-            which = np.arange(int(sizes.sum())) + np.repeat(lows - firsts, sizes)
-            place = self._places(block, sizes, which)
-            cubic, inside = _cubic(*place), moments[:, which]
-            totals = _sums_of(sizes, (cubic * inside[: len(cubic)]).sum(axis=0))
-            squares = np.zeros(len(which))
-            for i, row in enumerate(cubic):
-                squares += row * (cubic * inside[i : i + len(cubic)]).sum(axis=0)
-            of_square = _sums_of(sizes, squares)
-            variances = _sums_of(sizes, _variances(*place, inside))
-            for i, band in enumerate(block):
-                ones = int(beyond[0][highs[i] + 1] if band.step.sign > 0 else beyond[1][lows[i]])
-                yield (
-                    ones * _ONE + round(ldexp(float(totals[i]), -GRID_EXPONENT)),
-                    ones * _ONE * _ONE + round(ldexp(float(of_square[i]), -2 * GRID_EXPONENT)),
-                    max(float(variances[i]), 0.0),
-                )
-            start = stop
-
-    def _places(
-        self, bands: Sequence[DebiasedBand], sizes: Integers, cells: Integers
-    ) -> tuple[Array, Array, Array]:
-        """Return the start of each cell in its band, its relative length, and 6c².
-
-        c = b/w; `sizes` counts the cells of each band, one after the other.
-        """
-        starts = self._starts[cells] * self._step
-        of_each = []
-        for band in bands:
-            estimator = band.step
-            assert isinstance(estimator.profile, Smoothstep)
-            width = estimator.profile.width
-            lift = 6 * (estimator.scale / width) ** 2
-            of_each.append((estimator.sign, estimator.offset, width, lift))
-        sign, offset, width, lift = np.repeat(np.array(of_each).T, sizes, axis=1)
-        t = (sign * starts - offset) / width + 0.5
+    def _place(self, band: DebiasedBand, cells: Integers | slice) -> tuple[Array, Array, float]:
+        """Return the start of each cell in a band, its relative length, and 6c², c = b/w."""
+        estimator = band.step
+        assert isinstance(estimator.profile, Smoothstep)
+        width, sign = estimator.profile.width, estimator.sign
+        t = (sign * (self._starts[cells] * self._step) - estimator.offset) / width + 0.5
+        lift = 6 * (estimator.scale / width) ** 2
         return t, self._widths[cells] * (sign * self._step / width), lift
 
 
-def _cubic(t: Array, across: Array, lift: Array) -> Array:
+def _cubic(t: Array, across: Array, lift: float) -> Array:
     """Return the coefficients of v⁰ … v³ of a debiased threshold in each cell."""
     return np.array(
         [
@@ -306,16 +274,7 @@ def _cubic(t: Array, across: Array, lift: Array) -> Array:
     )
 
 
-def _sums_of(sizes: Integers, values: Array) -> Array:
-    """Return the sums of consecutive parts of given lengths."""
-    sums = np.zeros(len(sizes))
-    filled = sizes > 0
-    if filled.any():
-        sums[filled] = np.add.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
-    return sums
-
-
-def _variances(t: Array, across: Array, lift: Array, moments: Array) -> Array:
+def _variances(t: Array, across: Array, lift: float, moments: Array) -> Array:
     """Return the sum of 9c²(1 − u²)²/2 + 36c⁴u², u = 1 − 2t, from Σv⁰ … Σv⁴ in each cell."""
     start, step = 1 - 2 * t, -2 * across
     zero, first, two = start * start, 2 * start * step, step * step
