@@ -3,13 +3,17 @@
 Otherwise the exact auditor and the black box audit two different mechanisms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
+from geoveil.audit.counts import Counts, crowds
 from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least, copies
@@ -22,8 +26,8 @@ FAILURE_PROBABILITY = 1e-6
 _TAIL = np.array([5e-4, 2e-3, 8e-3])
 _LEVELS = np.unique(np.concatenate([_TAIL, np.arange(5, 508) / 512, 1 - _TAIL]))
 """Shares of the reports below each edge of a bin."""
-_PARTS = 2
-"""Parts of a bin, over each of which the density is integrated."""
+_PARTS, _FINER = 2, 4
+"""Parts of a bin, over each of which the density is integrated: of equal length, and shares."""
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -32,6 +36,8 @@ _FIRST = np.concatenate([0 * _BINS, _BINS, _HALF])
 _LAST = np.concatenate([_BINS + 1, _BINS + 1, len(_BINS) - _HALF])
 """The edges between which reports are counted: from the first to any other, where a shift shows, of
 each bin, and about the middle, where the width of the noise shows."""
+_BEYOND = 2.0 ** np.arange(-8, 17)
+"""Distances beyond the outermost edges, relative to theirs, to which a density is integrated."""
 _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
@@ -121,14 +127,17 @@ def _compare(
     )
     if firsts.ndim != 2:  # reports of several numbers
         return len(points), ""
-    share = failure / 4
+    share = failure / 5
+    together = []
     if repeated := _repeated(case, points, firsts, seconds, share):
         return 0, repeated
     follows = likeliest(_as_drawn(firsts, rng))
     if _dependent(*follows.sides(_as_drawn(seconds, rng)), share / 3, rng):
         return 0, f"reports follow from others {abs(follows.place)} before or after"
     skipped = 0
-    for point, first, second in zip(points, firsts, seconds, strict=True):
+    query: Any = getattr(case.mechanism, "query", None)
+    answers = np.zeros(len(points)) if query is None else query.value(points)
+    for point, answer, first, second in zip(points, answers, firsts, seconds, strict=True):
         if _dependent(first, second, share / 3, rng):
             return skipped, f"at {_text(point)}, reports of two generators are alike"
         half = len(first) // 2 * 2
@@ -148,31 +157,49 @@ def _compare(
         calls = np.array([np.histogram(part, edges)[0] for part in others])
         counted = np.concatenate([calls, calls.sum(axis=0)[None]])
         n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
-        # A law may be too peaked to be integrated: in equal parts, and in parts of equal shares.
-        parts = np.linspace(_LEVELS[:-1], _LEVELS[1:], _PARTS + 1, axis=-1)
-        stated, again = (
-            _shares(case, steps, point[None])
-            for steps in (
-                np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1),
-                np.quantile(rest, parts),
-            )
-        )
-        if not np.abs(np.cumsum(again - stated)).max() <= _UNSETTLED:
+        shares = partial(_shares, case, at=point[None])
+        elsewhere = np.exp(_logs(case, atoms, point)).sum() if len(atoms) else 0.0
+        settled = _settled(rest, edges, shares, elsewhere)
+        if settled is None:
             skipped += 1
             continue
+        stated, again, missed = settled
         even = chance_of_even_counts(calls, each * stated)
         if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < share / 2:
             return skipped, f"at {_text(point)}, reports are more even than independent noise is"
-        counted = _between(counted)
-        stated = _between(stated)
+        counted, stated, again = map(_between, (counted, stated, again))
+        whole = Counts.of(others.size, counted[-1], stated, again, missed)
+        narrow = crowds(rest, np.ravel(others), answer, shares, missed)
+        together.append((whole, narrow))
+        if narrow.chances().min() * len(narrow.drawn) < share / 2:
+            return skipped, f"at {_text(point)}, reports crowd where their density does not"
         p = np.clip(stated, 0.0, 1.0)
         chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
         call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
-        if chances[call, worst] < share / chances.size:
+        if chances[call, worst] < share / 2 / chances.size:
             ends = float(edges[_FIRST[worst]]), float(edges[_LAST[worst]])
             drawn = counted[call, worst] / n[call, 0]
             return skipped, _unlike(point, *ends, drawn, stated[worst])
-    return skipped, ""
+    return skipped, _unlike_together(together, share * len(points) / 2)
+
+
+def _unlike_together(together: list[tuple[Counts, Counts]], failure: float) -> str:
+    """Return which counts differ from those stated at all points together; '' if none do."""
+    if not together:
+        return ""
+    whole, narrow = (reduce(add, counts) for counts in zip(*together, strict=True))
+    if narrow.chances().min() * len(narrow.drawn) < failure:
+        return f"at {len(together)} points together, reports crowd where their density does not"
+    chances = whole.chances()
+    worst = int(np.argmin(chances))
+    if chances[worst] * len(chances) >= failure:
+        return ""
+    low, high = _LEVELS[[_FIRST[worst], _LAST[worst]]]
+    drawn, stated = (counts[worst] / whole.reports for counts in (whole.drawn, whole.least))
+    return (
+        f"at {len(together)} points together, {drawn:.3%} of reports are from the {low:.2%}"
+        f" to the {high:.2%} quantile, where {stated:.3%} should be"
+    )
 
 
 def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generator) -> Array:
@@ -281,6 +308,29 @@ def _unlike(point: Array, low: float, high: float, drawn: float, stated: float) 
 
 def _text(point: Array) -> str:
     return ", ".join(f"{coordinate:.6g}" for coordinate in np.ravel(point))
+
+
+def _settled(
+    rest: Array, edges: Array, shares: Callable[[Array], Array], elsewhere: float
+) -> tuple[Array, Array, float] | None:
+    """Return two quadratures of the shares of bins, the better first, and what it misses of 1.
+
+    In parts of equal length, and of equal shares, which resolve a peak. None if they differ and
+    neither has all that the atoms `elsewhere` and the tails leave.
+    """
+    levels = np.linspace(_LEVELS[:-1], _LEVELS[1:], _FINER + 1, axis=-1)
+    equal = np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1)
+    both = [shares(equal), shares(np.quantile(rest, levels))]
+    away = np.append(0.0, _BEYOND) * (edges[-1] - edges[0])
+    tails = [np.stack([edges[-1] + away[:-1], edges[-1] + away[1:]], axis=-1)]
+    tails += [np.stack([edges[0] - away[1:], edges[0] - away[:-1]], axis=-1)]
+    inside = 1 - elsewhere - sum(float(shares(tail).sum()) for tail in tails)
+    missed = [abs(inside - float(part.sum())) for part in both]
+    apart = np.abs(np.cumsum(both[1] - both[0])).max()
+    if not (np.array([apart, *missed]) <= _UNSETTLED).any():
+        return None
+    better = int(missed[1] < missed[0])
+    return both[better], both[1 - better], missed[better]
 
 
 def _shares(case: Case, steps: Array, at: Array) -> Array:
