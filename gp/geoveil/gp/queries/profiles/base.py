@@ -190,4 +190,4 @@ def solutions(function: Callable[[Array], Array], mesh: Array, y: Array) -> Arra
     order = np.arange(len(row)) - np.searchsorted(row, row)  # rows are sorted
     result = np.full((int(order.max(initial=0)) + 1, flat.size), np.nan)
     result[order, row] = v
-    return result.reshape(-1, *np.shape(y))
+    return result.reshape(len(result), *np.shape(y))
