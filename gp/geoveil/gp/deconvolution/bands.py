@@ -199,41 +199,29 @@ class BandTotals(Totals):
         (filled,) = np.nonzero(counts)
         for start in range(0, len(filled), _CELLS_AT_ONCE):
             cells = filled[start : start + _CELLS_AT_ONCE]
-            cubics, row = self._pieces(cells)
-            totals += np.einsum("qjc,jc->q", cubics, moments[:4, cells])[row]
-            weighted = np.empty_like(cubics)
-            for i in range(4):
-                weighted[:, i] = np.einsum("qjc,jc->qc", cubics, moments[i : i + 4, cells])
-            different = cubics.reshape(len(cubics), -1) @ weighted.reshape(len(cubics), -1).T
-            products += different[np.ix_(row, row)]
+            cubics = self._cubics(cells)
+            totals += np.einsum("qjc,jc->q", cubics, moments[:4, cells])
+            weighted = np.stack(
+                [np.einsum("qjc,jc->qc", cubics, moments[i : i + 4, cells]) for i in range(4)],
+                axis=1,
+            )
+            products += cubics.reshape(size, -1) @ weighted.reshape(size, -1).T
         return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
 
-    def _pieces(self, cells: Integers) -> tuple[Array, Integers]:
-        """Return the distinct queries in some cells, and the index of each query among them.
+    def _cubics(self, cells: Integers) -> Array:
+        """Return each query in some cells, as coefficients of v⁰ … v³: (queries, 4, cells).
 
-        They are coefficients of v⁰ … v³, (different, 4, cells). Most queries are 0 in all of the
-        cells, or 1, and need no products of their own. Cell 0 is before the first cut, and the last
-        one beyond the last cut.
+        Cell 0 is before the first cut, and the last one beyond the last cut.
         """
-        flat = [band for bands in self._bands for band in bands]
-        ends = [(self._index[band.low] + 1, self._index[band.high] + 1) for band in flat]
-        spans = iter(np.searchsorted(cells, ends).tolist())
-        different = [np.zeros((4, len(cells))) for _ in range(2)]
-        different[1][0] = 1
-        row = np.zeros(len(self._bands), np.int64)
-        for number, bands in enumerate(self._bands):
-            pieces, varies = np.zeros((4, len(cells))), False
+        cubics = np.zeros((len(self._bands), 4, len(cells)))
+        for pieces, bands in zip(cubics, self._bands, strict=True):
             pieces[0] = 1 - len(bands)
             for band in bands:
-                start, stop = next(spans)
-                if start < len(cells) and stop > 0:
-                    varies = True
-                    pieces[:, start:stop] += _cubic(*self._place(band, cells[start:stop] - 1))
+                ends = self._index[band.low] + 1, self._index[band.high] + 1
+                start, stop = np.searchsorted(cells, ends).tolist()
+                pieces[:, start:stop] += _cubic(*self._place(band, cells[start:stop] - 1))
                 pieces[0, slice(stop, None) if band.step.sign > 0 else slice(start)] += 1
-            row[number] = len(different) if varies else int(pieces[0, 0])
-            if varies:
-                different.append(pieces)
-        return np.stack(different), row
+        return cubics
 
     def _of_band(
         self, band: DebiasedBand, counts: Integers, moments: Array
