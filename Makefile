@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check check-pyright check-others format artifact bench site lock wheels package image audit proto typescript clean
+.PHONY: help demo test test-all test-rest mutants browser check check-pyright check-others format artifact bench site lock wheels package image audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -51,6 +51,9 @@ MISSING = $(if $(shell command -v chromium),,chromium) $(if $(shell command -v n
 browser:         ## install Chromium and Node, which some tests need (Debian and its relatives)
 	$(if $(strip $(MISSING)),$(APT) update -q && \
 	    $(APT) install -q --yes --no-install-recommends $(MISSING),@:)
+
+mutants: $(VENV)/.stamp-test          ## change the code in small ways: do the tests notice? (half an hour; PARTS="ledger ...")
+	$(BIN)/python -m tools.mutants tools/mutants.toml $(PARTS)
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-pyright check-others
