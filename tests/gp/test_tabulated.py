@@ -30,6 +30,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact import BALL
+from geoveil.gp.smooth import chords
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PROFILES: dict[str, Callable[[], Any]] = {
@@ -137,6 +138,22 @@ def test_the_smooth_bound_is_one_and_hardly_more(seed, reach, growth):
     assert (bound >= brute * (1 - 1e-9)).all()
     # The brute force sees chords between some points only, and misses the steepest.
     assert (bound <= brute * (1.02 if reach == 0 else 1.15)).all()
+
+
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("away", [900.0, -900.0])
+def test_a_table_far_from_0_has_no_looser_bound(away, growth, monkeypatch):
+    """A steep piece of a long table. Control: pieces that are cut as little as those far out."""
+    at, s = np.array([0.0, 0.25, 0.2578125, 8.0]), np.linspace(-1.0, 9.0, 101)
+
+    def bound(move: float) -> np.ndarray:
+        table = TabulatedProfile(tuple(at + move), (0.0, 0.0, 1.0, 0.0), (0.0,) * 6)
+        return np.asarray(table.smooth_bound(s + move, 4.0, growth=growth, reach=2.0))
+
+    near = bound(0.0)
+    assert (bound(away) <= 1.1 * near).all()
+    monkeypatch.setattr(chords, "_LONGEST", 1e4)
+    assert (bound(away) > 2 * near).any()
 
 
 @pytest.mark.deep(keep=3)
