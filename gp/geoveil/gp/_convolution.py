@@ -45,8 +45,7 @@ def laplace_expectation(
     for start in range(0, flat.size, _BLOCK):
         at = order[start : start + _BLOCK]
         inside = np.clip(flat[at], panels[0], panels[-1])
-        near = _near(panels, inside, scale)
-        ((below, above),) = one_sided(lambda v: [function(v)], inside, scale, near, [limits])
+        ((below, above),) = one_sided(lambda v: [function(v)], inside, scale, panels, [limits])
         # Beyond the panels the function is constant, and what is within them fades.
         limit = np.where(flat[at] < panels[0], *limits)
         fade = np.exp(-np.abs(flat[at] - inside) / scale)
@@ -132,15 +131,6 @@ def _outwards(
         if there.size:
             sums[:, there] += [(numbers * weight).sum(axis=1) for numbers in functions(v)]
     return sums
-
-
-def _near(panels: Array, nodes: Array, scale: float) -> Array:
-    """Return the first and the last edge, and the edges within reach of the noise at any node."""
-    after = np.minimum(np.searchsorted(nodes, panels), len(nodes) - 1)
-    away = np.minimum(np.abs(nodes[after] - panels), np.abs(panels - nodes[after - 1]))
-    kept = away <= scale * _GRADES[-1]
-    kept[[0, -1]] = True
-    return np.asarray(panels[kept])
 
 
 def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
