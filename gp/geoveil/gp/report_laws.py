@@ -23,8 +23,8 @@ _MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
 """The most cells and rounds, and the number of cells that counts as few."""
 _TIGHT = 1.00005
 """Ratio of a bound to the attained value at which a search ends."""
-_STRIP, _BLOCK = 16, 2**15
-"""Boxes merged at first, and numbers computed at once."""
+_BLOCK = 2**15
+"""Numbers computed at once."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
 _OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 10, 0.1, 1e-9
@@ -223,31 +223,21 @@ def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
     boxes = np.concatenate([middle, half]).T / np.tile(unit, 2)
     near = np.minimum(np.abs(boxes[:, :3]), np.abs(boxes[:, :3] - 1 / unit))
     boxes[:, 3:] += _SLACK * near
-    pad = np.repeat(boxes[-1:], -len(boxes) % _STRIP, axis=0)
-    strips = np.concatenate([boxes, pad]).reshape(-1, _STRIP, 6)
-    low, high = (strips[..., :3] + sign * strips[..., 3:] for sign in (-1, 1))
-    low, high = low.min(axis=1), high.max(axis=1)
-    around = np.concatenate([low + high, high - low], axis=1) / 2
     ways = np.array([way for way in product((-1.0, 0.0, 1.0), repeat=3) if any(way)])
     planes = np.append(ways, np.zeros((len(ways), 1)), axis=1)
-    first = strips[_sticking(around, planes)[1]].reshape(-1, 6)
-    first = first[np.unique(_sticking(first, planes)[1])]
+    first = boxes[np.unique(_sticking(boxes, planes)[1])]
     laws = [np.zeros((1, 3)), first[:, :3]]
     points = np.concatenate([_corners_of(first, way) for way in ways if all(way)])
     hull = ConvexHull(points)
-    for sample in (True, False):  # one box of each strip first, which leaves few others
-        sticks = _sticking(around, hull.equations)[0] > 0
-        around, strips = around[sticks], strips[sticks]
-        boxes = strips[:, 0] if sample else strips.reshape(-1, 6)
-        while len(boxes):
-            out, farthest, heights = _sticking(boxes, hull.equations)
-            beyond = heights > 0
-            if not beyond.any():
-                break
-            laws.append(boxes[np.unique(farthest[beyond]), :3])
-            corners = _corners_of(boxes[farthest[beyond]], hull.equations[beyond, :3])
-            hull = ConvexHull(points := np.concatenate([points[hull.vertices], corners]))
-            boxes = boxes[out > 0]
+    while len(boxes):
+        out, farthest, heights = _sticking(boxes, hull.equations)
+        beyond = heights > 0
+        if not beyond.any():
+            break
+        laws.append(boxes[np.unique(farthest[beyond]), :3])
+        corners = _corners_of(boxes[farthest[beyond]], hull.equations[beyond, :3])
+        hull = ConvexHull(points := np.concatenate([points[hull.vertices], corners]))
+        boxes = boxes[out > 0]
     points = np.concatenate([*laws, points[hull.vertices]])
     return ReportMoments(points * unit, sum(map(len, laws)))
 
