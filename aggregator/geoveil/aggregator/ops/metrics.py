@@ -67,16 +67,11 @@ class Metrics:
             "geoveil_tls_certificate_expires_timestamp_seconds",
             "When the server's certificate ends, in Unix time; 0 without TLS.",
         )
-        self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
         """Count a call of "package.Service/Method" with its status name and duration in seconds."""
-        both = self._known.get((method, code))
-        if both is None:  # looking up labels costs more than counting
-            both = (self._calls.labels(method, code), self._call_seconds.labels(method))
-            self._known[method, code] = both
-        both[0].inc()
-        both[1].observe(seconds)
+        self._calls.labels(method, code).inc()
+        self._call_seconds.labels(method).observe(seconds)
 
     def count_denial(self, denial: Denial) -> None:
         """Count a call that the authorizer refused."""
@@ -84,12 +79,10 @@ class Metrics:
 
     def count_reports(self, results: Sequence[ReportResult]) -> None:
         """Count the outcomes of a request's reports."""
-        counted = [(results[0], 1)] if len(results) == 1 else []
-        if not counted:
-            # Most results of a batch are one object, and comparing each would be slow.
-            of_id = dict(zip(map(id, results), results, strict=True))
-            counted = [(of_id[key], count) for key, count in Tally(map(id, results)).items()]
-        for result, count in counted:
+        # Most results of a batch are one object, and comparing each would be slow.
+        of_id = dict(zip(map(id, results), results, strict=True))
+        for key, count in Tally(map(id, results)).items():
+            result = of_id[key]
             self._reports[result.status].inc(count)
             if result.reason is not None:
                 self._rejected[result.reason].inc(count)
