@@ -5,14 +5,19 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from geoveil.aggregator.domain.preparation import takes_little
 from geoveil.aggregator.domain.reports import (
+    PackedColumns,
     PackedReport,
     Report,
+    ReportColumns,
     ReportResult,
     Status,
+    in_columns,
     pack,
     unpack,
 )
@@ -21,15 +26,19 @@ from geoveil.campaign import (
     Attribute,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
+    SigningKey,
     SmoothSpec,
+    TokenRule,
 )
-from geoveil.campaign.admission import Admission, Reason
+from geoveil.campaign.admission import Admission, Fault, Reason
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, report_pb2
+from geoveil.relay import IssuerKey
+from geoveil.relay.blind_rsa import blind, unblind
 from tests.campaigns import asked_for_points
 
-from .conftest import Published
+from .conftest import Published, publication_of
 
 ID = bytes(range(16))
 ANSWER = st.tuples(st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -59,6 +68,27 @@ def test_representations_hide_reports():
     assert "77" not in shown
 
 
+def test_packed_columns_are_a_sequence_of_packed_reports():
+    ids = [bytes([n]) * 16 for n in range(4)]
+    reports = [PackedReport(of, pack([(n, -n)])) for n, of in enumerate(ids)]
+    columns = PackedColumns(*in_columns(reports))
+    assert in_columns(columns) == in_columns(reports)
+    assert columns.ids == b"".join(ids)
+    assert len(columns) == 4
+    assert list(columns) == reports
+    assert [columns[at] for at in range(4)] == reports
+    assert columns[1:3] == reports[1:3]
+
+
+@pytest.mark.parametrize(
+    ("ids", "distinct"),
+    [(["ax"], True), (["ax", "bx"], True), (["ax", "ay"], False), (["ax", "bx", "ax"], False)],
+)
+def test_ids_are_distinct_if_their_first_halves_are(ids, distinct):
+    joined = "".join(8 * letter for of in ids for letter in of).encode()
+    assert PackedColumns(joined, pack([(0, 0)]) * len(ids)).distinct is distinct
+
+
 def test_partition_admits_one_answer(publish):
     admission = Admission(publish(queries=3).campaign)
     for index in range(3):
@@ -67,7 +97,8 @@ def test_partition_admits_one_answer(publish):
         fault = admission.fault(*Report(ID, wrong))
         assert fault is not None
         assert fault.reason is Reason.WRONG_ANSWERS
-        assert "one number from 0 to 2" in fault.detail
+        expected = "query_index of the answers must be one number from 0 to 2, got query_index"
+        assert fault.detail == f"{expected} of the answers={[index for index, _ in wrong]}"
 
 
 @pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
@@ -79,7 +110,9 @@ def test_split_and_repeat_admit_all_answers_in_order(publish, allocation):
         assert fault is not None
         assert fault.reason is Reason.WRONG_ANSWERS
         assert "all the numbers from 0 to 2, in order" in fault.detail
-        assert len(fault.detail) < 200  # 10,000 of them fit a response
+        # 10,000 of them fit a response.
+        shown = wrong if len(wrong) <= 5 else "[0, 1, 2, 3, 4] and 9995 more"
+        assert fault.detail.endswith(f"={shown!r}")
 
 
 def test_periods_are_those_of_the_campaign(publish):
@@ -89,7 +122,7 @@ def test_periods_are_those_of_the_campaign(publish):
     for campaign, periods in ((once, 1), (weekly, 5)):
         admission = Admission(campaign)
         assert admission.fault(*Report(ID, [(0, 0)], periods - 1)) is None
-        for wrong in (periods, 2**32 - 1):
+        for wrong in (-1, periods, 2**32 - 1):
             fault = admission.fault(*Report(ID, [(0, 0)], wrong))
             assert fault is not None
             assert fault.reason is Reason.WRONG_PERIOD
@@ -110,12 +143,66 @@ def test_answers_stay_within_what_the_mechanism_can_produce(publish):
     admission = Admission(campaign)
     for value in (low, 0, high):
         assert admission.fault(*Report(ID, [(1, value)])) is None
+        assert all_sound(admission, (1, 0), (1, value))
     for value in (low - 1, high + 1, 2**63 - 1, -(2**63)):
         fault = admission.fault(*Report(ID, [(1, value)]))
         assert fault is not None
         assert fault.reason is Reason.OUT_OF_RANGE
-        assert str(value) in fault.detail
-        assert f"from {low} to {high}" in fault.detail
+        expected = f"answer to query 1 must be an integer from {low} to {high}"
+        assert fault.detail == f"{expected}, got answer to query 1={value}"
+        assert not all_sound(admission, (1, 0), (1, value))
+
+
+def all_sound(admission: Admission, *answers: tuple[int, int], period: int = 0) -> bool:
+    """Return whether reports of one answer each, the last in a period, pass in columns."""
+    indices, values = np.array(answers, np.int64).T
+    periods = np.zeros(len(answers), np.uint32)
+    periods[-1] = period
+    return admission.all_sound(indices.astype(np.uint32), values, periods)
+
+
+def test_columns_pass_if_each_report_would(publish):
+    admission = Admission(replace(publish().campaign, period=timedelta(days=7)))
+    assert all_sound(admission, (0, 5), (2, ENDS[0]), (1, ENDS[1]), period=4) is True
+    assert all_sound(admission, (0, 5), (2, 5), period=5) is False
+    assert all_sound(admission, (0, 5), (3, 5)) is False
+    every = Admission(publish(queries=1, allocation=Allocation.REPEAT).campaign)
+    assert all_sound(every, (0, 5)) is True
+    every = Admission(publish(queries=2, allocation=Allocation.REPEAT).campaign)
+    assert all_sound(every, (0, 5), (1, 5)) is False
+
+
+def test_a_token_is_of_its_report_and_checked_before_its_answers(publish):
+    key = IssuerKey.generate()
+    campaign = replace(
+        publish().campaign, token_key=key.public, relay_operator=SigningKey.generate().public
+    )
+    rule = TokenRule.of(campaign)
+    assert rule is not None
+    blinded = blind(key.public, rule.message(ID), bytes(48), 3**99)
+    token = unblind(key.public, key.sign(blinded), 3**99)
+    admission = Admission(campaign)
+    assert admission.fault(ID, [(0, 0)], 0, token) is None
+    for report_id, wrong in ((ID, b""), (bytes(16), token), (ID, token[::-1])):
+        fault = admission.fault(report_id, [(3, 0)], 0, wrong)
+        expected = "one that the campaign's issuer made for this report_id and period"
+        detail = f"token must be {expected}, got token='{len(wrong)} bytes'"
+        assert fault == Fault(Reason.WRONG_TOKEN, detail)
+    assert not all_sound(admission, (0, 5)), "columns have no tokens"
+    publication = publication_of(campaign)
+    assert takes_little(publication, [Report(ID, [(0, 0)])] * 19)
+    assert not takes_little(publication, [Report(ID, [(0, 0)])] * 20)
+
+
+def test_a_request_of_many_reports_takes_more_than_little(publish):
+    publication = publication_of(publish().campaign)
+    assert takes_little(publication, [Report(ID, [(0, 0)])] * 199) is True
+    assert takes_little(publication, [Report(ID, [(0, 0)])] * 200) is False
+    for count, index, little in ((2_499, 2, True), (2_500, 2, False), (9, 3, False)):
+        zeros = np.zeros(count, np.uint32)
+        indices = np.full(count, index, np.uint32)
+        columns = ReportColumns(bytes(16 * count), indices, zeros.astype(np.int64), zeros)
+        assert takes_little(publication, columns) is little
 
 
 ENDS = (-(2**63), 2**63 - 1)

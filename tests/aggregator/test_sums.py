@@ -1,5 +1,6 @@
 """Sums: every answer is in exactly one, they are exact, and estimates are made of them."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
@@ -13,7 +14,7 @@ from geoveil.aggregator.domain import reports
 from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import BLOCKS, Layout, heavy_tailed
 from geoveil.aggregator.domain.median_of_means import median_of_means
-from geoveil.aggregator.domain.reports import Report, ReportColumns, pack, tally, unpack
+from geoveil.aggregator.domain.reports import Bins, Report, ReportColumns, pack, tally, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
 from geoveil.gp import ForgedShare, GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator
@@ -180,6 +181,20 @@ def test_more_answers_than_64_bits_can_add(value):
     count = 600_000
     found = tally(pack([(3, value)]) * count)
     assert found == {3: Accumulator(count, count * value, count * value * value)}
+
+
+@pytest.mark.parametrize("count", [1, reports._FEW, reports._FEW + 1, 1_000])
+def test_bins_count_the_answers_of_each_sum(count):
+    """Against a search through all ends of bins, which the columns of two periods share."""
+    bins, rng = Bins(6, ((-2, 5), (0,), (-9, 0, 9))), Random(count)
+    answers = [(rng.randrange(6), rng.randrange(-12, 13)) for _ in range(count)]
+    rows = Counter(
+        6 + 64 * index + sum(end < value for end in bins.ends[index % 3])
+        for index, value in answers
+    )
+    counted = {row: Accumulator(n) for row, n in rows.items()}
+    assert tally(pack(answers), bins) == expected(answers) | counted
+    assert [bins.row(index) for index in range(3)] == [6, 70, 134]
 
 
 def test_nothing_has_no_sums():

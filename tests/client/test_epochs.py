@@ -79,6 +79,10 @@ def campaign(name: str, epsilon: float = 1.0, **changes: Any) -> ValueCampaign:
     return ValueCampaign(**(fields | changes))
 
 
+def finest(privacy: GeoPrivacy) -> Epoch:
+    return Epoch(privacy=dollars(1.0), length=YEAR, finest=privacy)
+
+
 def limit(most: float = 10.0, lifetime: float = 100.0, **changes: Any) -> Limit:
     fields: dict[str, Any] = {
         "campaign": dollars(most),
@@ -525,12 +529,16 @@ def test_a_process_that_forks_reads_once(tmp_path, before):
             "units of the limits",
         ),
         (lambda: limit(value=Point(4)), "value"),
+        (lambda: finest(dollars(1.1)), "finest"),
+        (lambda: finest(GeoPrivacy(0.5, 8000.0, "euro")), "finest"),
     ],
 )
 def test_an_epoch_out_of_range_is_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.name == name
+    assert finest(dollars(1.0)).most == dollars(1.0)
+    assert limit(value=Point(3)).value == Point(3)
 
 
 def question(name: str, epsilon: float = 1.0, **changes: Any) -> StatisticCampaign:

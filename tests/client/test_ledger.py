@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from geoveil.campaign import Charge
 from geoveil.client import BudgetExceeded, Limit, Window
-from geoveil.client.contributions import Contribution, DeliveryStatus
+from geoveil.client.contributions import Contribution, DeliveryStatus, Reading
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.ledger import SpendingHistory, Telling, budgets, check, total
 from geoveil.gp import GeoPrivacy
@@ -33,6 +33,8 @@ class ListHistory:
     """The history that the others are compared with."""
 
     answers: list[tuple[datetime, str, GeoPrivacy]] = field(default_factory=list)
+    epochs: set[tuple[str, datetime]] = field(default_factory=set)
+    """The campaigns that a reading has answered, by its epoch."""
 
     def spendings(self, *, campaign_id: str | None = None) -> Counter[GeoPrivacy]:
         return Counter(p for _, campaign, p in self.answers if campaign_id in (None, campaign))
@@ -43,7 +45,7 @@ class ListHistory:
                 yield Telling(privacy=privacy, last=when)
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
-        return False
+        return (campaign_id, epoch) in self.epochs
 
 
 def accepted(
@@ -242,6 +244,8 @@ def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_ro
     error = refusal(history, limit, dollars(0.5), T0 + 2 * HOUR)
     assert (error.campaign_id, error.attribute) == ("c", "income")
     assert (error.spent, error.cost, error.limit) == (0.75, dollars(0.5), dollars(1))
+    # Half a unit more has room only when the second has left as well.
+    assert refusal(history, limit, dollars(0.875), T0 + 2 * HOUR).frees == error.frees + HOUR
     assert error.scope == "any 30 days"
     assert error.frees == T0 + timedelta(days=30)
     for part in (
@@ -270,6 +274,29 @@ def test_what_a_window_can_never_hold_frees_never():
     window = Window(limit=dollars(1), length=HOUR)
     limit = Limit(campaign=dollars(5), windows=(window,))
     assert refusal(ListHistory(), limit, dollars(2), T0).frees is None
+
+
+def test_a_window_counts_a_reading_for_which_the_campaign_has_paid():
+    """It leaves again with the report, though it costs the campaign and the lifetime no more."""
+    reading = Reading(
+        attribute="income", space="", begins=T0, ends=T0 + HOUR, privacy=dollars(1), point=(0,),
+        drawn=T0,
+    )  # fmt: skip
+    window = Window(limit=dollars(0.5), length=HOUR)
+    limit = Limit(campaign=dollars(1), lifetime=dollars(1), windows=(window,))
+    history = ListHistory(epochs={("c", T0)})
+    with pytest.raises(BudgetExceeded) as raised:
+        check(None, limit, history, campaign_id="c", attribute="income", now=T0, kept=[reading])
+    assert raised.value.scope == "any 1:00:00"
+
+
+def test_a_window_has_room_when_slack_has_left_it():
+    spent = replace(dollars(0.1), delta=0.3, reach=1000.0)
+    limit = replace(spent, epsilon=1.0, delta=0.5)
+    window = Window(limit=limit, length=timedelta(days=1))
+    history = ListHistory([(T0, "a", spent)])
+    error = refusal(history, Limit(campaign=limit, windows=(window,)), spent, T0)
+    assert (error.scope, error.frees) == ("any 1 day", T0 + timedelta(days=1))
 
 
 def test_budgets_list_every_limit_over_all_campaigns():

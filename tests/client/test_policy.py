@@ -274,6 +274,8 @@ def test_a_limit_is_checked(name, settings):
 def test_a_window_has_a_length(length):
     with pytest.raises(ParameterError, match="length"):
         Window(limit=LIMIT, length=length)
+    with pytest.raises(ParameterError, match="limit"):
+        Window(limit=GeoPrivacy(1, 8000), length=timedelta(days=1))
     Window(limit=LIMIT, length=timedelta(days=36_525))
 
 

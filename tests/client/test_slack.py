@@ -80,3 +80,4 @@ def test_limits_of_a_slack_go_together():
     with pytest.raises(ParameterError, match="pure"):
         Epoch(privacy=SLACK, length=timedelta(days=1))
     assert Limit(campaign=near, windows=(Window(limit=near, length=timedelta(days=1)),))
+    assert Limit(campaign=PURE, lifetime=near)  # a limit without slack has no reach

@@ -187,7 +187,7 @@ def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
         asked.unit != most.unit
         or asked.exact_rate > most.exact_rate
         or asked.delta > most.delta
-        or (asked.delta > 0 and asked.reach < most.reach)
+        or asked.reach < most.reach
     )
 
 

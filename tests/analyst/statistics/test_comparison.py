@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -116,23 +117,30 @@ def line(values: list[float], error: float = 0.01) -> list[JointEstimates]:
     ]
 
 
-def test_a_trend_is_the_line_of_weighted_least_squares():
-    """Against numpy's, with errors that differ."""
-    values, errors = [0.2, 0.25, 0.33, 0.36], [0.01, 0.02, 0.01, 0.03]
-    times = [0.0, 1.0, 3.0, 4.0]
+def test_trends_are_lines_of_weighted_least_squares():
+    """Against NumPy's of each mean by itself, with errors that differ; and Cochran's Q of each."""
+    rng, times = np.random.default_rng(5), [0.0, 1.0, 3.0, 4.0]
+    values = 0.2 + 0.03 * np.arange(4)[:, None] * [1, 2, 0] + rng.normal(0, 0.02, (4, 3))
+    errors = rng.uniform(0.01, 0.03, (4, 3))
+    (of,) = (joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, 1))
     made = trend(
-        *(line([v], e)[0] for v, e in zip(values, errors, strict=True)),
+        *(
+            replace(of, values=row, covariance=np.diag(error**2))
+            for row, error in zip(values, errors, strict=True)
+        ),
         people="different",
         times=times,
     )
-    fitted, cov = np.polyfit(times, values, 1, w=1 / np.array(errors), cov="unscaled")
-    assert made.values == pytest.approx([fitted[0]])
-    assert made.title.startswith("1 trend over ")
-    assert made.standard_errors == pytest.approx([np.sqrt(cov[0, 0])])
-    assert made.low[0] < fitted[0] < made.high[0]
-    assert made.adjusted[0] < 1e-6
-    worst = trend(*line(values), people="same")
-    assert worst.standard_errors[0] > trend(*line(values), people="different").standard_errors[0]
+    assert made.title == "3 trends over 4 times"
+    for mean in range(3):
+        weights = 1 / errors[:, mean]
+        fitted, cov = np.polyfit(times, values[:, mean], 1, w=weights, cov="unscaled")
+        assert made.values[mean] == pytest.approx(fitted[0])
+        assert made.standard_errors[mean] == pytest.approx(np.sqrt(cov[0, 0]))
+        away = (values[:, mean] - np.polyval(fitted, times)) * weights
+        assert made.bent[mean] == pytest.approx(stats.chi2.sf(away @ away, 2))
+    worst = trend(*line([0.2, 0.25, 0.33]), people="same")
+    assert worst.standard_errors == pytest.approx(0.01)  # (0.01 + 0.01) / 2
 
 
 def test_what_does_not_lie_on_a_line_is_said_to_be_bent():
