@@ -84,21 +84,17 @@ def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
 
 
 def _side_by_side(outlines: Sequence[Ring]) -> list[Ring]:
-    """Return the outlines from west to east, shifted by whole turns to be narrowest together."""
+    """Return the outlines, shifted by whole turns to less than half a turn from the first."""
     west = np.array([outline[:, 0].min() for outline in outlines])
-    turns = -360.0 * np.floor(west / 360)
-    order = np.argsort(west + turns)
-    west, turns = (west + turns)[order], turns[order]
-    east = west + [np.ptp(outlines[i][:, 0]) for i in order]
-    from_here = np.maximum.accumulate(east[::-1])[::-1]
-    before = np.concatenate([[-math.inf], np.maximum.accumulate(east)[:-1] + 360])
-    widths = np.maximum(from_here, before) - west
-    first = int(np.argmin(widths))
-    if not widths[first] < 180:
-        raise ParameterError("polygon", f"{widths[first]:g}° wide", _TOO_WIDE)
-    turns[:first] += 360
-    turns -= turns[first]
-    return [outlines[i] + np.array([turn, 0.0]) for i, turn in zip(order, turns, strict=True)]
+    turns = 360 * np.round((west[0] - west) / 360)
+    beside = [
+        outline + np.array([turn, 0.0]) for outline, turn in zip(outlines, turns, strict=True)
+    ]
+    # If less than half a turn holds them all, this is how.
+    width = np.ptp(np.concatenate(beside)[:, 0])
+    if not width < 180:
+        raise ParameterError("polygon", f"{width:g}° wide", _TOO_WIDE)
+    return beside
 
 
 def _walk(outline: Ring, weights: NDArray[np.float64], spacing: float) -> NDArray[np.float64]:
