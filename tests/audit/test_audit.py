@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from geoveil.audit import NoisyAnswer, audit, black_box_bound, exact_rate
 from geoveil.audit.catalogue import INCOME, RAMP as SCENE
@@ -144,6 +146,34 @@ def test_with_a_slack_narrow_bands_are_compared_across_their_width(width, factor
         case = SCENE.case(mechanism, np.linspace(-100, 101, 4001))
         (verdict,) = audit([case], samples=1000)
         assert verdict.keeps == (over == 1.0)
+
+
+class Normal:
+    variance = 1.0
+    logpdf = staticmethod(norm.logpdf)
+
+    def sample(self, rng, size):
+        return rng.standard_normal(size)
+
+
+def slack(sigma, distance):
+    """δ of a ramp over two `per` with Gaussian noise, for ε = distance in `per` (Balle, 2018)."""
+    mu, epsilon = distance / 2 / sigma, distance
+    lost = np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
+    return (norm.cdf(mu / 2 - epsilon / mu) - lost).max()
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-2])
+@pytest.mark.parametrize("narrower", [0.8, 1.0])
+def test_with_a_slack_points_far_apart_are_compared(delta, narrower):
+    """Of 0.8 of the noise, only pairs more than half a `per` apart need more δ."""
+    apart = np.linspace(0.01, 2.0, 200)
+    sigma = narrower * brentq(lambda s: slack(s, apart) - delta, 0.1, 10.0)
+    assert slack(sigma, apart[:50]) < delta
+    mechanism = NoisyAnswer(SCENE.query, replace(INCOME, delta=delta), Normal(), sigma)
+    case = SCENE.case(mechanism, np.linspace(-20, 21, 2001))
+    (verdict,) = audit([case], samples=1000)
+    assert verdict.keeps == (narrower == 1.0)
 
 
 @pytest.mark.parametrize(

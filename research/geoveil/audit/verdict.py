@@ -96,8 +96,10 @@ Array = NDArray[np.float64]
 
 FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
-_APART, _STRIDE = 8, 8
+_APART, _STRIDE = (8, 16, 32, 64, 128, 256, 512), 8
 """Steps of the path between compared points for guarantees with δ, and to the next pair."""
+_LOUD = 500.0
+"""ε of a pair from which on it promises next to nothing."""
 _THIN = 1 / 100
 """Length of a step of the path, in units of `per`, below that of every row except added strips."""
 _AROUND = (0, 8, 16, 32, 64)
@@ -259,7 +261,8 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     """
     pairs = [(x, other, 0.0) for x, other in case.pairs]
     path = case.path
-    others = list(zip(path, path[_APART:], strict=False))[::_STRIDE]
+    apart = [pair for n in _APART for pair in zip(path[::_STRIDE], path[n::_STRIDE], strict=False)]
+    others = [pair for pair in apart if privacy.at(_distance(pair)) < _LOUD]
     far = pairwise(with_far_points(replace(case, path=path[[0, 1, -2, -1]])))
     others += [pair for pair in far if _distance(pair) < case.per]
     narrow = pairwise(with_narrow_steps(case))
