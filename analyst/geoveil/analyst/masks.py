@@ -12,8 +12,9 @@ import shutil
 import sqlite3
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +50,14 @@ class ColumnTable(ABC):
         """Return the longitudes and latitudes of a column of places."""
 
     @abstractmethod
-    def set_numbers(self, name: str, values: Sequence[float]) -> None:
-        """Replace a column of numbers."""
+    def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
+        """Write rows to a new file.
 
-    @abstractmethod
-    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
-        """Replace a column of places, and every other copy of them."""
-
-    @abstractmethod
-    def keep(self, rows: Sequence[bool]) -> None:
-        """Leave out the rows whose flag is false."""
-
-    @abstractmethod
-    def write(self, file: Path) -> None:
-        """Write all rows to a new file."""
+        Args:
+            kept: whether to write each row.
+            masked: name of a column → its new numbers, (kept rows, 1), or longitudes and
+                latitudes, (kept rows, 2), which replace every copy of the old ones.
+        """
 
 
 class NamedColumns(ColumnTable):
@@ -121,31 +116,28 @@ class CsvTable(NamedColumns):
         at = self._at(name)
         return [row[at].split()[1::-1] or ("", "") for row in self._rows]
 
-    def set_numbers(self, name: str, values: Sequence[float]) -> None:
-        at = self._at(name)
-        for row, value in zip(self._rows, values, strict=True):
-            row[at] = repr(value)
-
-    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
-        pair, more = self._split(name)
-        text = [self._at(name)] if not pair or name in self._header else []
-        for row, (longitude, latitude) in zip(self._rows, values, strict=True):
-            x, y = f"{longitude:.{_DIGITS}f}", f"{latitude:.{_DIGITS}f}"
-            for at, cell in zip(pair, (x, y), strict=False):
-                row[at] = cell
-            for at in text:
-                row[at] = f"{y} {x} 0 0"
-            for at in more:
-                row[at] = ""
-
-    def keep(self, rows: Sequence[bool]) -> None:
-        self._rows = [row for row, kept in zip(self._rows, rows, strict=True) if kept]
-
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
+        rows = list(compress(self._rows, kept))
+        for name, values in masked.items():
+            for at, cells in self._cells(name, values):
+                for row, cell in zip(rows, cells, strict=True):
+                    row[at] = cell
         with file.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, delimiter=self._between)
             writer.writerow(self._header)
-            writer.writerows(self._rows)
+            writer.writerows(rows)
+
+    def _cells(self, name: str, values: Array) -> Iterator[tuple[int, Sequence[str]]]:
+        """Yield columns, each with its new cells."""
+        if values.shape[1] == 1:
+            yield self._at(name), list(map(repr, values[:, 0].tolist()))
+            return
+        x, y = ([f"{degrees:.{_DIGITS}f}" for degrees in axis] for axis in values.T.tolist())
+        pair, more = self._split(name)
+        yield from zip(pair, (x, y), strict=False)
+        if not pair or name in self._header:
+            yield self._at(name), [f"{north} {east} 0 0" for east, north in zip(x, y, strict=True)]
+        yield from ((at, [""] * len(x)) for at in more)
 
 
 class GeoJsonTable(ColumnTable):
@@ -171,23 +163,18 @@ class GeoJsonTable(ColumnTable):
         held = ((of["geometry"] or {}).get("coordinates") for of in self._features)
         return [place[:2] if place else ("", "") for place in held]
 
-    def set_numbers(self, name: str, values: Sequence[float]) -> None:
-        for of, value in zip(self._features, values, strict=True):
-            of["properties"][name] = value
-
-    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
-        self._held.pop("bbox", None)
-        for of, value in zip(self._features, values, strict=True):
-            of.pop("bbox", None)
-            rounded = [round(degrees, _DIGITS) for degrees in value]
-            of["geometry"] = {"type": "Point", "coordinates": rounded}
-
-    def keep(self, rows: Sequence[bool]) -> None:
-        kept = [of for of, wanted in zip(self._features, rows, strict=True) if wanted]
-        self._held["features"] = self._features = kept
-
-    def write(self, file: Path) -> None:
-        file.write_text(json.dumps(self._held), encoding="utf-8")
+    def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
+        features = list(compress(self._features, kept))
+        for name, values in masked.items():
+            for of, value in zip(features, values.tolist(), strict=True):
+                if len(value) == 1:
+                    of["properties"][name] = value[0]
+                else:
+                    rounded = [round(degrees, _DIGITS) for degrees in value]
+                    of["geometry"] = {"type": "Point", "coordinates": rounded}
+                    of.pop("bbox", None)
+                    self._held.pop("bbox", None)
+        file.write_text(json.dumps(self._held | {"features": features}), encoding="utf-8")
 
 
 class GeoPackageTable(NamedColumns):
@@ -195,8 +182,6 @@ class GeoPackageTable(NamedColumns):
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
         self._file = file
-        self._sets: list[tuple[str, list[Any]]] = []
-        self._left_out: list[int] = []
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as opened:
             try:
                 layers = opened.execute(
@@ -211,37 +196,28 @@ class GeoPackageTable(NamedColumns):
             self._layer, self._shape, _ = layers[0]
             cursor = opened.execute(f"SELECT rowid, * FROM {_quoted(self._layer)}")  # noqa: S608
             self._header = [of[0] for of in cursor.description][1:]
-            self._keys, self._rows = [], []
-            for key, *row in cursor:
-                self._keys.append(key)
-                self._rows.append(row)
+            rows = cursor.fetchall()
+        self._keys = [key for key, *_ in rows]
+        self._rows = [cells for _, *cells in rows]
 
     def places(self, name: str) -> list[Sequence[Any]]:
         return [_point(blob) for blob in self.numbers(self._shape)]
 
-    def set_numbers(self, name: str, values: Sequence[float]) -> None:
-        self._sets.append((name, list(values)))
-
-    def set_places(self, name: str, values: Sequence[Sequence[float]]) -> None:
-        shapes = [_HEADER + struct.pack("<BIdd", 1, _POINT, *value) for value in values]
-        self._sets.append((self._shape, shapes))
-
-    def keep(self, rows: Sequence[bool]) -> None:
-        kept = list(zip(self._keys, self._rows, rows, strict=True))
-        self._left_out = [key for key, _, wanted in kept if not wanted]
-        self._keys = [key for key, _, wanted in kept if wanted]
-        self._rows = [row for _, row, wanted in kept if wanted]
-
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
         layer, held = _quoted(self._layer), file.with_suffix(".held")
+        keys = list(compress(self._keys, kept))
+        gone = [(key,) for key, wanted in zip(self._keys, kept, strict=True) if not wanted]
         try:
             shutil.copyfile(self._file, held)
             with closing(sqlite3.connect(held)) as opened:
                 self._forget_index(opened)
-                for name, values in self._sets:
-                    change = f"UPDATE {layer} SET {_quoted(name)} = ? WHERE rowid = ?"  # noqa: S608
-                    opened.executemany(change, zip(values, self._keys, strict=True))
-                gone = ((key,) for key in self._left_out)
+                for name, values in masked.items():
+                    column, cells = name, values[:, 0].tolist()
+                    if values.shape[1] == 2:
+                        column = self._shape
+                        cells = [_HEADER + struct.pack("<BIdd", 1, _POINT, *of) for of in values]
+                    change = f"UPDATE {layer} SET {_quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
+                    opened.executemany(change, zip(cells, keys, strict=True))
                 opened.executemany(f"DELETE FROM {layer} WHERE rowid = ?", gone)  # noqa: S608
                 opened.execute(
                     "UPDATE gpkg_contents SET min_x = NULL, min_y = NULL, max_x = NULL, max_y ="
@@ -341,7 +317,7 @@ def mask_file(
     """Write a file with exact noise on a form's columns, and a file that describes the noise.
 
     Args:
-        file: CSV, GeoJSON or GeoPackage, with one row per person; see `mask_tables`.
+        file: CSV, GeoJSON or GeoPackage, with one row per person.
         out: a file of the same kind, which is replaced as a whole.
         form: its fields are the columns: numbers and places.
         columns: name of a place → the columns of its longitude and latitude, in CSV, if it is not a
@@ -364,17 +340,13 @@ def mask_file(
     table = table_of(file, columns)
     held = {field.name: _values(table, field) for field in fields}
     whole = np.isfinite(np.column_stack([*held.values()])).min(axis=1)
-    if not whole.all():
-        if not drop_empty:
-            first = int(np.flatnonzero(~whole)[0]) + 1
-            lacking = f"{(~whole).sum():,} rows have none, the first is row {first}"
-            raise PrivateValueError(f"a value in every row: {lacking}; or leave those rows out")
-        table.keep(list(whole))
-    for field in fields:
-        drawn = field.release_many(held[field.name][whole])
-        _set(table, field, np.asarray(drawn * field.mechanism.step, np.float64))
+    if not (whole.all() or drop_empty):
+        first = int(np.flatnonzero(~whole)[0]) + 1
+        lacking = f"{(~whole).sum():,} rows have none, the first is row {first}"
+        raise PrivateValueError(f"a value in every row: {lacking}; or leave those rows out")
+    masked = {field.name: _masked(field, held[field.name][whole]) for field in fields}
     with whole_file("out", out) as beside:
-        table.write(beside)
+        table.write(beside, whole.tolist(), masked)
     said = {
         "what": "a file masked by 'geoveil mask': its sums and shares are not those of people;"
         " 'geoveil estimate' and 'geoveil form ask' take the noise off",
@@ -462,13 +434,13 @@ def _numbers(field: PointField, row: int, cells: Sequence[Any]) -> list[float]:
     return numbers
 
 
-def _set(table: ColumnTable, field: PointField, points: Array) -> None:
+def _masked(field: PointField, values: Array) -> Array:
+    """Return values with exact noise, (n, 1 or 2)."""
+    points = np.asarray(field.release_many(values) * field.mechanism.step, np.float64)
     plane, scale = field.attribute.coordinates, field.attribute.scale
     if plane is not None:
-        table.set_places(field.name, plane.unproject(points).tolist())
-    else:
-        values = points[:, 0] if scale is None else scale.from_log(points[:, 0])
-        table.set_numbers(field.name, values.tolist())
+        return plane.unproject(points)
+    return points if scale is None else scale.from_log(points)
 
 
 def _points(field: PointField, values: Array) -> Array:
