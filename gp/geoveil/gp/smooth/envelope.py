@@ -86,7 +86,7 @@ class ExponentialEnvelope(Envelope):
         if sign < 0:  # at the origin the even extension turns a fall into a peak
             peaks = np.concatenate([[0], peaks])
         low, high = self.mesh[np.maximum(peaks - 1, 0)], self.mesh[peaks + 1]
-        return _golden(tilted, low, high)
+        return greatest_between(tilted, low, high)
 
 
 class LinearEnvelope(Envelope):
@@ -103,7 +103,7 @@ class LinearEnvelope(Envelope):
             best[start : start + _BLOCK] = np.argmax(value, axis=1)
         low = self.mesh[np.maximum(best - 1, 0)]
         high = self.mesh[np.minimum(best + 1, len(self.mesh) - 1)]
-        self.maximizers = _golden(lambda y: self._value(self.mesh, y), low, high)
+        self.maximizers = greatest_between(lambda y: self._value(self.mesh, y), low, high)
 
     def _elsewhere(self, z: Array) -> Array:
         index = np.clip(np.searchsorted(self.mesh, z) - 1, 0, len(self.mesh) - 2)
@@ -113,7 +113,9 @@ class LinearEnvelope(Envelope):
         pad = 2 * (self.mesh[index + 1] - self.mesh[index])
         best = np.maximum(self._value(z, left), self._value(z, right))
         for low, high in ((left, left), (right, right), np.sort([left, right], axis=0)):
-            maximizer = _golden(lambda y: self._value(z, y), np.maximum(low - pad, 0.0), high + pad)
+            maximizer = greatest_between(
+                lambda y: self._value(z, y), np.maximum(low - pad, 0.0), high + pad
+            )
             best = np.maximum(best, self._value(z, maximizer))
         return best
 
@@ -140,8 +142,8 @@ def _mesh(breakpoints: Array, scale: float) -> Array:
     return np.asarray(mesh[apart])
 
 
-def _golden(function: Slope, low: Array, high: Array) -> Array:
-    """Return the maximisers of a function on brackets, one each, by golden section."""
+def greatest_between(function: Slope, low: Array, high: Array) -> Array:
+    """Return where a function is greatest on brackets, one place each, by golden section."""
     for _ in range(60):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         keep_left = function(left) > function(right)

@@ -19,6 +19,7 @@ from geoveil.gp.queries.profiles.base import Profile, solutions
 from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
+from geoveil.gp.smooth.envelope import greatest_between
 from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.smooth.jet import Jet
 
@@ -319,8 +320,4 @@ def _turns(function: Callable[[Array], Array], mesh: Array) -> Array:
     step = np.sign(np.diff(function(mesh)))
     at = np.flatnonzero(step[1:] * step[:-1] < 0)
     low, high, rising = mesh[at], mesh[at + 2], step[at]
-    for _ in range(80):
-        third = (high - low) / 3
-        on = (function(low + third) - function(high - third)) * rising < 0
-        low, high = np.where(on, low + third, low), np.where(on, high, high - third)
-    return np.asarray((low + high) / 2)
+    return greatest_between(lambda v: function(v) * rising, low, high)
