@@ -69,36 +69,25 @@ def _many() -> list[Figure]:
     line, plane = _campaign(1), _campaign(2)
     points = random.lognormal(11.3, 0.8, (size, 1)) + random.laplace(0, 8_000, (size, 1))
     places = random.normal(0, 40_000, (size, 2)) + random.laplace(0, 8_000, (size, 2))
-    shares = [
-        PointQuestion(f"above {at}", Threshold(at, 24_000, "smoothstep"))
-        for at in range(1_000, 201_000, 1_000)
-    ]
+    shares = _questions()
     ticks = np.linspace(-120_000, 120_000, 61).tolist()
     density = [
         PointQuestion(f"{x} {y}", GaussianKernel((x, y), 16_000)) for x in ticks for y in ticks
     ]
+    of_numbers = {
+        "1 threshold": (shares[:1], False),
+        "200 thresholds": (shares, False),
+        "200 thresholds, jointly": (shares, True),
+    }
+    of_places = {
+        "1 kernel": (density[:1], False),
+        "61 × 61 kernels": (density, False),
+        "61 kernels, jointly": (density[:61], True),
+    }
     found = []
     for kind, campaign, values, asked in (
-        (
-            "numbers",
-            line,
-            points,
-            {
-                "1 threshold": (shares[:1], False),
-                "200 thresholds": (shares, False),
-                "200 thresholds, jointly": (shares, True),
-            },
-        ),
-        (
-            "places",
-            plane,
-            places,
-            {
-                "1 kernel": (density[:1], False),
-                "61 × 61 kernels": (density, False),
-                "61 kernels, jointly": (density[:61], True),
-            },
-        ),
+        ("numbers", line, points, of_numbers),
+        ("places", plane, places, of_places),
     ):
         packed = _packed(np.rint(values / campaign.point_mechanism.step).astype(np.int64))
         layout = Layout.of(campaign)

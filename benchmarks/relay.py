@@ -8,7 +8,6 @@ relay, which forwards 1,024 bytes and the answer, with a process that echoes the
 
 import http.client
 import multiprocessing
-import os
 import secrets
 import tempfile
 import time
@@ -19,11 +18,13 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 
+from benchmarks.serving import processor_s
 from benchmarks.timing import Figure, show
 from geoveil.campaign import SigningKey, TokenRule
 from geoveil.proto.v1 import collector_pb2, report_pb2
@@ -46,7 +47,6 @@ from geoveil.relay.encapsulation import padded_request, seal_request
 
 REPORTS, SIGNATURES, FORWARDED, QUICK_FORWARDED = 200, 50, 400, 100
 ROUNDS, QUICK_ROUNDS = 9, 3
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Anybody:
@@ -171,8 +171,8 @@ def _echo() -> ThreadingHTTPServer:
 
 
 @contextmanager
-def _process(make: Callable[[], ThreadingHTTPServer]) -> Iterator[tuple[int, int]]:
-    """Run a server in a new process; yield the process's id and the server's port."""
+def _process(make: Callable[[], ThreadingHTTPServer]) -> Iterator[tuple[psutil.Process, int]]:
+    """Run a server in a new process; yield the process and the server's port."""
     server = make()
     process = multiprocessing.get_context("fork").Process(target=server.serve_forever)
     process.start()
@@ -180,7 +180,7 @@ def _process(make: Callable[[], ThreadingHTTPServer]) -> Iterator[tuple[int, int
     server.socket.close()
     assert process.pid is not None
     try:
-        yield process.pid, port
+        yield psutil.Process(process.pid), port
     finally:
         process.kill()
         process.join()
@@ -198,17 +198,12 @@ def _relaying(forwarded: int) -> list[Figure]:
     return show("relay: forwarding 1,024 bytes", "ms", 1e3, times, "echo")
 
 
-def _cost(process: int, port: int, requests: int) -> float:
-    before = _processor_s(process)
+def _cost(process: psutil.Process, port: int, requests: int) -> float:
+    before = processor_s(process)
     for _ in range(requests):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("POST", PATH, bytes(SIZES[0]), {"Content-Type": "message/ohttp-req"})
         answer = connection.getresponse()
         assert (answer.status, len(answer.read())) == (200, SIZES[0])
         connection.close()
-    return (_processor_s(process) - before) / requests
-
-
-def _processor_s(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return (processor_s(process) - before) / requests

@@ -11,17 +11,14 @@ GitHub's developers; GEOVEIL_GRAPH may name a file (.npz, arrays u, v and n) wit
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.timing import Figure
+from benchmarks.timing import Figure, medians, show
 from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.transmission_sensitivity import (
@@ -49,8 +46,6 @@ class TimedPair(NamedTuple):
     """A measured function, with its reference."""
 
     name: str
-    most: float
-    """The most seconds that it may take."""
     run: Run
     reference: str
     straightforward: Run
@@ -59,41 +54,13 @@ class TimedPair(NamedTuple):
 
 
 def table() -> list[Figure]:
-    """Print seconds of processor time, those of the reference, and the ratio."""
-    title = "selection"
-    result = Table("", "s", "at most", "reference", "s", "ratio", title=title, title_justify="left")
-    found = []
+    """Print seconds of processor time, and the ratio to those of the reference."""
+    figures = []
     for row in (*_trees(), *_nodes(), *_variants()):
-        seconds, known = _median(row.run), _median(row.straightforward) / row.share
-        result.add_row(
-            row.name,
-            f"{seconds:.3f}",
-            f"{row.most:g}",
-            row.reference,
-            f"{known:.2f}",
-            f"{seconds / known:.4f}",
-        )
-        found.append(
-            Figure(
-                table=title,
-                row=row.name,
-                unit="s",
-                value=seconds,
-                reference=row.reference,
-                ratio=seconds / known,
-            )
-        )
-    Console().print(result)
-    return found
-
-
-def _median(run: Run) -> float:
-    seconds = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        run()
-        seconds.append(time.process_time() - start)
-    return float(np.median(seconds))
+        seconds = medians({row.reference: row.straightforward, row.name: row.run}, ROUNDS)
+        seconds[row.reference] /= row.share
+        figures += show("selection", "s", 1, seconds, row.reference)
+    return figures
 
 
 def _trees() -> Iterator[TimedPair]:
@@ -104,7 +71,6 @@ def _trees() -> Iterator[TimedPair]:
     tree = PrivateDecisionTree(1.0, values=values, classes=[0, 1], depth=DEPTH)
     yield TimedPair(
         f"tree, Adult, depth {DEPTH}",
-        2.0,
         lambda: tree.fit(coded.records, labels),
         "ID3 in NumPy, not private",
         lambda: _id3(codes, labels, values, list(range(len(values))), DEPTH),
@@ -114,7 +80,6 @@ def _trees() -> Iterator[TimedPair]:
     forest = PrivateRandomForest(domains=whole.domains, classes=[0, 1], trees=32, depth=9)
     yield TimedPair(
         "forest of 32 trees, Adult, depth 9",
-        2.0,
         lambda: forest.fit(records, own),
         "random trees in NumPy, not private",
         lambda: _random_forest(records, own, forest.trees, forest.depth),
@@ -179,7 +144,6 @@ def _nodes() -> Iterator[TimedPair]:
     pairs = graph.degrees * (graph.degrees - 1)
     yield TimedPair(
         f"egocentric betweenness, {graph.nodes:,} nodes",
-        30.0,
         lambda: egocentric_betweenness(graph),
         f"node by node, {CENTRES} of them",
         lambda: [_by_definition(near, centre) for centre in chosen.tolist()],
@@ -230,7 +194,6 @@ def _variants() -> Iterator[TimedPair]:
     for name, run in (("", bound), (", β included", first_bound)):
         yield TimedPair(
             f"Theorem 5, {VARIANTS:,} variants{name}",
-            0.05,
             run,
             f"all tables, {SAMPLE} variants",
             all_tables,
