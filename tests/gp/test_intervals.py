@@ -8,6 +8,7 @@ which all of this is there to replace, must fail each comparison.
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -146,14 +147,18 @@ def test_equal_reports_are_no_certainty(method, n):
 
 
 LAW = DebiasedLaplace(Threshold(100_000.0, 24_000.0, "smoothstep"), PRIVACY).limits
+FREE = SmoothMechanism(Threshold(100_000.0, 24_000.0), PRIVACY).limits
 
 
-@pytest.mark.parametrize("limits", [SHARE, LAW, UNLIMITED], ids=["ends", "law", "none"])
+@pytest.mark.parametrize(
+    "limits", [SHARE, LAW, FREE, UNLIMITED], ids=["ends", "law", "free", "none"]
+)
 @pytest.mark.parametrize("variance", [0.0, 5e-324, 1e-300, 1e-206, 1e-150, 1e-20, 0.1])
 def test_a_variance_that_underflows_is_as_good_as_none(limits, variance):
     for n in (2, 100, 10**6):
-        for mean in (0.0, 0.3, 1.0):
-            found = interval_of_mean(n, mean, variance, 0.95, limits)
+        for mean, method in product((0.0, 1e-110, 0.3, 1.0), (None, FULL)):
+            chosen = method if limits.bounded else None
+            found = interval_of_mean(n, mean, variance, 0.95, limits, chosen)
             assert math.isfinite(found.high - found.low)
             assert found.low <= mean + 1e-9
             assert found.high >= mean - 1e-9

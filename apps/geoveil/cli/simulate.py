@@ -37,14 +37,7 @@ from geoveil.cli.simulate_experiments import (
 )
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import Accumulator, estimate, validation
-from geoveil.simulation.experiments.tuned import (
-    CAUCHY,
-    STUDENT_T,
-    densities,
-    pairs,
-    thresholds,
-    tuned_table,
-)
+from geoveil.simulation.experiments.tuned import densities, pairs, thresholds, tuned_table
 from geoveil.simulation.fleet import (
     SHARES,
     Load,
@@ -76,8 +69,6 @@ from geoveil.simulation.scale import (
     total,
 )
 from geoveil.simulation.selection.experiment import Options
-
-_NOISES = {"student-t": STUDENT_T, "generalized-cauchy": CAUCHY}
 
 
 def ledger(
@@ -168,29 +159,24 @@ def _show(row: Reproduction) -> None:
 
 def tuned(
     quick: Quick = False,
-    noise: Annotated[
-        str, typer.Option(help="The paper's noise: student-t or generalized-cauchy.")
-    ] = "student-t",
     as_json: options.AsJson = False,
 ) -> None:
     """Print the ratio of the paper's noise to geoveil's, as published and tuned.
 
-    The command tunes the shape of Student-t noise, ν, or of generalized Cauchy noise, γ, and the
-    split of ε on the people of the experiment. It takes a threshold on incomes first. Without
-    --quick it then compares the whole error of pairs of thresholds and of densities, which takes
-    two to three minutes.
+    The command tunes the shape of Student-t noise, ν, and the split of ε on the people of the
+    experiment. It takes a threshold on incomes first. Without --quick it then compares the whole
+    error of pairs of thresholds and of densities, which takes two to three minutes.
 
     Example: geoveil simulate tuned --quick
     """
-    peer = _NOISES[validation.choice("noise", noise, _NOISES)]
-    settings = {"thresholds": thresholds(noise=peer)}
+    settings = {"thresholds": thresholds()}
     if not quick:
-        settings |= {"pairs": pairs(noise=peer), "densities": densities(noise=peer)}
+        settings |= {"pairs": pairs(), "densities": densities()}
     if as_json:
         print_json({name: [asdict(s) for s in rows] for name, rows in settings.items()})
         return
     for rows in settings.values():
-        show_table(tuned_table(rows, "γ" if peer == CAUCHY else "ν"))
+        show_table(tuned_table(rows))
 
 
 def scale(

@@ -306,7 +306,7 @@ def _full_ends(
 
     def margin(distance: float) -> float:
         shift, error = _with_one_more(n, variance, distance)
-        if error == 0:
+        if error**3 < sys.float_info.min:  # all reports are as good as equal
             return 0.0
         spread, third = error**2 * (n + 2), 0.0
         if distance:
@@ -401,8 +401,8 @@ def _margin(
     if weight:
         second = (n * variance + weight * jump**2) / total
         third = (n * skewness * variance**1.5 * math.sqrt(n) + weight * jump**3) / total
-        spread = second - shift**2
-        if spread <= 0:
+        spread = max(second - shift**2, 0.0)
+        if spread**1.5 < sys.float_info.min:  # all reports are as good as equal
             return 0.0
         skewness = (third - 3 * shift * second + 2 * shift**3) / spread**1.5 / math.sqrt(total)
     quantile = student + share * (normal - student) if weight else student

@@ -1,18 +1,17 @@
-"""Tune noise and split of ε of the paper's mechanisms on the experiment's own people.
+"""Tune noise and split of ε of the paper's mechanism on the experiment's own people.
 
 A real analyst could not do so. Calibration, reach and band stay the paper's, except for "aimed
 Student-t". [MATH §12.4] has the variances.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from geoveil.gp import GeneralizedCauchy, Noise, StudentT
+from geoveil.gp import StudentT
 from geoveil.simulation.comparison import MECHANISMS, Contestant, as_in_the_paper
 from geoveil.simulation.experiment import Table
 from geoveil.simulation.experiments import kde, oneway, twoway
@@ -21,7 +20,8 @@ from geoveil.simulation.experiments.rows import SEED
 FRACTIONS = tuple(np.geomspace(0.004, 0.25, 25).tolist())
 """Values of β/ε to try besides the paper's 1/9, each 1.19 times the one before."""
 _OURS, _PAIRS = "DebiasedLaplace", "deconvolved"
-STUDENT_T, CAUCHY = "Student-t", "generalized Cauchy"
+_STUDENT_T, _USUAL = "Student-t", 1 / 9
+"""The paper's mechanism, and its β/ε."""
 _PEOPLE = 1_600_000
 
 
@@ -38,64 +38,14 @@ def best_freedom(fraction: float) -> float:
     return 2 * right / (middle + math.sqrt(middle**2 + 4 * fraction * right))
 
 
-def cauchy_variance(gamma: float, fraction: float) -> float:
-    """Return the variance of generalized Cauchy noise for B = ε = 1, at β = fraction · ε.
-
-    Example:
-        >>> from geoveil.gp import GeneralizedCauchy
-        >>> round(cauchy_variance(4.0, 0.0) * (4 * (3 / 4) ** 0.75 * (1 / 4) ** 0.25) ** -2, 12)
-        1.0
-    """
-    angle = math.pi / gamma
-    most = math.pow(gamma - 1, 1 - 1 / gamma)
-    return math.sin(angle) / math.sin(3 * angle) * (most / (1 - (gamma - 1) * fraction)) ** 2
-
-
-def best_gamma(fraction: float) -> float:
-    """Return the γ > 3 with the least variance at β = fraction · ε, 0 < fraction < 1/2.
-
-    Example:
-        >>> round(best_gamma(1 / 15), 2)
-        3.98
-    """
-    from scipy.optimize import minimize_scalar
-
-    most = min(101.0, 1 + 1 / fraction)
-    minimum: Any = minimize_scalar(
-        cauchy_variance, args=(fraction,), bounds=(3, most), method="bounded",
-        options={"xatol": 1e-10},
-    )  # fmt: skip
-    return float(minimum.x)
-
-
-@dataclass(frozen=True, slots=True)
-class _Peer:
-    """One of the paper's noise families, with functions that tune it."""
-
-    make: Callable[[float], Noise]
-    best: Callable[[float], float]
-    """β/ε → the parameter with the least variance."""
-    usual: float
-    """The paper's β/ε."""
-
-
-_PEERS: Mapping[str, _Peer] = MappingProxyType(
-    {
-        STUDENT_T: _Peer(StudentT, best_freedom, 1 / 9),
-        CAUCHY: _Peer(GeneralizedCauchy, best_gamma, 1 / 15),
-    }
-)
-
-
-def _contestants(noise: str, *others: str, every: int = 1) -> MappingProxyType[str, Contestant]:
-    peer = _PEERS[noise]
+def _contestants(*others: str, every: int = 1) -> MappingProxyType[str, Contestant]:
     tuned = {
         f"{fraction:.4f}": Contestant(
-            SEED, as_in_the_paper(peer.make(peer.best(fraction)), fraction)
+            SEED, as_in_the_paper(StudentT(best_freedom(fraction)), fraction)
         )
-        for fraction in (*FRACTIONS[::every], peer.usual)
+        for fraction in (*FRACTIONS[::every], _USUAL)
     }
-    return MappingProxyType(tuned | {name: MECHANISMS[name] for name in (noise, *others)})
+    return MappingProxyType(tuned | {name: MECHANISMS[name] for name in (_STUDENT_T, *others)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,66 +54,61 @@ class TunedSetting:
 
     panel: str
     published: float
-    """The ratio at ν = 3 and β = ε/9, or γ = 4 and β = ε/15."""
+    """The ratio at ν = 3 and β = ε/9."""
     tuned: float
-    """The ratio at the ν, or γ, and β with the least error."""
+    """The ratio at the ν and β with the least error."""
     shape: float
-    """The best ν or γ."""
+    """The best ν."""
     fraction: float
     """The best β/ε."""
 
 
-def _compared(
-    panel: str, noise: str, errors: Mapping[str, float], ours: str = _OURS
-) -> TunedSetting:
+def _compared(panel: str, errors: Mapping[str, float], ours: str = _OURS) -> TunedSetting:
     tuned = {name: error for name, error in errors.items() if name[0].isdigit()}
     best = min(tuned, key=tuned.__getitem__)
     return TunedSetting(
         panel=panel,
-        published=errors[noise] / errors[ours],
+        published=errors[_STUDENT_T] / errors[ours],
         tuned=tuned[best] / errors[ours],
-        shape=_PEERS[noise].best(float(best)),
+        shape=best_freedom(float(best)),
         fraction=float(best),
     )
 
 
-def thresholds(noise: str = STUDENT_T) -> list[TunedSetting]:
+def thresholds() -> list[TunedSetting]:
     """Return the ratios of the noise E[v] at one threshold to `DebiasedLaplace`'s."""
-    names = _contestants(noise, _OURS)
+    names = _contestants(_OURS)
     return [
         _compared(
             panel.label,
-            noise,
             {name: oneway.moments(panel, c.build(panel.setting))[1] for name, c in names.items()},
         )
         for panel in oneway.PANELS
     ]
 
 
-def pairs(
-    panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS, noise: str = STUDENT_T
-) -> list[TunedSetting]:
+def pairs(panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS) -> list[TunedSetting]:
     """Return the ratios of the ASE of pairs to deconvolved points', at n = 1.6 million.
 
     The noise costs ε for each pair, points cost it once. Every third fraction is tried as β/ε.
     """
 
     class _TunedPairs(twoway.TwoWayPanel):
-        of_papers = _contestants(noise, every=3)
+        of_papers = _contestants(every=3)
 
     comparisons = []
     for panel in panels:
         moments = twoway.moments(_TunedPairs(per=panel.per, axes=panel.axes))
         errors = {name: of.ase(_PEOPLE)["error"] for name, of in moments.items()}
-        comparisons.append(_compared(panel.label, noise, errors, _PAIRS))
+        comparisons.append(_compared(panel.label, errors, _PAIRS))
     return comparisons
 
 
-def densities(noise: str = STUDENT_T) -> list[TunedSetting]:
+def densities() -> list[TunedSetting]:
     """Return the ratios of the ASE of densities to `DebiasedLaplace`'s, with ε for each centre."""
 
     class _TunedKernel(kde.KernelSetting):
-        of_papers = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)
+        of_papers = _contestants(_OURS)
 
     kernels = [
         _TunedKernel(per=s.per, factor=s.factor, size=s.size, subgrid=s.subgrid)
@@ -173,13 +118,13 @@ def densities(noise: str = STUDENT_T) -> list[TunedSetting]:
     for row in kde.exact(*kernels):
         if row.panel in errors:
             errors[row.panel][row.mechanism] = row.error
-    return [_compared(panel, noise, by_name) for panel, by_name in errors.items()]
+    return [_compared(panel, by_name) for panel, by_name in errors.items()]
 
 
-def tuned_table(found: Sequence[TunedSetting], shape: str = "ν") -> Table:
+def tuned_table(found: Sequence[TunedSetting]) -> Table:
     """Return the ratios as a table."""
     return Table(
-        headers=("setting", "as published", "tuned", shape, "β/ε"),
+        headers=("setting", "as published", "tuned", "ν", "β/ε"),
         rows=[
             (s.panel, f"{s.published:.3g}", f"{s.tuned:.3g}", f"{s.shape:.2f}", f"{s.fraction:g}")
             for s in found
