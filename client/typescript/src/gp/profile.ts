@@ -16,8 +16,6 @@ export interface BoundKind {
   readonly linear: boolean;
 }
 
-export const LOCAL: BoundKind = { reach: 0, linear: false };
-
 /** Refuse a bound that has no closed form here. */
 export function requireLocal(kind: BoundKind): void {
   if (kind.reach !== 0 || kind.linear) throw noSuchBound();
