@@ -1,9 +1,13 @@
 """Test the search for changes that no test notices on a module where they are known."""
 
+import ast
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from tools.mutations import Walk
 
 ROOT = Path(__file__).parents[1]
 TOY = '''"""A toy."""
@@ -107,3 +111,15 @@ def test_tests_that_fail_without_a_change_are_refused(tmp_path: Path) -> None:
     done = searched(tmp_path, TESTS + "    assert count(1) == 1\n", TABLE)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "the tests fail without a change"
+
+
+def test_the_table_names_what_is_there() -> None:
+    """Files, and the changes that nobody could notice, each of a file of a part."""
+    table = tomllib.loads((ROOT / "tools" / "mutants.toml").read_text())
+    files = {file for part in table["part"].values() for file in part["files"]}
+    tests = {file for part in table["part"].values() for file in part["tests"]}
+    assert [file for file in sorted(files | tests) if not (ROOT / file).is_file()] == []
+    assert table["equivalent"].keys() <= files
+    for file, entries in table["equivalent"].items():
+        changes = {mutant.change for mutant in Walk(file, ast.parse((ROOT / file).read_bytes()))}
+        assert sorted(entries.keys() - changes) == []

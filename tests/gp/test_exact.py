@@ -1,0 +1,141 @@
+"""Bounds that balls prove, against fractions and mpmath's 60 digits: each is the double beside."""
+
+import math
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, exact, validation
+from geoveil.gp.exact import BALL, BITS, working_precision
+
+NUMBERS = st.fractions(min_value=0, max_value=10**9, max_denominator=10**9).filter(bool)
+DIGITS = mpmath.mp.clone()
+DIGITS.dps = 60
+
+
+def fraction(number: mpmath.mpf) -> Fraction:
+    mantissa, exponent = number.man_exp
+    return Fraction(int(mpmath.sign(number)) * int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def log(number: Fraction) -> Fraction:
+    return fraction(DIGITS.log(DIGITS.mpf(number.numerator) / number.denominator))
+
+
+def is_above(double: float, number: Fraction) -> bool:
+    """Return whether a double is the least at or above a number."""
+    return Fraction(double) >= number > Fraction(math.nextafter(double, -math.inf))
+
+
+def is_below(double: float, number: Fraction) -> bool:
+    return Fraction(double) <= number < Fraction(math.nextafter(double, math.inf))
+
+
+@given(NUMBERS)
+def test_a_fraction_is_rounded_to_the_double_beside_it(number):
+    assert is_above(exact.round_up(number), number)
+    assert is_below(exact.round_down(number), number)
+    double = Fraction(float(number))
+    assert exact.round_up(double) == exact.round_down(double) == float(number)
+
+
+def test_fractions_beyond_doubles_have_infinity_above_and_the_greatest_below():
+    assert exact.round_up(Fraction(10) ** 400) == math.inf
+    assert exact.round_down(Fraction(10) ** 400) == sys.float_info.max
+
+
+@given(NUMBERS)
+def test_logarithms(number):
+    assert is_above(exact.log_up(number + 1), log(number + 1))
+    double = float(number)
+    assert exact.log_nearest(double) == float(log(Fraction(double)))
+
+
+def test_the_logarithm_of_one_is_zero_and_those_beside_it_are_not():
+    assert exact.log_nearest(1.0) == 0.0
+    for double in (math.nextafter(1, 0), math.nextafter(1, 2)):
+        assert exact.log_nearest(double) == float(log(Fraction(double)))
+
+
+@given(NUMBERS)
+def test_settled_bounds_leave_room_for_balls(number):
+    clear = 1 - Fraction(1, 2**80)
+    with working_precision(BITS):
+        ball = BALL.constant(number)
+        assert is_below(exact.settled_down(ball), number * clear)
+        assert is_above(exact.settled_up(ball), number / clear)
+        assert Fraction(exact.lower(ball)) <= number <= Fraction(exact.upper(ball))
+
+
+def test_what_is_a_double_is_settled_beside_itself():
+    with working_precision(BITS):
+        assert exact.settled_down(BALL.constant(2)) == math.nextafter(2, 0)
+        assert exact.settled_up(BALL.constant(2)) == math.nextafter(2, 3)
+
+
+@pytest.mark.parametrize("first", [Fraction(-1, 3), Fraction(2)])
+@pytest.mark.parametrize("step", [Fraction(1, 7), Fraction(-3)])
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_a_geometric_sum_is_that_of_its_terms(first, step, count):
+    delta = Fraction(1, 10**5)
+    exponents = [first + k * step for k in range(count)]
+    terms = [fraction(DIGITS.exp(DIGITS.mpf(e.numerator) / e.denominator)) for e in exponents]
+    assert is_above(exact.geometric_up(delta, first, step, count), delta * (1 + sum(terms)))
+
+
+def test_a_geometric_sum_above_one_is_one():
+    assert exact.geometric_up(Fraction(1, 2), Fraction(0), Fraction(1), 1) == 1.0
+    assert exact.geometric_up(Fraction(1, 10**9), Fraction(10**6), Fraction(10**9), 9) == 1.0
+
+
+def test_a_share_of_epsilon_is_never_more_than_its_part():
+    assert Fraction(exact.share("parts", 1.0, 3)) * 3 <= 1
+    assert exact.share("parts", 1.0, 3) == exact.round_down(Fraction(1, 3))
+    assert exact.share("parts", validation.LEAST, 1) == validation.LEAST
+    for epsilon, parts in ((validation.LEAST, 2), (1.0, 0)):
+        with pytest.raises(ParameterError, match="parts"):
+            exact.share("parts", epsilon, parts)
+
+
+def test_steps_are_powers_of_two_within_reach():
+    for exponent in (-200, -1, 0, 200):
+        assert exact.step_exponent_of(math.ldexp(1.0, exponent)) == exponent
+    for step in (math.ldexp(1.0, -201), math.ldexp(1.0, 201), 0.75, 3.0, -1.0, 0.0):
+        with pytest.raises(ParameterError, match="step must be a power of two"):
+            exact.step_exponent_of(step)
+
+
+@given(st.fractions(-100, 100, max_denominator=64), st.integers(-4, 4))
+def test_a_grid_holds_what_lies_between(number, exponent):
+    with working_precision(BITS):
+        ends = BALL.constant(number), BALL.constant(number + 3)
+        found = exact.grid_around(*ends, exponent)
+    scale = Fraction(2) ** -exponent
+    assert found == (math.floor(number * scale), math.ceil((number + 3) * scale))
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 10**300])
+def test_a_grid_ends_with_int64(beyond):
+    with working_precision(4 * BITS):
+        low, high = BALL.constant(INT64_MIN - beyond), BALL.constant(INT64_MAX + beyond)
+        assert exact.grid_around(low, high, 0) == (INT64_MIN, INT64_MAX)
+
+
+@pytest.mark.parametrize(
+    "value", [3, Fraction(1, 3), Decimal("0.1"), np.float32(0.1), np.longdouble(1) / 3, np.int8(3)]
+)
+def test_a_number_is_taken_in_the_precision_in_which_it_is_given(value):
+    given_as = exact.as_given(value, float(value))
+    numerator, denominator = (
+        (value.numerator, value.denominator)
+        if hasattr(value, "numerator")
+        else value.as_integer_ratio()
+    )
+    assert given_as == Fraction(int(numerator), int(denominator))
+    assert exact.as_given(0.1, 0.1) == Fraction(0.1)
+    assert exact.as_given("0.1", 0.1) == Fraction(0.1)
