@@ -34,10 +34,12 @@ from geoveil.gp.intervals import (
     Limits,
     _student_quantile,
     interval_of_mean,
+    reach_at_all_looks,
 )
 
 SHARE = Limits((0.0, 1.0), (0.0, 1.0))
 FULL, STUDENT = IntervalMethod.FULL_ENDS, IntervalMethod.STUDENT
+SEQUENCE = IntervalMethod.SEQUENCE
 ALPHA = 1e-6
 PRIVACY = GeoPrivacy(1.0, B, "dollar")
 
@@ -111,6 +113,95 @@ def test_an_imagined_report_is_one_more_in_the_list():
     skewness = 2 * third / ((total + 1) * (total + 2)) / error**3
     exact = m + error * stats.pearson3.ppf(0.975, skewness)
     assert found.high == pytest.approx(exact, rel=2e-3)
+
+
+def moved(skewness, quantile):
+    """The quantile of a studentised mean by SciPy's gamma law, less of it away from the limit."""
+    kept = 1.0 if skewness >= 0 else 1 - min(max((-skewness - 0.2) / 0.3, 0.0), 1.0)
+    sign, size = math.copysign(1.0, skewness), abs(skewness) * kept
+    if not size:
+        return quantile
+    law = stats.gamma(1 / size**2 + 0.5 * kept)
+    return sign * size * (law.ppf(stats.norm.cdf(sign * quantile)) - 1 / size**2)
+
+
+def limit_of_list(reports, jump, confidence, skewness=None):
+    """The upper limit from a list with a person more, of up to half a weight; `skewness` is its own
+    unless it is stated."""
+    n, probability = len(reports), (1 + confidence) / 2
+    effect = jump / math.sqrt(n * np.var(reports))
+    share = min(max((effect - 0.2) / 0.3, 0.0), 1.0)
+    weights = np.append(np.ones(n), share / 2)
+    more = np.append(reports, np.mean(reports) + jump)
+    total, mean = weights.sum(), np.average(more, weights=weights)
+    variance = np.average((more - mean) ** 2, weights=weights)
+    third = np.average((more - mean) ** 3, weights=weights)
+    if skewness is not None:
+        off = (skewness - stats.skew(reports) / math.sqrt(n)) * np.var(reports) ** 1.5 * n**1.5
+        third += off / total
+    student, normal = stats.t.ppf(probability, n - 1), stats.norm.ppf(probability)
+    quantile = student + share * (normal - student)
+    skewness = third / variance**1.5 / math.sqrt(total)
+    return mean + math.sqrt(variance / (total - 1)) * moved(skewness, quantile)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize(("n", "count"), [(60, 1), (60, 2), (60, 9), (60, 30), (400, 8)])
+def test_weighted_ends_are_those_of_a_list_with_a_person_more(n, count, confidence):
+    """Reports of 0 and 1, whose skewness is all that their ends permit; margins to 0.7 %."""
+    reports, share = np.repeat([0.0, 1.0], [n - count, count]), count / n
+    found = of_share(n, count, confidence)
+    above = limit_of_list(reports, 1 - share, confidence) - share
+    assert found.high - share == pytest.approx(above, rel=7e-3)
+    below = limit_of_list(-reports, share, confidence) + share
+    assert share - found.low == pytest.approx(min(below, share), rel=7e-3)
+
+
+def test_a_skewness_that_is_not_known_is_tolerated_up_to_half_a_miss_more():
+    """Below the most that ends permit, of two-point laws, but not below the middle."""
+    reports = np.repeat([0.0, 0.4, 1.0], [10, 50, 20])
+    n, mean, variance = 80, reports.mean(), reports.var()
+    bounds = []
+    for distance in (-mean, 1 - mean):
+        atoms = np.array([distance, -variance / distance])
+        chances = np.array([variance, distance**2]) / (variance + distance**2)
+        assert chances @ atoms**2 == pytest.approx(variance)
+        bounds.append(chances @ atoms**3 / variance**1.5 / math.sqrt(n))
+    for confidence in (0.9, 0.95, 0.99):
+        z = stats.norm.ppf((1 + confidence) / 2)
+        allowed = optimize.brentq(
+            lambda error, z=z: (
+                stats.norm.sf(z - error * (1 + 2 * z**2) / 6) - 1.5 * stats.norm.sf(z)
+            ),
+            0,
+            1,
+        )
+        skewness = max(sum(bounds) / 2, bounds[1] - allowed)
+        found = interval_of_mean(n, mean, variance, confidence, SHARE)
+        exact = limit_of_list(reports, 1 - mean, confidence, skewness)
+        assert found.high - mean == pytest.approx(exact - mean, rel=2e-3)
+        mirrored = interval_of_mean(n, 1 - mean, variance, confidence, SHARE)
+        assert mirrored.low == pytest.approx(1 - found.high)
+
+
+def test_at_all_looks_a_person_is_imagined_at_each_end():
+    """Of a list with one more, by the variance that weights of Dirichlet give its mean."""
+    reports = np.repeat([0.0, 1.0], [290, 10])
+    found = interval_of_mean(300, reports.mean(), reports.var(), 0.9, SHARE, SEQUENCE)
+    more = np.append(reports, 1.0)
+    error = math.sqrt(more.var() / (len(more) + 1))
+    assert found.high == pytest.approx(more.mean() + reach_at_all_looks(300, 0.9) * error)
+    varied = interval_of_mean(10_000, 0.4, 0.24, 0.9, SHARE, SEQUENCE)
+    margin = reach_at_all_looks(10_000, 0.9) * math.sqrt(10_000 * 0.24 / 10_001 / 10_002)
+    assert (varied.low, varied.high) == pytest.approx((0.4 - margin, 0.4 + margin))
+
+
+def test_jumps_are_half_way_between_ends_of_means_and_of_reports():
+    assert Limits((-2.0, 4.0), (0.0, 1.0)).jumps(0.25) == (1.25, 2.25)
+    assert Limits(means=(0.0, 1.0)).jumps(0.25) == (0.25, 0.75)
+    assert Limits((-2.0, 4.0)).jumps(0.25) == (2.25, 3.75)
+    assert Limits((0.0, 1.0), (0.0, 1.0)).jumps(1.5) == (1.5, 0.0)
+    assert UNLIMITED.jumps(0.25) == (math.inf, math.inf)
 
 
 def test_many_varied_reports_get_students_interval():
