@@ -19,12 +19,12 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
-from itertools import islice
+from itertools import groupby, islice
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,19 @@ class Traced:
     """Seconds of a processor that all tests may take."""
 
     def tests_of(self, mutant: Mutant | None) -> list[str]:
-        """Return the tests that run a change, the fastest first; all for None."""
+        """Return the tests that run a change, by file, the fastest first; all for None."""
         tests = list(self.lines)
         if mutant is not None and mutant.lines is not None:
             first, last = mutant.lines
             path = os.path.abspath(mutant.file)
             places = {(path, line) for line in range(first, last + 1)}
             tests = [test for test in tests if places & self.lines[test]]
-        return sorted(tests, key=self.seconds.__getitem__)
+        of_file: Counter[str] = Counter()
+        for test in tests:
+            of_file[_file_of(test)] += self.seconds[test]
+        return sorted(
+            tests, key=lambda test: (of_file[_file_of(test)], _file_of(test), self.seconds[test])
+        )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -116,8 +121,15 @@ def _meet(mutant: Mutant | None, tests: Sequence[str], seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     if mutant is not None:
         _import_changed(mutant)
-    files = sorted({test.partition("::")[0] for test in tests})
-    os._exit(pytest.main([*PYTEST, f"--timeout={HANGS_S}", *files], plugins=[Chosen(tests)]))
+    for file, chosen in groupby(tests, key=_file_of):
+        code = pytest.main([*PYTEST, f"--timeout={HANGS_S}", file], plugins=[Chosen(list(chosen))])
+        if code != 0:
+            os._exit(code)
+    os._exit(0)
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _import_changed(mutant: Mutant) -> None:
