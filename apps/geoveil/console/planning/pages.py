@@ -164,7 +164,6 @@ class Planning:
             form = PlanForm.of(request)
             shown = {
                 "commands": form.commands(),
-                "python": form.python(),
                 "odds": [*_odds(planned["privacy"])],
                 "doubt": form.contamination,
             }

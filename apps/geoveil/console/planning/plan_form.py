@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 
-from geoveil.analyst import AnalystQuestion, id_of, outlines_in, questions_in, texts_of_toml
+from geoveil.analyst import AnalystQuestion, outlines_in, questions_in, texts_of_toml
 from geoveil.campaign import Asker
 from geoveil.console.http import GatewayRequest
 from geoveil.gp import LogScale, ParameterError, validation
@@ -259,43 +259,6 @@ class PlanForm:
             "--sign-key key.pem",
         ]
         return "\n".join(" \\\n    ".join(words) for words in ([*plan, "--out plan.toml"], create))
-
-    def python(self) -> str:
-        """Return Python code that makes the same plan and campaign."""
-        argument = "district.geojson" if self.ask == "region" else self._asked
-        source = repr(self.prior if self.source != "pilot" else f"pilot:{self.pilot}.parquet")
-        if self.source == "file":
-            source += f", {[*self.of_file]!r}, {self.weights or None!r}"
-        said = "".join(f"    {name}={value!r},\n" for name, value in self.others().items())
-        cap = "" if self.cap == "least" else "    cap=None,\n"
-        asker = ", ".join(f"{name}={text!r}" for name, text in self._asker().items() if text)
-        more = f"    asker=Asker({asker}),\n" if asker else ""
-        imported = "from geoveil.campaign import Asker\n" if asker else ""
-        if self.delete_after is not None:
-            more += f"    delete_after=closes + timedelta(days={self.delete_after}),\n"
-        texts = reads = paths = ""
-        if self.texts:
-            paths, reads = "from pathlib import Path\n", ", texts_of_toml"
-            given = f", Asker({asker})" if asker else ""
-            texts = f'texts = texts_of_toml(Path("texts.toml").read_text("utf-8"){given})\n'
-            more += "    language=texts[0],\n    translations=texts[1],\n"
-        return (
-            "from datetime import UTC, datetime, timedelta\n"
-            f"{paths}\n"
-            f"from geoveil.analyst import PlanRequest, plan_for, questions_in{reads}\n"
-            f"{imported}"
-            f"{'from geoveil.gp import LogScale' if 'scale' in self.others() else ''}\n"
-            "from geoveil.simulation.priors import public_prior\n\n"
-            f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{argument!r}]}}),\n"
-            f"    source=public_prior({source}),\n{said})\n"
-            "planned = plan_for(request)\n"
-            "now = datetime.now(UTC)\n"
-            f"closes = now + timedelta(days={self.days!r})\n{texts}"
-            f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
-            f"    title={self.name!r},\n    opens=now,\n"
-            f"    closes=closes,\n"
-            f"    minimum_participants={self.minimum_participants},\n{more}{cap})\n"
-        )
 
     def _asker(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in OF_ASKER}
