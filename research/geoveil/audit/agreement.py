@@ -48,6 +48,8 @@ _CHANCE = 1e-14
 """Chance of as many repeats of a float, below which it is an atom."""
 _TIES = 0.01
 """Share of repeated reports, without atoms, above which floats are too coarse for a density."""
+_OFF_GRID = (3 - 5**0.5) / 2
+"""Place between two atoms of a grid where no other is."""
 _RECOGNIZED = 0.95
 """Probability of the recognized atoms of a law without other reports, from which it is compared."""
 _UNDERFLOW, _SIDES, _DIVERGES = 2.0**-1022, np.array([-1.0, 1.0]), 35.0
@@ -146,10 +148,12 @@ def _compare(
         # Atoms are compared above; the density has the rest.
         atoms = _atoms(case, point, first)
         rest = first[~np.isin(first, atoms)]
-        if np.isneginf(_logs(case, np.nextafter(rest, np.inf), point)).all():  # only atoms
+        values = np.unique(rest)
+        between = values[:-1] + _OFF_GRID * np.diff(values)
+        if not len(between) or np.isneginf(_logs(case, between, point)).all():  # only atoms
             skipped += np.exp(_logs(case, atoms, point)).sum() < _RECOGNIZED
             continue
-        if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
+        if len(values) < max((1 - _TIES) * len(rest), 2):
             skipped += 1
             continue
         edges = np.quantile(rest, _LEVELS)
