@@ -4,17 +4,15 @@ import asyncio
 import gzip
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 
-from benchmarks.hostile_messages import BROWSE, FETCH, SUBMIT, field
-from benchmarks.serving import Requests
+from benchmarks.hostile_messages import FETCH, SUBMIT
 from benchmarks.web import Connection
-from geoveil.campaign import Campaign, decode, digest
+from geoveil.campaign import digest
 from geoveil.proto.v1 import collector_pb2
 
 _WHOLE = 4 << 20
@@ -23,7 +21,6 @@ _LARGEST_JSON = 64 << 10
 _PIECE = 16_000
 _SIGN_IN = "/console/sign-in"
 _BACKSLASHES = "\\" * 15_000
-_RESET = struct.pack("ii", 1, 0)
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """What to do on a connection; when that ends, a new one is opened."""
@@ -51,20 +48,18 @@ def _repeated(script: Script, web: str, seconds: float, *, count: int) -> None:
     asyncio.run(all_of_them())
 
 
-def _head(path: str, size: int, kind: str = "proto", more: str = "") -> bytes:
+def _head(size: int, kind: str = "proto", more: str = "") -> bytes:
     return (
-        f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{kind}\r\n"
+        f"POST {SUBMIT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{kind}\r\n"
         f"content-length: {size}\r\n{more}\r\n"
     ).encode()
 
 
 def _posted(
     make: Callable[[str], Callable[[], bytes]],
-    path: str,
     web: str,
     seconds: float,
     *,
-    count: int = 32,
     kind: str = "proto",
     more: str = "",
 ) -> None:
@@ -74,7 +69,7 @@ def _posted(
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             content = draw()
-            writer.write(_head(path, len(content), kind, more) + content)
+            writer.write(_head(len(content), kind, more) + content)
             await writer.drain()
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             _, _, rest = head.partition(b"content-length: ")
@@ -82,11 +77,11 @@ def _posted(
             if b"connection: close" in head:
                 return
 
-    _repeated(script, web, seconds, count=count)
+    _repeated(script, web, seconds, count=32)
 
 
-def _campaign(web: str) -> tuple[Campaign, bytes]:
-    """Return the campaign, and the beginning of a request that names it."""
+def _empty_reports(web: str) -> Callable[[], bytes]:
+    """Return a function that packs two million reports without content into a request."""
 
     async def fetched() -> bytes:
         connection = await Connection.opened(web)
@@ -95,25 +90,12 @@ def _campaign(web: str) -> tuple[Campaign, bytes]:
         connection.close()
         return collector_pb2.GetCampaignResponse.FromString(answer).envelope.campaign
 
-    content = asyncio.run(fetched())
-    head = collector_pb2.SubmitReportsRequest(campaign_id="load", campaign_digest=digest(content))
-    return decode(content), head.SerializeToString()
-
-
-def _valid(web: str) -> Callable[[], bytes]:
-    return Requests(_campaign(web)[0], 10_000, templates=2).draw
-
-
-def _padded(content: bytes, *, packed: bool) -> Callable[[str], Callable[[], bytes]]:
-    """Return a function that pads a request to the largest size by repeating a piece."""
-
-    def make(web: str) -> Callable[[], bytes]:
-        _, head = _campaign(web)
-        message = head + content * ((_WHOLE - len(head) - 64) // len(content))
-        made = gzip.compress(message) if packed else message
-        return lambda: made
-
-    return make
+    named = collector_pb2.SubmitReportsRequest(
+        campaign_id="load", campaign_digest=digest(asyncio.run(fetched()))
+    )
+    head, report = named.SerializeToString(), b"\x1a\x00"
+    packed = gzip.compress(head + report * ((_WHOLE - len(head) - 64) // len(report)))
+    return lambda: packed
 
 
 def _json(web: str) -> Callable[[], bytes]:
@@ -121,24 +103,6 @@ def _json(web: str) -> Callable[[], bytes]:
     reports = ", ".join([report] * (_LARGEST_JSON // (len(report) + 2) - 2))
     content = f'{{"campaignId": "load", "reports": [{reports}]}}'.encode()
     return lambda: content
-
-
-def _nested(web: str) -> Callable[[], bytes]:
-    return lambda: b'{"reports":[' * (_LARGEST_JSON // 12)
-
-
-def _nobody(web: str) -> Callable[[], bytes]:
-    request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
-    return lambda: request
-
-
-async def _unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Request page after page, and read none."""
-    reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio would read ahead
-    page = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
-    while True:
-        writer.write(100 * (_head(BROWSE, len(page)) + page))
-        await writer.drain()
 
 
 async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +114,7 @@ async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(_head(SUBMIT, _WHOLE))
+    writer.write(_head(_WHOLE))
     for _ in range(_WHOLE // _PIECE):
         writer.write(bytes(_PIECE))
         await writer.drain()
@@ -168,22 +132,6 @@ async def _dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
         await asyncio.sleep(2)
         writer.write(b"z")
         await writer.drain()
-
-
-async def _headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"POST / HTTP/1.1\r\n")
-    while not writer.is_closing():
-        writer.write(b"x-y: %b\r\n" % (b"z" * 100) * 500)
-        await writer.drain()
-
-
-async def _taken_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Make a call and drop the connection at once."""
-    one: socket.socket = writer.get_extra_info("socket")
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    content = _nobody("")()
-    writer.write(_head(FETCH, len(content)) + content)
-    await writer.drain()
 
 
 async def _nested_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -240,26 +188,12 @@ def _got(path: str, *more: str) -> bytes:
     return "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *more, "", ""]).encode()
 
 
-_MANY_ANSWERS = field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 8_000)
 WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
     {
-        "web: none": lambda web, seconds: time.sleep(seconds),
-        "web: valid batches": partial(_posted, _valid, SUBMIT),
-        "web: empty reports": partial(
-            _posted, _padded(b"\x1a\x00", packed=True), SUBMIT, more="content-encoding: gzip\r\n"
-        ),
-        "web: reports of many answers": partial(
-            _posted, _padded(_MANY_ANSWERS, packed=False), SUBMIT
-        ),
-        "web: JSON": partial(_posted, _json, SUBMIT, kind="json"),
-        "web: nested JSON": partial(_posted, _nested, SUBMIT, kind="json"),
-        "web: calls": partial(_posted, _nobody, FETCH, count=400),
-        "web: pages not read": partial(_repeated, _unread, count=100),
+        "web: empty reports": partial(_posted, _empty_reports, more="content-encoding: gzip\r\n"),
+        "web: JSON": partial(_posted, _json, kind="json"),
         "web: requests without an end": partial(_repeated, _unfinished, count=1_000),
-        "web: silent connections": partial(_repeated, _silent, count=5_000),
         "web: slow headers": partial(_repeated, _dripping, count=5_000),
-        "web: headers without an end": partial(_repeated, _headers, count=30),
-        "web: calls taken back": partial(_repeated, _taken_back, count=100),
         "web: judged, nested parts": partial(_repeated, _nested_parts, count=4),
         "web: judged, bare connections to TLS": partial(_repeated, _silent, count=5_000),
         "web: judged, chunks of a byte": partial(_repeated, _chunks, count=5),
