@@ -23,7 +23,7 @@ import pytest
 import geoveil.campaign as campaigns
 from geoveil import analyst, audit, client, gp, selection
 from geoveil.aggregator import Code, store
-from geoveil.analyst import planner
+from geoveil.analyst import CentralWish, planner
 from geoveil.audit import attacks
 from geoveil.gp import coordinates, deconvolution, estimation, intervals
 from geoveil.gp.queries import SoftIndicator
@@ -115,6 +115,7 @@ def made() -> list[Any]:
         ),
         gp.DebiasedLaplace(STEP, PRIVACY),
         gp.DebiasedLaplace(STEP, PRIVACY, step=2.0**-9),
+        CentralWish(epsilon=0.4, honest=100_000),
         gp.LipschitzMechanism(gp.Linear(decay, (1.0, 2.0)), PRIVACY),
         gp.LocalLaplace(RAMP, LOCAL),
         gp.RandomizedResponse(RAMP, LOCAL, step=0.5),

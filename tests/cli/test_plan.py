@@ -62,8 +62,20 @@ def test_a_central_epsilon_is_said_of_a_cap(plan, planned):
     assert (central["honest"], central["delta"]) == (20_000, 1e-6)
     assert central["epsilon"] < 1
     assert "central" not in planned(*asked)
-    with pytest.raises(ParameterError, match="honest must be left out without a cap"):
-        plan(*asked, "--honest", 20_000, "--cap", "none")
+    for name, given in (("honest", 20_000), ("central", 0.4)):
+        with pytest.raises(ParameterError, match=f"{name} must be left out without a cap"):
+            plan(*asked, f"--{name}", given, "--cap", "none")
+
+
+def test_the_cap_for_a_wished_central_epsilon_is_said_with_its_price(plan, tmp_path):
+    asked = "--threshold", 100_000, "--participants", 100_000, *INCOMES
+    wished = "--central", 0.4, "--central-delta", 1e-6, "--out", tmp_path / "plan.toml"
+    shown = plan(*asked, *wished).stdout
+    assert "If 100,000 honest reports reach" in shown
+    assert "their central ε is 0.198 between two values 8,000 dollar apart and 0.383" in shown
+    assert "The cap for that is 3.125 noise scales outside and 3 inside" in shown
+    assert "errors are up to ±0.00348, at most 1.035 times those of a plan without" in shown
+    assert "below = 3.125" in (tmp_path / "plan.toml").read_text()
 
 
 def test_the_table_says_what_the_json_says(monkeypatch):

@@ -21,6 +21,7 @@ from geoveil.analyst.campaigns import (
 from geoveil.analyst.card import NOT_STATED as NOT_STATED, card_of as card_of, ways_of as ways_of
 from geoveil.analyst.central import (
     CentralPrivacy,
+    CentralWish,
     central_privacy,
     central_record as central_record,
     central_text as central_text,
@@ -110,6 +111,7 @@ from geoveil.analyst.planning import (
     PlannedQuestion,
     PlannedQuestions,
     PlanningSession,
+    central_report as central_report,
     further_report as further_report,
     plan_for,
     planned_contamination,
@@ -247,6 +249,7 @@ __all__ = [
     "ByGroup",
     "CampaignEstimates",
     "CentralPrivacy",
+    "CentralWish",
     "Change",
     "Changes",
     "ChosenBands",

@@ -5,14 +5,15 @@ honest reports.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.planner import binomial
+from geoveil.analyst.planner import ChosenCap, Prior, binomial, cheapest_cap
 from geoveil.campaign import (
     Allocation,
     AttributeCampaign,
@@ -22,7 +23,7 @@ from geoveil.campaign import (
     rounded_up,
     to_one,
 )
-from geoveil.gp import Array, GeoPrivacy, validation
+from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, validation
 
 _MOST_HONEST, _MOST_EPSILON = 10**8, 500.0
 _DELTA, _EXPECTED_FAILURES = 1e-6, 0.01
@@ -125,6 +126,40 @@ def _excess(epsilon: float, near: float, clones: Array) -> Array:
     return np.maximum(at - beyond, 0.0) + _ROUNDING * (at + beyond)
 
 
+_EIGHTHS, _MOST = 8, 48
+"""The search for ε of a report goes in steps of an eighth, like that of caps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralWish:
+    """A central ε between any two values that the cap of a campaign is to keep.
+
+    Raises:
+        ParameterError: if a field is out of range.
+    """
+
+    epsilon: float
+    """In (0, 48]."""
+    honest: int
+    """How many honest reports answer the same question, from 1 to 10⁸."""
+    delta: float | None = None
+    """In (0, 1); None: 10⁻⁶, or 0.01/honest if that is less."""
+
+    def __post_init__(self) -> None:
+        validation.between("central", self.epsilon, 0, _MOST, low_open=True)
+        self.of(1.0)
+
+    def of(self, largest_epsilon: float) -> float:
+        """Return the central ε of reports, each with this ε between any two values."""
+        return central_privacy(largest_epsilon, self.honest, delta=self.delta).epsilon
+
+    @property
+    def largest_epsilon(self) -> float:
+        """The largest permitted ε of a report, in eighths; 0 if an eighth is too much."""
+        tried = range(1, _MOST * _EIGHTHS + 1)
+        return bisect_right(tried, self.epsilon, key=lambda i: self.of(i / _EIGHTHS)) / _EIGHTHS
+
+
 def central_record(
     campaign: AttributeCampaign, honest: int, delta: float | None = None
 ) -> dict[str, Any] | None:
@@ -181,3 +216,42 @@ def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
         f" no sender, {how}, their central ε is {near:g} between two values {apart} apart and"
         f" {far:g} between any two, at δ = {record['delta']:g}."
     )
+
+
+def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) -> ChosenCap:
+    """Return the cap that adds the least variance among those that keep a central ε.
+
+    Args:
+        campaign: without a cap.
+        prior: a public law of points, in the coordinates of the queries.
+
+    Raises:
+        ParameterError: naming `central`, if no cap keeps it, with the least possible.
+    """
+    if not isinstance(campaign, StatisticCampaign) or campaign.report_privacy.delta:
+        expected = "left out with a delta, and for points: choose the allocation partition"
+        raise ParameterError("central", wish.epsilon, expected)
+    refused = ParameterError("central", wish.epsilon, "left out: no cap serves these answers")
+    try:
+        widest, least = cheapest_cap(campaign.mechanisms, prior)
+    except UnsupportedError:
+        raise refused from None
+    if widest is None:
+        raise refused
+    whole = replace(campaign, cap=widest.cap).largest_epsilon
+    # A report of several answers has that many times their ε.
+    times = whole / (widest.cap.below + widest.cap.above)
+    chosen, _ = cheapest_cap(campaign.mechanisms, prior, wish.largest_epsilon / times)
+    if chosen is None:
+        raise out_of_reach(wish, least * times)
+    return chosen
+
+
+def out_of_reach(wish: CentralWish, largest_epsilon: float) -> ParameterError:
+    """Return the error for a wish that needs a smaller ε of a report than any cap gives."""
+    least = wish.of(min(largest_epsilon, 500.0))
+    expected = (
+        f"at least {least:.3g}, which {wish.honest:,} honest reports have with the least cap that"
+        " serves these questions; more reports, or fewer questions, allow less"
+    )
+    return ParameterError("central", wish.epsilon, expected)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst.central import central_record, of_one_question
+from geoveil.analyst.central import central_cap, central_record, of_one_question, out_of_reach
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.feasible_alternatives import (
     check_comparison,
@@ -37,6 +37,7 @@ from geoveil.analyst.planner import (
     CAPPED_WIDTH,
     CLOSE,
     KINDS,
+    NARROWEST,
     POINTS,
     WIDEST,
     ChosenCap,
@@ -47,6 +48,8 @@ from geoveil.analyst.planner import (
     default_cap,
     in_words,
     planned,
+    widest_within,
+    width,
 )
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.questions import AnalystQuestion
@@ -92,8 +95,37 @@ class PlanOutcome(ABC):
         """The cap with the least ε of any two values that adds at most 5 % to a report's variance.
 
         It holds under the plan's prior; None if no cap so cheap promises anything, and for points.
+        With `PlanRequest.central`, it is the cheapest cap that keeps it.
+
+        Raises:
+            ParameterError: if no cap keeps it.
         """
-        return default_cap(as_if_published(self.request, self.chosen()), self.request.prior)
+        campaign, wish = as_if_published(self.request, self.chosen()), self.request.central
+        if wish is None:
+            return default_cap(campaign, self.request.prior)
+        return central_cap(campaign, wish, self.request.prior)
+
+    def price_of_central(self, free: "PlanOutcome") -> Record:
+        """Return the cost of the cap for a wanted central ε, compared with a plan without it.
+
+        "error_95" is the largest of a question's errors, and "times" the largest quotient of them
+        with and without, both at most: the cap's share counts as if all of an error were variance.
+
+        Raises:
+            ParameterError: if they exceed the `target_error`.
+        """
+        assert self.cap is not None  # or it was refused
+        cap, factor = self.cap.cap, self.cap.factor or 1.0
+        mine = [error * math.sqrt(factor) for error in _errors(self.report())]
+        wanted = self.request.target_error
+        if wanted is not None and max(mine) > wanted:
+            expected = f"at least {max(mine):.3g} with the cap for that central ε"
+            raise ParameterError("target_error", wanted, expected)
+        times = max(a / b for a, b in zip(mine, _errors(free.report()), strict=True))
+        return {
+            "below": cap.below, "above": cap.above, "variance_factor": factor,
+            "error_95": max(mine), "times": times,
+        }  # fmt: skip
 
     def central(self, honest: int | None = None, delta: float | None = None) -> Record | None:
         """Return the central ε of the campaign with the `cap`, in random order.
@@ -169,7 +201,15 @@ def plan_for(
         ParameterError: if the request cannot be met, with the nearest that can.
     """
     if searches is None:
-        searches = Searches(widest=CAPPED_WIDTH if capped else WIDEST)
+        widest = CAPPED_WIDTH if capped else WIDEST
+        if request.central is not None:
+            # A side is in eighths of a noise scale, and has to reach to half of a band.
+            answers = len(request.questions) if request.allocation in ("split", "repeat") else 1
+            most = math.floor(4 * request.central.largest_epsilon / answers) / 4
+            widest = min(widest, widest_within(most))
+            if widest < NARROWEST:
+                raise out_of_reach(request.central, math.ceil(4 * width(NARROWEST)) / 4)
+        searches = Searches(widest=widest)
     check_prior(request, searches)
     check_people(request)
     if len(request.questions) > 1:
@@ -182,6 +222,13 @@ def plan_for(
     plan = planned(search, request.participants, kinds, wanted=request.mechanism)
     check_plan(request, plan)
     return PlannedQuestion(request, plan)
+
+
+def _errors(report: Record) -> list[float]:
+    """Return the 95 % error of each question, hard or soft."""
+    rows = [report] if "targets" in report else report["questions"]
+    targets = [row["targets"] for row in rows]
+    return [float((of["hard_question"] or of["population"])["error_95"]) for of in targets]
 
 
 def kinds_for(request: PlanRequest) -> tuple[str, ...]:
@@ -412,3 +459,18 @@ def further_report(
     if periods is not None:
         further["periods"] = planned_periods(planned, periods, drift)
     return further
+
+
+def central_report(
+    planned: PlannedQuestion | PlannedQuestions,
+    honest: int | None,
+    delta: float | None,
+    *,
+    capped: bool,
+) -> Record:
+    """Return the central ε of a plan, and the cost of a wanted one; see `plan_for`."""
+    report = {"central": planned.central(honest, delta)}
+    if planned.request.central is None:
+        return report
+    free = plan_for(replace(planned.request, central=None), capped=capped)
+    return {**report, "cap": planned.price_of_central(free)}

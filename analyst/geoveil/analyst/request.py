@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geoveil.analyst.central import CentralWish
 from geoveil.analyst.planner import (
     ALLOCATIONS,
     KINDS,
@@ -79,6 +80,8 @@ class PlanRequest:
     """The mechanism, by its name for campaigns; None for the best."""
     scale: LogScale | None = None
     """The scale of numbers compared by ratio: questions, prior and privacy are about logarithms."""
+    central: CentralWish | None = None
+    """The central ε that the cap must keep; None for the default cap."""
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class PlanRequest:
         delta: float = 0.0,
         reach: float = math.inf,
         scale: LogScale | None = None,
+        central: CentralWish | None = None,
     ) -> "PlanRequest":
         """Return a request for a plan.
 
@@ -126,6 +130,7 @@ class PlanRequest:
             delta: δ of the promise, in [0, 1).
             reach: with a δ, the largest distance at which it is stated, in the unit.
             scale: of numbers that are compared by ratio.
+            central: the central ε that the campaign's cap must keep, at any cost.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
@@ -200,6 +205,7 @@ class PlanRequest:
             attribute=attribute or source.attribute,
             mechanism=mechanism,
             scale=scale,
+            central=central,
         )
 
     @property

@@ -13,6 +13,7 @@ from geoveil.analyst import (
     RADIUS_M,
     VOCABULARY,
     AnalystQuestion,
+    CentralWish,
     Heap,
     PlannedQuestion,
     PlannedQuestions,
@@ -23,6 +24,7 @@ from geoveil.analyst import (
     Wish,
     all_given,
     any_numbers_in,
+    central_report,
     further_report,
     left_out,
     pilot_prior,
@@ -186,6 +188,14 @@ def plan(
         ),
     ] = None,
     central_delta: options.CentralDelta = None,
+    central: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the cap, and bands that fit within it, that keep the central ε between any"
+            " two values at or below this, for --honest reports of one question, and print the"
+            " cost. Refused if impossible."
+        ),
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the plan (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
     connection: Connection,
@@ -208,7 +218,7 @@ def plan(
     check_picture("--figure", figure)
     validation.choice("cap", cap or "fit", ("fit", "none"))
     if cap == "none":
-        left_out({"honest": honest}, "left out without a cap")
+        left_out({"honest": honest, "central": central}, "left out without a cap")
     if periods is None:
         left_out({"drift": drift or None}, "left out where there is no --periods")
     needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
@@ -257,19 +267,23 @@ def plan(
         reach=math.inf if reach is None else reach,
         scale=scale,
     )
+    wish = None
+    if central is not None:
+        honest = honest or max(people // max(len(questions), len(of_levels)), 1)
+        wish = CentralWish(epsilon=central, honest=honest, delta=central_delta)
     with err.status("planning"):
         plan_of = partial(plan_for, capped=cap == "fit")
         try:
-            planned = plan_of(request_of(soft=soft))
+            planned = plan_of(request_of(soft=soft, central=wish))
         except UnmetWishError:
             # Quantiles are read from soft shares, and take nothing from the prior.
             if soft or not only_quantiles or target_error is not None:
                 raise
-            planned = plan_of(request_of(soft=True))
+            planned = plan_of(request_of(soft=True, central=wish))
         report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
         report |= further_report(planned, contamination, periods, drift)
         if cap != "none" and (out_file is not None or honest is not None):
-            report["central"] = planned.central(honest, central_delta)
+            report |= central_report(planned, honest, central_delta, capped=cap == "fit")
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
         if figure is not None:

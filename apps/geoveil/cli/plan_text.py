@@ -43,9 +43,15 @@ def print_planned(report: Record, privacy: GeoPrivacy, *, only_quantiles: bool) 
     follows = "Next: how precisely the share of people above it is estimated."
     out.tell_all(*_quantiles(report), follows if only_quantiles else None)
     (print_plan if "alternatives" in report else _print_comparison)(report)
-    central = report.get("central")
+    central, cap = report.get("central"), report.get("cap")
     out.tell_all(
         None if central is None else central_text(central, privacy),
+        cap
+        and (
+            f"The cap for that is {cap['below']:g} noise scales outside and {cap['above']:g}"
+            f" inside, and bands fit within it: 95 % errors are up to ±{cap['error_95']:.3g}, at"
+            f" most {cap['times']:.3f} times those of a plan without --central."
+        ),
         _periods(report),
         *_liars(report),
     )

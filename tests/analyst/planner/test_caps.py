@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, SamplePrior
-from geoveil.analyst.planner.caps import ChosenCap, default_cap, least_cap
+from geoveil.analyst.planner.caps import ChosenCap, cheapest_cap, default_cap, least_cap
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -104,6 +104,19 @@ def test_no_pair_of_sides_is_less_and_as_cheap(query, prior, kind):
             if below + above < chosen - 0.01 and min(below, above) >= 1.5:
                 cap = Cap(float(below), float(above))
                 assert factor(query, cap, prior, kind) > 1.05 - 1e-3
+
+
+@pytest.mark.parametrize("most", [4.1, 3.5])
+def test_no_pair_of_sides_within_a_sum_is_cheaper(most):
+    """The oracle clips the mechanism at every pair of sides whose sum is no more."""
+    prior = SamplePrior([20_000.0, 75_000.0, 104_000.0, 150_000.0, 300_000.0])
+    found, least = cheapest_cap([DebiasedLaplace(STEP, INCOME)], prior, most)
+    assert found.cap.below + found.cap.above <= most
+    sides = np.arange(1.5, most - 1.4, 0.125)
+    pairs = [(float(b), float(a)) for b in sides for a in sides if b + a <= most]
+    cheapest = min(factor(STEP, Cap(*pair), prior) for pair in pairs)
+    assert found.factor == pytest.approx(cheapest, rel=1e-9)
+    assert (least, cheapest_cap([DebiasedLaplace(STEP, INCOME)], prior, 2.875)[0]) == (3.0, None)
 
 
 def test_several_questions_each_cost_so_little(incomes):

@@ -29,10 +29,14 @@ from geoveil.analyst.planner.candidates import (
 from geoveil.analyst.planner.caps import (
     CAPPED_WIDTH as CAPPED_WIDTH,
     ChosenCap as ChosenCap,
+    cheapest_cap as cheapest_cap,
     default_cap as default_cap,
 )
 from geoveil.analyst.planner.coarse import (
+    NARROWEST as NARROWEST,
     WIDEST as WIDEST,
+    widest_within as widest_within,
+    width as width,
 )
 from geoveil.analyst.planner.plan import (
     CLOSE as CLOSE,

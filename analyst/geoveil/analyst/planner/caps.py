@@ -3,6 +3,7 @@
 They are chosen by a public prior, never by reports, as campaigns would then show where people are.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -95,15 +96,42 @@ def least_cap(
         UnsupportedError: if a report's variance is not a function of its signed distance.
     """
     validation.positive("cost", cost)
+    sums, worst = _prices(mechanisms, prior)
+    return _chosen(np.where(worst <= cost, sums, np.inf), worst)
+
+
+def cheapest_cap(
+    mechanisms: Sequence[QueryMechanism], prior: Prior, most: float = math.inf
+) -> tuple[ChosenCap | None, float]:
+    """Return the cap that adds the least variance, and the least possible below + above.
+
+    Args:
+        most: the most below + above, in noise scales; the cap is None if all exceed it.
+
+    The other arguments and errors are those of `least_cap`.
+    """
+    sums, worst = _prices(mechanisms, prior)
+    possible = np.where(np.isfinite(worst), sums, np.inf)
+    within = np.where(np.floor(sums * _PER_SCALE) <= most * _PER_SCALE, worst, np.inf)
+    return _chosen(within, worst), float(possible.min())
+
+
+def _prices(mechanisms: Sequence[QueryMechanism], prior: Prior) -> tuple[Array, Array]:
+    """Return below + above of all caps, and the largest share of a variance that each adds.
+
+    If sides differ, less than 1/32 is added to their sum, so that equal sides come first.
+    """
     worst = np.zeros((len(_SIDES), len(_SIDES)))
     for mechanism in mechanisms:
         below, above, total = _costs(mechanism, prior, _SIDES)
         worst = np.maximum(worst, (below[:, None] + above) / total)
-    # If sides differ, less than 1/32 is added to their sum, so that equal sides come first.
     apart = np.abs(_SIDES[:, None] - _SIDES) / (4 * len(_SIDES) * _PER_SCALE)
-    sums = np.where(worst <= cost, _SIDES[:, None] + _SIDES + apart, np.inf)
-    best = np.unravel_index(np.argmin(sums), sums.shape)
-    if not np.isfinite(sums[best]):
+    return _SIDES[:, None] + _SIDES + apart, worst
+
+
+def _chosen(least: Array, worst: Array) -> ChosenCap | None:
+    best = np.unravel_index(np.argmin(least), least.shape)
+    if not np.isfinite(least[best]):
         return None
     return ChosenCap(Cap(*(float(_SIDES[i]) for i in best)), 1 + float(worst[best]))
 

@@ -8,6 +8,7 @@ the signed distance, so that a band costs one sum over the atoms [MATH §8]. Fin
 computed at every point of the prior.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -209,6 +210,16 @@ def width(index: int) -> float:
         (1.0, 4.0)
     """
     return float(2.0 ** (index / FINENESS))
+
+
+def widest_within(scales: float) -> int:
+    """Return the index of the widest band up to a width in noise scales.
+
+    Example:
+        >>> widest_within(8.0), width(widest_within(6.0))
+        (12, 5.656854249492381)
+    """
+    return math.floor(FINENESS * math.log2(scales)) if scales > 0 else NARROWEST - 1
 
 
 @lru_cache(maxsize=256)
