@@ -249,6 +249,40 @@ def test_calm_curves_of_rare_shares_are_not_flagged(noise):
     assert noise or by_student > 6  # 6.2: of 12 degrees of freedom, 2·10⁻⁵ on either side
 
 
+@pytest.mark.deep
+def test_noise_that_readings_share_raises_no_more_flags_than_is_said():
+    """300 fleets of 10⁶ in each of 2 cohorts, read every 2 weeks, answers of 2y − y': at most 1 %
+    are flagged, fewer than 16 (binomial, α = 1e-6). Control: more of answers without shared noise.
+    """
+    rng, n, weeks, alarms = np.random.default_rng(6), 10**6, 42, [0, 0]
+    every = Readings(every=2 * WEEK, extrapolated=True, cohorts=2)
+    asked = replace(campaign(), readings=every, closes=campaign().opens + weeks * WEEK)
+    carried = replace(asked, readings=replace(every, extrapolated=False))
+    phase = int((asked.opens - ORIGIN) / WEEK)
+    for _ in range(300):
+        readings = rng.standard_normal(weeks) / n**0.5
+        rows, of_cohorts = [], []
+        for week in range(3, weeks):
+            # One has just read; the other read a week ago, and is asked when its epoch ends.
+            fresh, y, before = readings[week], readings[week - 1], readings[week - 3]
+            told = {(phase + week) % 2: (fresh, 1.0), (phase + week - 1) % 2: (2 * y - before, 5.0)}
+            of_week = [moments(week, n, *told[one], one) for one in (0, 1)]
+            of_cohorts += of_week
+            rows.append(moments(week, 2 * n, float(np.mean([one.value for one in of_week])), 3.0))
+        for i, made in enumerate((asked, carried)):
+            alarms[i] += bool(np.nanmax(over_time(made, rows, of_cohorts).flags) == 1)
+    assert alarms[0] < 16 < alarms[1]
+
+
+def moments(
+    week: int, n: int, mean: float, variance: float, cohort: int | None = None
+) -> LabelledEstimate:
+    """Return the estimate of n reports by their mean and variance."""
+    total = round(mean * n * 2**-STEP)
+    squares = round((variance + mean**2) * n * 4**-STEP)
+    return labelled(Accumulator(n, total, squares), STEP, LIMITS, period=week, cohort=cohort)
+
+
 def of_variance(variance: float) -> Margins:
     """Return the margins of mean changes of which each has a variance."""
 

@@ -48,7 +48,13 @@ def windows(epoch: int) -> tuple[int, ...]:
 
 
 def flagged(
-    changes: Array, margins: Margins, epoch: int, false_alarms: float = FALSE_ALARMS, *, looks: int
+    changes: Array,
+    margins: Margins,
+    epoch: int,
+    false_alarms: float = FALSE_ALARMS,
+    *,
+    looks: int,
+    moved: float = 0.0,
 ) -> Array:
     """Return whether the newest cohorts changed differently from those of the epoch before.
 
@@ -57,7 +63,7 @@ def flagged(
     them, for several numbers of cohorts, with limits recovered from those of both [ZD08], at
     Bonferroni's level for all comparisons. The epoch before has earlier changes of the same people,
     whose later changes begin where the earlier ones end: the two have a correlation of −1/2 at
-    worst, so its square counts twice.
+    worst, so its square counts twice; for extrapolated answers, up to 16/7 times [MATH §13].
 
     Args:
         changes: mean changes of successive cohorts, in order of time.
@@ -66,11 +72,13 @@ def flagged(
         epoch: how many cohorts there are in an epoch, 2 or more.
         false_alarms: the probability of any flag while the mean drifts as before, in (0, 1).
         looks: the number of cohorts that this probability covers.
+        moved: r of (1 + r)y − ry', the answers whose changes these are, in [0, 1].
 
     Returns:
         An array like `changes`: NaN after too few cohorts, else 0 or 1.
     """
     confidence = 1 - 2 * _share(epoch, false_alarms, looks)
+    counts = math.sqrt(1 + (1 + 2 * moved) ** 2 / (1 + 3 * moved + 3 * moved**2))
     exceeded = np.full(len(changes), np.nan)
     for end in range(epoch + 1, len(changes) + 1):
         beyond = False
@@ -80,7 +88,7 @@ def flagged(
             shift = changes[start:end].mean() - changes[first:start].mean()
             recent, before = margins(confidence, start, end), margins(confidence, first, start)
             side = int(shift < 0)
-            beyond |= abs(shift) > math.hypot(recent[side], math.sqrt(2) * before[1 - side])
+            beyond |= abs(shift) > math.hypot(recent[side], counts * before[1 - side])
         exceeded[end - 1] = beyond
     return exceeded
 
@@ -458,6 +466,12 @@ def _flags(
     begun = int(np.argmax(np.isfinite([*changes, 0.0])))
     now, then, who, changes = now[begun:], then[begun:], who[begun:], changes[begun:]
 
+    moved = _moved_on(curve.epoch, count) if curve.extrapolated else 0.0
+    together = 2 * moved * (1 + moved) / ((1 + moved) ** 2 + moved**2)
+
+    def difference(one: float, other: float) -> float:
+        return math.sqrt(one**2 + other**2 + together * one * other)
+
     def margins(confidence: float, begin: int, end: int) -> tuple[float, float]:
         def of(rows: NDArray[np.intp]) -> tuple[float, float]:
             """Return the margins of several cohorts' mean, as if all had the smallest size."""
@@ -468,10 +482,19 @@ def _flags(
             return margins_of_mean(n, mean, square * (n - 1), confidence, limits)
 
         (later_down, later_up), (down, up) = of(now), of(then)
-        return math.hypot(later_down, up), math.hypot(later_up, down)
+        return difference(later_down, up), difference(later_up, down)
 
     flags = np.full(len(curve.periods), np.nan)
     if count >= 2 and len(now) > count and np.isfinite(changes).all():
         looks = len(now) - count
-        flags[now] = flagged(changes, margins, count, curve.false_alarms, looks=looks)
+        alarms = curve.false_alarms
+        flags[now] = flagged(changes, margins, count, alarms, looks=looks, moved=moved)
     return flags
+
+
+def _moved_on(epoch: float, count: int) -> float:
+    """Return the newest cohort's mean r of answers (1 + r)y − ry', at most, for gaps of an epoch.
+
+    They are at most one and a half of `count` parts and half a period old; `epoch` is in periods.
+    """
+    return min(1.5 / count + 0.5 / epoch, 1.0)
