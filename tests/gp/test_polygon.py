@@ -515,3 +515,16 @@ def test_points_and_shapes():
     for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], "here"):
         with pytest.raises(PrivateValueError):
             query.value(bad)
+
+
+@pytest.mark.parametrize("long", [1.0, 30.0, 1_000.0])
+def test_the_depth_of_a_strip_is_known_to_one_in_a_hundred(long, monkeypatch):
+    """A strip of the width 1 at a slant, far from 0. Control: few points of the boundary."""
+    turned = np.array([[math.cos(0.6), math.sin(0.6)], [-math.sin(0.6), math.cos(0.6)]])
+    corners = np.array(box(0.0, 0.0, long, 1.0)) @ turned + [1e4, 5e4]
+    strip = Polygon([tuple(map(tuple, corners.tolist()))], width=2.0)
+    assert 0.5 <= strip.attained_range[1] <= 0.5 * 1.01
+    polygon._deepest.cache_clear()
+    monkeypatch.setattr(polygon, "_MOST_POINTS", 2 * long + 2)
+    assert strip.attained_range[1] > 0.5 * 1.05
+    polygon._deepest.cache_clear()

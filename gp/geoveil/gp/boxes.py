@@ -25,32 +25,6 @@ _BOTH = [[-1.0], [1.0]]
 """Signs that make two greatest numbers of a least and a greatest."""
 
 
-def greatest_in(
-    box: Array, look: Callable[[Array, Array], tuple[Array, Array]], loose: float
-) -> float:
-    """Return a bound of the greatest number in a box, (2, k); see `enclosed_in_parts`.
-
-    `look` leads from the centers of boxes, (n, k), and how far their farthest points are, (n,), to
-    the numbers there, and bounds of the greatest of each box.
-    """
-
-    def one_part(boxes: Array) -> Seen:
-        half = np.diff(boxes, axis=0)[0] / 2
-        at, most = look(boxes.mean(axis=0).T, np.linalg.norm(half, axis=0))
-        only = np.zeros((2, len(at)), np.intp)
-        return (
-            only,
-            np.stack([at, most]),
-            half.argmax(axis=0),
-            only[0] == 0,
-            only[0],
-            np.stack([at] * 2),
-        )
-
-    whole, *_ = enclosed_in_parts(box[..., None], one_part, np.zeros((2, 1)), loose)
-    return float(whole[1, 0])
-
-
 def enclosed_in_parts(
     boxes: Array, look: Callable[[Array], Seen], shares: Array, loose: float
 ) -> tuple[Array, float, Array]:
