@@ -16,12 +16,15 @@ import numpy as np
 import pytest
 
 from geoveil.campaign import (
+    Allocation,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
     Readings,
     SmoothSpec,
+    price_text,
+    privacy_text,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
@@ -228,6 +231,36 @@ def test_numbers_are_rounded_up():
     grid = [right_at_most(nats) for nats in np.linspace(0, 40, 99)]
     assert grid[0] == 0.5
     assert all(a <= b for a, b in pairwise(grid))
+
+
+def test_no_price_is_rounded_down():
+    """Of 1,000 guarantees. Control: half of them are less in the nearest six digits."""
+    draw, less = Random(4), 0
+    for _ in range(1_000):
+        privacy = GeoPrivacy(math.exp(draw.uniform(-9, 9)), 8_000.0, "dollar")
+        shown, nearest = (
+            float(text.split()[2]) for text in (price_text(privacy, "dollar"), str(privacy))
+        )
+        assert privacy.epsilon <= shown <= privacy.epsilon * (1 + 1e-5)
+        less += nearest < privacy.epsilon
+    assert less > 400
+    assert (
+        price_text(GeoPrivacy(0.1 + 0.2, 8_000.0, "dollar"), "Dollar") == "ε = 0.3 per 8000 Dollar"
+    )
+
+
+def test_the_price_of_a_reading_is_no_sum_of_answers():
+    three = tuple(
+        Question(f"{at}", Threshold(at, 24_000.0, "smoothstep")) for at in (1e4, 2e4, 3e4)
+    )
+    asked = {"mechanism": DebiasedLaplaceSpec(), "questions": three}
+    summed = small_campaign("c", allocation=Allocation.REPEAT, **asked)
+    assert "3 answers of" in privacy_text(summed)
+    read = small_campaign(
+        "c", allocation=Allocation.SPLIT, readings=Readings(every=timedelta(days=9)), **asked
+    )
+    assert read.report_privacy.exact_rate < read.privacy.exact_rate
+    assert "answers of" not in privacy_text(read)
 
 
 def test_every_campaign_has_its_sentences():

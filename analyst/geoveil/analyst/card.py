@@ -28,6 +28,7 @@ from geoveil.campaign import (
     digest,
     digits,
     percent,
+    price_text,
     privacy_text,
     require_attribute,
     rounded_up,
@@ -176,7 +177,9 @@ def _spent(
         open_fields: the names of fields that are sent unperturbed.
     """
     schedule = "A participant answers once."
-    all_cost = "; ".join(f"{total.attribute}: {total.privacy}" for total in totals)
+    all_cost = "; ".join(
+        f"{name}: {price_text(privacy, privacy.unit)}" for name, privacy, _ in totals
+    )
     if campaign.period is not None:
         schedule = (
             f"A participant answers at most once in each of {campaign.periods:,} periods of"

@@ -25,6 +25,7 @@ from geoveil.campaign import (
     decode,
     digits,
     parse_period,
+    price_text,
     privacy_text,
     require_attribute,
     say,
@@ -231,16 +232,16 @@ def _what_it_costs(
     if isinstance(campaign, FormCampaign):
         yield from (*what_a_form_tells(campaign), *who_learns(campaign))
         return
-    yield say(
-        "tell.privacy",
-        text=_price(str(campaign.report_privacy) if epoch else privacy_text(campaign)),
-    )
+    unit, spent = campaign.texts.unit, privacy_text(campaign)
+    if epoch is not None:
+        spent = price_text(campaign.report_privacy, unit)
+    yield say("tell.privacy", text=_price(spent))
     yield from what_it_tells(campaign, None if epoch is None else epoch.privacy)
     yield from who_learns(campaign)
     if epoch is not None:
         yield say("tell.epoch", name=campaign.texts.attribute, epoch=str(epoch))
     elif campaign.readings is not None:
-        total = _price(str(campaign.total_privacy))
+        total = _price(price_text(campaign.total_privacy, unit))
         yield say("tell.total", readings=str(campaign.readings), privacy=total)
     if campaign.readings is not None and campaign.cohorts > 1:
         yield campaign.readings.telling

@@ -45,6 +45,7 @@ from geoveil.campaign.consent import (
 )
 from geoveil.campaign.consent_forms import (
     field_text as field_text,
+    price_text as price_text,
     privacy_text as privacy_text,
     what_a_form_tells,
 )

@@ -1,20 +1,32 @@
 """Explain in sentences what a form's report reveals about a participant."""
 
+from dataclasses import replace
+
 from geoveil.campaign.attribute_campaign import require_attribute
 from geoveil.campaign.consent import in_unit, likelihood, of_any_two
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
 from geoveil.campaign.form import FormCampaign
 from geoveil.campaign.model import Campaign, Charge
-from geoveil.campaign.saying import of_far_values, times
+from geoveil.campaign.saying import of_far_values, rounded_up, times
 from geoveil.campaign.words import digits, say
-from geoveil.gp import validation
+from geoveil.gp import GeoPrivacy, validation
+
+
+def price_text(privacy: GeoPrivacy, unit: str) -> str:
+    """Return a guarantee in words, with ε rounded up to six digits and its unit translated.
+
+    Example:
+        >>> price_text(GeoPrivacy(1 / 3, 8_000, "dollar"), "Dollar")
+        'ε = 0.333334 per 8000 Dollar'
+    """
+    return str(in_unit(replace(privacy, epsilon=rounded_up(privacy.epsilon, 6)), unit))
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
     """Return a field's cost in brief."""
     for name, privacy, any_two in form.charges:
         if name == field.name:
-            return f"{name}: {privacy}{of_far_values(any_two)}"
+            return f"{name}: {price_text(privacy, privacy.unit)}{of_far_values(any_two)}"
     return f"{field.name}: sent as it is"
 
 
@@ -23,11 +35,11 @@ def privacy_text(campaign: Campaign) -> str:
     if isinstance(campaign, FormCampaign):
         return "; ".join(field_text(campaign, field) for field in campaign.fields)
     campaign = require_attribute(campaign)
-    spent = str(in_unit(campaign.report_privacy, campaign.texts.unit))
+    spent = price_text(campaign.report_privacy, campaign.texts.unit)
     far = of_any_two(campaign)
-    if campaign.report_privacy == campaign.privacy:
+    if campaign.report_privacy.exact_rate <= campaign.privacy.exact_rate:
         return spent + far
-    each = f"ε = {campaign.privacy.epsilon:g}"
+    each = f"ε = {rounded_up(campaign.privacy.epsilon, 6):g}"
     if campaign.privacy.delta:
         each += f", δ = {campaign.privacy.delta:g}"
     return say("price.each", spent=spent, many=digits(campaign.answers), each=each, far=far)
