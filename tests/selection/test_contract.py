@@ -20,17 +20,7 @@ from geoveil.selection import (
     Utilities,
 )
 
-ALPHA = 1e-6
-DRAWS = 6_000
-SCALE_TOO_SMALL = 0.7
 UTILITIES = [3.0, 0.0, 1.5, 3.25, 3.25 - 2.0]
-
-
-def counts_of(mechanism: Any, scores: Any, draws: Any, seed: Any) -> Any:
-    source = SeededSource(seed)
-    return np.bincount(
-        [mechanism.select(scores, source) for _ in range(draws)], minlength=scores.outcomes
-    )
 
 
 def test_probabilities_add_up_to_one(row):
@@ -41,22 +31,6 @@ def test_probabilities_add_up_to_one(row):
         assert p.shape == (len(values),)
         assert (p >= 0).all()
         assert p.sum() == pytest.approx(1, abs=1e-13)
-
-
-@pytest.mark.deep
-def test_draws_have_the_probabilities(row, p_value):
-    make, scores = row
-    known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
-    counts = counts_of(make(0.7), known, DRAWS, seed=20)
-    assert p_value(counts, make(0.7).probabilities(known)) > ALPHA
-
-
-@pytest.mark.deep(keep=1)
-def test_draws_with_noise_of_another_scale_are_told_apart(row, p_value):
-    make, scores = row
-    known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
-    counts = counts_of(make(0.7), known, DRAWS, seed=21)
-    assert p_value(counts, make(0.7 / SCALE_TOO_SMALL).probabilities(known)) < ALPHA
 
 
 def test_a_sole_outcome_is_certain(row):
