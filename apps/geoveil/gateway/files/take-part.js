@@ -374,8 +374,8 @@ async function spent(client, policy, { campaign, price }) {
     const ofSurvey = policy.limits.get(attribute).campaign.epsilon - paid * privacy.epsilon;
     const left = Math.max(0, Math.min(ofSurvey, epsilon - inAll));
     if (inAll + privacy.epsilon > epsilon * (1 + 1e-9)) exhausted.push(name);
-    const more = left ? say("spent.more", { left: digits(left, 6) }) : say("spent.none");
-    const text = say("spent", { spent: digits(inAll, 6), distance: distanceText(per, unit), attribute: name, more });
+    const more = left ? say("spent.more", { left: digits(left) }) : say("spent.none");
+    const text = say("spent", { spent: digits(inAll), distance: distanceText(per, unit), attribute: name, more });
     return [text, make("meter", { max: epsilon, value: inAll, "aria-label": say("spent.on", { attribute: name }) })];
   });
   if (lines.length === 1) at("spent").replaceChildren(...lines[0]);
