@@ -1,5 +1,6 @@
 """Differences of means, quantiles and distribution functions, against Monte Carlo and by hand."""
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from geoveil.analyst import (
     Contaminated,
@@ -20,7 +22,9 @@ from geoveil.analyst import (
     ask_changes,
     compare,
     reports_of,
+    simultaneous,
 )
+from geoveil.analyst.statistics.joint import LIARS, Quantity
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 
 from .populations import PRIVACY, campaign, campaigns, incomes, reports
@@ -33,7 +37,7 @@ CURVE = DistributionFunction(low=-20_000.0, high=200_000.0, points=45)
 
 def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> QuantileEstimates:
     """Return quantiles as reports would tell them, whose intervals are longer above than below."""
-    lengths = np.array([[0.9], [1.1]]) * 1.96 * errors
+    lengths = np.array([[0.9], [1.1]]) * stats.norm.ppf(0.975) * errors
     return QuantileEstimates(
         levels=np.array([0.25, 0.5, 0.75]),
         values=values,
@@ -47,6 +51,77 @@ def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> Qu
         privacy=PRIVACY,
         moved=np.zeros((2, 3)),
     )
+
+
+ERRORS = np.array([[900.0, 700.0, 1_300.0], [800.0, 900.0, 1_000.0], [500.0, 600.0, 700.0]])
+MOVED = np.array([[[100.0], [50.0]], [[80.0], [30.0]], [[20.0], [60.0]]]) * [1.0, 2.0, 0.0]
+"""How far false reports move each quantile of three sets, down and up."""
+
+
+@pytest.mark.parametrize("to_first", [False, True])
+@pytest.mark.parametrize("people", ["different", "same"])
+def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
+    """By hand, from margins that are longer above than below, and what liars add to each."""
+    correlations = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.5], [0.2, 0.5, 1.0]])
+    values = np.array([[20e3, 60e3, 90e3], [21.5e3, 57e3, 91e3], [30e3, 57e3, 80e3]])
+    sets = [
+        replace(made, moved=moved, low=made.low - moved[0], high=made.high + moved[1])
+        for made, moved in zip(
+            (quantiles(v, e, correlations, 100 * (of + 1)) for of, (v, e) in enumerate(
+                zip(values, ERRORS, strict=True))),
+            MOVED,
+            strict=True,
+        )
+    ]  # fmt: skip
+    made = compare(*sets, people=people, to_first=to_first)
+    pairs = [(0, 1), (0, 2) if to_first else (1, 2)]
+    assert made.counts == (100, 200, 300)
+    assert made.n == 600
+    assert made.labels[3] == f"3 − {pairs[1][0] + 1}: quantile 0.25"
+    together = np.add if people == "same" else np.hypot
+    differences = np.zeros((6, 9))
+    for row, (a, b) in enumerate(pairs):
+        for at in range(3):
+            differences[3 * row + at, [3 * a + at, 3 * b + at]] = -1, 1
+    covariance = np.zeros((9, 9))
+    for of, errors in enumerate(ERRORS):
+        block = slice(3 * of, 3 * of + 3)
+        covariance[block, block] = correlations * np.outer(errors, errors)
+    joint = differences @ covariance @ differences.T
+    spread = np.sqrt(np.diag(joint))
+    if people == "same":
+        critical = stats.norm.ppf(1 - 0.05 / 6 / 2)
+    else:
+        critical = simultaneous.critical_value(joint / np.outer(spread, spread), 0.95)
+    for row, (a, b) in enumerate(pairs):
+        at = slice(3 * row, 3 * row + 3)
+        change = values[b] - values[a]
+        below = together(0.9 * ERRORS[b], 1.1 * ERRORS[a])
+        above = together(1.1 * ERRORS[b], 0.9 * ERRORS[a])
+        down, up = MOVED[b][0] + MOVED[a][1], MOVED[b][1] + MOVED[a][0]
+        assert made.values[at] == pytest.approx(change)
+        assert made.standard_errors[at] == pytest.approx(together(ERRORS[a], ERRORS[b]))
+        assert made.low[at] == pytest.approx(change - critical * below - down)
+        assert made.high[at] == pytest.approx(change + critical * above + up)
+        left = np.maximum(np.abs(change) - np.where(change > 0, down, up), 0)
+        scores = left / np.where(change > 0, below, above)
+        assert made.p_values[at] == pytest.approx(2 * stats.norm.sf(scores), rel=1e-6)
+
+
+def test_a_mean_s_margins_beyond_honest_errors_are_those_of_liars():
+    mean = {"confidence": 0.95, "n": 1_000, "label": "mean", "standard_error": 1.0}
+    may = Quantity(value=40.0, ci_low=40 - 1.96, ci_high=40 + 1.96, **mean)
+    june = Quantity(
+        value=50.0, ci_low=50 - 4.0, ci_high=50 + 3.0, about=(f"{LIARS} 1 % …",), **mean
+    )
+    made = compare(may, june, people="different")
+    margin = stats.norm.ppf(0.975) * math.sqrt(2)
+    assert made.low == pytest.approx([10 - margin - (4.0 - 1.96)], abs=1e-3)
+    assert made.high == pytest.approx([10 + margin + (3.0 - 1.96)], abs=1e-3)
+    assert any(note.startswith(LIARS) for note in made.notes)
+    honest = compare(may, replace(june, about=()), people="different")
+    assert honest.low == pytest.approx([10 - math.hypot(1.96, 4.0)], abs=1e-3)
+    assert honest.values.tolist() == [10.0]
 
 
 @pytest.mark.deep(keep=0)
