@@ -34,8 +34,8 @@ import pytest
 from tools.mutations import Mutant, Walk
 
 SHARE = 0.95
-PYTEST = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-"""Arguments of pytest, whose plugins are imported already."""
+PYTEST = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider"]
+"""Arguments of pytest, which would compile a module with examples itself to explain assertions."""
 JOBS = os.cpu_count() or 1
 FORK = get_context("fork")
 HANGS_S = 60
@@ -54,13 +54,16 @@ class Traced:
     """Seconds of a processor that all tests may take."""
 
     def tests_of(self, mutant: Mutant | None) -> list[str]:
-        """Return the tests that run a change, by file, the fastest first; all for None."""
+        """Return the tests that run a change, by file, the fastest first.
+
+        They are all for None, and for lines that run only while a module is imported.
+        """
         tests = list(self.lines)
         if mutant is not None and mutant.lines is not None:
             first, last = mutant.lines
             path = os.path.abspath(mutant.file)
             places = {(path, line) for line in range(first, last + 1)}
-            tests = [test for test in tests if places & self.lines[test]]
+            tests = [test for test in tests if places & self.lines[test]] or tests
         of_file: Counter[str] = Counter()
         for test in tests:
             of_file[_file_of(test)] += self.seconds[test]
@@ -174,12 +177,10 @@ def _noticed(mutants: Iterable[Mutant | None], traced: Traced) -> dict[Mutant | 
     while waiting or running:
         while waiting and len(running) < JOBS:
             mutant = waiting.popleft()
-            if tests := traced.tests_of(mutant):
-                process = FORK.Process(target=_meet, args=(mutant, tests, traced.limit))
-                process.start()
-                running[process] = mutant
-            else:
-                result[mutant] = False
+            tests = traced.tests_of(mutant)
+            process = FORK.Process(target=_meet, args=(mutant, tests, traced.limit))
+            process.start()
+            running[process] = mutant
         connection.wait([process.sentinel for process in running])
         for process in [process for process in running if not process.is_alive()]:
             result[running.pop(process)] = process.exitcode != 0
