@@ -1,19 +1,71 @@
-"""Test the planner on real people: predictions against draws, and the gain from planning.
+"""Predicted errors, comparisons and planned experiments."""
 
-Plans are made from one random half of the households and judged on the other half, against the
-hard share there. The paper's Student-t mechanism runs at its own parameters [MATH §12].
-"""
+import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from geoveil.analyst.planner import HardThreshold, SamplePrior, plan
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
-from geoveil.simulation.comparison import STUDENT_T
+from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy, Threshold
+from geoveil.simulation.comparison import STUDENT_T, Setting
+from geoveil.simulation.demo import experiments, predict_local
 from geoveil.simulation.experiments.kde import DEFAULT
 from geoveil.simulation.experiments.oneway import PANELS
 from geoveil.simulation.populations import household_incomes
+
+PRIVACY = GeoPrivacy(1.0, per=8.0)
+
+
+def two_noises(f, epsilon):
+    """Randomised response: (f + c)(1 + c − f), c = 1/(e^ε − 1); piecewise, of t = 2f − 1."""
+    c, half = 1 / math.expm1(epsilon), math.expm1(epsilon / 2)
+    piecewise = (2 * f - 1) ** 2 / half + (half + 4) / (3 * half**2)
+    return ((f + c) * (1 + c - f)).mean(), (piecewise / 4).mean()
+
+
+@pytest.mark.parametrize(("scales", "least"), [(1.0, 0), (5.0, 1), (12.5, 1)])
+def test_local_noise_is_the_lesser_of_two(scales, least):
+    query = GaussianKernel(0.0, 16.0)
+    points = np.array([0.0, 10.0, 20.0, 300.0, 400.0, 500.0, 600.0, 700.0])
+    f = query.value(points)
+    noises = two_noises(f, scales)
+    assert noises.index(min(noises)) == least
+    found = predict_local(Setting(query, query, PRIVACY, 8 * scales), points, np.ones(len(points)))
+    assert found.noise == pytest.approx(min(noises), rel=1e-6)
+    assert found.varied == pytest.approx(f.var(), rel=1e-12)
+    assert min(noises) < 2 / scales**2  # control: Laplace noise, as the paper's
+
+
+def test_a_hard_answer_is_randomised_response():
+    """1/(4 sinh²(ε/2)) for answers that are 0 or 1, weights counted."""
+    query = Threshold(0.0, 2.0)
+    points, weights = np.array([-9.0, 9.0, 30.0]), np.array([1.0, 2.0, 1.0])
+    found = predict_local(Setting(query, query, PRIVACY, 24.0), points, weights)
+    assert found.noise == pytest.approx(1 / (4 * math.sinh(1.5) ** 2), rel=1e-6)
+    assert found.varied == pytest.approx(3 / 16)
+
+
+REPEATS, ALPHA = 1_500, 1e-6
+
+
+def test_predicted_errors_are_those_of_repeated_estimates():
+    """Variance of 1,500 means against the prediction: chi-square, alpha = 1e-6; ÷1.3² must fail."""
+    experiment = experiments()[0]
+    found = experiment.predictions()[0]["DebiasedLaplace"]
+    predicted = math.sqrt((found.noise + found.varied) / 500)
+    rng = np.random.default_rng(8)
+    mechanism = experiment.campaign.mechanisms[0]
+    weights = experiment.population.weights / experiment.population.size
+    chosen = rng.choice(len(weights), size=(REPEATS, 500), p=weights)
+    means = mechanism.simulate(experiment.points[chosen], rng).mean(axis=1)
+    statistic = (REPEATS - 1) * means.var(ddof=1) / predicted**2
+    low, high = stats.chi2.interval(1 - ALPHA, REPEATS - 1)
+    assert low < statistic < high
+    assert not low < statistic / 1.3**2 < high
+    assert abs(means.mean() - experiment.truths[0]) < 6 * predicted / math.sqrt(REPEATS)
+
 
 PEOPLE = 1_600_000
 DRAWN, REPETITIONS = 400, 16_000
