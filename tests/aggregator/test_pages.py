@@ -125,7 +125,8 @@ async def test_states_are_those_of_the_campaign(listing, clock):
     for _ in range(2):
         await service.close_campaign("c0")
     clock.now = clock.opens
-    assert (await service.get_campaign("c0")).state is State.CLOSED
+    shown = [await service.get_campaign("c0"), *(await service.list_campaigns()).statuses]
+    assert [status.state for status in shown] == 2 * [State.CLOSED]
 
 
 async def test_campaigns_of_several_pages_are_counted(start_service, clock, store):

@@ -1,4 +1,4 @@
-"""Code for mypy in test_typing.py, never run.
+"""Code for mypy in test_public.py, never run.
 
 Each `type: ignore` marks a call that must be an error; one that is none is reported as unused.
 """
