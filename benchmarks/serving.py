@@ -130,14 +130,14 @@ def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[
 
 
 @contextmanager
-def postgres() -> Iterator[tuple[str, psutil.Process]]:
+def postgres(**settings: str) -> Iterator[tuple[str, psutil.Process]]:
     """Run PostgreSQL; yield the URL of an empty database, and the server's process."""
-    with postgres_server() as server:
+    with postgres_server(**settings) as server:
         yield server.get_uri(), psutil.Process(server.get_pid())
 
 
 @contextmanager
-def postgres_server() -> Iterator[Any]:
+def postgres_server(**settings: str) -> Iterator[Any]:
     """Run PostgreSQL; yield the server, which can be stopped and started again."""
     import psycopg
     from psycopg import sql
@@ -149,7 +149,7 @@ def postgres_server() -> Iterator[Any]:
         server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                for name, value in _POSTGRES.items():
+                for name, value in (_POSTGRES | settings).items():
                     statement = sql.SQL("ALTER SYSTEM SET {} = {}")
                     connection.execute(statement.format(sql.Identifier(name), sql.Literal(value)))
             server.stop()

