@@ -187,12 +187,17 @@ _SCORES: dict[str, Callable[[Any, Array], Array]] = {
 }
 
 
+def score(noise: Any, u: Array) -> Array:
+    """Return −(log h)'(u) for u > 0."""
+    return _SCORES[type(noise).__name__](noise, u)
+
+
 def largest_eta(noise: Any, fraction: float) -> float:
     """Return the largest η with β|uψ−1| + ηψ ≤ 1 for all u, β = fraction [MATH §3, rectangle].
 
     A grid in log u, then ever finer grids around each of its local minima.
     """
-    score, scale = _SCORES[type(noise).__name__], noise_break(noise)
+    scale = noise_break(noise)
 
     def slack(u: Array) -> Array:
         psi = score(noise, u)

@@ -37,6 +37,12 @@ def transform(sigma: float, t: float, power: int) -> arb:
         return total / 128 / (2 * arb.pi()).sqrt()
 
 
+def score(noise: LaplaceLogNormal, t: float | np.ndarray) -> np.ndarray:
+    """−(ln h)'(t): the density is h(t) = e^{σ²/2} M(t e^{σ²})/2, and M'(t) = −2h(t)."""
+    square = noise.sigma**2
+    return np.exp(1.5 * square + noise.logpdf(t * math.exp(square)) - noise.logpdf(t))
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("t", [1e-12, 1e-3, 0.7, 9.0, 1e4, 1e9])
@@ -47,22 +53,21 @@ def test_survival_density_and_score_are_their_integrals(sigma, t):
         return
     assert noise.survival(t) == pytest.approx(float(exact[0] / 2), rel=2e-12)
     assert noise.logpdf(-t) == pytest.approx(float((exact[1] / 2).log()), abs=2e-12)
-    assert noise.score(t) == pytest.approx(float(exact[2] / exact[1]), rel=4e-12)
+    assert score(noise, t) == pytest.approx(float(exact[2] / exact[1]), rel=4e-12)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_the_score_falls_from_what_a_shift_costs(sigma):
     noise = LaplaceLogNormal(sigma)
-    score = noise.score(np.geomspace(1e-15, 1e15, 400))
-    assert (np.diff(score) <= 1e-10 * score[0]).all()
-    assert noise.score(0.0) == pytest.approx(noise.max_score, rel=1e-12)
+    slopes = score(noise, np.geomspace(1e-15, 1e15, 400))
+    assert (np.diff(slopes) <= 1e-10 * slopes[0]).all()
+    assert score(noise, 0.0) == pytest.approx(noise.max_score, rel=1e-12)
     assert noise.max_score == pytest.approx(math.exp(1.5 * sigma**2), rel=1e-15)
 
 
 def test_moments_are_those_of_the_product():
     noise = LaplaceLogNormal(0.5)
     assert noise.variance == pytest.approx(2 * math.exp(0.5), rel=1e-14)
-    assert noise.absolute_moment(2) == pytest.approx(noise.variance, rel=1e-14)
     draws = noise.sample(np.random.default_rng(1), 200_000)
     assert np.mean(draws**2) == pytest.approx(noise.variance, rel=0.05)
 

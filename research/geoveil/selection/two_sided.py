@@ -50,6 +50,10 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", validation.between("gamma", self.gamma, 1.5, 101))
 
+    @property
+    def variance(self) -> float:
+        return GeneralizedCauchy(self.gamma).variance if self.gamma > 3 else math.inf
+
 
 @dataclass(frozen=True, slots=True)
 class HeavyStudentT(StudentT):
@@ -68,7 +72,7 @@ class HeavyStudentT(StudentT):
 
     @property
     def variance(self) -> float:
-        return self.absolute_moment(2)
+        return StudentT(self.nu).variance if self.nu > 2 else math.inf
 
 
 _STEP = 1 / 32
@@ -115,14 +119,6 @@ class LaplaceLogNormal(Noise):
     @property
     def variance(self) -> float:
         return 2 * math.exp(2 * self.sigma**2)
-
-    def _absolute_moment(self, order: float) -> float:
-        return math.exp(math.lgamma(order + 1) + (order * self.sigma) ** 2 / 2)
-
-    def score(self, u: ArrayLike) -> Array:
-        square, t = self.sigma**2, np.asarray(u)
-        ratio = self._log_m(t, 2 * square) - self._log_m(t, square)
-        return np.asarray(np.exp(1.5 * square + ratio))
 
     @property
     def exact_scale_cost(self) -> None:

@@ -146,15 +146,6 @@ class StudentT(AlgebraicNoise):
     def tail_exponent(self) -> float:
         return self.nu
 
-    def _absolute_moment(self, order: float) -> float:
-        gammas = math.lgamma((order + 1) / 2) + math.lgamma((self.nu - order) / 2)
-        norm = math.log(math.pi) / 2 + math.lgamma(self.nu / 2)
-        return math.exp(order / 2 * math.log(self.nu) + gammas - norm)
-
-    def score(self, u: ArrayLike) -> Array:
-        u = np.asarray(u, dtype=np.float64)
-        return np.asarray((self.nu + 1) / (self.nu / u + u))
-
     @property
     def _steepness(self) -> Fraction:
         return Fraction(self.nu) + 1
@@ -285,21 +276,12 @@ class GeneralizedCauchy(AlgebraicNoise):
 
     @property
     def variance(self) -> float:
-        return self.absolute_moment(2)
+        angle = math.pi / self.gamma
+        return math.sin(angle) / math.sin(min(3.0, self.gamma - 3) * angle)
 
     @property
     def tail_exponent(self) -> float:
         return self.gamma - 1
-
-    def _absolute_moment(self, order: float) -> float:
-        angle = math.pi / self.gamma
-        rest = self.tail_exponent - order  # exact where it is small
-        return math.sin(angle) / math.sin(min(order + 1, rest) * angle)
-
-    def score(self, u: ArrayLike) -> Array:
-        """Return the score ψ(u): γw/u with w = u^γ/(1+u^γ)."""
-        u = np.asarray(u, dtype=np.float64)
-        return np.asarray(self.gamma * self._shares(u)[0] / u)
 
     @property
     def _steepness(self) -> Fraction:

@@ -36,30 +36,17 @@ class Noise(ABC):
     def variance(self) -> float:
         """E[Z²]; infinite if the tail is too heavy."""
 
-    def absolute_moment(self, order: float) -> float:
-        """Return E|Z|^order for an order ≥ 0; infinite if the tail is too heavy."""
-        order = validation.between("order", order, 0, 1e6)
-        return self._absolute_moment(order) if order < self.tail_exponent else math.inf
-
     @property
     def tail_exponent(self) -> float:
-        """The order at and beyond which absolute moments are infinite."""
+        """The order at and beyond which E|Z|^order is infinite."""
         return math.inf
-
-    @abstractmethod
-    def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^order for an order below the tail exponent."""
 
     @property
     def has_mean(self) -> bool:
         """Whether E|Z| is finite; the mean then is 0."""
         return self.tail_exponent > 1
 
-    @abstractmethod
-    def score(self, u: ArrayLike) -> Array:
-        """Return ψ(u) = −(log h)'(u) for u > 0, in 1/(unit of Z)."""
-
-    # What calibration needs: ψ decides how fast the log-density changes [MATH §3].
+    # What calibration needs: ψ(u) = −(log h)'(u) for u > 0, in 1/(unit of Z) [MATH §3].
 
     @property
     @abstractmethod
@@ -176,12 +163,6 @@ class Laplace(Noise):
     @property
     def variance(self) -> float:
         return 2 * self.scale**2
-
-    def _absolute_moment(self, order: float) -> float:
-        return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
-
-    def score(self, u: ArrayLike) -> Array:
-        return np.full(np.shape(u), 1 / self.scale)
 
     @property
     def exact_scale_cost(self) -> None:

@@ -126,18 +126,6 @@ class LaplacePareto(FrontierNoise):
         moment = 2 - decay * (2 + 2 * t + t * t) + decay * t**3 / (a - 2)
         return moment / (1 + decay / a) / self.epsilon**2
 
-    def _absolute_moment(self, order: float) -> float:
-        from scipy import special
-
-        a, t = self._a, 1 + self._a
-        core = special.gammainc(order + 1, t) * math.exp(math.lgamma(order + 1))
-        tail = math.exp(-t + (order + 1) * math.log(t)) / (a - order)
-        mass = self._half_mass * self.epsilon
-        return float((core + tail) / mass / self.epsilon**order)
-
-    def score(self, u: ArrayLike) -> Array:
-        return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
-
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         epsilon, a, decay, mass, knee_tail, p_knee = _pareto(self, ops, ops.precision)
         core = -ops.log(mass * ops.maximum(p, p_knee) - knee_tail + decay) / epsilon
@@ -215,22 +203,6 @@ class PowerLaw(FrontierNoise):
         core = (2 - floor * (5 + 1 / a)) * a * a / ((a + 1) * (a + 2))
         tail = self._knee_density * (1 + 1 / a) * (5 - 1 / a) * a * a / ((a - 1) * (a - 2))
         return float((core + tail) / self.epsilon**3 / self._half_mass)
-
-    def _absolute_moment(self, order: float) -> float:
-        from scipy import special
-
-        a, p = self._a, order
-        core = special.betainc(p + 1, a, 1 / a) * special.beta(p + 1, a)
-        tail = special.betainc(a - p, p + 1, 1 / (1 + 1 / a)) * special.beta(a - p, p + 1)
-        tail *= self._knee_density * (1 + 1 / a) ** (a + 1)
-        return float((core + tail) / self._half_mass / self.beta ** (p + 1))
-
-    def score(self, u: ArrayLike) -> Array:
-        u = np.asarray(u, dtype=np.float64)
-        knee = 1 / self.epsilon
-        flat = self.epsilon == self.beta  # h is constant up to the knee, where 1 − βu is 0
-        inner = (self.epsilon - self.beta) / (1 if flat else 1 - self.beta * np.minimum(u, knee))
-        return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         a, p_knee, knee, inner, outer, growth = _power(self, ops, ops.precision)
