@@ -233,6 +233,15 @@ def test_numbers_are_rounded_up():
     assert all(a <= b for a, b in pairwise(grid))
 
 
+def test_no_cap_is_promised_of_a_reading():
+    """Control: of a report with its own noise, a cap makes guesses about far values less sure."""
+    of = dict(surveys())
+    for value in (-1e6, 20_000.0, 99_000.0, 250_000.0):
+        told = [what_it_tells_of(of[name], value, read=True) for name in ("debiased", "capped")]
+        assert told[0] == told[1]
+    assert what_it_tells_of(of["debiased"], -1e6) != what_it_tells_of(of["capped"], -1e6)
+
+
 def test_no_price_is_rounded_down():
     """Of 1,000 guarantees. Control: half of them are less in the nearest six digits."""
     draw, less = Random(4), 0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from geoveil.gp import (
+    Cap,
     Coarsening,
     DebiasedLaplace,
     Disc,
@@ -254,7 +255,10 @@ class Middle(RandomSource):
 
 @pytest.mark.parametrize("z", [61_200.0, 70_123.456, 91_999.5, 92_000.5, 1e9])
 def test_an_answer_is_the_debiased_step_of_the_point(z):
-    """Against the polynomial in 50 digits: φ − b²φ'' of u = s/w + 1/2 in [0, 1]."""
+    """Against the polynomial in 50 digits: φ − b²φ'' of u = s/w + 1/2 in [0, 1].
+
+    So it is under a cap at the ends of the band, on which no bits could decide.
+    """
     kept, mechanism = PlanarLaplace(DOLLARS, 1), DebiasedLaplace(BAND, DOLLARS)
     k = round(z / kept.step)
     with mp.workdps(50):
@@ -263,7 +267,9 @@ def test_an_answer_is_the_debiased_step_of_the_point(z):
         inside = 3 * u**2 - 2 * u**3 - (mp.mpf(8_000) / 24_000) ** 2 * (6 - 12 * u)
         g = inside if 0 < u < 1 else mp.mpf(u >= 1)
         expected = int(mp.nint(g / mp.mpf(2) ** mechanism.step_exponent))
-    assert mechanism.answer(k, kept.step_exponent, Middle()) == expected
+    capped = DebiasedLaplace(Cap(1.5, 1.5).on(BAND, DOLLARS.exact_rate), DOLLARS)
+    for each in (mechanism, capped):
+        assert each.answer(k, kept.step_exponent, Middle()) == expected
 
 
 @pytest.fixture(scope="module")

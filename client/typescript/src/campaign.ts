@@ -377,7 +377,11 @@ export class Campaign extends Dated {
   ownSide(index: number, point: readonly number[], ofPoint: boolean): OwnSide | undefined {
     const { query } = this.questions[index]!;
     if (!SIDED.has(query.kind)) return undefined;
-    if (!ofPoint || query.kind !== "range") return (this.#mechanisms[index] as QueryMechanism).ownSide(point);
+    if (!ofPoint || query.kind !== "range") {
+      // No cap clips a perturbed number.
+      const mechanism = ofPoint ? debiasedLaplace(this.#queries[index]!, this.answerPrivacy, this.stepExponent) : this.#mechanisms[index];
+      return (mechanism as QueryMechanism).ownSide(point);
+    }
     const { epsilon, per } = this.answerPrivacy;
     const { low, high, width } = query as unknown as { low: number; high: number; width: number };
     const x = point[0]!;

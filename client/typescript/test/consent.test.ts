@@ -29,3 +29,12 @@ test("people are told the same sentences as by Python", async () => {
     assert.equal(whatToAsk(read, value), asks, name);
   }
 });
+
+test("no cap is promised of a reading", () => {
+  const [plain, capped] = ["debiased", "capped"].map((name) => {
+    const { campaign } = vectors<Told>("consent.json", "consent").find((told) => told.name === name)!;
+    return new Campaign(bytesOf(campaign));
+  });
+  for (const value of [-1e6, 20_000, 99_000, 250_000]) assert.deepEqual(whatItTellsOf(capped!, value, true), whatItTellsOf(plain!, value, true));
+  assert.notDeepEqual(whatItTellsOf(capped!, -1e6), whatItTellsOf(plain!, -1e6));
+});

@@ -121,7 +121,8 @@ class DebiasedLaplace(QueryMechanism):
             z = (BALL.constant(point) + u[0] - BALL.constant(0.5)) * BALL.constant(
                 Fraction(2) ** step_exponent
             )
-            s = self.query.signed_distance(z, BALL)
+            # Not clipped: that changes nothing, but a clip to the band's end could not be decided.
+            s = self.query.unclipped.signed_distance(z, BALL)
             return [self.query.profile.debiased(s, self._undo, BALL)]
 
         (report,) = release_integers([LazyUniform(source)], ideal, self.step_exponent)
