@@ -266,7 +266,11 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
             if of_points and isinstance(query, Range):
                 law: _Law | None = _of_point(query, float(point), campaign.answer_privacy)
             else:
-                law = _of_distance(_unclipped(mechanism) if of_points else mechanism, point)
+                answering = mechanism
+                if of_points:  # no cap clips a perturbed number
+                    privacy = campaign.answer_privacy
+                    answering = DebiasedLaplace(query, privacy, step=mechanism.step)
+                law = _of_distance(answering, point)
             if law is not None:
                 guesses.append((*law, query, label))
         elif isinstance(query, GaussianKernel | Radial):
@@ -419,11 +423,6 @@ def _better(pair: str, chance: float, far: str = "") -> str:
     if sure is None:
         return say("better.none", begins=begins, pair=pair)
     return say("better", begins=begins, pair=pair, odds=sure, far=far)
-
-
-def _unclipped(mechanism: QueryMechanism) -> QueryMechanism:
-    """Return the mechanism of a question that a perturbed number answers, which no cap clips."""
-    return DebiasedLaplace(mechanism.query.unclipped, mechanism.privacy, step=mechanism.step)
 
 
 def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None:
