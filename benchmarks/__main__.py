@@ -2,73 +2,23 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from benchmarks import (
-    capacity,
-    console,
-    device,
-    form,
-    handshake,
-    history,
-    hostile,
-    hostile_load,
-    intervals,
-    parsers,
-    partitions,
-    planning,
-    plans,
-    points,
-    regression,
-    relations,
-    relay,
-    release,
-    scale,
-    selection,
-    serve_load,
-    simulate,
-    soak,
-    startup,
-    store,
-    way,
-    web,
-    wishes,
-)
+from benchmarks import history, soak
 from benchmarks.every_statistic import STATISTICS
 from benchmarks.timing import Figure
 
-TABLES: Mapping[str, Callable[..., list[Figure] | None]] = {
-    "simulate": simulate.table,
-    "release": release.table,
-    "scale": scale.table,
-    "startup": startup.table,
-    "device": device.table,
-    "form": form.table,
-    "store": store.table,
-    "way": way.table,
-    "serve_load": serve_load.table,
-    "handshake": handshake.table,
-    "capacity": capacity.table,
-    "points": points.table,
-    "hostile": hostile.table,
-    "parsers": parsers.table,
-    "partitions": partitions.table,
-    "attacks": hostile_load.judged,
-    "soak": soak.table,
-    "planning": planning.table,
-    "regression": regression.table,
-    "selection": selection.table,
-    "intervals": intervals.table,
-    "relations": relations.table,
-    "plans": plans.table,
-    "wishes": wishes.table,
-    "web": web.table,
-    "console": console.table,
-    "relay": relay.table,
-}
-
+NAMES = (
+    *("simulate", "release", "scale", "startup", "device", "form", "store", "way", "serve_load"),
+    *("handshake", "capacity", "points", "hostile", "parsers", "partitions", "attacks", "soak"),
+    *("planning", "regression", "selection", "intervals", "relations", "plans", "wishes", "web"),
+    *("console", "relay"),
+)
+"""The benchmarks in their order: each is a module with a function `table`, except "attacks"."""
 QUICK = ("intervals", "plans", "relations", "relay", "wishes")
 """Benchmarks that also have a quick version."""
 AGAIN = 2
@@ -78,7 +28,7 @@ AGAIN = 2
 def main() -> int:
     """Run the requested benchmarks and return 1 if a row is slower than in the last release."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(NAMES)}; all by default")
     parser.add_argument("--quick", action="store_true", help=f"about a tenth of {', '.join(QUICK)}")
     parser.add_argument(
         "--hours",
@@ -111,20 +61,20 @@ def main() -> int:
     )
     asked = parser.parse_args()
     for name in asked.names:
-        if name not in TABLES:
+        if name not in NAMES:
             parser.error(f"no benchmark is called {name!r}")
     measured: dict[str, list[Figure]] = {}
-    for name in asked.names or TABLES:
-        run = partial(TABLES[name], quick=asked.quick) if name in QUICK else TABLES[name]
+    for name in asked.names or NAMES:
+        run = partial(_table(name), **({"quick": asked.quick} if name in QUICK else {}))
         if name == "soak":
-            run = partial(soak.table, asked.hours)
+            run = partial(run, asked.hours)
+        elif name == "attacks":
+            run = partial(run, asked.minutes)
         elif name == "intervals":
             run = partial(run, page=asked.page, seed=asked.seed, campaigns=asked.campaigns)
             run = partial(run, statistics=asked.statistic or ())
         elif name == "relations":
             run = partial(run, seed=asked.seed)
-        elif name == "attacks":
-            run = partial(hostile_load.judged, asked.minutes)
         measured[name] = run() or []
     releases = history.releases()
     last = next(reversed(releases), None)
@@ -137,6 +87,12 @@ def main() -> int:
     return 1 if found else 0
 
 
+def _table(name: str) -> Callable[..., Any]:
+    if name == "attacks":
+        return import_module("benchmarks.hostile_load").judged
+    return import_module(f"benchmarks.{name}").table
+
+
 def _compare(
     measured: dict[str, list[Figure]], before: Sequence[Figure], version: str
 ) -> list[history.Change]:
@@ -145,7 +101,7 @@ def _compare(
         for _ in range(AGAIN):
             if history.slower(before, measured[name]):
                 print(f"{name}: slower than in {version}; measured again")
-                measured[name] = history.least(figures, TABLES[name]() or [])
+                measured[name] = history.least(figures, _table(name)() or [])
                 figures = measured[name]
     now = [figure for figures in measured.values() for figure in figures]
     shared, found = history.changes(before, now), history.slower(before, now)
