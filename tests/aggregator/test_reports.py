@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from geoveil.aggregator.domain.preparation import takes_little
+from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.reports import (
     PackedColumns,
     PackedReport,
@@ -82,7 +82,13 @@ def test_packed_columns_are_a_sequence_of_packed_reports():
 
 @pytest.mark.parametrize(
     ("ids", "distinct"),
-    [(["ax"], True), (["ax", "bx"], True), (["ax", "ay"], False), (["ax", "bx", "ax"], False)],
+    [
+        (["ax"], True),
+        (["ax", "bx"], True),
+        (["ax", "ay"], False),
+        (["ax", "bx", "ax"], False),
+        (["ax", "bx", "bx"], False),
+    ],
 )
 def test_ids_are_distinct_if_their_first_halves_are(ids, distinct):
     joined = "".join(8 * letter for of in ids for letter in of).encode()
@@ -170,6 +176,16 @@ def test_columns_pass_if_each_report_would(publish):
     assert all_sound(every, (0, 5)) is True
     every = Admission(publish(queries=2, allocation=Allocation.REPEAT).campaign)
     assert all_sound(every, (0, 5), (1, 5)) is False
+
+
+def test_a_value_below_the_range_is_refused_in_columns(publish):
+    publication = publication_of(publish(mechanism=DebiasedLaplaceSpec()).campaign)
+    low, _ = publication.campaign.ranges[0]
+    zeros = np.zeros(1, np.uint32)
+    columns = ReportColumns(ID, zeros, np.array([low - 1]), zeros)
+    (fault,) = prepare(publication, columns, 0).faults
+    assert fault is not None
+    assert fault.reason is Reason.OUT_OF_RANGE
 
 
 def test_a_token_is_of_its_report_and_checked_before_its_answers(publish):
