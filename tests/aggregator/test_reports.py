@@ -99,7 +99,7 @@ def test_partition_admits_one_answer(publish):
     admission = Admission(publish(queries=3).campaign)
     for index in range(3):
         assert admission.fault(*Report(ID, [(index, -5)])) is None
-    for wrong in ([], [(3, 0)], [(2**32 - 1, 0)], [(0, 0), (1, 0)], [(0, 0), (0, 0)]):
+    for wrong in ([], [(-1, 0)], [(3, 0)], [(2**32 - 1, 0)], [(0, 0), (1, 0)], [(0, 0), (0, 0)]):
         fault = admission.fault(*Report(ID, wrong))
         assert fault is not None
         assert fault.reason is Reason.WRONG_ANSWERS
