@@ -30,6 +30,13 @@ test("people are told the same sentences as by Python", async () => {
   }
 });
 
+test("at a threshold itself a guess is right half of the time", () => {
+  const { campaign } = vectors<Told>("consent.json", "consent").find(({ name }) => name === "debiased")!;
+  const read = new Campaign(bytesOf(campaign));
+  const { at } = read.questions[0]!.query as unknown as { at: number };
+  assert.ok(whatItTellsOf(read, at).some((said) => said.endsWith("that guess is right 50 % of the time.")));
+});
+
 test("no cap is promised of a reading", () => {
   const [plain, capped] = ["debiased", "capped"].map((name) => {
     const { campaign } = vectors<Told>("consent.json", "consent").find((told) => told.name === name)!;

@@ -81,6 +81,7 @@ export function below(z: number): number {
 
 /** P[Z > u], rounded down by at most 2^-25: by bisection, because noises are given by their quantiles. */
 function survival(tail: Tail, u: number): number {
+  if (u <= 0) return 0.5;
   let [low, high] = [0, 0.5];
   for (let i = 0; i < 24; i++) {
     const middle = (low + high) / 2;
