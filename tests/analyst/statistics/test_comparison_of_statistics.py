@@ -75,6 +75,7 @@ def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
     ]  # fmt: skip
     made = compare(*sets, people=people, to_first=to_first)
     pairs = [(0, 1), (0, 2) if to_first else (1, 2)]
+    assert made.title == "6 differences, between 3 sets of reports"
     assert made.counts == (100, 200, 300)
     assert made.n == 600
     assert made.labels[3] == f"3 − {pairs[1][0] + 1}: quantile 0.25"
@@ -122,6 +123,11 @@ def test_a_mean_s_margins_beyond_honest_errors_are_those_of_liars():
     honest = compare(may, replace(june, about=()), people="different")
     assert honest.low == pytest.approx([10 - math.hypot(1.96, 4.0)], abs=1e-3)
     assert honest.values.tolist() == [10.0]
+    assert honest.title == "1 difference, between 2 sets of reports"
+    (row,) = honest.rows()
+    assert (row["name"], row["p"], row["p_adjusted"]) == ("2 − 1: mean", *2 * [honest.p_values[0]])
+    coarse = replace(june, privacy=GeoPrivacy(1.0, per=16_000.0, unit="dollar"))
+    assert compare(coarse, may, people="different").privacy == coarse.privacy
 
 
 @pytest.mark.deep(keep=0)
@@ -184,6 +190,14 @@ def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
     assert not (made.high < 0).any()
     assert [row["p_adjusted"] for row in made.rows()] == pytest.approx(made.adjusted)
     assert made.to_dict()
+    with pytest.raises(ParameterError, match="two distribution functions"):
+        compare(before, after, people="different", to_first=True)
+    with pytest.raises(ParameterError, match="two distribution functions"):
+        compare(before, after, after, people="different")
+    with pytest.raises(ParameterError, match="two distribution functions"):
+        compare(before, after.above, people="different")
+    with pytest.raises(ParameterError, match="names must be 2 of them"):
+        compare(before, after, people="different", names=["June"])
     same = compare(before, after, people="same")
     assert (same.high - same.low >= made.high - made.low).all()
 
