@@ -3,8 +3,8 @@
 A comparison gets or loses its boundary, or is negated; an arithmetic, bitwise or boolean operator
 is swapped; a sign or a `not` is dropped; a condition is negated; a number is 1 more or 1 less, a
 truth value the other; a returned value is None; a statement that is a call is dropped; neighbouring
-arguments are swapped, except of `min` and `max`; `axis` is dropped; `break` and `continue`, `min`
-and `max`, `any` and `all` are swapped.
+arguments are swapped, except of `min` and its like; `axis` is dropped; `break` and `continue`,
+`min` and `max`, `any` and `all` are swapped.
 
 Left alone are texts, the content of `raise`, what reprs show, types, decorators, and assertions, to
 which `strict` of `zip` belongs.
@@ -25,6 +25,7 @@ OPERATORS = {
     ast.BitXor: ast.BitAnd, ast.Break: ast.Continue, ast.Continue: ast.Break,
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+COMMUTE = {"min", "max", "minimum", "maximum", "hypot"}
 NEGATED = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 """Comparisons that `OPERATORS` negates."""
 LEFT_ALONE = (ast.Raise, ast.Assert, ast.JoinedStr)
@@ -158,8 +159,8 @@ def _replacements(owner: ast.AST, name: str, node: ast.AST) -> Iterator[ast.AST]
 
 def _other_calls(call: ast.Call) -> Iterator[ast.Call]:
     """Yield a call with neighbouring arguments swapped, or without its axis."""
-    commutes = isinstance(call.func, ast.Name) and call.func.id in NAMES
-    pairs = [] if commutes else zip(call.args, call.args[1:], strict=False)
+    name = ast.unparse(call.func).rpartition(".")[2]
+    pairs = [] if name in COMMUTE else zip(call.args, call.args[1:], strict=False)
     for at, (first, second) in enumerate(pairs):
         starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
         if not starred and ast.dump(first) != ast.dump(second):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geoveil.analyst.simultaneous import correlations_of, critical_value
 from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
@@ -123,14 +124,11 @@ def test_trends_are_lines_of_weighted_least_squares():
     values = 0.2 + 0.03 * np.arange(4)[:, None] * [1, 2, 0] + rng.normal(0, 0.02, (4, 3))
     errors = rng.uniform(0.01, 0.03, (4, 3))
     (of,) = (joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, 1))
-    made = trend(
-        *(
-            replace(of, values=row, covariance=np.diag(error**2))
-            for row, error in zip(values, errors, strict=True)
-        ),
-        people="different",
-        times=times,
-    )
+    given = [
+        replace(of, values=row, covariance=np.diag(error**2))
+        for row, error in zip(values, errors, strict=True)
+    ]
+    made = trend(*given, people="different", times=times)
     assert made.title == "3 trends over 4 times"
     for mean in range(3):
         weights = 1 / errors[:, mean]
@@ -139,6 +137,24 @@ def test_trends_are_lines_of_weighted_least_squares():
         assert made.standard_errors[mean] == pytest.approx(np.sqrt(cov[0, 0]))
         away = (values[:, mean] - np.polyval(fitted, times)) * weights
         assert made.bent[mean] == pytest.approx(stats.chi2.sf(away @ away, 2))
+    # Rising times have their margin on the same side, falling ones on the other.
+    at = np.array(times)
+    of_each = (at[:, None] - np.average(np.tile(at[:, None], 3), axis=0, weights=errors**-2)) / (
+        errors**2
+    )
+    slopes = of_each / np.sum(of_each * at[:, None], axis=0)
+    covariance = np.diag(np.sum((slopes * errors) ** 2, axis=0))
+    critical = critical_value(correlations_of(covariance), 0.95)
+    confidence = 2 * stats.norm.cdf(critical) - 1
+    below, above = np.array([estimate.margins_at(confidence) for estimate in given]).swapaxes(0, 1)
+    assert not np.allclose(below, above)
+    low, high = np.where(slopes > 0, below, above), np.where(slopes > 0, above, below)
+    assert made.low == pytest.approx(made.values - np.sqrt(np.sum((slopes * low) ** 2, axis=0)))
+    assert made.high == pytest.approx(made.values + np.sqrt(np.sum((slopes * high) ** 2, axis=0)))
+    assert made.first.tolist() == values[0].tolist()
+    assert made.last.tolist() == values[-1].tolist()
+    assert made.of_shares == (True, True, True)
+    assert (made.n, made.counts) == (4_000, (1_000,) * 4)
     worst = trend(*line([0.2, 0.25, 0.33]), people="same")
     assert worst.standard_errors == pytest.approx(0.01)  # (0.01 + 0.01) / 2
 

@@ -109,6 +109,19 @@ def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
         assert made.p_values[at] == pytest.approx(2 * stats.norm.sf(scores), rel=1e-6)
 
 
+def test_an_unbounded_error_widens_no_other_interval():
+    errors = ERRORS[0]
+    first, second = (quantiles(np.zeros(3), errors, np.eye(3)) for _ in range(2))
+    wide = np.array([1.0, 1.0, np.inf])
+    unbounded = replace(
+        first, standard_errors=errors * wide, low=first.low * wide, high=first.high * wide
+    )
+    made = compare(unbounded, second, people="different")
+    critical = simultaneous.critical_value(np.eye(3), 0.95)
+    assert made.high[:2] == pytest.approx(critical * math.hypot(0.9, 1.1) * errors[:2])
+    assert (made.low[2], made.high[2], made.p_values[2]) == (-math.inf, math.inf, 1)
+
+
 def test_a_mean_s_margins_beyond_honest_errors_are_those_of_liars():
     mean = {"confidence": 0.95, "n": 1_000, "label": "mean", "standard_error": 1.0}
     may = Quantity(value=40.0, ci_low=40 - 1.96, ci_high=40 + 1.96, **mean)
