@@ -97,11 +97,6 @@ class AzimuthalEquidistant(Projection):
         for name in Area.__slots__:
             object.__setattr__(self, name, getattr(area, name))
 
-    @classmethod
-    def of_area(cls, area: Area) -> AzimuthalEquidistant:
-        """Return the projection about the centre of an area."""
-        return cls(area.longitude_deg, area.latitude_deg, area.radius_m)
-
     @property
     def area(self) -> Area:
         """The disc of `radius_m` around the centre."""

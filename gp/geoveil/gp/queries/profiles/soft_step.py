@@ -51,10 +51,6 @@ class SoftStep(ClosedFormProfile):
     def cells(self, b: float) -> Array:
         return np.array(self.breakpoints)
 
-    def slope(self, s: Array) -> Array:
-        """Return φ'(s) inside the band, in 1/(unit of s); s has any shape."""
-        return np.asarray(self.local_lipschitz(np.abs(s), 0.0))
-
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
         edge = self.width / 2
         if reach == math.inf:
