@@ -443,7 +443,7 @@ def _deepest(parts: Parts) -> float:
 
     shape = geometry(parts)
     # At least the area over the perimeter, unless there are many holes.
-    depth = max(part.area / part.length for part in shape.geoms)
+    depth: float = max(part.area / part.length for part in shape.geoms)
     step = max(_ALONG * depth, shape.length / _MOST_POINTS)
     points = get_coordinates(segmentize(shape, step))
     # Of many points on a line the diagram is slow, so each is moved a little.
