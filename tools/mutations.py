@@ -134,8 +134,8 @@ def _replacements(owner: ast.AST, name: str, node: ast.AST) -> Iterator[ast.AST]
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield ast.Constant(node.value + 1)
-        yield ast.Constant(node.value - 1)
+        others = [node.value + 1, node.value - 1]
+        yield from (ast.Constant(other) for other in others if other != node.value)
     elif isinstance(node, ast.UnaryOp):
         yield node.operand
     elif isinstance(node, ast.Name) and node.id in NAMES:

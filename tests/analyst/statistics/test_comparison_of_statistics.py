@@ -25,9 +25,9 @@ from geoveil.analyst import (
     simultaneous,
 )
 from geoveil.analyst.statistics.joint import LIARS, Quantity
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
 
-from .populations import PRIVACY, campaign, campaigns, incomes, reports
+from .populations import PRIVACY, campaign, campaigns, incomes, joint_of, reports
 
 pytestmark = pytest.mark.usefixtures("few_draws")
 
@@ -53,8 +53,8 @@ def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> Qu
     )
 
 
-ERRORS = np.array([[900.0, 700.0, 1_300.0], [800.0, 900.0, 1_000.0], [500.0, 600.0, 700.0]])
-MOVED = np.array([[[100.0], [50.0]], [[80.0], [30.0]], [[20.0], [60.0]]]) * [1.0, 2.0, 0.0]
+ERRORS = np.array([[0.09, 0.07, 0.13], [0.08, 0.09, 0.1], [0.05, 0.06, 0.07]])
+MOVED = np.array([[[0.01], [0.005]], [[0.008], [0.003]], [[0.002], [0.006]]]) * [1.0, 2.0, 0.0]
 """How far false reports move each quantile of three sets, down and up."""
 
 
@@ -63,16 +63,13 @@ MOVED = np.array([[[100.0], [50.0]], [[80.0], [30.0]], [[20.0], [60.0]]]) * [1.0
 def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
     """By hand, from margins that are longer above than below, and what liars add to each."""
     correlations = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.5], [0.2, 0.5, 1.0]])
-    values = np.array([[20e3, 60e3, 90e3], [21.5e3, 57e3, 91e3], [30e3, 57e3, 80e3]])
-    sets = [
-        replace(made, moved=moved, low=made.low - moved[0], high=made.high + moved[1])
-        for made, moved in zip(
-            (quantiles(v, e, correlations, 100 * (of + 1)) for of, (v, e) in enumerate(
-                zip(values, ERRORS, strict=True))),
-            MOVED,
-            strict=True,
-        )
-    ]  # fmt: skip
+    # The first change is less than what liars may have caused.
+    values = np.array([[2.0, 6.0, 9.0], [2.005, 5.7, 9.1], [3.0, 5.7, 8.0]])
+    sets = []
+    for of, (value, errors, moved) in enumerate(zip(values, ERRORS, MOVED, strict=True)):
+        made = quantiles(value, errors, correlations, 100 * (of + 1))
+        ends = {"low": made.low - moved[0], "high": made.high + moved[1]}
+        sets.append(replace(made, moved=moved, **ends))
     made = compare(*sets, people=people, to_first=to_first)
     pairs = [(0, 1), (0, 2) if to_first else (1, 2)]
     assert made.title == "6 differences, between 3 sets of reports"
@@ -120,27 +117,33 @@ def test_an_unbounded_error_widens_no_other_interval():
     critical = simultaneous.critical_value(np.eye(3), 0.95)
     assert made.high[:2] == pytest.approx(critical * math.hypot(0.9, 1.1) * errors[:2])
     assert (made.low[2], made.high[2], made.p_values[2]) == (-math.inf, math.inf, 1)
+    false = compare(replace(first, moved=np.full((2, 3), 9.0)), second, people="different")
+    assert false.high == pytest.approx(critical * 1.1 * errors + 9)
 
 
 def test_a_mean_s_margins_beyond_honest_errors_are_those_of_liars():
-    mean = {"confidence": 0.95, "n": 1_000, "label": "mean", "standard_error": 1.0}
-    may = Quantity(value=40.0, ci_low=40 - 1.96, ci_high=40 + 1.96, **mean)
+    reach = 2 * stats.norm.ppf(0.975)
+    mean = {"confidence": 0.95, "n": 1_000, "label": "mean", "standard_error": 2.0}
+    may = Quantity(value=40.0, ci_low=40 - reach, ci_high=40 + reach, **mean)
     june = Quantity(
-        value=50.0, ci_low=50 - 4.0, ci_high=50 + 3.0, about=(f"{LIARS} 1 % …",), **mean
+        value=50.0, ci_low=50 - reach - 2, ci_high=50 + reach - 1, about=(f"{LIARS} 1 %",), **mean
     )
     made = compare(may, june, people="different")
-    margin = stats.norm.ppf(0.975) * math.sqrt(2)
-    assert made.low == pytest.approx([10 - margin - (4.0 - 1.96)], abs=1e-3)
-    assert made.high == pytest.approx([10 + margin + (3.0 - 1.96)], abs=1e-3)
+    assert made.low == pytest.approx([10 - math.hypot(reach, reach) - 2])
+    assert made.high == pytest.approx([10 + math.hypot(reach, reach - 1)])
     assert any(note.startswith(LIARS) for note in made.notes)
     honest = compare(may, replace(june, about=()), people="different")
-    assert honest.low == pytest.approx([10 - math.hypot(1.96, 4.0)], abs=1e-3)
+    assert honest.low == pytest.approx([10 - math.hypot(reach, reach + 2)])
     assert honest.values.tolist() == [10.0]
     assert honest.title == "1 difference, between 2 sets of reports"
     (row,) = honest.rows()
     assert (row["name"], row["p"], row["p_adjusted"]) == ("2 − 1: mean", *2 * [honest.p_values[0]])
     coarse = replace(june, privacy=GeoPrivacy(1.0, per=16_000.0, unit="dollar"))
     assert compare(coarse, may, people="different").privacy == coarse.privacy
+    (points,) = campaigns(incomes(), 100, 1)
+    mean = joint_of([Threshold(60_000.0, 24_000.0, "smoothstep")], points)
+    alike = replace(may, label=mean.labels[0])
+    assert compare(mean, alike, people="different").values == pytest.approx(40.0 - mean.values)
 
 
 @pytest.mark.deep(keep=0)
