@@ -25,7 +25,7 @@ OPERATORS = {
     ast.BitXor: ast.BitAnd, ast.Break: ast.Continue, ast.Continue: ast.Break,
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-COMMUTE = {"min", "max", "minimum", "maximum", "hypot"}
+COMMUTE = {"min", "max", "minimum", "maximum", "hypot", "array_equal"}
 NEGATED = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 """Comparisons that `OPERATORS` negates."""
 LEFT_ALONE = (ast.Raise, ast.Assert, ast.JoinedStr)

@@ -193,13 +193,16 @@ def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much():
 
 def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
     first, second = campaigns(incomes(), 2_000, 2)
-    before, after = (reports(points).ask(CURVE) for points in (first, second - 15_000))
+    before, after = (reports(points).ask(CURVE) for points in (first, second[:1_500] - 15_000))
     made = compare(before, after, people="different", names=["May", "June"])
     plain = after.above.values - before.above.values
     assert made.values == pytest.approx(-plain)
     variance = np.diag(before.above.covariance) + np.diag(after.above.covariance)
     assert made.changes.standard_errors == pytest.approx(np.sqrt(variance))
-    assert made.changes.counts == (2_000, 2_000)
+    assert made.changes.counts == (2_000, 1_500)
+    assert made.title == (
+        "Change of the distribution function, June − May, from 2,000 and 1,500 reports"
+    )
     assert made.changes.labels[0] == "June − May: up to -20,000"
     assert made.adjusted.min() < 1e-6
     assert (made.low > 0).any(), "poorer people: more are up to some threshold"
@@ -212,6 +215,11 @@ def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
         compare(before, after, after, people="different")
     with pytest.raises(ParameterError, match="two distribution functions"):
         compare(before, after.above, people="different")
+    softer = replace(after, width=2 * after.width)
+    with pytest.raises(
+        ParameterError, match=f"{before.width:.15g}, as for.* got width={softer.width}"
+    ):
+        compare(before, softer, people="different")
     with pytest.raises(ParameterError, match="names must be 2 of them"):
         compare(before, after, people="different", names=["June"])
     same = compare(before, after, people="same")
