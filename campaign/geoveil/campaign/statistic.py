@@ -50,11 +50,11 @@ class Allocation(Enum):
 
     Example:
         >>> for allocation in Allocation:
-        ...     print(allocation.value, allocation.share(4), allocation.times(4))
-        partition 1 1
-        split 1/4 1
-        repeat 1 4
-        vector 1 1
+        ...     print(allocation.value, allocation.times(4))
+        partition 1
+        split 1
+        repeat 4
+        vector 1
     """
 
     __repr__ = enum_repr
@@ -73,10 +73,6 @@ class Allocation(Enum):
     def answers_all(self) -> bool:
         """Whether a participant answers every query."""
         return self is not Allocation.PARTITION
-
-    def share(self, queries: int) -> Fraction:
-        """Return the share of the campaign's ε for one answer, or for all answers of a vector."""
-        return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
 
     def times(self, queries: int) -> int:
         """Return the multiple of the campaign's ε for one report."""
