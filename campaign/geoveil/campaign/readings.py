@@ -30,8 +30,8 @@ class Readings:
         >>> print(Readings(every=timedelta(days=91), extrapolated=True))
         Your value is read and perturbed once in each stretch of 91 days, when your device first\
  answers in it; all reports of the stretch are made from that, and continue the change between\
- two readings. Your device draws at random when its stretches begin, so any 91 days touch two of\
- them.
+ two readings, so that a report may tell of both. Your device draws at random when its stretches\
+ begin, so any 91 days touch two of them.
     """
 
     every: timedelta

@@ -236,7 +236,7 @@ test("what people are told is what Python says", () => {
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true, 0).toString(),
     "Your value is read and perturbed once in each stretch of 91 days, when your device first answers in it; all reports" +
-      " of the stretch are made from that, and continue the change between two readings. Your device draws at random when its stretches begin, so any" +
+      " of the stretch are made from that, and continue the change between two readings, so that a report may tell of both. Your device draws at random when its stretches begin, so any" +
       " 91 days touch two of them.",
   );
   assert.ok(new Readings(60_000_000n, false, 0).toString().startsWith("Your value is read and perturbed once in each stretch of 0.000694444 days, "));

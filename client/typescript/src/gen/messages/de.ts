@@ -68,7 +68,7 @@ export default {
     "other": "{n} Tagen"
   },
   "readings": "Ihr Wert wird in jedem Zeitraum von {days} einmal erfasst und verfremdet, sobald Ihr Gerät darin zum ersten Mal antwortet; alle Meldungen des Zeitraums entstehen daraus{moved}. Wann seine Zeiträume beginnen, lost Ihr Gerät aus: Jede Spanne von {days} berührt zwei davon.",
-  "readings.moved": " und setzen fort, wie sich zwei Erfassungen unterscheiden",
+  "readings.moved": " und setzen fort, wie sich zwei Erfassungen unterscheiden, sodass eine Meldung etwas über beide verraten kann",
   "readings.cohorts": "Ihr Gerät teilt auch mit, in welchem von {cohorts} Teilen von {days} seine Zeiträume beginnen. Das bleibt gleich und unterscheidet Ihre Meldungen verschiedener Zeiträume von denen, die {others} von {cohorts} anderen Menschen senden.",
   "epoch": "wird in jedem Zeitraum von {days} einmal erfasst, wenn zum ersten Mal danach gefragt wird, zu {privacy}; jede Spanne von {days} berührt zwei Zeiträume, deren Erfassungen also höchstens {twice} kosten (getrennt für jedes Gebiet von Orten, jeden kleinsten Wert von Verhältnissen und jede Anzahl von Koordinaten). Was keine Erfassung beantwortet, kostet sein eigenes ε",
   "tell.epoch": "Ihre Angabe zu „{name}“: {epoch}.",

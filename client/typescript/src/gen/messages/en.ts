@@ -68,7 +68,7 @@ export default {
     "other": "{n} days"
   },
   "readings": "Your value is read and perturbed once in each stretch of {days}, when your device first answers in it; all reports of the stretch are made from that{moved}. Your device draws at random when its stretches begin, so any {days} touch two of them.",
-  "readings.moved": ", and continue the change between two readings",
+  "readings.moved": ", and continue the change between two readings, so that a report may tell of both",
   "readings.cohorts": "Your device also tells in which of {cohorts} parts of {days} its stretches begin. That stays the same, and distinguishes your reports of all stretches from those of {others} in {cohorts} other people.",
   "epoch": "read once in each stretch of {days}, when it is first asked for, at {privacy}; any {days} touch two stretches, so that their readings cost at most {twice} (separately for each area of places, least value of ratios, and number of coordinates). Answers without a reading cost their own ε",
   "tell.epoch": "Your {name}: {epoch}.",

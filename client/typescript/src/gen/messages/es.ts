@@ -68,7 +68,7 @@ export default {
     "other": "{n} días"
   },
   "readings": "Su valor se lee y se altera al azar una vez en cada plazo de {days}, cuando su dispositivo responde por primera vez en él; todos los envíos del plazo salen de ahí{moved}. Su dispositivo sortea cuándo empiezan sus plazos: cualquier intervalo de {days} toca dos de ellos.",
-  "readings.moved": ", y continúan como cambió el valor entre dos lecturas",
+  "readings.moved": ", y continúan como cambió el valor entre dos lecturas, de modo que un envío puede revelar algo de ambas",
   "readings.cohorts": "Su dispositivo comunica también en cuál de {cohorts} partes de {days} empiezan sus plazos. Eso no cambia, y distingue sus envíos de plazos distintos de los de {others} de cada {cohorts} personas.",
   "epoch": "se lee una vez en cada plazo de {days}, cuando se pregunta por primera vez, a {privacy}; cualquier intervalo de {days} toca dos plazos, de modo que sus lecturas cuestan como máximo {twice} (por separado para cada zona de lugares, cada valor mínimo de razones y cada número de coordenadas). Lo que ninguna lectura responde cuesta su propio ε",
   "tell.epoch": "Su respuesta sobre «{name}»: {epoch}.",

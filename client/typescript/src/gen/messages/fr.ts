@@ -68,7 +68,7 @@ export default {
     "other": "{n} jours"
   },
   "readings": "Votre valeur est relevée et brouillée une fois dans chaque période de {days}, lorsque votre appareil y répond pour la première fois ; tous les envois de la période en sont tirés{moved}. Votre appareil tire au sort le début de ses périodes : tout intervalle de {days} en touche deux.",
-  "readings.moved": ", et se poursuivent comme l’évolution entre deux relevés",
+  "readings.moved": ", et se poursuivent comme l’évolution entre deux relevés, de sorte qu’un envoi peut révéler quelque chose des deux",
   "readings.cohorts": "Votre appareil indique aussi dans laquelle de {cohorts} parties de {days} ses périodes commencent. Cela ne change pas, et distingue vos envois de différentes périodes de ceux de {others} autres personnes sur {cohorts}.",
   "epoch": "relevée une fois dans chaque période de {days}, lorsqu’elle est demandée pour la première fois, à {privacy} ; tout intervalle de {days} touche deux périodes, de sorte que leurs relevés coûtent au plus {twice} (séparément pour chaque zone de lieux, chaque valeur minimale de rapports et chaque nombre de coordonnées). Ce à quoi aucun relevé ne répond coûte son propre ε",
   "tell.epoch": "Votre réponse sur « {name} » : {epoch}.",
