@@ -83,13 +83,13 @@ def crowds(
     spread = float(np.subtract(*np.quantile(y, [0.75, 0.25])))
     places = [_closest(y, size) for size in _CROWDS]
     places += [_about(y, answer, spread * share) for share in _ABOUT]
-    found = np.zeros((3, len(places)))
+    rows = np.zeros((3, len(places)))
     for i, (parts, other_parts) in enumerate(places):
         low, high = parts[0], parts[-1]
         if high - low > _RESOLVED * np.spacing(max(abs(low), abs(high))):
-            found[0, i] = ((others > low) & (others <= high)).sum()
-            found[1:, i] = shares(parts[None])[0], shares(other_parts[None])[0]
-    drawn, stated, again = found
+            rows[0, i] = ((others > low) & (others <= high)).sum()
+            rows[1:, i] = shares(parts[None])[0], shares(other_parts[None])[0]
+    drawn, stated, again = rows
     return Counts.of(len(others), drawn, stated, again, missed)
 
 
