@@ -93,9 +93,10 @@ def test_a_form_in_the_clear_has_the_summary_of_statsmodels(
     assert [row["z"] for row in rows] == pytest.approx(theirs.tvalues, rel=1e-6)
     assert [row["p_value"] for row in rows] == pytest.approx(theirs.pvalues, abs=0.01)
     at = {"age": 30, "rents": "o1", "mood": 2}
-    (row,) = made.predict(at).rows()
-    person = np.array([[1, 1, 0, 30, 2, 0]], float)
-    assert row["estimate"] == pytest.approx(float(theirs.predict(person)[0]), rel=1e-9)
+    row, first_option = made.predict(at, {"age": 30, "rents": "o0", "mood": 2}).rows()
+    of_both = theirs.predict(np.array([[1, 1, 0, 30, 2, 0], [1, 0, 0, 30, 2, 0]], float))
+    assert row["estimate"] == pytest.approx(float(of_both[0]), rel=1e-9)
+    assert first_option["estimate"] == pytest.approx(float(of_both[1]), rel=1e-9)
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert row["people"] == "age 30, rents o1, mood 2"
 

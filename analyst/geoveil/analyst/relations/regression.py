@@ -144,7 +144,7 @@ class RegressionEstimates(ParameterEstimates):
                 numbers[f"{name}: {value}"] = 1.0
             else:
                 raise ParameterError("people", name, f"a covariate of {list(names)}")
-        return np.array([1.0, *numbers.values()])
+        return np.array([1.0, *(numbers[name] for name in names)])
 
 
 @dataclass(frozen=True)
