@@ -16,6 +16,7 @@ from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
 from geoveil.gp import ParameterError, Range, Threshold
+from geoveil.gp.intervals import UNLIMITED
 
 from .populations import campaigns, incomes, joint_of, poor, truth
 
@@ -103,7 +104,7 @@ def test_differences_do_not_collapse_where_hardly_anybody_is():
 
 def test_holm_is_the_rule_by_its_definition():
     """Against closed testing: each p is the largest of Bonferroni's over all sets that hold it."""
-    p = np.random.default_rng(3).uniform(0, 0.5, 6)
+    p = np.random.default_rng(3).uniform(0.1, 0.6, 6)
     sets = [[i for i in range(6) if mask >> i & 1] for mask in range(1, 64)]
     for i, found in enumerate(holm(p).tolist()):
         closed = max(len(s) * min(p[s]) for s in sets if i in s)
@@ -157,6 +158,31 @@ def test_trends_are_lines_of_weighted_least_squares():
     assert (made.n, made.counts) == (4_000, (1_000,) * 4)
     worst = trend(*line([0.2, 0.25, 0.33]), people="same")
     assert worst.standard_errors == pytest.approx(0.01)  # (0.01 + 0.01) / 2
+    assert worst.title == "1 trend over 3 times"
+
+
+def test_trends_of_shares_and_amounts_are_told_in_few_figures():
+    risen = [0.20123, 0.25345, 0.33456]
+    shares = trend(*line(risen), people="different")
+    assert str(shares.sentences[0]) == (
+        "“q0” rose from 20.1 % to 33.5 % over 3 periods, by 6.7 % points a period"
+        " (5.3 to 8; p < 0.001)."
+    )
+    fallen = trend(*line(risen[::-1]), people="different")
+    assert "fell from 33.5 % to 20.1 % over 3 periods, by -6.7 % " in str(fallen.sentences[0])
+    amounts = [
+        replace(of, values=of.values * 1e5, covariance=of.covariance * 1e10, limits=(UNLIMITED,))
+        for of in line([0.20123, 0.25345, 0.23456])
+    ]
+    assert str(trend(*amounts, people="different").sentences[0]) == (
+        "“q0” rose from 20,100 to 23,500 over 3 periods, by 1,700 a period"
+        " (280 to 3,100; p = 0.019)."
+    )
+    unsure = replace(shares, adjusted=np.array([0.0501]))
+    assert "“q0” went from 20.1 % to 33.5 % " in str(unsure.sentences[0])
+    assert str(unsure.sentences[0]).endswith(", which may be chance).")
+    (row,) = shares.rows()
+    assert (row["slope"], row["p_line"]) == (shares.values[0], shares.bent[0])
 
 
 def test_what_does_not_lie_on_a_line_is_said_to_be_bent():

@@ -117,6 +117,8 @@ def test_an_unbounded_error_widens_no_other_interval():
     critical = simultaneous.critical_value(np.eye(3), 0.95)
     assert made.high[:2] == pytest.approx(critical * math.hypot(0.9, 1.1) * errors[:2])
     assert (made.low[2], made.high[2], made.p_values[2]) == (-math.inf, math.inf, 1)
+    with pytest.raises(ParameterError, match=r"width must be 24000, as for .* got width=1\.0"):
+        compare(first, replace(second, width=1.0), people="different")
     false = compare(replace(first, moved=np.full((2, 3), 9.0)), second, people="different")
     assert false.high == pytest.approx(critical * 1.1 * errors + 9)
 
