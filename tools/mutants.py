@@ -38,8 +38,8 @@ PYTEST = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider"]
 """Arguments of pytest, which would compile a module with examples itself to explain assertions."""
 JOBS = os.cpu_count() or 1
 FORK = get_context("fork")
-HANGS_S = 60
-"""The longest that one test may take."""
+WAITED = 10
+"""Seconds that tests may take for each second of a processor: some wait for a lock for ever."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ def _meet(mutant: Mutant | None, tests: Sequence[str], seconds: int) -> None:
     if mutant is not None:
         _import_changed(mutant)
     for file, chosen in groupby(tests, key=_file_of):
-        code = pytest.main([*PYTEST, f"--timeout={HANGS_S}", file], plugins=[Chosen(list(chosen))])
+        code = pytest.main([*PYTEST, file], plugins=[Chosen(list(chosen))])
         if code != 0:
             os._exit(code)
     os._exit(0)
@@ -173,17 +173,22 @@ def _noticed(mutants: Iterable[Mutant | None], traced: Traced) -> dict[Mutant | 
     """Return for each change whether a test notices it, as many at a time as there are cores."""
     result: dict[Mutant | None, bool] = {}
     waiting = deque(mutants)
-    running: dict[Any, Mutant | None] = {}
+    running: dict[Any, tuple[Mutant | None, float]] = {}
     while waiting or running:
         while waiting and len(running) < JOBS:
             mutant = waiting.popleft()
             tests = traced.tests_of(mutant)
             process = FORK.Process(target=_meet, args=(mutant, tests, traced.limit))
             process.start()
-            running[process] = mutant
-        connection.wait([process.sentinel for process in running])
-        for process in [process for process in running if not process.is_alive()]:
-            result[running.pop(process)] = process.exitcode != 0
+            running[process] = (mutant, time.monotonic() + WAITED * traced.limit)
+        connection.wait([process.sentinel for process in running], timeout=1)
+        for process, (mutant, end) in list(running.items()):
+            if time.monotonic() > end:
+                process.kill()
+                process.join()
+            if process.exitcode is not None:
+                result[mutant] = process.exitcode != 0
+                del running[process]
     return result
 
 
