@@ -235,20 +235,8 @@ def _number(element: Any) -> Any:
 def point(x: ArrayLike, dimension: int) -> list[float]:
     """Return the coordinates of one private point; `PrivateValueError` unless finite and of k."""
     given: tuple[Any, ...] = x if isinstance(x, tuple) else (x,)
-    if (
-        type(x) is not float
-        and is_array(x)
-        and type(x) is np.ndarray
-        and x.dtype == np.float64
-        and x.ndim <= 1
-    ):
-        given = tuple(x.ravel().tolist())
-    if len(given) == dimension:
-        for c in given:
-            if type(c) is not float or not abs(c) <= FARTHEST:  # NaN compares false
-                break
-        else:
-            return list(given)  # plain floats need no array
+    if len(given) == dimension and all(type(c) is float and abs(c) <= FARTHEST for c in given):
+        return list(given)  # plain floats need no array
     coordinates: list[float] = points(x, dimension).ravel().tolist()
     if len(coordinates) != dimension:
         raise PrivateValueError(f"one point of {dimension} finite coordinate(s)")
