@@ -17,6 +17,7 @@ from geoveil.analyst.labelled_estimate import _least, bounded_noise_variance
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
+    FormulaProfile,
     GaussianKernel,
     GeoPrivacy,
     Linear,
@@ -407,6 +408,27 @@ def test_the_least_noise_beside_a_corner_is_stated(monkeypatch):
     monkeypatch.setattr(additive, "beside_ends", lambda edges, _: edges)
     assert stated()[0] < least - 0.1
     bounded_noise_variance.cache_clear()
+
+
+def test_the_law_of_a_capped_formula_is_that_of_its_ends(monkeypatch):
+    """A cap beyond the extent, from where φ keeps its value. Control: the formula goes on."""
+    privacy = GeoPrivacy(1.0, per=0.02)
+    wave = FormulaProfile(lambda u, ops: u - u * u * u, scale=1.0, extent=0.5)
+    query = Cap(40.0, 40.0).on(Linear(wave, 1.0), privacy.exact_rate)
+    x = np.linspace(-1, 1, 20_001)
+    f = np.asarray(query.value(x))
+
+    def looked_at() -> tuple[float, float]:
+        mechanism = SmoothMechanism(query, privacy)
+        return hull_less_people(mechanism.law(), f, np.asarray(mechanism.variance(x)))
+
+    outside, loose = looked_at()
+    assert outside <= 1e-9
+    assert loose <= 0.05
+    monkeypatch.setattr(FormulaProfile, "_inside", lambda self, u, ops: u)
+    outside, loose = looked_at()
+    assert outside > 0.005
+    assert loose > 1
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,8 @@ class EnclosedProfile(Profile):
         return (np.concatenate([-u[:0:-1], u]) if self.ray else u) * self.scale
 
     def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
-        cells, u, c2 = self._cells, self._folded(edges), (b / self.scale) ** 2
+        cells, c2 = self._cells, (b / self.scale) ** 2
+        u = np.asarray(self._inside(self._folded(edges), FLOAT))  # beyond, φ has the end's value
         value, slope, curvature = (
             np.stack(
                 [
