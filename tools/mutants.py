@@ -35,7 +35,7 @@ from tools.mutations import Mutant, Walk
 
 SHARE = 0.95
 PYTEST = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider"]
-"""Arguments of pytest, which would compile a module with examples itself to explain assertions."""
+"""Arguments of pytest. If it rewrote assertions, it would compile some changed modules itself."""
 JOBS = os.cpu_count() or 1
 FORK = get_context("fork")
 WAITED = 10
@@ -51,7 +51,7 @@ class Traced:
     """Test → (file, line)."""
     seconds: dict[str, float] = field(default_factory=dict)
     limit: int = 0
-    """Seconds of a processor that all tests may take."""
+    """Seconds of processor time that all tests may take."""
 
     def tests_of(self, mutant: Mutant | None) -> list[str]:
         """Return the tests that run a change, by file, the fastest first.

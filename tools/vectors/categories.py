@@ -27,7 +27,7 @@ _SEED = "later"
 
 
 def category_vectors() -> list[dict[str, Any]]:
-    """Return random reports, and reports for bits that devices are likeliest to get wrong."""
+    """Return random reports, and reports for the bits that devices are most likely to get wrong."""
     draw = Random(2026)
     found = [_by_chance(draw, kind, options) for kind, options in _SIZES]
     weight = KaryResponse(3, 0.5).weight

@@ -239,7 +239,7 @@ def with_epsilon(field: Field, epsilon: float) -> Field:
 def simulated(
     campaign: FormCampaign, values: Sequence[Any], rng: np.random.Generator
 ) -> FormReports:
-    """Return simulated reports of people: not private on a computer.
+    """Return simulated reports of people, whose noise does not protect them on a computer.
 
     Args:
         values: of each field, options by their number, sets of them as bits, and numbers and places

@@ -1,4 +1,4 @@
-"""geoveil web: run a gateway, which asks an aggregator what browsers and curl ask it."""
+"""geoveil web: run a gateway, which passes calls of browsers and curl to an aggregator."""
 
 import asyncio
 import os

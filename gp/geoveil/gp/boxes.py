@@ -15,7 +15,7 @@ are as near as numbers tell, so that a box in which they hardly differ need not 
 the parts of m people, (m,), with a number as little, and one as great, as somebody's there."""
 
 _MOST, _AT_ONCE = 2**16, 2**12
-"""The most boxes of a search, and boxes that are cut at once."""
+"""The most boxes of a search, and how many are cut at once."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
 _APART = 5

@@ -163,4 +163,4 @@ def _rest_in_space(u: Sequence[Real], share: Real) -> list[Real]:
 _RESTS: Mapping[int, tuple[int, Callable[[Sequence[Real], Real], list[Real]]]] = MappingProxyType(
     {1: (2, _rest_on_line), 2: (5, _rest_in_plane), 3: (5, _rest_in_space)}
 )
-"""Number of coordinates → number of uniform numbers for E/b₁ with ρ < 1, and its function."""
+"""Dimension → how many uniform numbers E/b₁ takes for ρ < 1, and the function of them."""

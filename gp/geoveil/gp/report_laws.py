@@ -24,7 +24,7 @@ _MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
 _TIGHT = 1.00005
 """Ratio of a bound to the attained value at which a search ends."""
 _BLOCK = 2**15
-"""Numbers computed at once."""
+"""The most numbers computed at once."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
 _OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 10, 0.1, 1e-9

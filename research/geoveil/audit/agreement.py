@@ -27,7 +27,7 @@ _TAIL = np.array([5e-4, 2e-3, 8e-3])
 _LEVELS = np.unique(np.concatenate([_TAIL, np.arange(5, 508) / 512, 1 - _TAIL]))
 """Shares of the reports below each edge of a bin."""
 _PARTS, _FINER = 2, 4
-"""Parts of a bin, over each of which the density is integrated: of equal length, and shares."""
+"""The number of parts of a bin in its two quadratures: of equal length, and of equal shares."""
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -37,7 +37,7 @@ _LAST = np.concatenate([_BINS + 1, _BINS + 1, len(_BINS) - _HALF])
 """The edges between which reports are counted: from the first to any other, where a shift shows, of
 each bin, and about the middle, where the width of the noise shows."""
 _BEYOND = 2.0 ** np.arange(-8, 17)
-"""Distances beyond the outermost edges, relative to theirs, to which a density is integrated."""
+"""How far beyond the outermost edges a density is integrated, relative to their distance."""
 _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
@@ -319,8 +319,8 @@ def _settled(
 ) -> tuple[Array, Array, float] | None:
     """Return two quadratures of the shares of bins, the better first, and what it misses of 1.
 
-    In parts of equal length, and of equal shares, which resolve a peak. None if they differ and
-    neither has all that the atoms `elsewhere` and the tails leave.
+    One takes parts of equal length, the other parts of equal shares, which resolve a peak. Returns
+    None if they differ and neither adds up to 1 with the tails and the atoms `elsewhere`.
     """
     levels = np.linspace(_LEVELS[:-1], _LEVELS[1:], _FINER + 1, axis=-1)
     equal = np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1)

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _CROWDS = 8, 16, 32, 64, 128
-"""Numbers of chosen reports in a crowd, multiples of its parts."""
+"""The numbers of chosen reports in a crowd, multiples of the number of its parts."""
 _AROUND = 3
-"""Crowds on each side of one, which show how narrow it is."""
+"""The number of crowds on each side of one, which show how narrow it is."""
 _RESOLVED = 1024
-"""Neighbouring floats in a place, below which rounding changes its share."""
+"""The number of floats in a place below which rounding changes its share."""
 _ABOUT = 2.0 ** -np.arange(4, 32, 2)
 """Distances from the answer without noise, in interquartile ranges of the reports."""
 _NARROWER = 2.0 ** -np.arange(48)
-"""Parts of such a place, which resolve a peak at the answer."""
+"""Relative ends of the parts of such a place, which resolve a peak at the answer."""
 _EQUAL = np.arange(1, 64) / 64
 """Shares of its reports below the ends of its other parts, which resolve a peak elsewhere."""
 
@@ -53,7 +53,7 @@ class Counts:
         )
 
     def chances(self) -> Array:
-        """Bound the chances of counts as far from those expected, (places,).
+        """Bound the chances of counts at least as far from those expected, (places,).
 
         Reports of different laws keep within a binomial law of their mean share (Hoeffding, 1956).
         """
@@ -76,8 +76,8 @@ def crowds(
 ) -> Counts:
     """Return the counts of others where a few chosen reports are closest, and about an answer.
 
-    `shares` integrates the density over parts whose ends are (bins, parts + 1), and may have
-    missed as much of it.
+    `shares` integrates the density over parts whose ends are (bins, parts + 1), and may miss
+    as much of it as `missed`.
     """
     y = np.sort(chosen)
     spread = float(np.subtract(*np.quantile(y, [0.75, 0.25])))

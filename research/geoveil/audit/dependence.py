@@ -166,7 +166,8 @@ def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> fl
 def chance_of_even_counts(counts: NDArray[np.intp], expected: Array) -> float:
     """Bound the chance that counts (n, bins) differ as little from those expected (bins,).
 
-    Bins are counted alone and in groups. Each of n sums may be fixed: a degree of freedom less.
+    Bins are counted alone and in groups. Each of the n sums may be fixed, which takes away one
+    degree of freedom.
     """
     from scipy.stats import chi2
 

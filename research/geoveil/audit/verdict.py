@@ -99,7 +99,7 @@ FAILURE_PROBABILITY = 1e-6
 _APART, _STRIDE = (8, 16, 32, 64, 128, 256, 512), 8
 """Steps of the path between compared points for guarantees with δ, and to the next pair."""
 _LOUD = 500.0
-"""ε of a pair from which on it promises next to nothing."""
+"""The least ε of a pair that counts as no promise."""
 _THIN = 1 / 100
 """Length of a step of the path, in units of `per`, below that of every row except added strips."""
 _AROUND = (0, 8, 16, 32, 64)

@@ -48,7 +48,7 @@ Weights: TypeAlias = ArrayLike | None
 """How many people of the population each person stands for; None for a simple random sample."""
 
 AT_ONCE = 1 << 22
-"""Pseudo-values held in memory at once."""
+"""The most pseudo-values held in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,7 +128,8 @@ class AdditiveMechanism(QueryMechanism):
         """Return bounds of the scale on each cell between n + 1 edges, (1, 2, n).
 
         Or, (2, 2, n), of whoever has the least on the cell, and the greatest. `_turns` are among
-        the edges. `beyond`: instead before the first and after the last, on these sides.
+        the edges. With `beyond`, the cells are instead those before the first edge and after the
+        last, on the given sides.
         """
         parts = len(edges) - 1 if beyond is None else beyond.sum()
         return np.full((1, 2, parts), self.largest_scale)

@@ -33,7 +33,7 @@ _OFF = 2.0**-40
 _EDGE = 2.0**-20
 """Distance from 0 and 1 within which balls handle uniform numbers, because errors grow there."""
 _TOGETHER = 1 << 12
-"""Points released at once."""
+"""The most points released at once."""
 _REACH_BITS = 128
 """Working precision for a radius at a public probability."""
 
@@ -59,7 +59,7 @@ def _height_and_angle(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
 DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], Arithmetic], list[Real]]]] = (
     MappingProxyType({1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)})
 )
-"""Number of coordinates → number of uniform numbers for a uniform direction, and its function."""
+"""Dimension → how many uniform numbers a uniform direction takes, and the function of them."""
 
 DIMENSIONS = tuple(DIRECTIONS)
 """The dimensions k with an exact release."""

@@ -203,8 +203,8 @@ class VectorSearch:
     def largest(self) -> float:
         """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
-        At most 0.2 % above what it attains, where 65,536 boxes tell; as if all queries were
-        steepest at one place where one is linear in the plane, or of a kind of one's own.
+        It is at most 0.2 % above what B attains, where 65,536 boxes suffice. If a query is linear
+        in the plane or from another package, all count as if they were steepest at one place.
         """
         if not self.corners.size:
             return self.everywhere
@@ -215,8 +215,8 @@ class VectorSearch:
     def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
         """Return bounds of the least and of the greatest B in each of many parts, (2, 2, n).
 
-        The parts are between `edges`, (n + 1,) increasing distances to the query `index`; instead
-        before the first and after the last, on the sides `beyond`. Its own share of B is that of
+        The parts are between `edges`, (n + 1,) increasing distances to the query `index`; with
+        `beyond`, before the first and after the last, on those sides. Its own share of B is that of
         its profile in the part. The shares of others are as close as `largest` is, relative to the
         greatest B of the part, or to within 1 % of how far apart the least and the greatest B of
         all are, where 65,536 boxes tell; in the plane next to a linear query, as wide as they can

@@ -15,7 +15,7 @@ from geoveil.gp.exact import working_precision
 from geoveil.gp.noise.base import Noise
 
 _COARSE = 64
-"""Bits of the search for a root before its enclosure."""
+"""The precision in bits of the search for a root, before it is enclosed."""
 _NEWTON = 0.25
 """Relative size of Newton's step below which higher terms improve it."""
 _CLOSE = 0.025

@@ -1,7 +1,7 @@
 """Soft indicator of a polygon: a district, a catchment area, a coverage zone [MATH §2.1].
 
-Regions as people write them are read into plain tuples and checked; the signed distance to their
-boundary is fast for many points, and exact for one.
+Regions are parsed into plain tuples and checked. The signed distance to their boundary is fast for
+many points, and exact for one.
 """
 
 from __future__ import annotations
@@ -133,14 +133,14 @@ Dyadic: TypeAlias = tuple[int, int]
 _BLOCK = 1 << 16
 """Pairs of a point and an edge at once, few enough for a processor's cache."""
 _MANY, _STEP = 1 << 13, 1 << 14
-"""The fewest points for a raster, which costs as much as 10,000 points; points taken at once."""
+"""The fewest points for a raster, which costs as much as 10,000; the most points at once."""
 _MOST_EDGES, _SIDE = 512, 64
 """The most edges of a region with a raster, and the raster's cells in a row."""
 _SLACK = 1e-3
 """Largest move of a point by rounding, as a fraction of a cell."""
 _ALONG, _MOVED, _MOST_POINTS = 0.22, 1e-3, 1 << 16
-"""How far apart points of the boundary are, and are moved, relative to the depth of a region; the
-most of them."""
+"""The spacing of points on the boundary and how far each is moved, both relative to the depth of a
+region; the most points."""
 _STEPS = 0.7548776662, 0.5698402910
 """Steps after which numbers from 0 to 1 are spread evenly in the plane."""
 
@@ -272,7 +272,7 @@ def edge_squares(x: Array, y: Array, edges: Iterable[Array]) -> Array:
 
 @lru_cache(maxsize=64)
 def edges_of(parts: Parts) -> Array:
-    """Return start, vector and its squared length of all edges, (5, edges)."""
+    """Return the start, the vector and its squared length of each edge, (5, edges)."""
     rings = [np.array(ring) for part in parts for ring in part]
     start = np.concatenate(rings)
     vector = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings]) - start

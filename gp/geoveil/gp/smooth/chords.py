@@ -10,7 +10,7 @@ from geoveil.gp.smooth.cells import SlopeCells
 _MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
 """Largest spread of slopes in joined neighbours."""
 _LONGEST = 1 / 32
-"""Length of the longest cells at home, the place of the profile nearest to 0."""
+"""The greatest length of cells at home, which is the place of the profile nearest to 0."""
 _FAR = 1e145
 """A distance from 0 greater than that of any point of a campaign, in any unit."""
 _BLOCK = 8
@@ -96,7 +96,7 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
     start = edges[0]
     home = min(max(0.0, start), float(cells.edges[-1]))
     for low, high, end in zip(*cells.slope.tolist(), cells.edges[1:].tolist(), strict=True):
-        # By the end farther from home: by the nearer, a cell that ends there is cut without end.
+        # Measured at the end farther from home: a cell that ends at home would be cut without end.
         longest = _LONGEST * max(1.0, abs(start - home) / 4, abs(end - home) / 4)
         if slopes and end - start <= longest:
             joined = min(low, slopes[-1][0]), max(high, slopes[-1][1])

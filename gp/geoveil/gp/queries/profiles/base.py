@@ -17,7 +17,7 @@ _BESIDE = 1e-6
 _STEEPEST = 32
 """Bound of a degree-4 polynomial's slope, relative to its range over the length."""
 _AT_ONCE = 1 << 20
-"""Pairs of a number and a point of a mesh compared at once."""
+"""The most pairs of a number and a mesh point compared at once."""
 
 
 class Profile(ABC):

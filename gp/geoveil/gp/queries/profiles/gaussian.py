@@ -120,7 +120,7 @@ class Gaussian(ClosedFormProfile):
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
 
     def cells(self, b: float) -> Array:
-        """Return places a bandwidth apart, and turns of g or h: u² = 1, 3 + 1/c², 3 − 2/c²."""
+        """Return places a bandwidth apart, and where g or h turns: u² = 1, 3 + 1/c², 3 − 2/c²."""
         c2 = (b / self.bandwidth) ** 2
         turns = [3 + 1 / c2, 3 - 2 / c2] if c2 else []
         u = np.concatenate([np.arange(11.0), [math.sqrt(t) for t in turns if 0 < t < 100]])
