@@ -1,13 +1,19 @@
 """Bounds that balls prove, against fractions and mpmath's 60 digits: each is the double beside."""
 
 import math
+import os
+import signal
 import sys
+import threading
+import time
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from flint import arb, ctx
 from hypothesis import given, strategies as st
 
 from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, exact, validation
@@ -139,3 +145,106 @@ def test_a_number_is_taken_in_the_precision_in_which_it_is_given(value):
     assert given_as == Fraction(int(numerator), int(denominator))
     assert exact.as_given(0.1, 0.1) == Fraction(0.1)
     assert exact.as_given("0.1", 0.1) == Fraction(0.1)
+
+
+def test_a_paced_call_ends_at_a_whole_multiple_however_it_ends():
+    """On a clock of its own, of which each look takes a tenth of a millisecond."""
+    now, slept = [0.0], []
+
+    def clock():
+        now[0] += 1e-4
+        return now[0]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    def work(seconds, answer):
+        now[0] += seconds
+        return answer / (seconds > 0)
+
+    assert exact.paced(lambda: work(0.3, 7), 0.25, clock=clock, sleep=sleep) == 7
+    assert slept == pytest.approx([0.5 - 0.3 - 5e-4], abs=5e-4 / 2)
+    assert 0.5 <= now[0] <= 0.501
+    with pytest.raises(ZeroDivisionError):
+        exact.paced(lambda: work(0, 7), 0.25, clock=clock, sleep=sleep)
+    assert 0.75 <= now[0] <= 0.752
+    assert exact.paced(lambda: 3, 3600.0, clock=clock, sleep=sleep) == 3
+    for seconds in (3600.5, 0.0, -1.0, math.nan):
+        with pytest.raises(ParameterError, match="seconds"):
+            exact.paced(lambda: 3, seconds, clock=clock, sleep=sleep)
+    with pytest.raises(ParameterError, match="clock must be a function"):
+        exact.paced(lambda: 3, 1.0, clock=None, sleep=sleep)
+
+
+def test_balls_at_zero_and_of_numbers_of_numpy():
+    assert BALL.sqrt(arb(-0.5, 0.5)).overlaps(arb(0))
+    assert BALL.sqrt(arb(-1)).is_nan()
+    assert BALL.constant(np.float64(0.1)).overlaps(arb(0.1))
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.0, 0.5, 1.5, -0.5])
+@pytest.mark.parametrize(
+    "ends", [(-2, -1), (-0.75, -0.25), (-0.75, 0.75), (-1, 0), (0, 0), (0, 1), (0.25, 2)]
+)
+def test_a_power_holds_those_of_its_base_and_no_more_around_zero(ends, exponent):
+    """A base below 0 counts as 0, except with an integer exponent."""
+    low, high = ends
+    with working_precision(BITS):
+        power = BALL.power(arb(low).union(arb(high)), exponent)
+    whole = isinstance(exponent, int)
+    if low <= 0 and (exponent < 0 and high >= 0 if whole else exponent <= 0):
+        assert power.is_nan()
+        return
+    bases = np.linspace(low, high, 13)
+    if not whole:
+        bases = np.maximum(bases, 0)
+    values = bases.astype(float) ** exponent
+    for value in values.tolist():
+        assert power.overlaps(arb(value, 1e-15))
+    if low <= 0 <= high:
+        assert float(power.lower()) == pytest.approx(values.min(), abs=1e-3)
+        assert float(power.upper()) == pytest.approx(values.max(), abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 64, 128])
+def test_the_ball_of_a_uniform_number_ends_where_its_bits_do(count):
+    for numerator in {0, 1, 2**count - 1}:
+        with working_precision(count + 64):
+            ball = BALL.uniform(numerator, count)
+            least, greatest = exact.lower(ball), exact.upper(ball)
+        low, high = (Fraction(numerator + more, 2**count) for more in (0, 1))
+        assert least <= low < high <= greatest
+        assert greatest - least < (high - low) * (1 + Fraction(1, 10**6))
+
+
+def test_a_ball_at_an_edge_meets_both_branches():
+    branches = [lambda x: arb(0), lambda x: arb(5), lambda x: arb(9)]
+    edges = [arb(1), arb(2)]
+    for point, values in ((0, [0]), (1, [0, 5]), (1.5, [5]), (2, [5, 9]), (3, [9])):
+        found = BALL.piecewise(arb(point), edges, branches)
+        assert [value for value in (0, 5, 9) if found.overlaps(arb(value))] == values
+    assert BALL.piecewise(arb.nan(), edges, branches).is_nan()
+
+
+def test_a_fork_waits_until_no_thread_computes():
+    """Else the child would have a lock that nobody opens, and the precision of the other thread."""
+    inside, before = threading.Event(), ctx.prec
+
+    def compute():
+        with working_precision(1_000):
+            inside.set()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    inside.wait()
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        with working_precision(64):
+            pass
+        os._exit(ctx.prec != before)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

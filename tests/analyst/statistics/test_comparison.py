@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
 from geoveil.gp import ParameterError, Range, Threshold
-from geoveil.gp.intervals import UNLIMITED
+from geoveil.gp.intervals import UNLIMITED, Limits
 
 from .populations import campaigns, incomes, joint_of, poor, truth
 
@@ -159,6 +159,23 @@ def test_trends_are_lines_of_weighted_least_squares():
     worst = trend(*line([0.2, 0.25, 0.33]), people="same")
     assert worst.standard_errors == pytest.approx(0.01)  # (0.01 + 0.01) / 2
     assert worst.title == "1 trend over 3 times"
+    assert np.isnan(worst.bent).all()
+    assert any("are taken as dependent at worst" in note for note in worst.notes)
+    assert any("are taken as independent" in note for note in made.notes)
+
+
+def test_an_error_of_0_counts_as_a_thousandth_of_the_largest_of_its_mean():
+    values, times = np.array([[0.2, 5.0], [0.25, 1.0], [0.33, 9.0]]), [0.0, 1.0, 3.0]
+    errors = np.array([[0.01, 100.0], [0.0, 100.0], [0.01, 100.0]])
+    (of,) = (joint_of(QUERIES[:2], points) for points in campaigns(incomes(), 1_000, 1))
+    given = [
+        replace(of, values=row, covariance=np.diag(error**2))
+        for row, error in zip(values, errors, strict=True)
+    ]
+    made = trend(*given, people="different", times=times)
+    for mean, floored in ((0, [0.01, 0.01 / 1_000, 0.01]), (1, [100.0] * 3)):
+        fitted = np.polyfit(times, values[:, mean], 1, w=1 / np.array(floored))
+        assert made.values[mean] == pytest.approx(fitted[0])
 
 
 def test_trends_of_shares_and_amounts_are_told_in_few_figures():
@@ -178,6 +195,8 @@ def test_trends_of_shares_and_amounts_are_told_in_few_figures():
         "“q0” rose from 20,100 to 23,500 over 3 periods, by 1,700 a period"
         " (280 to 3,100; p = 0.019)."
     )
+    just = replace(shares, adjusted=np.array([1 - 0.95]))
+    assert "“q0” rose from 20.1 % to 33.5 % " in str(just.sentences[0])
     unsure = replace(shares, adjusted=np.array([0.0501]))
     assert "“q0” went from 20.1 % to 33.5 % " in str(unsure.sentences[0])
     assert str(unsure.sentences[0]).endswith(", which may be chance).")
@@ -188,7 +207,8 @@ def test_trends_of_shares_and_amounts_are_told_in_few_figures():
 def test_what_does_not_lie_on_a_line_is_said_to_be_bent():
     assert trend(*line([0.2, 0.3, 0.4, 0.5]), people="different").bent[0] == pytest.approx(1)
     assert trend(*line([0.2, 0.5, 0.5, 0.2]), people="different").bent[0] < 1e-9
-    assert np.isnan(trend(*line([0.2, 0.3]), people="different").bent[0])
+    for value in np.linspace(0.1, 0.9, 20).tolist():
+        assert np.isnan(trend(*line([0.2, value]), people="different").bent[0])
 
 
 def test_the_slopes_of_trends_are_all_held_at_once():
@@ -214,4 +234,14 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ParameterError, match="names"):
         compare(a, b, people="same", names=["one"])
     with pytest.raises(ParameterError, match="times"):
-        trend(a, b, people="same", times=[1.0, 1.0])
+        trend(a, b, b, people="same", times=[0.0, 1.0, 1.0])
+    with pytest.raises(ParameterError, match="labels"):
+        trend(a, replace(b, labels=("x", "y", "z")), people="different")
+
+
+def test_a_trend_holds_with_the_most_false_reports_of_any_time():
+    first, second = line([0.2, 0.3])
+    half = (Limits((-1.0, 2.0), (0.0, 0.5)),)
+    made = trend(first, replace(second, contamination=0.01, limits=half), people="different")
+    assert any(note.startswith("Intervals hold also if 1 % ") for note in made.notes)
+    assert made.of_shares == (True,), "as at the first time"
