@@ -64,6 +64,7 @@ def test_logarithms(number):
 
 def test_the_logarithm_of_one_is_zero_and_those_beside_it_are_not():
     assert exact.log_nearest(1.0) == 0.0
+    assert exact.log_nearest(2.0) == math.log(2)
     for double in (math.nextafter(1, 0), math.nextafter(1, 2)):
         assert exact.log_nearest(double) == float(log(Fraction(double)))
 
@@ -82,6 +83,9 @@ def test_what_is_a_double_is_settled_beside_itself():
     with working_precision(BITS):
         assert exact.settled_down(BALL.constant(2)) == math.nextafter(2, 0)
         assert exact.settled_up(BALL.constant(2)) == math.nextafter(2, 3)
+        for part, double in ((Fraction(3, 4), math.nextafter(2, 0)), (Fraction(3, 2), 2.0)):
+            above = BALL.constant(2 + 2 * part / 2**80)
+            assert exact.settled_down(above) == double
 
 
 @pytest.mark.parametrize("first", [Fraction(-1, 3), Fraction(2)])
@@ -145,6 +149,7 @@ def test_a_number_is_taken_in_the_precision_in_which_it_is_given(value):
     assert given_as == Fraction(int(numerator), int(denominator))
     assert exact.as_given(0.1, 0.1) == Fraction(0.1)
     assert exact.as_given("0.1", 0.1) == Fraction(0.1)
+    assert exact.as_given(np.array(0.1), 0.1) == Fraction(0.1)
 
 
 def test_a_paced_call_ends_at_a_whole_multiple_however_it_ends():
@@ -170,7 +175,8 @@ def test_a_paced_call_ends_at_a_whole_multiple_however_it_ends():
         exact.paced(lambda: work(0, 7), 0.25, clock=clock, sleep=sleep)
     assert 0.75 <= now[0] <= 0.752
     assert exact.paced(lambda: 3, 3600.0, clock=clock, sleep=sleep) == 3
-    for seconds in (3600.5, 0.0, -1.0, math.nan):
+    assert exact.paced(lambda: 3, 1, clock=clock, sleep=sleep) == 3
+    for seconds in (3600.5, 0.0, -0.5, -1.0, math.nan, True, "1"):
         with pytest.raises(ParameterError, match="seconds"):
             exact.paced(lambda: 3, seconds, clock=clock, sleep=sleep)
     with pytest.raises(ParameterError, match="clock must be a function"):

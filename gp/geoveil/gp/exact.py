@@ -272,7 +272,7 @@ def geometric_up(delta: Fraction, first: Fraction, step: Fraction, count: int) -
         terms = BALL.expm1(count * ratio) / BALL.expm1(ratio)
         total = BALL.constant(delta) * (unit + BALL.exp(BALL.constant(first)) * terms)
         # A ball that is not below 1 may be one of overflow.
-        return min(round_up(upper(total)), 1.0) if total < unit else 1.0
+        return round_up(upper(total)) if total < unit else 1.0
 
 
 def share(name: str, epsilon: float, parts: int) -> float:
