@@ -104,6 +104,8 @@ MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
 _SCENES = (RAMP, replace(STEP, privacy=replace(STEP.privacy, epsilon=16.0)), BELL)
 """Queries to answer; at one ε, noise is so small that reports show a value rounded to `per`/20."""
+_EVEN = np.linspace(-12.0, 12.0, 4001)
+"""Outputs about the middle of the reports, in units of their spread, where a law is summed."""
 _DRAWN = 3
 """Reports drawn at each point of the path, as outputs to test."""
 
@@ -407,7 +409,10 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             else:
                 points = np.repeat(scene.way(), _DRAWN, axis=0)
                 drawn = mechanism.simulate(points, np.random.default_rng(1))
-                spread = float(np.quantile(np.abs(drawn - np.median(drawn)), 0.9))
+                middle = float(np.median(drawn))
+                spread = max(float(np.quantile(np.abs(drawn - middle), 0.9)), 1e-6)
                 # Where densities are high in a narrow place, reports are.
-                outputs = np.union1d(additive_outputs(max(spread, 1e-6)), drawn)
+                outputs = np.union1d(additive_outputs(spread), drawn)
+                if getattr(mechanism.privacy, "delta", 0.0) > 0:  # their sum is an integral
+                    outputs = np.union1d(outputs, middle + spread * _EVEN)
                 yield scene.case(mechanism, outputs, "floats, no release", name=name)
