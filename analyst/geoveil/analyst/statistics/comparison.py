@@ -150,7 +150,6 @@ def compare(
     if curves:
         if len(curves) != len(estimates) or len(curves) != 2 or to_first:
             raise ParameterError("estimates", len(estimates), "two distribution functions")
-        _check_names(curves, names)
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
     samples = [compared_estimates(estimate) for estimate in estimates]
     check_comparable(samples, names)
