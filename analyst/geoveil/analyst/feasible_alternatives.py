@@ -45,14 +45,14 @@ class UnmetWishError(ParameterError):
     """A wish that cannot be met, and the nearest that can.
 
     Args:
-        name: what is too much of it: "target_error" or "epsilon".
-        expected: what is permitted of that.
-        others: each would do by itself: name → the least number of participants or ε, or the
-            largest `per`.
-        least: the least `target_error` that can be had, where that is what is too much.
+        name: the parameter that asks too much: "target_error" or "epsilon".
+        expected: its permitted range.
+        others: changes of which each suffices alone: name → the least number of participants or ε,
+            or the largest `per`.
+        least: the least feasible `target_error`, if that is the parameter.
 
     Attributes:
-        nearest: name → a number that would do in place of what was asked for.
+        nearest: name → a number that is feasible in place of the requested one.
     """
 
     def __init__(

@@ -243,7 +243,7 @@ def interval_of_weighted_mean(
     they are all equal.
 
     Args:
-        largest: the largest weight of one report, as a part of all, in (0, 1].
+        largest: the largest weight of one report, as a fraction of the total, in (0, 1].
         skewness: skewness of the mean, from the cubes of each report's contribution to its error.
         freedom: degrees of freedom, Kish's number of reports that all count the same, less 1.
 

@@ -77,7 +77,7 @@ class Case:
     statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
     """The function of a report that the black-box auditor uses; any function is valid."""
     own: bool = False
-    """Whether a user makes the mechanism, of a class of geoveil or of another."""
+    """Whether a user's function makes the mechanism, whatever its class."""
     plane: bool = field(default=False, repr=False)
     """Whether points are of a plane, where distances are Euclidean and all directions alike."""
 

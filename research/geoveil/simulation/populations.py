@@ -88,7 +88,7 @@ class AliasTable(NamedTuple):
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return n indices, each from one uniform number, whose integer part chooses the cell.
 
-        Its fraction, 53 bits less those of the number of cells, chooses one of the two outcomes.
+        Its fraction, 53 bits less those of the number of cells, chooses between the two outcomes.
         """
         place = rng.random(n)
         place *= len(self.keep)

@@ -292,7 +292,7 @@ class QueryMechanism(Mechanism[int]):
     def law(self) -> ReportMoments | None:
         """Return points whose hull contains a report's moments; None without a variance.
 
-        Unlike `report_moments` it has the variances.
+        Unlike `report_moments`, it includes the variances.
         """
 
     @property
