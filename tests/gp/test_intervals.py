@@ -34,6 +34,8 @@ from geoveil.gp.intervals import (
     Limits,
     _student_quantile,
     interval_of_mean,
+    kept_within,
+    margins_of_mean,
     reach_at_all_looks,
 )
 from geoveil.gp.report_moments import ReportMoments
@@ -100,20 +102,23 @@ def test_full_ends_are_next_to_clopper_and_pearson(n, confidence, within):
         assert found.high == pytest.approx(exact, rel=within)
 
 
-def test_an_imagined_report_is_one_more_in_the_list():
+@pytest.mark.parametrize("n", [6, 20, 40])
+def test_an_imagined_report_is_one_more_in_the_list(n):
     """The limit is computed a second time from the reports themselves, with weights of Dirichlet:
     their mean has the variance v/(N + 1) and the third moment 2k/((N + 1)(N + 2))."""
     rng = np.random.default_rng(1)
-    reports = rng.choice([-0.6, 0.0, 0.3, 1.0, 1.6], 40, p=[0.05, 0.6, 0.2, 0.1, 0.05])
-    limits = Limits((-0.6, 1.6), (0.0, 1.0))
-    found = interval_of_mean(40, reports.mean(), reports.var(), 0.95, limits, FULL)
+    reports = rng.choice([-0.6, 0.0, 0.3, 1.0, 1.6], n, p=[0.05, 0.6, 0.2, 0.1, 0.05])
+    limits = Limits((-0.6, 1.6), (-9.0, 9.0))
+    mean = reports.mean()
+    found = interval_of_mean(n, mean, reports.var(), 0.95, limits, FULL)
     more = np.append(reports, 1.6)
     m, v, total = more.mean(), more.var(), len(more)
     third = v * ((1.6 - m) - v / (1.6 - m))
     error = math.sqrt(v / (total + 1))
     skewness = 2 * third / ((total + 1) * (total + 2)) / error**3
     exact = m + error * stats.pearson3.ppf(0.975, skewness)
-    assert found.high == pytest.approx(exact, rel=2e-3)
+    assert found.high - mean == pytest.approx(exact - mean, rel=5e-4)
+    assert margins_of_mean(n, 1.6, 0.0, 0.95, limits, FULL)[1] == 0.0
 
 
 def moved(skewness, quantile):
@@ -311,6 +316,14 @@ def test_an_interval_is_of_what_can_be_and_moved_there_if_all_of_it_is_not():
         found = interval_of_mean(5_000, mean, 0.04, 0.95, limits)
         assert 0 <= found.low < found.high <= 1, mean
         assert found.low <= min(max(mean, 0.0), 1.0) <= found.high, mean
+
+
+def test_an_interval_beside_what_can_be_keeps_its_width():
+    ends = (0.0, 1.0)
+    assert kept_within(-0.5, 0.0, ends) == kept_within(-0.75, -0.25, ends) == (0.0, 0.5)
+    assert kept_within(1.0, 1.5, ends) == kept_within(1.25, 1.75, ends) == (0.5, 1.0)
+    assert kept_within(0.25, 0.5, ends) == (0.25, 0.5)
+    assert kept_within(-1.0, 2.0, ends) == kept_within(2.0, 9.0, ends) == ends
 
 
 def test_full_ends_need_ends():

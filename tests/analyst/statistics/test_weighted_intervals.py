@@ -13,6 +13,7 @@ from scipy.stats import beta, binom
 from geoveil.gp.intervals import (
     UNLIMITED,
     Interval,
+    IntervalMethod,
     Limits,
     interval_of_mean,
     interval_of_weighted_mean,
@@ -90,6 +91,42 @@ def test_equal_weights_are_no_weights(people):
     width = alone.high - alone.low
     assert found.low == pytest.approx(alone.low, abs=wide * width)
     assert found.high == pytest.approx(alone.high, abs=wide * width)
+
+
+@pytest.mark.parametrize(("people", "ones"), [(2, 1), (60, 1), (60, 30), (400, 8)])
+def test_equal_weights_have_the_interval_of_none_to_the_last_digits(people, ones):
+    """Of answers 0 and 1, whose skewness is known from their ends."""
+    y, share = np.repeat([0.0, 1.0], [people - ones, ones]), ones / people
+    found = held_by(np.full(people, 7.0), y, Limits((0.0, 1.0), (0.0, 1.0)))
+    alone = interval_of_mean(
+        people, share, share * (1 - share), 0.95, Limits((0.0, 1.0), (0.0, 1.0))
+    )
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high), rel=1e-9)
+    assert found.method is alone.method is IntervalMethod.WEIGHTED_ENDS
+    endless = held_by(np.full(people, 7.0), y)
+    student = interval_of_mean(people, share, share * (1 - share), 0.95)
+    assert (endless.low, endless.high) == pytest.approx((student.low, student.high), rel=1e-9)
+    assert endless.method is student.method is IntervalMethod.STUDENT
+
+
+def test_one_report_of_most_weight_counts_as_one_of_two():
+    of_two, of_most = (
+        interval_of_weighted_mean(0.5, 0.25, 0.95, LIMITS, largest=share, skewness=0.0, freedom=1.0)
+        for share in (0.5, 0.8)
+    )
+    assert of_most == of_two
+
+
+@pytest.mark.parametrize(
+    ("limits", "method"),
+    [
+        (Limits((0.0, 1.0)), IntervalMethod.WEIGHTED_ENDS),
+        (Limits(means=(0.0, 1.0)), IntervalMethod.WEIGHTED_ENDS),
+        (Limits(means=(0.0, math.inf)), IntervalMethod.STUDENT),
+    ],
+)
+def test_ends_of_reports_or_of_means_are_enough(limits, method):
+    assert interval_of_mean(100, 0.3, 0.2, 0.95, limits).method is method
 
 
 def test_what_moves_a_weighted_mean_is_as_heavy_as_can_be():
