@@ -338,8 +338,8 @@ def selection(
     module: Annotated[
         Path | None,
         typer.Option(
-            help="Python file with more mechanisms, functions of epsilon and sensitivity; the"
-            " file is run."
+            help="Python file with further mechanisms, functions of epsilon and sensitivity;"
+            " it is executed."
         ),
     ] = None,
     *,

@@ -35,9 +35,9 @@ export interface SurveyOptions {
    */
   readonly key?: string | undefined;
   /**
-   * ε that all surveys of this site together may have spent on an attribute after this one, over the
-   * distance that it states, and at least what it takes itself; 5 by default. Of no effect beside
-   * `policy`.
+   * The ε that all surveys of this site together may have spent on an attribute after this one, at
+   * the distance that it states: 5 by default, and never less than its own cost. Ignored if `policy`
+   * is given.
    */
   readonly lifetime?: number | undefined;
   /** What the app permits; by default what is shown, up to `lifetime`. */

@@ -425,8 +425,8 @@ def _moved_quantile(skewness: float, quantile: float) -> float:
     """Return a quantile of a studentised mean by Hall's correction, from a gamma law.
 
     To first order it is z + skewness·(1 + 2z²)/6, z that of the normal law: of a multiple of a
-    count of 1/skewness² the limit by the mid-p value. Where one person matters, little is made of
-    skewness away from the limit.
+    count of 1/skewness² the limit by the mid-p value. Where one person matters, negative
+    skewness, which brings the limit nearer, is largely ignored.
     """
     if skewness < 0:
         share = _share(-skewness)

@@ -27,7 +27,7 @@ _MOST = 1 << 17
 """Numbers of a column used to choose a dependence."""
 _FEWEST = 256
 _FINE = 4096
-"""Twice the largest multiple that ranks of reports show."""
+"""Twice the largest multiple that can be seen from ranks of reports."""
 _PAIRED, _LATER = 256, 8
 """Twice the largest multiples of two numbers in a row, and the largest lag of one."""
 _GROUPS, _FEW = (1, 4, 16, 64), 5

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 _ASIDE = 0.02
 """Largest distance, in `per`, of a point from that of the row."""
 _ALONG, _MANY = (12, 32, 64), (10_000, 50_000)
-"""Numbers of points along the path, and the releases that suffice for the greater numbers."""
+"""Numbers of points along the path, and the least releases for the second and the third number."""
 _IN_A_PLANE = 3
 """Factor by which a plane has more points."""
 _GOLDEN = math.pi * (3 - math.sqrt(5))

@@ -78,7 +78,7 @@ class TaylorJet:
             if name in _TWO:
                 return _TWO[name](*inputs)
         raise UnsupportedError(
-            f"{name} in a score: it is made of + − × ÷, powers, and NumPy's or SciPy's"
+            f"{name} in a score: a score may use + − × ÷, powers, and NumPy's or SciPy's"
             f" {', '.join(sorted(_ONE))}"
         )
 

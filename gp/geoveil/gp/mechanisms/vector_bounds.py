@@ -123,7 +123,7 @@ class _Share:
         return np.stack([*ends, at]), np.stack([*bounds, self._at(at)])
 
     def across(self, middle: Array, half: Array, at: Array) -> Array:
-        """Return how much bounds of distances owe to each axis of boxes, (n, k)."""
+        """Return how much each axis of boxes contributes to the bounds of distances, (n, k)."""
         if not hasattr(self.plain, "center") and not isinstance(self.plain, TwoWayThreshold):
             return half
         moved = [

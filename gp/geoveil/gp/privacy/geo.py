@@ -88,7 +88,7 @@ class GeoPrivacy(ReprByArguments):
 
     @property
     def exact_rate(self) -> Fraction:
-        """The rate ε/per as an exact fraction: exact release must not owe an ulp."""
+        """The rate ε/per as an exact fraction: an exact release allows no rounding error."""
         return _quotient(self.epsilon, self.per)
 
     @property
