@@ -1,7 +1,7 @@
 """Test that the auditors pass private mechanisms and catch others, with a witness."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -178,6 +178,34 @@ def test_with_a_slack_points_far_apart_are_compared(delta, factor, sound):
     )
     (verdict,) = audit(cases[:1], samples=1000)
     assert verdict.keeps == sound
+
+
+@dataclass(frozen=True)
+class Sometimes:
+    """Laplace noise, a thousandth of it with a probability; as narrow as few outputs resolve."""
+
+    query: Threshold
+    privacy: GeoPrivacy
+    share: float
+
+    def simulate(self, x, rng):
+        factor = np.where(rng.random(len(x)) < self.share, 1e-3, 1.0)
+        scale = self.query.lipschitz / self.privacy.rate
+        return self.query.value(x) + factor * scale * rng.laplace(size=len(x))
+
+    def log_density(self, y, x):
+        scale = self.query.lipschitz / self.privacy.rate
+        z = np.abs(y - self.query.value(x)) / scale
+        narrow = np.log(self.share * 500 / scale) - 1e3 * z
+        return np.logaddexp(narrow, np.log((1 - self.share) / 2 / scale) - z)
+
+
+@pytest.mark.parametrize(("share", "keeps"), [(1e-3, True), (1e-2, False)])
+def test_with_a_slack_a_sum_over_outputs_is_not_taken_for_more_than_it_is(share, keeps):
+    """Of δ = 1e-3 the probability of narrow noise may be all."""
+    (row, *_) = own_cases({"mine": lambda q, p: Sometimes(q, replace(p, delta=1e-3), share)})
+    (verdict,) = audit([row], samples=1000)
+    assert verdict.keeps == keeps
 
 
 @pytest.mark.parametrize(

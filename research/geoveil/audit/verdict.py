@@ -98,6 +98,8 @@ FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
 _APART, _STRIDE = (8, 16, 32, 64, 128, 256, 512), 8
 """Steps of the path between compared points for guarantees with δ, and to the next pair."""
+_ALL = 1 - 1e-9
+"""A slack with which every pair of laws keeps any promise."""
 _LOUD = 500.0
 """The least ε of a pair that counts as no promise."""
 _THIN = 1 / 100
@@ -259,8 +261,8 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
 
     Mass of the two laws that the outputs don't resolve is allowed for, too.
     """
-    pairs = [(x, other, 0.0) for x, other in case.pairs]
     path = case.path
+    pairs = list(case.pairs)
     apart = [pair for n in _APART for pair in zip(path[::_STRIDE], path[n::_STRIDE], strict=False)]
     others = [pair for pair in apart if privacy.at(_distance(pair)) < _LOUD]
     far = pairwise(with_far_points(replace(case, path=path[[0, 1, -2, -1]])))
@@ -276,11 +278,12 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
         delta, missed = delta_and_missed(case.mechanism, x, other, case.outputs, epsilon)
         beyond = delta - 2 * missed - privacy.delta_at(distance)
         if beyond > worst:
-            worst, pairs[len(case.pairs) :] = beyond, [(x, other, 2 * missed)]
+            worst, pairs[len(case.pairs) :] = beyond, [(x, other)]
     findings = []
-    for x, other, missed in pairs:
+    for x, other in pairs:
         distance = _distance((x, other))
-        delta = privacy.delta_at(distance) + missed
+        missed = delta_and_missed(case.mechanism, x, other, case.outputs, 0.0)[1]
+        delta = min(privacy.delta_at(distance) + 2 * missed, _ALL)
         finding = exact_epsilon(case.mechanism, x, other, case.outputs, delta)
         fraction = finding.rate / privacy.at(distance)
         findings.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
