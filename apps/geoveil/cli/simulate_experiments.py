@@ -294,9 +294,9 @@ def epochs(
 ) -> None:
     """A question asked every week for a year: one perturbed number an epoch, beside fresh noise.
 
-    Californian incomes, a raise of 3 % ± 8 % a year in a week of each household's own; of --data
-    numbers >= 0. Devices that read their value once an epoch answer every week from the same point,
-    carried on or extrapolated. In other runs one in twenty loses half of it at once.
+    Californian incomes, each raised by 3 % ± 8 % once a year, in a week of the household's own.
+    --data takes numbers >= 0. Devices that read their value once an epoch answer every week from
+    the same point, carried on or extrapolated. In other runs one in twenty loses half of it at once.
 
     A quarter of an hour, or minutes with --repetitions 200.
 
@@ -345,7 +345,7 @@ def selection(
     *,
     run: _Run,
 ) -> None:
-    """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
+    """Private selection: all mechanisms at one ε that they keep, beside the papers' at their nominal ε.
 
     percentile: counts (.npz, .npy); without data, household incomes.
 

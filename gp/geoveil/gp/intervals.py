@@ -391,7 +391,8 @@ def _margin(
     """Return the distance of a limit from the mean.
 
     `skewness` is that of the mean, towards the limit; in this direction a person whom nobody met is
-    at most `jump` away. An imagined report makes up for the normal quantile alone.
+    at most `jump` away. As far as an imagined report counts, the quantile is normal
+    instead of Student's.
     """
     share = _share(jump / math.sqrt(variance * n)) if variance > 0 else 1.0
     weight = _HALF * share if math.isfinite(jump) else 0.0
