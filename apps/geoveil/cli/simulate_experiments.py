@@ -296,7 +296,8 @@ def epochs(
 
     Californian incomes, each raised by 3 % ± 8 % once a year, in a week of the household's own.
     --data takes numbers >= 0. Devices that read their value once an epoch answer every week from
-    the same point, carried on or extrapolated. In other runs one in twenty loses half of it at once.
+    the same point, carried on or extrapolated. In other runs one in twenty loses half of their
+    income at once.
 
     A quarter of an hour, or minutes with --repetitions 200.
 
@@ -345,7 +346,7 @@ def selection(
     *,
     run: _Run,
 ) -> None:
-    """Private selection: all mechanisms at one ε that they keep, beside the papers' at their nominal ε.
+    """Private selection: all mechanisms at one ε that they keep, and the papers' at nominal ε.
 
     percentile: counts (.npz, .npy); without data, household incomes.
 

@@ -56,7 +56,7 @@ _WIDTH = 2
 _REPORT_BYTES = 32
 """Bytes on the wire of an ordinary report with one answer."""
 _REJECTED_COSTS = 10
-"""The price, in reports, of one that can never be counted, because the server describes its fault."""
+"""The price, in reports, of one that can never be counted, because its fault is described."""
 _MUCH = 16 << 10
 """Bytes of campaigns that a call may return without an extra charge."""
 
