@@ -1,9 +1,10 @@
 """Make small changes to the code, one at a time, and list those that no test notices.
 
-`python -m tools.mutants TABLE [PART...]` reads a TOML file: for each part, its files, the tests
-that have to notice a change, and the changes that nobody could notice, each with the reason. Paths
-count from the current folder. It ends with 1 if the tests of a part notice less than 95 % of the
-other changes, or if an entry is stale: it names no change, or one that a test notices.
+`python -m tools.mutants TABLE [PART...]` reads a TOML file: for each part, its files, or functions
+(FILE::NAME), the tests that have to notice a change, and the changes that nobody could notice, each
+with the reason. Paths count from the current folder. It ends with 1 if the tests of a part notice
+less than 95 % of the other changes, or if an entry is stale: it names no change, or one that a test
+notices.
 
 A change is made in memory, in a process that is forked for it; the tree stays as it is. The tests
 that run the changed lines meet the change, the fastest first; a failure or a time-out notices it.
@@ -192,17 +193,21 @@ def _noticed(mutants: Iterable[Mutant | None], traced: Traced) -> dict[Mutant | 
     return result
 
 
+def mutants_of(place: str) -> list[Mutant]:
+    """Return the mutants of a file, or of the functions whose names begin as FILE::NAME says."""
+    file, _, name = place.partition("::")
+    changes = Walk(file, ast.parse(Path(file).read_bytes()))
+    return [mutant for mutant in changes if mutant.change.startswith(name)]
+
+
 def check(name: str, part: dict[str, Any], equivalent: dict[str, dict[str, str]]) -> bool:
     """Print how many changes of a part the tests notice, and which not; return whether enough."""
     began = time.monotonic()
-    traced = _traced(part["files"], part["tests"])
-    mutants = [
-        mutant
-        for file in part["files"]
-        for mutant in Walk(file, ast.parse(Path(file).read_bytes()))
-    ]
+    files = [place.partition("::")[0] for place in part["files"]]
+    traced = _traced(files, part["tests"])
+    mutants = [mutant for place in part["files"] for mutant in mutants_of(place)]
     noticed = _noticed(mutants, traced)
-    excused = {(file, change) for file in part["files"] for change in equivalent.get(file, {})}
+    excused = {(file, change) for file in files for change in equivalent.get(file, {})}
     caught = [mutant for mutant in mutants if noticed[mutant]]
     left = [mutant for mutant in mutants if not noticed[mutant]]
     survivors = [mutant for mutant in left if (mutant.file, mutant.change) not in excused]

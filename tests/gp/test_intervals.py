@@ -197,9 +197,34 @@ def test_at_all_looks_a_person_is_imagined_at_each_end():
     more = np.append(reports, 1.0)
     error = math.sqrt(more.var() / (len(more) + 1))
     assert found.high == pytest.approx(more.mean() + reach_at_all_looks(300, 0.9) * error)
+    mirrored = interval_of_mean(300, 1 - reports.mean(), reports.var(), 0.9, SHARE, SEQUENCE)
+    assert mirrored.low == pytest.approx(1 - found.high)
     varied = interval_of_mean(10_000, 0.4, 0.24, 0.9, SHARE, SEQUENCE)
     margin = reach_at_all_looks(10_000, 0.9) * math.sqrt(10_000 * 0.24 / 10_001 / 10_002)
     assert (varied.low, varied.high) == pytest.approx((0.4 - margin, 0.4 + margin))
+
+
+def test_without_skewness_and_far_people_it_is_students_to_the_last_digits():
+    found = of_share(60, 30, 0.95)
+    assert found.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 59) * math.sqrt(0.25 / 59), 1e-12)
+    assert 0.5 - found.low == pytest.approx(found.high - 0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ends", "mean", "variance"), [((-5.0, 1.0), 0.4, 0.24), ((-1.0, 0.8), -0.9, 1 / 12)]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_somebody_far_on_either_side_widens_the_interval_there(ends, mean, variance, sign):
+    n, mean, (low, high) = 300, sign * mean, sorted(sign * end for end in ends)
+    limits = Limits((low, high))
+    side = 0 if mean - low > high - mean else 1
+    far = max(mean - low, high - mean)
+    shift = far / (n + 1)
+    error = math.sqrt(((n * variance + far**2) / (n + 1) - shift**2) / (n + 2))
+    at_all_looks = margins_of_mean(n, mean, variance, 0.95, limits, SEQUENCE)[side]
+    assert at_all_looks == pytest.approx(shift + reach_at_all_looks(n, 0.95) * error)
+    found = margins_of_mean(n, mean, variance, 0.95, limits)[side]
+    assert found > 1.02 * margins_of_mean(n, mean, variance, 0.95, limits, STUDENT)[side]
 
 
 def test_jumps_are_half_way_between_ends_of_means_and_of_reports():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from geoveil.gp import (
+    GaussianKernel,
     GeoPrivacy,
     LipschitzMechanism,
     PlanarLaplace,
@@ -64,6 +65,21 @@ def test_points_that_doubles_and_balls_find_are_the_same(name):
     many, source = mechanism.release_many(x, SeededSource(9)), SeededSource(9)
     assert many.dtype == np.int64
     assert np.array_equal(many, [mechanism.release(each, source) for each in x.tolist()])
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LipschitzMechanism(RAMP, PRIVACY),
+        LipschitzMechanism(GaussianKernel((100.0, 90.0), 20.0), PRIVACY),
+        VectorSmoothMechanism([RAMP, Threshold(120.0, 16.0)], PRIVACY),
+    ],
+)
+def test_reports_are_those_of_release_in_turn(mechanism):
+    x = people(mechanism, 5)
+    many, source = mechanism.release_many(x, SeededSource(9)), SeededSource(9)
+    assert np.array_equal(many, [mechanism.release(each, source) for each in x.tolist()])
+    assert np.array_equal(mechanism.release_many(x[0], SeededSource(9)), many[:1])
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
 def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
     """Return how far one more report at a distance moves the mean, and the new standard error."""
     shift = distance / (n + 1)
-    spread = max((n * variance + distance**2) / (n + 1) - shift**2, 0.0)
+    spread = (n * variance + distance**2) / (n + 1) - shift**2
     return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights
 
 
