@@ -144,7 +144,7 @@ def test_a_law_on_a_grid_is_compared_where_values_repeat_and_not_kept_where_none
 
 
 class Crowded:
-    """Laplace noise, of which a share is so many times narrower about `centre`, stated or not."""
+    """Laplace noise, a share of which is many times narrower about `centre`, stated or not."""
 
     def __init__(self, query, privacy, share, width, stated=False, centre=0.0, cut=np.inf):
         self.query, self.privacy, self.stated, self.cut = query, privacy, stated, cut

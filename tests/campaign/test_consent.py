@@ -243,7 +243,7 @@ def test_no_cap_is_promised_of_a_reading():
 
 
 def test_no_price_is_rounded_down():
-    """Of 1,000 guarantees. Control: half of them are less in the nearest six digits."""
+    """Control: to the nearest six digits, half of the 1,000 guarantees are rounded down."""
     draw, less = Random(4), 0
     for _ in range(1_000):
         privacy = GeoPrivacy(math.exp(draw.uniform(-9, 9)), 8_000.0, "dollar")

@@ -188,7 +188,7 @@ def mine(query, privacy):
 
 @pytest.fixture
 def own(run, tmp_path):
-    """Audit a user's mechanism whose draws are so much wider than its density."""
+    """Return an audit of a user's mechanism whose draws are wider than its density by a factor."""
 
     def audited(factor, *options):
         file = tmp_path / "mine.py"

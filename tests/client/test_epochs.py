@@ -904,8 +904,8 @@ def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time):
 
 
 def test_people_are_told_that_each_least_value_of_ratios_has_its_own_readings(fake_time):
-    """Readings a moment before the end of a stretch, and a day later. Control: all floors together
-    cost more than the sentence says of one."""
+    """Values are read just before the end of a stretch, and a day later. Control: all floors
+    together cost more than the sentence says of one."""
     price = GeoPrivacy.per_factor(1.0, 2.0, "dollar")
     epoch = Epoch(privacy=price, length=YEAR)
     asked = [

@@ -122,7 +122,7 @@ def test_an_imagined_report_is_one_more_in_the_list(n):
 
 
 def moved(skewness, quantile):
-    """The quantile of a studentised mean by SciPy's gamma law, less of it away from the limit."""
+    """The quantile of a studentised mean by SciPy's gamma law, which damps negative skewness."""
     kept = 1.0 if skewness >= 0 else 1 - min(max((-skewness - 0.2) / 0.3, 0.0), 1.0)
     sign, size = math.copysign(1.0, skewness), abs(skewness) * kept
     if not size:
@@ -154,7 +154,7 @@ def limit_of_list(reports, jump, confidence, skewness=None):
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
 @pytest.mark.parametrize(("n", "count"), [(60, 1), (60, 2), (60, 9), (60, 30), (400, 8)])
 def test_weighted_ends_are_those_of_a_list_with_a_person_more(n, count, confidence):
-    """Reports of 0 and 1, whose skewness is all that their ends permit; margins to 0.7 %."""
+    """Reports are 0 or 1, which have the largest skewness within these ends; margins to 0.7 %."""
     reports, share = np.repeat([0.0, 1.0], [n - count, count]), count / n
     found = of_share(n, count, confidence)
     above = limit_of_list(reports, 1 - share, confidence) - share
@@ -191,7 +191,7 @@ def test_a_skewness_that_is_not_known_is_tolerated_up_to_half_a_miss_more():
 
 
 def test_at_all_looks_a_person_is_imagined_at_each_end():
-    """Of a list with one more, by the variance that weights of Dirichlet give its mean."""
+    """The oracle adds one report to the list, and weighs all of them by a Dirichlet law."""
     reports = np.repeat([0.0, 1.0], [290, 10])
     found = interval_of_mean(300, reports.mean(), reports.var(), 0.9, SHARE, SEQUENCE)
     more = np.append(reports, 1.0)

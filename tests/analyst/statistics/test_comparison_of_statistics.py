@@ -61,7 +61,7 @@ MOVED = np.array([[[0.01], [0.005]], [[0.008], [0.003]], [[0.002], [0.006]]]) * 
 @pytest.mark.parametrize("to_first", [False, True])
 @pytest.mark.parametrize("people", ["different", "same"])
 def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
-    """By hand, from margins that are longer above than below, and what liars add to each."""
+    """The oracle adds up margins, which are longer above than below, and what liars add to each."""
     correlations = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.5], [0.2, 0.5, 1.0]])
     # The first change is less than what liars may have caused.
     values = np.array([[2.0, 6.0, 9.0], [2.005, 5.7, 9.1], [3.0, 5.7, 8.0]])
