@@ -355,7 +355,7 @@ def test_mechanisms_of_ones_own_that_were_kept(fault, exact):
 
 
 def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density():
-    """A million per away floats are the answer itself, of which a density says nothing."""
+    """A million `per` away, floats are the answer itself, about which a density says nothing."""
     cases = own_cases({"mine": SmoothMechanism})
     assert len(cases) == 3
     assert differing(cases, samples=4_000, seed=3) == ()

@@ -31,7 +31,7 @@ number that must not depend on the reports."""
 _TOLERATED = 1.5
 """Factor by which an unknown skewness may raise the probability of missing a limit."""
 _MANY = 400.0
-"""Degrees of freedom, over 1 + z², from which on a quantile needs no SciPy."""
+"""The least degrees of freedom, over 1 + z², for which a quantile needs no SciPy."""
 _NEARLY_NORMAL = 1e-5
 """Skewness below which the normal quantile replaces a gamma quantile."""
 

@@ -45,7 +45,7 @@ _FEWER = 10
 _OFTEN = 3
 """The least repeats of a number that count."""
 _CHANCE = 1e-14
-"""Chance of as many repeats of a float, below which it is an atom."""
+"""A float is an atom if the chance of as many repeats is less."""
 _TIES = 0.01
 """Share of repeated reports, without atoms, above which floats are too coarse for a density."""
 _OFF_GRID = (3 - 5**0.5) / 2

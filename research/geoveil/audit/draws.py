@@ -74,7 +74,7 @@ _LEVELS = 14
 _NEAR = 2.0 ** -np.arange(5, 41)
 """Probabilities of places about the middle, where the answer is without noise, and at 0."""
 _NOISY = 1e3
-"""Standard deviation of the noise, in grid steps, from which on equal reports are counted."""
+"""The least standard deviation of the noise, in grid steps, for which equal reports are counted."""
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _TESTS = 10

@@ -260,8 +260,8 @@ class Regression(FormStatistic[RegressionEstimates]):
 
 
 LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
-"""|β|b of a Poisson model from which on scores have no variance, and above which its standard
-errors are unreliable [MATH §16]."""
+"""The least |β|b at which scores of a Poisson model have no variance, and the |β|b above which its
+standard errors are unreliable [MATH §16]."""
 _FARTHEST = 50.0
 """The largest coefficients of numbers, in standard deviations, at which a root is sought."""
 _PILOT = 50_000

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _LOOSE = 0.002
 """Largest relative gap between a bound and the attained value in a part."""
 _FAR, _AWAY = 700.0, 1e9
-"""The logarithm of a practically infinite ratio, and the distance, in units of 1/β, from which on
-chords are flat."""
+"""The logarithm of a practically infinite ratio, and the distance, in units of 1/β, beyond which
+chords count as flat."""
 _TINY = 1e-300
 """Noise that counts as none."""
 _FINE, _STEEP, _LEAST = 0.001, 0.98, 1e-6
