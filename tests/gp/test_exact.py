@@ -1,5 +1,6 @@
 """Bounds that balls prove, against fractions and mpmath's 60 digits: each is the double beside."""
 
+import hashlib
 import math
 import os
 import signal
@@ -16,8 +17,18 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, strategies as st
 
-from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, exact, validation
+from geoveil.gp import (
+    INT64_MAX,
+    INT64_MIN,
+    ParameterError,
+    RandomSource,
+    SeededSource,
+    SystemSource,
+    exact,
+    validation,
+)
 from geoveil.gp.exact import BALL, BITS, working_precision
+from geoveil.gp.randomness import chosen_source
 
 NUMBERS = st.fractions(min_value=0, max_value=10**9, max_denominator=10**9).filter(bool)
 DIGITS = mpmath.mp.clone()
@@ -40,6 +51,51 @@ def is_above(double: float, number: Fraction) -> bool:
 
 def is_below(double: float, number: Fraction) -> bool:
     return Fraction(double) <= number < Fraction(math.nextafter(double, math.inf))
+
+
+class Words(RandomSource):
+    """Words that are stated, and how many bits were asked for."""
+
+    def __init__(self, *words):
+        self.words, self.counts = list(words), []
+
+    def bits(self, count):
+        self.counts.append(count)
+        return self.words.pop(0)
+
+
+@pytest.mark.parametrize("bound", range(1, 10))
+def test_a_number_below_a_bound_is_the_first_word_that_is(bound):
+    count = (bound - 1).bit_length()
+    for word in range(2**count):
+        source, taken = Words(word, 0), word < bound
+        assert source.below(bound) == (word if taken else 0)
+        assert source.counts == [count] * (1 if taken else 2)
+
+
+@pytest.mark.parametrize("source", [SystemSource(), SeededSource(3)])
+def test_a_source_gives_as_many_bits_as_it_is_asked_for(source):
+    assert source.bits(0) == 0
+    assert {source.bits(1) for _ in range(99)} == {0, 1}
+    assert source.bits(1000).bit_length() > 900
+    for wrong in (-1, 1.0, True, "1"):
+        with pytest.raises(ParameterError, match="count"):
+            source.bits(wrong)
+        with pytest.raises(ParameterError, match="bound"):
+            source.below(wrong)
+    with pytest.raises(ParameterError, match="bound"):
+        source.below(0)
+    assert source.is_secure is isinstance(source, SystemSource)
+    assert chosen_source(None).is_secure
+
+
+def test_a_seed_is_the_hashes_of_its_counter():
+    blocks = b"".join(hashlib.sha256(f"3/{at}".encode()).digest() for at in range(4))
+    source, whole = SeededSource(3), int.from_bytes(blocks, "big")
+    taken = 0
+    for count in (1, 0, 100, 155, 1, 300, 256, 211):
+        taken += count
+        assert source.bits(count) == whole >> (1024 - taken) & ((1 << count) - 1)
 
 
 @given(NUMBERS)
