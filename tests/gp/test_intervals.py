@@ -204,6 +204,23 @@ def test_at_all_looks_a_person_is_imagined_at_each_end():
     assert (varied.low, varied.high) == pytest.approx((0.4 - margin, 0.4 + margin))
 
 
+@pytest.mark.parametrize("method", [*IntervalMethod])
+@pytest.mark.parametrize(("n", "count"), [(20, 1), (60, 9), (400, 8)])
+def test_an_interval_has_the_unit_and_the_origin_of_its_reports(n, count, method):
+    share = count / n
+    found = margins_of_mean(n, share, share * (1 - share), 0.95, SHARE, method)
+    limits = Limits((-3.0, 4.0), (-3.0, 4.0))
+    moved = margins_of_mean(n, 7 * share - 3, 49 * share * (1 - share), 0.95, limits, method)
+    assert moved == pytest.approx((7 * found[0], 7 * found[1]), rel=1e-9)
+    other = margins_of_mean(n, 1 - share, share * (1 - share), 0.95, SHARE, method)
+    assert other == pytest.approx(found[::-1], rel=1e-9)
+
+
+def test_nobody_is_imagined_endlessly_far():
+    endless = margins_of_mean(100, 0.3, 0.2, 0.95, UNLIMITED, IntervalMethod.WEIGHTED_ENDS)
+    assert endless == margins_of_mean(100, 0.3, 0.2, 0.95, UNLIMITED, STUDENT)
+
+
 def test_without_skewness_and_far_people_it_is_students_to_the_last_digits():
     found = of_share(60, 30, 0.95)
     assert found.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 59) * math.sqrt(0.25 / 59), 1e-12)
