@@ -122,7 +122,7 @@ def test_an_imagined_report_is_one_more_in_the_list(n):
 
 
 def moved(skewness, quantile):
-    """The quantile of a studentised mean by SciPy's gamma law, which damps negative skewness."""
+    """The quantile of a studentised mean by SciPy's gamma law, with negative skewness damped."""
     kept = 1.0 if skewness >= 0 else 1 - min(max((-skewness - 0.2) / 0.3, 0.0), 1.0)
     sign, size = math.copysign(1.0, skewness), abs(skewness) * kept
     if not size:

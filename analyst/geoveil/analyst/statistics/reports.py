@@ -380,7 +380,8 @@ def estimate(
         raise ParameterError("asked", asked, permitted)
     integers, columns = np.asarray(reports), mechanism.dimension if later else 1
     if integers.dtype.kind not in "iu" or integers.ndim > 2 or integers.size % columns:
-        raise ParameterError("reports", "these", "integers, one report after the other")
+        wrong = f"{integers.dtype}, shape {integers.shape}"
+        raise ParameterError("reports", wrong, "integers, one report after the other")
     points = integers.astype(np.int64).reshape(-1, columns)
     if len(points) < 2:
         raise ParameterError("number of reports", len(points), "at least 2")

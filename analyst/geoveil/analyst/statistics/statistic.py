@@ -276,7 +276,8 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
             and (np.diff(thresholds) > 0).all()
         )
         if not rises or not 1 <= len(thresholds) <= MOST_QUESTIONS:
-            raise ParameterError("at", "these", f"1 to {MOST_QUESTIONS} finite, increasing numbers")
+            expected = f"1 to {MOST_QUESTIONS} finite, increasing numbers"
+            raise ParameterError("at", f"{thresholds.size} numbers", expected)
         return thresholds
     validation.require_count("points", count, 2, MOST_QUESTIONS)
     if (low is None) != (high is None):
