@@ -230,6 +230,9 @@ def test_a_wrong_argument_is_refused(wrong: Any) -> None:
     made = asked(people(n=500), clear=False).ask(Regression("hours", ["age"]))
     with pytest.raises(ParameterError, match="a covariate of"):
         made.predict({"rents": "o1"})
+    of_choice = asked(people(n=500), clear=False).ask(Regression("hours", ["rents"]))
+    with pytest.raises(ParameterError, match="one of 'o0', 'o1'"):
+        of_choice.predict({"rents": "o9"})
     with pytest.raises(ParameterError, match="one or more"):
         made.predict()
 

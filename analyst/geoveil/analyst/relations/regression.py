@@ -6,7 +6,7 @@ correction, noise in a covariate draws its coefficient towards 0.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -89,6 +89,8 @@ class RegressionEstimates(ParameterEstimates):
     model: Model
     smoothing: Array | None = None
     """Approximately how far smoothing moves each coefficient, for median regressions only."""
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    """The options of each choice among the covariates."""
 
     def rows(self) -> list[dict[str, Any]]:
         rows = super().rows()
@@ -105,7 +107,7 @@ class RegressionEstimates(ParameterEstimates):
                 choice → an option. What is left out is 0.
 
         Raises:
-            ParameterError: if there is no such covariate.
+            ParameterError: if there is no such covariate or option.
         """
         from scipy.special import expit
 
@@ -140,8 +142,9 @@ class RegressionEstimates(ParameterEstimates):
         for name, value in person.items():
             if name in numbers:
                 numbers[name] = validation.real(name, value)
-            elif any(of.startswith(f"{name}: ") for of in names) and isinstance(value, str):
-                numbers[f"{name}: {value}"] = 1.0
+            elif name in self.options:
+                option = validation.choice(name, str(value), self.options[name])
+                numbers[f"{name}: {option}"] = 1.0
             else:
                 raise ParameterError("people", name, f"a covariate of {list(names)}")
         return np.array([1.0, *(numbers[name] for name in names)])
@@ -234,6 +237,11 @@ class Regression(FormStatistic[RegressionEstimates]):
             n=reports.n,
             about=tuple(about),
             smoothing=smoothing,
+            options={
+                term.field: campaign.field(term.field).attribute_options
+                for term in terms
+                if isinstance(term, Option)
+            },
         )
 
     def _response(self, campaign: FormCampaign) -> Term:
