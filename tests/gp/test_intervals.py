@@ -32,6 +32,8 @@ from geoveil.gp.intervals import (
     UNLIMITED,
     IntervalMethod,
     Limits,
+    _gamma_quantile,
+    _moved_quantile,
     _student_quantile,
     interval_of_mean,
     kept_within,
@@ -131,7 +133,17 @@ def moved(skewness, quantile):
     return sign * size * (law.ppf(stats.norm.cdf(sign * quantile)) - 1 / size**2)
 
 
-def limit_of_list(reports, jump, confidence, skewness=None):
+@pytest.mark.parametrize("skewness", [-0.3, -0.1, 0.0, 1e-6, 0.05, 0.1, 0.3])
+def test_quantiles_of_skewed_means_are_those_of_a_gamma_law(skewness):
+    for probability in (0.95, 0.975):
+        normal = stats.norm.ppf(probability)
+        assert _moved_quantile(skewness, normal) == pytest.approx(moved(skewness, normal), rel=1e-3)
+        if skewness >= 0:
+            exact = stats.pearson3.ppf(probability, skewness)
+            assert _gamma_quantile(skewness, normal) == pytest.approx(exact, rel=3e-4)
+
+
+def limit_of_list(reports, jump, confidence, skewness=None, moved=moved):
     """The upper limit from a list with a person more, of up to half a weight; `skewness` is its own
     unless it is stated."""
     n, probability = len(reports), (1 + confidence) / 2
@@ -161,6 +173,12 @@ def test_weighted_ends_are_those_of_a_list_with_a_person_more(n, count, confiden
     assert found.high - share == pytest.approx(above, rel=7e-3)
     below = limit_of_list(-reports, share, confidence) + share
     assert share - found.low == pytest.approx(min(below, share), rel=7e-3)
+    # To the last digits with the approximation of the gamma quantile that is used.
+    above = limit_of_list(reports, 1 - share, confidence, moved=_moved_quantile) - share
+    below = limit_of_list(-reports, share, confidence, moved=_moved_quantile) + share
+    margins = margins_of_mean(n, share, share * (1 - share), confidence, SHARE)
+    assert margins == pytest.approx((below, above), rel=1e-9)
+    assert margins_of_mean(n, 1.0, 0.0, confidence, SHARE)[1] == 0.0
 
 
 def test_a_skewness_that_is_not_known_is_tolerated_up_to_half_a_miss_more():
@@ -184,8 +202,8 @@ def test_a_skewness_that_is_not_known_is_tolerated_up_to_half_a_miss_more():
         )
         skewness = max(sum(bounds) / 2, bounds[1] - allowed)
         found = interval_of_mean(n, mean, variance, confidence, SHARE)
-        exact = limit_of_list(reports, 1 - mean, confidence, skewness)
-        assert found.high - mean == pytest.approx(exact - mean, rel=2e-3)
+        exact = limit_of_list(reports, 1 - mean, confidence, skewness, _moved_quantile)
+        assert found.high - mean == pytest.approx(exact - mean, rel=1e-6)
         mirrored = interval_of_mean(n, 1 - mean, variance, confidence, SHARE)
         assert mirrored.low == pytest.approx(1 - found.high)
 
