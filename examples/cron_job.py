@@ -67,7 +67,7 @@ if __name__ == "__main__":
     server_is_away = {1}  # on these days
 
     def server_on(day: int) -> Transport:
-        """Return the way to a server that is there or not."""
+        """Return a transport to a server that may be unreachable."""
 
         def answer(request: object) -> object:
             if day in server_is_away:

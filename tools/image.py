@@ -60,7 +60,7 @@ for path in sorted(getattr(module, "__file__", None) or "" for module in sys.mod
     if path.endswith(".py"):
         compile(path, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
 """
-"""Compiled in advance, as a read-only root file system cannot keep bytecode from a start."""
+"""Compiled in advance, because a read-only root file system can't keep bytecode."""
 CONFIG = {
     "User": f"{USER}:{USER}",
     "Env": ["PATH=/usr/local/bin:/usr/bin"],
