@@ -141,6 +141,7 @@ def test_quantiles_of_skewed_means_are_those_of_a_gamma_law(skewness):
         if skewness >= 0:
             exact = stats.pearson3.ppf(probability, skewness)
             assert _gamma_quantile(skewness, normal) == pytest.approx(exact, rel=3e-4)
+    assert _moved_quantile(1.0, -6.0) == -1.0, "a gamma law is of numbers above 0"
 
 
 def limit_of_list(reports, jump, confidence, skewness=None, moved=moved):
@@ -329,7 +330,7 @@ def test_students_quantile_is_that_of_scipy_wherever_it_comes_from():
     """To the last digits on both sides of where the expansion takes over, and far out."""
     for probability in (0.6, 0.975, 1 - 1e-6, 1 - 1e-12):
         square = stats.norm.ppf(probability) ** 2
-        for freedom in (3.0, 399 * (1 + square), 401 * (1 + square), 1e7, 1e12):
+        for freedom in (3.0, 401.0, 399 * (1 + square), 401 * (1 + square), 1e7, 1e12):
             found = _student_quantile(freedom, probability)
             assert found == pytest.approx(stats.t.ppf(probability, freedom), rel=2e-14)
     assert _student_quantile(1e9, 1.0) == math.inf
