@@ -95,12 +95,11 @@ def test_equal_weights_are_no_weights(people):
 
 @pytest.mark.parametrize(("people", "ones"), [(2, 1), (60, 1), (60, 30), (400, 8)])
 def test_equal_weights_have_the_interval_of_none_to_the_last_digits(people, ones):
-    """Of answers 0 and 1, whose skewness is known from their ends."""
+    """Of answers 0 and 1, whose skewness is known from their ends; nothing is cut."""
+    limits = Limits((0.0, 1.0), (0.0, 1.0), possible=(-99.0, 99.0))
     y, share = np.repeat([0.0, 1.0], [people - ones, ones]), ones / people
-    found = held_by(np.full(people, 7.0), y, Limits((0.0, 1.0), (0.0, 1.0)))
-    alone = interval_of_mean(
-        people, share, share * (1 - share), 0.95, Limits((0.0, 1.0), (0.0, 1.0))
-    )
+    found = held_by(np.full(people, 7.0), y, limits)
+    alone = interval_of_mean(people, share, share * (1 - share), 0.95, limits)
     assert (found.low, found.high) == pytest.approx((alone.low, alone.high), rel=1e-9)
     assert found.method is alone.method is IntervalMethod.WEIGHTED_ENDS
     endless = held_by(np.full(people, 7.0), y)
