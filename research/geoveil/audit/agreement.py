@@ -173,10 +173,6 @@ def _compare(
             return skipped, f"at {_text(point)}, reports are more even than independent noise is"
         counted, stated, again = map(_between, (counted, stated, again))
         whole = Counts.of(others.size, counted[-1], stated, again, missed)
-        narrow = crowds(rest, np.ravel(others), answer, shares, missed)
-        together.append((whole, narrow))
-        if narrow.chances().min() * len(narrow.drawn) < share / 2:
-            return skipped, f"at {_text(point)}, reports crowd where their density does not"
         p = np.clip(stated, 0.0, 1.0)
         chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
         call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
@@ -184,6 +180,10 @@ def _compare(
             ends = float(edges[_FIRST[worst]]), float(edges[_LAST[worst]])
             drawn = counted[call, worst] / n[call, 0]
             return skipped, _unlike(point, *ends, drawn, stated[worst])
+        narrow = crowds(rest, np.ravel(others), answer, shares, missed)
+        together.append((whole, narrow))
+        if narrow.chances().min() * len(narrow.drawn) < share / 2:
+            return skipped, f"at {_text(point)}, reports crowd where their density does not"
     return skipped, _unlike_together(together, share * len(points) / 2)
 
 
