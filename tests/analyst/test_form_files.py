@@ -87,7 +87,7 @@ def test_ratios_are_stated_as_a_factor() -> None:
     assert debt.privacy == GeoPrivacy.per_factor(1, 1.25, "dollar")
     (again,) = fields_of_toml(toml_of([debt]))
     assert again.privacy is not None
-    assert again.privacy.per == pytest.approx(debt.privacy.per, rel=1e-15)
+    assert again.privacy.per == pytest.approx(debt.privacy.per, rel=1e-15, abs=0)
 
 
 @pytest.mark.parametrize(
