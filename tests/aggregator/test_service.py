@@ -174,7 +174,7 @@ async def test_another_signature_is_another_campaign(service, publish):
 
 
 async def test_signatures_that_are_not_valid_are_refused(service, publish):
-    """Of other keys, of other campaigns, and none at all; more of them in tests/campaign."""
+    """Signatures by other keys, signatures of other campaigns, and empty ones are refused."""
     signed = CampaignEnvelope.FromString(seal(publish().published, KEY))
     for key, campaign, signature in (
         (KEY.public, signed.campaign, OTHER.sign(signed.campaign)),

@@ -202,7 +202,7 @@ class Sometimes:
 
 @pytest.mark.parametrize(("share", "keeps"), [(1e-3, True), (1e-2, False)])
 def test_with_a_slack_a_sum_over_outputs_is_not_taken_for_more_than_it_is(share, keeps):
-    """Of δ = 1e-3 the probability of narrow noise may be all."""
+    """A share of 1e-3 of the reports may have narrow noise where δ = 1e-3."""
     (row, *_) = own_cases({"mine": lambda q, p: Sometimes(q, replace(p, delta=1e-3), share)})
     (verdict,) = audit([row], samples=1000)
     assert verdict.keeps == keeps

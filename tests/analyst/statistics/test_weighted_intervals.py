@@ -95,7 +95,7 @@ def test_equal_weights_are_no_weights(people):
 
 @pytest.mark.parametrize(("people", "ones"), [(2, 1), (60, 1), (60, 30), (400, 8)])
 def test_equal_weights_have_the_interval_of_none_to_the_last_digits(people, ones):
-    """Of answers 0 and 1, whose skewness is known from their ends; nothing is cut."""
+    """The answers are 0 and 1, so their ends give the skewness, and nothing is cut."""
     limits = Limits((0.0, 1.0), (0.0, 1.0), possible=(-99.0, 99.0))
     y, share = np.repeat([0.0, 1.0], [people - ones, ones]), ones / people
     found = held_by(np.full(people, 7.0), y, limits)

@@ -1,11 +1,13 @@
-"""Run work off the event loop, in small pieces."""
+"""Run work off the event loop, in small pieces, and deliver its outcomes to the waiters."""
 
 import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+Settled = tuple["asyncio.Future[Any]", Any]
+"""A future with its result or exception."""
 
 
 class ConcurrencyLimit(asyncio.Semaphore):
@@ -25,3 +27,14 @@ class ConcurrencyLimit(asyncio.Semaphore):
         """Run a function in a thread, and return its result or raise its error."""
         async with self:
             return await asyncio.to_thread(function, *arguments, **more)
+
+
+def settle(futures: Iterable[Settled]) -> None:
+    """Deliver results or errors to the waiters on the event loop, except to cancelled ones."""
+    for future, result in futures:
+        if future.done():
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

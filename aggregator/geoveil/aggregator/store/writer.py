@@ -8,11 +8,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from geoveil.aggregator.domain.concurrency_limit import Settled, settle
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
@@ -25,8 +26,6 @@ _FEW = 100
 _GATHERING_S = 0.01
 """The longest wait for more requests after a transaction with several, in seconds."""
 _Result = TypeVar("_Result")
-_Settled = tuple["asyncio.Future[Any]", Any]
-"""A future with its result or exception."""
 
 
 class _Waiting(NamedTuple):
@@ -217,7 +216,7 @@ class Writer:
         return calls, waiting
 
 
-def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[_Settled]:
+def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[Settled]:
     """Write submissions in one transaction; return each waiter's result."""
     try:
         batch = [w.submission for w in waiting]
@@ -232,7 +231,7 @@ def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[_Settled]
         fields = {"requests": len(waiting), "exception": traceback_without_values(error)}
         _LOG.error("transaction_failed", extra=fields)
     else:
-        settled: list[_Settled] = []
+        settled: list[Settled] = []
         for (submission, _, future), of_one, code in zip(waiting, outcomes, lacking, strict=True):
             if code is not None and submission.admit and Outcome.NOT_OPEN in of_one:
                 settled.append((future, ServiceError(code)))
@@ -248,14 +247,3 @@ def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
         return function(store)
     except Exception as error:  # noqa: BLE001 - its caller gets it
         return error
-
-
-def settle(futures: Iterable[_Settled]) -> None:
-    """Deliver results or errors to the waiters on the event loop, except to cancelled ones."""
-    for future, result in futures:
-        if future.done():
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
