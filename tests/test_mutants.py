@@ -68,13 +68,13 @@ SYMMETRIC = "np.array([[1, 2], [2, 1]])).tolist() == [3, 3]"
 
 
 def searched(
-    folder: Path, tests: str, table: str, toy: str = TOY
+    folder: Path, tests: str, table: str, toy: str = TOY, *parts: str
 ) -> subprocess.CompletedProcess[str]:
     files = {"toy.py": toy, "test_toy.py": tests, "table.toml": table, "pytest.ini": INI}
     for name, text in files.items():
         (folder / name).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "tools.mutants", "table.toml"],
+        [sys.executable, "-m", "tools.mutants", "table.toml", *parts],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -111,6 +111,12 @@ def test_tests_that_fail_without_a_change_are_refused(tmp_path: Path) -> None:
     done = searched(tmp_path, TESTS + "    assert count(1) == 1\n", TABLE)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "the tests fail without a change"
+
+
+def test_a_part_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = searched(tmp_path, TESTS, TABLE, TOY, "toy", "toys")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["there is no part toys: choose from toy"]
 
 
 def test_the_table_names_what_is_there() -> None:

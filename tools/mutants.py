@@ -239,6 +239,8 @@ def main(table: str, *names: str) -> None:
         tempfile.tempdir = folder
         stated = tomllib.loads(Path(table).read_text())
         parts, equivalent = stated["part"], stated.get("equivalent", {})
+        if unknown := [name for name in names if name not in parts]:
+            sys.exit(f"there is no part {', '.join(unknown)}: choose from {', '.join(parts)}")
         enough = [check(name, parts[name], equivalent) for name in names or parts]
     sys.exit(0 if all(enough) else 1)
 
