@@ -12,10 +12,12 @@ from geoveil.analyst import (
     Histogram,
     MeanBy,
     Option,
+    PartitionShares,
     Parts,
     QuantileBy,
     Shares,
     ShareWithin,
+    StatisticBy,
     Within,
 )
 from geoveil.analyst.relations import by
@@ -134,3 +136,17 @@ def test_a_mean_within_a_disc_costs_a_third_more_than_in_the_clear(
     narrow = variance(private, 500.0) / variance(open_, 500.0)
     print(f"disc at {center}: {price:.3f} ×, with an edge of 500 m {narrow:.3f} ×")
     assert price < 1.35 < narrow
+
+
+def test_a_histogram_by_group_has_the_intervals_of_one_of_everybody() -> None:
+    """All people are in one group and say so in the clear: the size of the group has no error."""
+    rng = np.random.default_rng(5)
+    campaign = form(number("income", 5.0), choice("rents", 2, None))
+    people = [rng.normal(40.0, 20.0, 2_000), np.zeros(2_000, np.int64)]
+    reports, bins = reported(campaign, people, rng), Histogram(edges=[20.0, 40.0, 60.0])
+    all_of_group = reports.ask(StatisticBy(bins, "income", [Option("rents", "o0")]))["rents: o0"]
+    everybody = reports.of("income").ask(bins)
+    assert isinstance(all_of_group, PartitionShares)
+    for name in ("values", "low", "high"):
+        assert getattr(all_of_group, name) == pytest.approx(getattr(everybody, name), abs=1e-3)
+    assert np.all(everybody.values - everybody.low > 0.01)  # an end at the value is noticed

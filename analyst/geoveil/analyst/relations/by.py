@@ -275,8 +275,8 @@ class RatioEstimates(JointEstimates):
         over = replace(self.over, contamination=self.contamination)
         pairs = [(i, len(self.labels)) for i in places]
         low, high = ratio_intervals(over, pairs, confidence or self.confidence)
-        ends = [kept_within(*pair, self.limits[0].means) for pair in zip(low, high, strict=True)]
-        low, high = np.array(ends).T
+        ends = zip(places, low, high, strict=True)
+        low, high = np.array([kept_within(a, b, self.limits[i].means) for i, a, b in ends]).T
         return low, high
 
     def less(self, shares: Array) -> tuple[Array, Array]:
@@ -290,10 +290,15 @@ class RatioEstimates(JointEstimates):
         return ends[0], ends[1]
 
     def combined(
-        self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
+        self,
+        weights: ArrayLike,
+        labels: Sequence[str],
+        limits: Sequence[Limits] | None = None,
+        plus: ArrayLike = 0.0,
     ) -> JointEstimates:
         w = np.asarray(weights, np.float64)
-        rows = np.block([[w, np.zeros((len(w), 1))], [np.zeros(w.shape[1]), 1.0]])
+        constants = np.broadcast_to(plus, len(w))[:, None]  # times the size, of the means
+        rows = np.block([[w, constants], [np.zeros(w.shape[1]), 1.0]])
         over = self.over.combined(rows, [*labels, self.over.labels[-1]])
         made = ratios(over)
         return made if limits is None else replace(made, limits=tuple(limits))

@@ -92,7 +92,7 @@ class OwnScore:
         starts = self.design.numbers[[0, len(self.weights) // 2, -1]]
         noisy = list(self._scales)
         combinations = self.design.combinations[:: -(-len(self.design.combinations) // _CHECKED)]
-        for theta, (_, codes, _), start in product(
+        for theta, (_, codes), start in product(
             [region.mean(axis=1), *map(np.asarray, corners)], combinations, starts
         ):
             for signs in product((-1, 0, 1), repeat=len(noisy)):

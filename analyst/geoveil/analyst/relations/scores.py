@@ -42,16 +42,6 @@ class Category:
     """(options, covariates): dummies, or a score."""
 
 
-class Combination(NamedTuple):
-    """An option of each category."""
-
-    options: tuple[int, ...]
-    codes: list[float]
-    """The options' covariates."""
-    lift: Array
-    """The matrix that makes covariates of `Design.units`."""
-
-
 @dataclass(frozen=True, eq=False)
 class Design:
     """Covariates in the order constant, categories, numbers; and the response."""
@@ -109,27 +99,20 @@ class Design:
         """Yield rows, the options' covariates, numbers (m, rows), and weights of the options."""
         for start in range(0, len(self.response), _JETS_AT_ONCE):
             rows = slice(start, start + _JETS_AT_ONCE)
-            for options, codes, _ in self.combinations:
+            for options, codes in self.combinations:
                 yield rows, codes, self.numbers[rows].T, self.weight(rows, options)
 
     @cached_property
-    def combinations(self) -> list[Combination]:
-        """All combinations of options."""
-        widths = [c.codes.shape[1] for c in self.categories]
-        many, m = math.prod(len(c.codes) for c in self.categories), self.numbers.shape[1]
+    def combinations(self) -> list[tuple[tuple[int, ...], list[float]]]:
+        """Each combination of an option of every category, with the options' covariates."""
+        many = math.prod(len(c.codes) for c in self.categories)
         if many > MOST_COMBINATIONS:
             raise UnsupportedError(
                 f"{many:,} combinations of options: a model that is not linear takes at most"
                 f" {MOST_COMBINATIONS:,}; leave a category out, or give an ordinal field a score"
             )
-        made = []
-        for options in product(*(range(len(c.codes)) for c in self.categories)):
-            codes = [c.codes[k] for c, k in zip(self.categories, options, strict=True)]
-            lift = np.zeros((1 + sum(widths) + m, 1 + m))
-            lift[: 1 + sum(widths), 0] = np.concatenate([[1.0], *codes])
-            lift[1 + sum(widths) :, 1:] = np.eye(m)
-            made.append(Combination(options, lift[1 : 1 + sum(widths), 0].tolist(), lift))
-        return made
+        numbered = product(*(enumerate(c.codes.tolist()) for c in self.categories))
+        return [(tuple(k for k, _ in of), [x for _, codes in of for x in codes]) for of in numbered]
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +243,7 @@ class IndexScore:
                 f"{noisy} perturbed numbers: a {model} model takes at most {MOST_NUMBERS}"
             )
         self._scales = np.append(0.0, design.noise)  # of `units`
-        self._heads = np.array([[1.0, *of.codes] for of in design.combinations]).T
+        self._heads = np.array([[1.0, *codes] for _, codes in design.combinations]).T
         """The options' covariates, the constant first, (coefficients except the numbers', C)."""
         self._basis = _basis(model, 2 * noisy + 1, width)
         self._response = np.zeros(design.pseudo.shape[1])
@@ -321,7 +304,8 @@ class IndexScore:
         score = self._response.copy()
         slope = np.zeros((len(theta), len(theta)))
         inner = np.zeros((m, m))
-        for c, (_, _, lift) in enumerate(self.design.combinations):
+        for c, head in enumerate(self._heads.T):
+            lift = np.vstack([np.outer(head, np.eye(m)[0]), np.eye(m)[1:]])  # covariates of `units`
             sums = moments[:, c, :m]  # the first of `units` is 1
             score += lift @ (value @ sums - first @ sums[:, 0])
             mixed = second @ sums

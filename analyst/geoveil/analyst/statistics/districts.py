@@ -17,7 +17,7 @@ from geoveil.analyst.outlines import clipped
 from geoveil.analyst.pictures import Axes, finish_map, new_axes
 from geoveil.analyst.questions import Place, ShareInside, is_inside, is_swapped, on_earth, projected
 from geoveil.analyst.results import GeoResult, feature_collection
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, limits_of_sum
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
@@ -261,13 +261,10 @@ def _softened(bandwidth: float) -> str:
 def with_elsewhere(found: JointEstimates) -> JointEstimates:
     """Return shares of parts, followed by the share of everybody else."""
     m = len(found.labels)
+    low, high = limits_of_sum(found.limits, -np.ones(m)).reports
+    limits = [*found.limits, Limits((1.0 + low, 1.0 + high), (0.0, 1.0))]
     weights = np.vstack([np.eye(m), -np.ones(m)])
-    made = found.combined(weights, [*found.labels, ELSEWHERE])
-    low, high = made.limits[-1].reports
-    values = made.values.copy()
-    values[-1] += 1.0
-    limits = (*found.limits, Limits((1.0 + low, 1.0 + high), (0.0, 1.0)))
-    return replace(made, values=values, limits=limits)
+    return found.combined(weights, [*found.labels, ELSEWHERE], limits, np.eye(m + 1)[-1])
 
 
 def _check_apart(polygons: Mapping[str, Any]) -> None:

@@ -340,15 +340,20 @@ class JointEstimates(Correlated):
         return np.array([liar.moved for liar in liars])
 
     def combined(
-        self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
+        self,
+        weights: ArrayLike,
+        labels: Sequence[str],
+        limits: Sequence[Limits] | None = None,
+        plus: ArrayLike = 0.0,
     ) -> "JointEstimates":
-        """Return the joint estimates of weighted sums of the means, Σⱼ wᵢⱼ mⱼ.
+        """Return the joint estimates of weighted sums of the means, Σⱼ wᵢⱼ mⱼ + cᵢ.
 
         Args:
             weights: (r, m).
             labels: of the sums, distinct.
             limits: the range of each sum for one person's answers, and for their means; by default,
-                the widest that the limits of the questions permit.
+                the widest that the limits of the questions permit, without constants.
+            plus: the constants c, (r,).
         """
         w = np.asarray(weights, np.float64)
         if w.shape != (len(labels), len(self.values)) or not np.isfinite(w).all():
@@ -360,7 +365,7 @@ class JointEstimates(Correlated):
         return replace(
             self,
             labels=tuple(labels),
-            values=w @ self.values,
+            values=w @ self.values + plus,
             covariance=w @ self.joint_covariance @ w.T,
             limits=tuple(limits or (limits_of_sum(self.limits, row) for row in w)),
             answers=None if self.answers is None else _fewest(self.answers, w),

@@ -152,19 +152,13 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
         apart: whether no two of the soft thresholds overlap.
     """
     m = len(above.labels)
-    # The first part is 1 minus the share above the first threshold: the 1 is added below.
-    weights = np.zeros((m + 1, m))
-    weights[np.arange(m), np.arange(m)] = -1.0
-    weights[np.arange(1, m + 1), np.arange(m)] += 1.0
+    weights = np.eye(m + 1, m, -1) - np.eye(m + 1, m)
     labels = names_of_parts([label.removeprefix("above ") for label in above.labels])
     low, high = above.limits[0].reports
     share = Limits((low, high), (0.0, 1.0))
     pair = share if apart else Limits((low - high, high - low), (0.0, 1.0))
-    first = Limits((-high, -low), (-1.0, 0.0))
-    combined = above.combined(weights, labels, [first, *(pair,) * (m - 1), share])
-    values = combined.values.copy()
-    values[0] += 1.0
-    return replace(combined, values=values, limits=(share, *combined.limits[1:]))
+    # The first part is 1 minus the share above the first threshold.
+    return above.combined(weights, labels, [share, *(pair,) * (m - 1), share], np.eye(m + 1)[0])
 
 
 def names_of_parts(edges: Sequence[str]) -> tuple[str, ...]:
@@ -208,14 +202,10 @@ def on_simplex(values: Array, variances: Array) -> Array:
     """
     most = float(variances.max())
     d = variances + (most * 1e-9 if most > 0 else 1.0)
-    low = float(((values - 1) / d).min())  # then all shares are 1 or more
-    high = float((values / d).max())  # then none is above 0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if np.maximum(values - middle * d, 0.0).sum() > 1:
-            low = middle
-        else:
-            high = middle
-    shares = np.maximum(values - high * d, 0.0)
+    order = np.argsort(-values / d)
+    # The multiple of the variances that is subtracted if the first k of these stay above 0: the
+    # largest is that for the right k.
+    multiples = (np.cumsum(values[order]) - 1) / np.cumsum(d[order])
+    shares = np.maximum(values - multiples.max() * d, 0.0)
     shares[shares < _ROUNDING] = 0.0
-    return np.asarray(shares / shares.sum() if shares.sum() > 0 else np.full(len(d), 1 / len(d)))
+    return np.asarray(shares / shares.sum())
