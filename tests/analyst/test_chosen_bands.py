@@ -18,7 +18,7 @@ from geoveil.analyst import (
 )
 from geoveil.analyst.hard_question import Heap, critical_value
 from geoveil.analyst.questions import MeanOf
-from geoveil.gp import ParameterError, Threshold
+from geoveil.gp import ParameterError, Range, Threshold
 from geoveil.gp.intervals import interval_of_mean
 
 from .statistics.populations import PRIVACY, campaign
@@ -220,6 +220,17 @@ def test_one_report_chooses_nothing():
     (found,) = answered(bands, np.array([90_000.0])).estimates
     assert (found.hard, found.band, found.label) == (None, None, "above 100,000")
     assert "hard_share" not in answered(bands, np.array([90_000.0])).rows()[0]
+
+
+def test_a_range_narrower_than_the_noise_has_bands_wherever_it_lies():
+    """Both sharp thresholds fit into it, although ends are rounded; two halves of it did not."""
+    for low in np.random.default_rng(1).uniform(0.0, 200_000.0, 100).tolist():
+        bands = ChosenBands(CAMPAIGN, [ShareBetween(low, low + 100.1)])
+        inside, outside = (question.query for question in bands.questions[-2:])
+        assert isinstance(inside, Range)
+        assert isinstance(outside, Range)
+        assert low < inside.low - inside.width / 2 + 1e-6
+        assert outside.low + outside.width / 2 < low + 1e-6
 
 
 def test_what_has_no_band_is_refused():

@@ -37,6 +37,8 @@ _STEEPER = 1.5
 _SHARP = 1.0
 """The width of the thresholds on either side that together bound the hard share, in noise
 scales."""
+_PART = 0.49
+"""The part of a range that either of its sharp thresholds takes at most: half, but for rounding."""
 _difference = lru_cache(maxsize=4096)(difference)
 _MOST = 40
 """The most questions; each sends about a hundred queries."""
@@ -148,7 +150,7 @@ class ChosenBands:
         h = _PILOT * self._scale
         bells = {q.center[0]: row for q, row in rows if isinstance(q, GaussianKernel)}
         steepest = 0.0
-        for end in self.shares[number].ends:
+        for end in self.shares[number].sharp().ends:
             places = [end + k * h for k in _pilot_places()]
             for low, here, high in zip(places, places[1:], places[2:], strict=False):
                 if abs(here - end) > max(near, self._scale):
@@ -160,21 +162,16 @@ class ChosenBands:
         return _STEEPER * steepest / (2 * h) / (h * math.sqrt(2 * math.pi))
 
     def _queries(self, number: int) -> Iterator[Query]:
-        share, scale = self.shares[number], self._scale
-        ends = share.ends
-        room = ends[1] - ends[0] if len(ends) > 1 else math.inf
-        for width in dict.fromkeys(min(w * scale, room) for w in _WIDTHS):
-            yield share.banded(width, "smoothstep")
+        share, scale = self.shares[number].sharp(), self._scale
+        for width in dict.fromkeys(min(w * scale, share.room) for w in _WIDTHS):
+            yield share.soft(width, "smoothstep", share.still)
         if self.slope_bound is None:
             h = _PILOT * scale
-            centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
+            centers = dict.fromkeys(end + k * h for end in share.ends for k in _pilot_places())
             yield from (GaussianKernel(center, h) for center in centers)
-        sharp = min(_SHARP * scale, room / 2)
+        sharp = min(_SHARP * scale, _PART * share.room)
         for away in (sharp / 2, -sharp / 2):  # first counts nobody outside, then everybody inside
-            if isinstance(share, ShareAbove):
-                yield Threshold(share.threshold + away, sharp, "smoothstep")
-            else:
-                yield Range(share.low + away, share.high - away, sharp, "smoothstep")
+            yield share.soft(sharp, "smoothstep", (away,) * share.boundaries)
 
     @property
     def _scale(self) -> float:

@@ -16,6 +16,7 @@ from geoveil.analyst.outlines import clipped
 from geoveil.analyst.planner import (
     HardDisc,
     HardPolygon,
+    HardQuestion,
     HardRange,
     HardThreshold,
     PopulationMean,
@@ -30,9 +31,7 @@ from geoveil.gp import (
     ParameterError,
     Polygon,
     Query,
-    Range,
     SmoothedRegion,
-    Threshold,
     validation,
 )
 
@@ -129,9 +128,13 @@ class AnalystQuestion(ABC):
             bandwidth: the bandwidth of a density's bell, which is used unchanged.
         """
 
-    @abstractmethod
     def soft(self, plane: Plane, softness: Softness) -> Query:
         """Return the question for a campaign, or for points that are numbers."""
+        question = self.sharp(plane, softness.bell)
+        if isinstance(question, SoftQuestion):
+            return question.query
+        assert isinstance(question, HardQuestion)  # there are no others
+        return question.soft(softness.band(question.room), softness.profile, question.still)
 
     def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         """Return the question for points perturbed before it was known."""
@@ -156,20 +159,8 @@ class ShareAbove(AnalystQuestion):
     def on_scale(self, scale: LogScale) -> "ShareAbove":
         return ShareAbove(_end_on(scale, "threshold", self.threshold), self.label)
 
-    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane = None, bandwidth: float = 0.0) -> HardThreshold:
         return HardThreshold(self.threshold)
-
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        return self.banded(softness.band(), softness.profile)
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """The threshold, alone."""
-        return (self.threshold,)
-
-    def banded(self, width: float, profile: str) -> Threshold:
-        """Return the question with a band of some width and profile."""
-        return Threshold(self.threshold, width, profile)
 
 
 @dataclass(frozen=True, init=False)
@@ -192,23 +183,11 @@ class ShareBetween(AnalystQuestion):
         object.__setattr__(self, "label", label or f"{low:,.15g} to {high:,.15g}")
 
     def on_scale(self, scale: LogScale) -> "ShareBetween":
-        low, high = (_end_on(scale, "range", end) for end in self.ends)
+        low, high = (_end_on(scale, "range", end) for end in (self.low, self.high))
         return ShareBetween(low, high, self.label)
 
-    def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
+    def sharp(self, plane: Plane = None, bandwidth: float = 0.0) -> HardRange:
         return HardRange(self.low, self.high)
-
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        return self.banded(softness.band(self.high - self.low), softness.profile)
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Both ends."""
-        return self.low, self.high
-
-    def banded(self, width: float, profile: str) -> Range:
-        """Return the question with bands of some width and profile."""
-        return Range(self.low, self.high, width, profile)
 
 
 @dataclass(frozen=True, init=False)
@@ -251,9 +230,6 @@ class DensityAt(_AtPlace):
     def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return SoftQuestion(GaussianKernel(self._center(plane), bandwidth))
 
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        return GaussianKernel(self._center(plane), softness.bell)
-
 
 @dataclass(frozen=True, init=False)
 class ShareWithin(_AtPlace):
@@ -275,10 +251,6 @@ class ShareWithin(_AtPlace):
 
     def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardDisc(self._center(plane), self.radius)
-
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        width = softness.band(2 * self.radius)
-        return Disc(self._center(plane), self.radius, width, softness.profile)
 
     def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         return SmoothedRegion(Disc(self._center(plane), self.radius, self.radius), softness.bell)
@@ -317,9 +289,6 @@ class ShareInside(AnalystQuestion):
     def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return HardPolygon(self._projected(plane))
 
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        return Polygon(self._projected(plane), softness.band(), softness.profile)
-
     def of_points(self, plane: Plane, softness: Softness) -> Query | SmoothedRegion:
         return SmoothedRegion(Polygon(self._projected(plane), width=1.0), softness.bell)
 
@@ -352,9 +321,6 @@ class MeanOf(AnalystQuestion):
 
     def sharp(self, plane: Plane, bandwidth: float) -> PopulationMean:
         return SoftQuestion(self.query)
-
-    def soft(self, plane: Plane, softness: Softness) -> Query:
-        return self.query
 
 
 def area_of(

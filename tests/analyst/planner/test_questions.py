@@ -40,9 +40,9 @@ def aimed(question, width, profile, points, weights):
 @pytest.mark.parametrize("step", ["linear", "smoothstep"])
 def test_a_narrow_stand_in_is_the_truth(question, step):
     points, _ = people(question)
-    soft = question.soft(1e-6, step, (0.0,) * question.boundaries)
+    soft = question.soft(1e-6, step, question.still)
     assert np.array_equal(soft.value(points), question.truth(points))
-    wide = question.soft(0.5, step, (0.0,) * question.boundaries)
+    wide = question.soft(0.5, step, question.still)
     assert not np.array_equal(wide.value(points), question.truth(points))
 
 
@@ -53,7 +53,7 @@ def test_the_soft_share_is_the_hard_share(question):
     soft = aimed(question, 0.8, "smoothstep", points, weights)
     # A polygon and a rounded corner are moved only about as far as their distance falls.
     assert weights @ soft.value(points) == pytest.approx(hard, abs=2e-5)
-    straight = question.soft(0.8, "smoothstep", (0.0,) * question.boundaries)
+    straight = question.soft(0.8, "smoothstep", question.still)
     assert abs(weights @ straight.value(points) - hard) > 1e-3
 
 

@@ -236,7 +236,7 @@ def test_places_that_lie_elsewhere_are_said_to():
         with pytest.raises(ParameterError, match=match):
             next(Districts(collection(feature(shape, name="a"))).steps(CAMPAIGN, 0.95))
         with pytest.raises(ParameterError, match=match):
-            outlines_in(feature(shape, name="a"), "x")[0].soft(PLANE, None)  # type: ignore[arg-type]
+            outlines_in(feature(shape, name="a"), "x")[0].sharp(PLANE, 1.0)
     for place, match in (((2.35, 48.86), "area"), ((40.7, -73.9), "longitude comes first")):
         nearest = Nearest({"a": place, "b": (-73.9, 40.7)})
         with pytest.raises(ParameterError, match=match):

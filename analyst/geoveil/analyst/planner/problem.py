@@ -134,12 +134,20 @@ class HardQuestion(PopulationMean):
         """How many boundaries can be moved independently."""
         return 1
 
+    @property
+    def still(self) -> tuple[float, ...]:
+        """The move of no boundary: see `soft`."""
+        return (0.0,) * self.boundaries
+
+    @property
+    def room(self) -> float:
+        """The width of the widest band."""
+        return math.inf
+
     def signed(self, points: Array) -> Array:
         """Return the signed distances to the boundary, > 0 inside, (n,)."""
-        width, still = 1.0, (0.0,) * self.boundaries
-        while not self.fits(width, "linear", still):
-            width /= 2  # any band has the same boundary
-        return np.asarray(self.soft(width, "linear", still).signed_distance(points))
+        narrow = self.soft(min(1.0, self.room), "linear", self.still)
+        return np.asarray(narrow.signed_distance(points))
 
     def clearance(self, points: Array) -> Array:
         """Return the distance of each point to the boundary, (n,)."""
@@ -195,6 +203,10 @@ class HardRange(HardQuestion):
         return 2  # both ends can be moved
 
     @property
+    def room(self) -> float:
+        return self.high - self.low
+
+    @property
     def ends(self) -> tuple[float, ...]:
         return self.low, self.high
 
@@ -226,6 +238,10 @@ class HardDisc(HardQuestion):
     @property
     def dimension(self) -> int:
         return len(self.center)
+
+    @property
+    def room(self) -> float:
+        return 2 * self.radius
 
     def truth(self, points: Array) -> Array:
         return np.asarray(self.signed(points) >= 0, dtype=np.float64)

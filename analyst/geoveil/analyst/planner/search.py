@@ -318,7 +318,7 @@ class Search:
         problem, bandwidth = self.problem, factor * self.problem.scale
         mechanism = PlanarLaplace(problem.privacy, 2)
         try:
-            region = self.hard.soft(bandwidth, "smoothstep", (0.0,))
+            region = self.hard.soft(bandwidth, "smoothstep", self.hard.still)
             smooth = SmoothedRegion(region, bandwidth)
             reports = PointReports(mechanism, mechanism.estimator(smooth, debias=True))
             prediction = problem.predict(reports)
