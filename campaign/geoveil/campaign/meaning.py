@@ -12,8 +12,8 @@ _SAMPLED = ", of whom those who answered it are a random sample"
 _OF_COHORTS = ", or over those of them who are in the cohort that is named"
 _CARRIED = ", as each of them was when their device last read the value"
 _EXTRAPOLATED = (
-    ", if it goes on as it went between two readings of each device; left out are devices whose"
-    " readings lie too close together, until they read again"
+    ", if it goes on as it went between two readings of each device, whose clock was right at both;"
+    " left out are devices whose readings lie too close together, until they read again"
 )
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
 _MEAN_LOGARITHM = (

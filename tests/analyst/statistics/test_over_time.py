@@ -16,7 +16,14 @@ from scipy.special import ndtri
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.over_time import Margins, OverTime, flagged, over_time, windows
-from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Question,
+    Readings,
+    StatisticCampaign,
+    unbiased_for,
+)
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator
@@ -129,6 +136,16 @@ def test_a_curve_says_its_numbers_once():
     assert any("Flagged" in note and "period" in note for note in found.notes)
     assert found.to_dict()["rows"][0]["cohort"] is None
     assert found.plot() is not None
+
+
+@pytest.mark.parametrize("extrapolated", [True, False])
+def test_what_extrapolated_answers_assume_of_clocks_stands_beside_them(extrapolated):
+    """Control: carried answers hold the value at the last reading, whatever its date."""
+    asked = campaign(cohorts=False, extrapolated=extrapolated)
+    rows = [moments(week, 10, 0.5, 0.25) for week in (0, 1)]
+    said = " ".join(over_time(asked, rows).notes)
+    assert ("clocks were right" in said) is extrapolated
+    assert ("whose clock was right" in unbiased_for(asked)) is extrapolated
 
 
 def test_extrapolated_answers_are_shown_as_possible_shares():
@@ -272,6 +289,29 @@ def test_noise_that_readings_share_raises_no_more_flags_than_is_said():
         for i, made in enumerate((asked, carried)):
             alarms[i] += bool(np.nanmax(over_time(made, rows, of_cohorts).flags) == 1)
     assert alarms[0] < 16 < alarms[1]
+
+
+@pytest.mark.parametrize(("days", "cohorts"), [(98, 7), (98, 14), (28, 16), (100, 7), (98.5, 2)])
+def test_a_drift_alone_is_not_flagged_whatever_the_length_of_an_epoch(days, cohorts):
+    """Means on a line, nearly without noise. Epochs of whole weeks: a jump is flagged, the line is
+    not. Others have no flags: with 100 days, changes over 14 and over 15 weeks would differ."""
+    every = Readings(every=timedelta(days=days), extrapolated=True, cohorts=cohorts)
+    asked = replace(campaign(), readings=every)
+
+    def flags_of(jump: float) -> OverTime:
+        means = 0.1 + 0.01 * np.arange(WEEKS) + jump * (np.arange(WEEKS) >= 44)
+        rows = [moments(week, 10**8, mean, 0.25) for week, mean in enumerate(means.tolist())]
+        parts = [
+            moments(week, 10**7, mean, 0.25, cohort)
+            for week, mean in enumerate(means.tolist())
+            for cohort in range(cohorts)
+        ]
+        return over_time(asked, rows, parts)
+
+    calm, struck = flags_of(0.0), flags_of(0.1)
+    assert not (calm.flags == 1).any()
+    assert bool((struck.flags[44:] == 1).any()) == (days % 7 == 0)
+    assert any("whole periods" in note for note in calm.notes) == (days % 7 != 0)
 
 
 def moments(

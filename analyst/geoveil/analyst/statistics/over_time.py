@@ -186,8 +186,8 @@ class OverTime(Series):
         if self.epoch:
             how = (
                 "go on as two readings of each device did, for at most as long as lay between"
-                " them: right for a mean that drifts. Devices without such readings do not answer,"
-                " most of them in the first two epochs"
+                " them: right for a mean that drifts, if clocks were right at readings. Devices"
+                " without such readings answer only when they read, as most in the first two epochs"
                 if self.extrapolated
                 else "are as old as the last reading of each device"
             )
@@ -207,16 +207,15 @@ class OverTime(Series):
         """Return a sentence on flags, or the reason why there are none yet."""
         if np.isnan(self.flags).all():
             return (
-                "No period can be flagged yet: it takes two reports of each cohort in more than "
-                "two consecutive epochs."
+                "No period can be flagged yet: it takes epochs of two or more whole periods, and "
+                "two reports of each cohort in more than two consecutive epochs."
             )
         raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
         which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
         return (
             f"Flagged, because they changed differently from those before: {which}; any flag in "
             f"the curve has a probability of {self.false_alarms:.2g} at most while the mean "
-            "drifts as it"
-            " did. From the first flag on, trust the cohort."
+            "drifts as it did. From the first flag on, trust the cohort."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -433,7 +432,6 @@ def _with_cohorts(
     curve = replace(curve, cohorts=cohorts)
     limits = rows[0].limits if rows else UNLIMITED
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
-
     at_level = [_at(row, level) for row in rows]
     return replace(
         curve,
@@ -454,13 +452,12 @@ def _flags(
         over: (periods,), how many cells have passed since the campaign opened.
         origin: the number of the first of them.
     """
-    count = cohorts.values.shape[1]
-    # The first period in which each cell, counted through all epochs, was over.
-    first = {int(cell): row for row, cell in reversed(list(enumerate(over.tolist())))}
-    cells = sorted(cell for cell in first if cell > count and cell - count in first)
-    now = np.array([first[cell] for cell in cells], np.intp)
-    then = np.array([first[cell - count] for cell in cells], np.intp)
-    who = np.array([(origin + cell - 1) % count for cell in cells], np.intp)
+    count, lag = cohorts.values.shape[1], int(curve.epoch)
+    places = {period: row for row, period in enumerate(curve.periods)}
+    newer = (row for row in range(1, len(over)) if over[row] > max(over[row - 1], count))
+    now = np.array([row for row in newer if curve.periods[row] - lag in places], np.intp)
+    then = np.array([places[curve.periods[row] - lag] for row in now], np.intp)
+    who = (origin + over[now] - 1) % count
     changes = cohorts.values[now, who] - cohorts.values[then, who]
     # At first, those whose readings are too close together do not answer yet.
     begun = int(np.argmax(np.isfinite([*changes, 0.0])))
@@ -485,10 +482,11 @@ def _flags(
         return difference(later_down, up), difference(later_up, down)
 
     flags = np.full(len(curve.periods), np.nan)
-    if count >= 2 and len(now) > count and np.isfinite(changes).all():
-        looks = len(now) - count
-        alarms = curve.false_alarms
-        flags[now] = flagged(changes, margins, count, alarms, looks=looks, moved=moved)
+    each = min(count, lag)  # as many cohorts are the newest of a period in an epoch
+    # Without whole periods, changes would be over unequal times, and differ where the mean drifts.
+    if lag == curve.epoch and 2 <= each < len(now) and np.isfinite(changes).all():
+        looks, alarms = len(now) - each, curve.false_alarms
+        flags[now] = flagged(changes, margins, each, alarms, looks=looks, moved=moved)
     return flags
 
 
