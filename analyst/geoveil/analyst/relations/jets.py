@@ -4,11 +4,13 @@ A correction takes two derivatives in each perturbed number, mixed over all of t
 those of one variable; its parts may be jets in further variables.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from geoveil.gp import UnsupportedError
 
@@ -17,7 +19,7 @@ Value: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TaylorJet:
+class TaylorJet(NDArrayOperatorsMixin):
     """A function's value, slope and half its second derivative, in one variable."""
 
     level: int
@@ -25,56 +27,17 @@ class TaylorJet:
     slope: Value
     bent: Value
 
-    def __neg__(self) -> Value:
-        return self * -1
-
-    def __add__(self, other: Value) -> Value:
-        level, a, b = _alike(self, other)
-        return TaylorJet(level, *(x + y for x, y in zip(a, b, strict=True)))
-
-    def __sub__(self, other: Value) -> Value:
-        return self + other * -1
-
-    def __rsub__(self, other: Value) -> Value:
-        return self * -1 + other
-
-    def __mul__(self, other: Value) -> Value:
-        level, a, b = _alike(self, other)
-        if level > _level(other):  # a constant in this variable
-            return TaylorJet(level, *(x * other for x in a))
-        if level > _level(self):
-            return TaylorJet(level, *(x * self for x in b))
-        slope = a[0] * b[1] + a[1] * b[0]
-        return TaylorJet(level, a[0] * b[0], slope, a[0] * b[2] + a[1] * b[1] + a[2] * b[0])
-
-    def __truediv__(self, other: Value) -> Value:
-        return self * other**-1.0
-
-    def __rtruediv__(self, other: Value) -> Value:
-        return self**-1.0 * other
-
-    def __pow__(self, power: float) -> Value:
-        if power in (0, 1, 2, 3, 4):
-            result: Value = 1.0
-            for _ in range(int(power)):
-                result = self * result
-            return result
-        p = power
-        return self._chain(lambda v: (v**p, p * v ** (p - 1), p * (p - 1) * v ** (p - 2)))
-
-    def _chain(self, derivatives: Callable[[Value], Sequence[Value]]) -> Value:
+    def chain(self, derivatives: Callable[[Value], Sequence[Value]]) -> Value:
+        """Return a function of the jet, given its value, slope and second derivative."""
         value, first, second = derivatives(self.value)
         bent = first * self.bent + second * (self.slope * self.slope) * 0.5
         return TaylorJet(self.level, value, first * self.slope, bent)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Value, **kwargs: Any) -> Value:
         name = ufunc.__name__
         if method == "__call__" and not kwargs:
             if name in _ONE and isinstance(inputs[0], TaylorJet):
-                return inputs[0]._chain(lambda v: _ONE[name](ufunc, v))
+                return inputs[0].chain(lambda v: _ONE[name](ufunc, v))
             if name in _TWO:
                 return _TWO[name](*inputs)
         raise UnsupportedError(
@@ -92,6 +55,29 @@ def _alike(x: Value, y: Value) -> tuple[int, Sequence[Value], Sequence[Value]]:
     level = max(_level(x), _level(y))
     a, b = ((v.value, v.slope, v.bent) if _level(v) == level else (v, 0.0, 0.0) for v in (x, y))
     return level, a, b
+
+
+def _sum(x: Value, y: Value) -> Value:
+    level, a, b = _alike(x, y)
+    return TaylorJet(level, *(p + q for p, q in zip(a, b, strict=True)))
+
+
+def _product(x: Value, y: Value) -> Value:
+    level, a, b = _alike(x, y)
+    if level > _level(y):  # a constant in this variable
+        return TaylorJet(level, *(part * y for part in a))
+    if level > _level(x):
+        return TaylorJet(level, *(part * x for part in b))
+    slope = a[0] * b[1] + a[1] * b[0]
+    return TaylorJet(level, a[0] * b[0], slope, a[0] * b[2] + a[1] * b[1] + a[2] * b[0])
+
+
+def _power(x: Value, p: Value) -> Value:
+    if isinstance(p, TaylorJet):
+        raise UnsupportedError("an exponent in a score is a number: write exp(y * log(x)) for x**y")
+    if p in (0, 1, 2, 3, 4):
+        return math.prod([x] * int(p), start=1.0)
+    return x.chain(lambda v: (v**p, p * v ** (p - 1), p * (p - 1) * v ** (p - 2)))
 
 
 def _logistic(of: Any, v: Value) -> Sequence[Value]:
@@ -125,11 +111,11 @@ _ONE: Mapping[str, Callable[[Any, Value], Sequence[Value]]] = {
 }
 """A function's name in NumPy or SciPy → its value and derivatives, in such functions."""
 _TWO: Mapping[str, Callable[[Value, Value], Value]] = {
-    "add": lambda x, y: x + y if isinstance(x, TaylorJet) else y + x,
-    "subtract": lambda x, y: x - y if isinstance(x, TaylorJet) else y.__rsub__(x),
-    "multiply": lambda x, y: x * y if isinstance(x, TaylorJet) else y * x,
-    "divide": lambda x, y: x / y if isinstance(x, TaylorJet) else y.__rtruediv__(x),
-    "power": lambda x, y: x**y,
+    "add": _sum,
+    "subtract": lambda x, y: x + y * -1,
+    "multiply": _product,
+    "divide": lambda x, y: x * y**-1.0,
+    "power": _power,
 }
 
 
