@@ -219,6 +219,13 @@ class Correlated(Estimates):
         """The correlations of the estimates, (m, m); 0 where an estimate has no spread."""
         return correlations_of(self.joint_covariance)
 
+    def margins_at(self, confidence: float) -> Array:
+        """Return lower and upper margins of separate intervals, normal ones here, (2, m).
+
+        They are not clipped to what is possible: these are the errors in differences and sums.
+        """
+        return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
+
     def critical_value(self, confidence: float | None = None) -> float:
         """Return the critical value of a band of all estimates: see `critical_value`.
 

@@ -38,15 +38,12 @@ class MeanMapEstimates(Grid):
         return f"{self.label} at {size} places, from {self.n:,} reports"
 
     def rows(self) -> list[dict[str, Any]]:
-        shape = (len(self.latitudes), len(self.longitudes))
         at = [int(label.rsplit(" ", 1)[1]) for label in self.means.labels]
-        columns = np.full((4, shape[0] * shape[1]), np.nan)
+        columns = np.full((4, len(self.nodes["longitude"])), np.nan)
         columns[2:] = np.array([[-np.inf], [np.inf]])
         columns[:, at] = [self.means.values, self.means.standard_errors, *self.means.band()]
-        places = np.meshgrid(self.longitudes, self.latitudes)
-        axes = {"longitude": places[0].ravel(), "latitude": places[1].ravel()}
         measured = dict(zip(("standard_error", "ci_low", "ci_high"), columns[1:], strict=True))
-        return rows_of(axes | possible(columns[0], *columns[2:]) | measured)
+        return rows_of(self.nodes | possible(columns[0], *columns[2:]) | measured)
 
 
 @dataclass(frozen=True)

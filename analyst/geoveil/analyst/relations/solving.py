@@ -144,8 +144,7 @@ class ParameterEstimates(Correlated):
     def title(self) -> str:
         return f"{self.label}, {self.n:,} private reports"
 
-    def margins(self, confidence: float) -> Array:
-        """Return the lower and upper margins of each interval, (2, parameters)."""
+    def margins_at(self, confidence: float) -> Array:
         return self.margins_of(np.eye(len(self.names)), self.degrees, self.skewness, confidence)
 
     def margins_of(self, sums: Array, degrees: Array, skewness: Array, confidence: float) -> Array:
@@ -169,14 +168,14 @@ class ParameterEstimates(Correlated):
         return np.array([(-of.low, of.high) for of in made]).T
 
     def rows(self) -> list[dict[str, Any]]:
-        errors, (below, above) = self.standard_errors, self.margins(self.confidence)
+        errors, (below, above) = self.standard_errors, self.margins_at(self.confidence)
         return rows_of(
             {
                 "name": self.names,
                 "estimate": self.values,
                 "standard_error": errors,
                 "z": self.values / errors,
-                "p_value": two_sided(self.values, self.margins),
+                "p_value": two_sided(self.values, self.margins_at),
                 "ci_low": self.values - below,
                 "ci_high": self.values + above,
             }

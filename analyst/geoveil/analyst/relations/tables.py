@@ -30,7 +30,15 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import Answer, Result, Series, chance_words, possible, share_answer
+from geoveil.analyst.results import (
+    Answer,
+    Result,
+    Series,
+    chance_words,
+    possible,
+    rows_of,
+    share_answer,
+)
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS
 from geoveil.campaign import FormCampaign
@@ -53,19 +61,20 @@ class CellShares(Series):
     labels: tuple[tuple[str, ...], ...]
     """The options or parts of each."""
 
-    def _cells(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
-        """Yield the row and the place of each cell."""
-        places = np.ndindex(self.values.shape)
-        for place, labels in zip(places, product(*self.labels), strict=True):
-            value, error, low, high = (
-                float(of[place]) for of in (self.values, self.standard_errors, self.low, self.high)
-            )
-            ends = {"standard_error": error, "ci_low": low, "ci_high": high}
-            named = dict(zip(self.names, labels, strict=True))
-            yield named | possible(value, low, high) | ends, place
+    @property
+    def cells(self) -> dict[str, Any]:
+        """The columns of rows, with one for each cell."""
+        low, high = self.low.ravel(), self.high.ravel()
+        return {
+            **dict(zip(self.names, zip(*product(*self.labels), strict=True), strict=True)),
+            **possible(self.values.ravel(), low, high),
+            "standard_error": self.standard_errors.ravel(),
+            "ci_low": low,
+            "ci_high": high,
+        }
 
     def rows(self) -> list[dict[str, Any]]:
-        return [row for row, _ in self._cells()]
+        return rows_of(self.cells)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,26 +134,18 @@ class ShareTable(CellShares):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        given = (
-            [self._given(axis) for axis in range(len(self.names))] if len(self.names) > 1 else []
-        )
-        return [
-            row
-            | {"band_low": float(self.band_low[place]), "band_high": float(self.band_high[place])}
-            | self._worst_case(place)
-            | {
-                f"share of {name}": float(shares[place])
-                for name, shares in zip(self.names, given, strict=False)
-            }
-            for row, place in self._cells()
-        ]
-
-    def _worst_case(self, place: tuple[int, ...]) -> dict[str, float]:
-        if self.invited is None:
-            return {}
-        ends = float(self.low[place]), float(self.high[place])
-        silent = worst_case(*ends, self.n, self.invited, (0.0, 1.0))
-        return dict(zip(WORST_CASE, silent, strict=True))
+        columns = self.cells | {
+            "band_low": self.band_low.ravel(),
+            "band_high": self.band_high.ravel(),
+        }
+        if self.invited is not None:
+            ends = zip(columns["ci_low"], columns["ci_high"], strict=True)
+            worst = [worst_case(*pair, self.n, self.invited, (0.0, 1.0)) for pair in ends]
+            columns |= dict(zip(WORST_CASE, np.array(worst).T, strict=True))
+        if len(self.names) > 1:
+            shares = {f"share of {of}": self._given(k) for k, of in enumerate(self.names)}
+            columns |= {name: given.ravel() for name, given in shares.items()}
+        return rows_of(columns)
 
     def among_invited(self, invited: int) -> "ShareTable":
         """Return the table with worst-case intervals for the shares of everybody invited.

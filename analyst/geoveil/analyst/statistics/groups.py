@@ -88,13 +88,6 @@ class GroupEstimates(Correlated):
         low, high = zip(*(kept_within(*pair, self.limits.estimates) for pair in ends), strict=True)
         return np.array(low), np.array(high)
 
-    def margins_at(self, confidence: float) -> Array:
-        """Return lower and upper margins of the means, normal ones here, (2, groups).
-
-        They are not clipped to shares: these are the errors in differences and sums.
-        """
-        return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
-
     def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
         """Return the mean of a population whose groups have known sizes.
 

@@ -302,10 +302,7 @@ class JointEstimates(Correlated):
         return low - shares[:, None], high - shares[:, None]
 
     def margins_at(self, confidence: float) -> Array:
-        """Return the lower and upper margins of each if all reports are true, (2, m).
-
-        They are not clipped to shares: these are the errors in differences.
-        """
+        """Return the lower and upper margins of each if all reports are true, (2, m)."""
         answers, spreads = self.answers or (self.n,) * len(self.labels), self.variances.tolist()
         rows = zip(answers, self.values.tolist(), spreads, self.limits, strict=True)
         margins = [margins_of_mean(n, m, v * (n - 1), confidence, ends) for n, m, v, ends in rows]

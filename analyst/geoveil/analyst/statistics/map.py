@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import Axes, finish_map, new_axes
-from geoveil.analyst.results import SMOOTH, Estimates, GeoResult, Series, feature_collection
+from geoveil.analyst.results import (
+    SMOOTH,
+    Estimates,
+    GeoResult,
+    Series,
+    feature_collection,
+    rows_of,
+)
 from geoveil.analyst.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
@@ -143,6 +150,12 @@ class Grid(Estimates, GeoResult):
     bandwidth: float
     """The standard deviation of the bell around each node, in metres."""
 
+    @property
+    def nodes(self) -> dict[str, Array]:
+        """The columns of the nodes' coordinates, from west to east, then north."""
+        axes = np.meshgrid(self.longitudes, self.latitudes)
+        return {"longitude": axes[0].ravel(), "latitude": axes[1].ravel()}
+
     def to_geojson(self) -> dict[str, Any]:
         """Return a FeatureCollection of the cells around nodes, with the row of each [RFC 7946]."""
         x, y = (_edges(axis).tolist() for axis in (self.longitudes, self.latitudes))
@@ -203,22 +216,16 @@ class DensityMap(Grid, Series):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        sign = {1: "more", -1: "less", 0: None}
-        return [
-            {
-                "longitude": longitude,
-                "latitude": latitude,
-                "per_km2": float(np.clip(self.values[i, j], self.low[i, j], self.high[i, j])),
-                "standard_error": float(self.standard_errors[i, j]),
-                "ci_low": float(self.low[i, j]),
-                "ci_high": float(self.high[i, j]),
-                "compared_with": float(self.level[i, j]),
-                "surely": sign[int(self.significance[i, j])],
-                "holds": SMOOTH,
-            }
-            for i, latitude in enumerate(self.latitudes.tolist())
-            for j, longitude in enumerate(self.longitudes.tolist())
-        ]
+        columns = {
+            "per_km2": np.clip(self.values, self.low, self.high),
+            "standard_error": self.standard_errors,
+            "ci_low": self.low,
+            "ci_high": self.high,
+            "compared_with": self.level,
+            "surely": np.array([None, "more", "less"])[self.significance],
+            "holds": np.full(self.values.shape, SMOOTH),
+        }
+        return rows_of(self.nodes | {name: column.ravel() for name, column in columns.items()})
 
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:
         """Return lines of equal density, a FeatureCollection with one feature for each level.
