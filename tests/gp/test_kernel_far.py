@@ -147,6 +147,8 @@ def test_the_chord_from_the_centre_ends_where_lambert_says():
             assert found == pytest.approx(float(slope), rel=1e-10, abs=0)
         lower = float(query.smooth_bound(center, 0.6 / h, reach=INFINITY)) * h
         assert lower > float(slope) * (1 + 1e-4), "below that rate, better chords start elsewhere"
+        flat = float(query.smooth_bound(center, 1e-9 / h, reach=INFINITY)) * h
+        assert flat == pytest.approx(math.exp(-0.5), rel=1e-8, abs=0), "with β → 0 it is L"
 
 
 # What the authors of the seed paper compute in public code [SGP Lemmas 4.6, 4.7]: the largest

@@ -19,8 +19,8 @@ from geoveil.gp import (
     PowerLaw,
     SmoothMechanism,
     StudentT,
-    Threshold,
 )
+from tests.oracles import MAKERS
 
 PRIVACY = GeoPrivacy(epsilon=0.9, per=3.6)
 RATE = 0.25
@@ -28,20 +28,14 @@ NOISE_TO_SIZE = (0.01, 0.1, 0.7, 3.0, 10.0)
 POSITIONS = (0.0, 0.21, -0.49999, 0.5, 0.50001, -0.9, 2.0, -6.0, 14.0)
 
 
-def query_of(name: str, size: float) -> Any:
-    if name == "kernel":
-        return GaussianKernel(center=0.0, bandwidth=size)
-    return Threshold(at=0.0, width=size, profile=name)
-
-
 def smooth_mechanisms() -> list[SmoothMechanism]:
     found = [
-        SmoothMechanism(query_of(name, 9.0), PRIVACY, beta=fraction * RATE)
-        for name in ("linear", "smoothstep", "kernel")
+        SmoothMechanism(MAKERS[name](9.0), PRIVACY, beta=fraction * RATE)
+        for name in MAKERS
         for fraction in (0.01, 0.2, 0.45)
     ]
     found += [
-        SmoothMechanism(query_of("kernel", 2.0), PRIVACY, noise=noise, beta=0.1 * RATE)
+        SmoothMechanism(MAKERS["kernel"](2.0), PRIVACY, noise=noise, beta=0.1 * RATE)
         for noise in (StudentT(3), GeneralizedCauchy(4), LaplacePareto(2.0, 0.5), PowerLaw(1, 0.2))
     ]
     return found
@@ -73,16 +67,16 @@ def test_smooth_variance(oracles, mechanism):
 
 @pytest.mark.parametrize("fraction", [0.5, 0.8, 1.0])
 def test_variance_is_infinite_for_beta_from_half_epsilon(fraction):
-    for name in ("linear", "smoothstep", "kernel"):
-        mechanism = SmoothMechanism(query_of(name, 3.0), PRIVACY, beta=fraction * RATE)
+    for name in MAKERS:
+        mechanism = SmoothMechanism(MAKERS[name](3.0), PRIVACY, beta=fraction * RATE)
         x = np.array([0.0, 1.0, 10.0, -1e4, 1e5, 1e15])
         np.testing.assert_array_equal(mechanism.variance(x), np.full(6, math.inf))
 
 
 def test_baselines(oracles):
     x = np.array([-1e9, -3.0, 0.0, 1.0, 1e9])
-    for name in ("linear", "smoothstep", "kernel"):
-        query = query_of(name, 3.0)
+    for name in MAKERS:
+        query = MAKERS[name](3.0)
         lipschitz = LipschitzMechanism(query, PRIVACY)
         expected = float(2 * (oracles.lipschitz(query) / RATE) ** 2)
         np.testing.assert_allclose(lipschitz.variance(x), np.full(5, expected), rtol=1e-13)
@@ -97,7 +91,7 @@ def test_baselines(oracles):
 @pytest.mark.parametrize("ratio", NOISE_TO_SIZE)
 class TestDebiasedLaplace:
     def mechanism(self, name: str, ratio: float) -> DebiasedLaplace:
-        return DebiasedLaplace(query_of(name, 4.0 / ratio), PRIVACY)
+        return DebiasedLaplace(MAKERS[name](4.0 / ratio), PRIVACY)
 
     @pytest.mark.deep
     def test_variance(self, oracles, name, ratio):
@@ -209,11 +203,11 @@ def test_debiased_variance_in_the_plane_and_in_blocks():
 @pytest.mark.parametrize(
     "mechanism",
     [
-        SmoothMechanism(query_of("linear", 3.0), PRIVACY),
-        SmoothMechanism(query_of("kernel", 3.0), PRIVACY, beta=0.9 * RATE),
-        SmoothMechanism(query_of("smoothstep", 3.0), PRIVACY, noise=StudentT(3), beta=0.02),
-        LipschitzMechanism(query_of("kernel", 3.0), PRIVACY),
-        LocalLaplace(query_of("linear", 3.0), LocalPrivacy(2.0)),
+        SmoothMechanism(MAKERS["linear"](3.0), PRIVACY),
+        SmoothMechanism(MAKERS["kernel"](3.0), PRIVACY, beta=0.9 * RATE),
+        SmoothMechanism(MAKERS["smoothstep"](3.0), PRIVACY, noise=StudentT(3), beta=0.02),
+        LipschitzMechanism(MAKERS["kernel"](3.0), PRIVACY),
+        LocalLaplace(MAKERS["linear"](3.0), LocalPrivacy(2.0)),
     ],
     ids=repr,
 )
@@ -232,8 +226,8 @@ def test_additive_densities_have_mass_one(oracles, mechanism):
 
 def test_far_from_the_band_densities_are_finite():
     """The scale underflows before its logarithm does; warnings are errors here."""
-    for name in ("linear", "smoothstep", "kernel"):
-        mechanism = SmoothMechanism(query_of(name, 3.0), PRIVACY)
+    for name in MAKERS:
+        mechanism = SmoothMechanism(MAKERS[name](3.0), PRIVACY)
         for x in (1e3, 1e5, 1e8, 1e15):
             assert not np.any(np.isnan(mechanism.log_density([0.0, 0.5, 1.0, 3.0], x)))
             assert float(mechanism.variance(x)) >= 0
@@ -241,5 +235,5 @@ def test_far_from_the_band_densities_are_finite():
 
 def test_a_mean_that_does_not_exist_is_not_called_unbiased():
     """MATH §4: the noise has a mean for β < ε only."""
-    assert SmoothMechanism(query_of("linear", 3.0), PRIVACY, beta=0.99 * RATE).unbiased
-    assert not SmoothMechanism(query_of("linear", 3.0), PRIVACY, beta=RATE).unbiased
+    assert SmoothMechanism(MAKERS["linear"](3.0), PRIVACY, beta=0.99 * RATE).unbiased
+    assert not SmoothMechanism(MAKERS["linear"](3.0), PRIVACY, beta=RATE).unbiased

@@ -24,6 +24,7 @@ from geoveil.gp import (
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries import polygon
 from geoveil.gp.queries.polygon import Polygon
+from tests.gp.ideal import ideal
 
 PRIVACY = GeoPrivacy(epsilon=0.5, per=2.0)
 RATE = 0.25
@@ -352,33 +353,17 @@ class TestMechanisms:
             assert worst >= 0.5 * RATE
 
     @pytest.mark.deep(keep=5)
-    def test_release(self, oracles, fixed_bits, region, profile):
-        """The rounded ideal output at 100 digits for the same bits; corners and edges included."""
+    def test_release(self, fixed_bits, region, profile):
+        """The rounded ideal output for the same bits; corners and edges included."""
         query = make(region, 3.0, profile)
-        smooth, _, lipschitz, *debiased = self.mechanisms(query)
         points = around(query, 12, 12).tolist()
         for seed, x in enumerate([*points[:20], *points[-5:]]):
             value = random.Random(seed).getrandbits(1024)
-            with mp.workdps(150):
-                s = signed_distance(query, x)
-                f = oracles.value(query, s)
-                z = oracles.quantile(smooth.noise, value, 1024)  # type: ignore[attr-defined]
-                beta = mp.mpf(RATE) * oracles.exact(smooth.noise.beta)  # type: ignore[attr-defined]
-                y = f + oracles.bound(query, s, beta) / mp.mpf(RATE) * z
-                expected = oracles.round_to_grid(y, smooth.step)
-                assert smooth.release(x, fixed_bits(value, 1024)) == expected
-                unit = oracles.quantile(oracles.STANDARD_LAPLACE, value, 1024)
-                scale = oracles.lipschitz(query) / mp.mpf(RATE)
-                # Its scale may be rounded up by less than 2^-48.
-                ends = [
-                    oracles.round_to_grid(f + scale * k * unit, lipschitz.step)
-                    for k in (1, 1 + mp.mpf(2) ** -48)
-                ]
-                assert min(ends) <= lipschitz.release(x, fixed_bits(value, 1024)) <= max(ends)
-                for mechanism in debiased:
-                    y = oracles.debiased(query, s + unit / RATE, 1 / mp.mpf(RATE))
-                    expected = oracles.round_to_grid(y, mechanism.step)
-                    assert mechanism.release(x, fixed_bits(value, 1024)) == expected
+            smooth, _, *others = self.mechanisms(query)
+            for mechanism in (smooth, *others):
+                expected = ideal(mechanism, x, value, 1024, signed_distance)
+                released = mechanism.release(x, fixed_bits(value, 1024))
+                assert min(expected) <= released <= max(expected)
 
 
 OUTER, HOLE, OTHER = box(0, 0, 10, 10), box(3, 3, 7, 6), box(20, 0, 24, 4)

@@ -7,7 +7,6 @@ import math
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
@@ -34,47 +33,12 @@ from geoveil.gp import (
     Threshold,
     VectorSmoothMechanism,
 )
+from tests.gp.ideal import ideal
 
 BITS = 2048
 INT64 = (-(2**63), 2**63 - 1)
-ROUND_UP = 1 + mp.mpf(2) ** -48
 KINDS = ("smooth", "smooth, far reach", "debiased", "lipschitz", "local")
 PROFILES = ("linear", "smoothstep", "kernel", "kernel in the plane")
-
-
-def ideal(oracles: Any, mechanism: QueryMechanism, x: Any, numerator: int, count: int) -> list[int]:
-    """Return the correctly rounded ideal output, for the least and greatest scale permitted.
-
-    The scale of a Lipschitz mechanism may be rounded up by less than 2^-48, all others are exact.
-    """
-    query = mechanism.query
-    with mp.workdps(max(200, mp.mp.dps)):
-        s = oracles.signed_distance(query, x)
-        if isinstance(mechanism, DebiasedLaplace):
-            b = 1 / oracles.exact(Fraction(mechanism.privacy.epsilon))
-            b *= oracles.exact(Fraction(mechanism.privacy.per))
-            unit = oracles.quantile(oracles.STANDARD_LAPLACE, numerator, count)
-            y = oracles.debiased(query, s + b * unit, b)
-            return [oracles.round_to_grid(y, mechanism.step)]
-        z = oracles.quantile(mechanism.noise, numerator, count)  # type: ignore[attr-defined]
-        f = oracles.value(query, s)
-        if isinstance(mechanism, LocalLaplace):
-            scales = [1 / oracles.exact(mechanism.privacy.epsilon)]
-        else:
-            assert isinstance(mechanism.privacy, GeoPrivacy)
-            rate = oracles.exact(
-                Fraction(mechanism.privacy.epsilon) / Fraction(mechanism.privacy.per)
-            )
-            if isinstance(mechanism, LipschitzMechanism):
-                least = oracles.lipschitz(query) / rate
-                scales = [least, least * ROUND_UP]
-            else:
-                assert isinstance(mechanism, SmoothMechanism)
-                # The best noise is made for ε = 1, and η = ε: B has its β, in units of ε.
-                assert mechanism.noise.epsilon == 1  # type: ignore[attr-defined]
-                beta = rate * oracles.exact(mechanism.noise.beta)  # type: ignore[attr-defined]
-                scales = [oracles.bound(query, s, beta, mechanism.reach) / rate]
-        return [oracles.round_to_grid(f + scale * z, mechanism.step) for scale in scales]
 
 
 @st.composite
@@ -150,7 +114,7 @@ def test_release_is_the_rounded_ideal_output(oracles, fixed_bits, case, lead, ab
     source = fixed_bits(value, BITS)
     released = mechanism.release(x, source)
     assert isinstance(released, int)
-    expected = ideal(oracles, mechanism, x, value, BITS)
+    expected = ideal(mechanism, x, value, BITS)
     assert min(expected) <= released <= max(expected)
     assert source.draws[0] == 128
     assert all(count == 64 for count in source.draws[1:])
@@ -211,7 +175,7 @@ def test_extreme_bits(oracles, fixed_bits, name, pattern):
     for x in points:
         released = mechanism.release(x, fixed_bits(value, count))
         with mp.workdps(650):
-            expected = ideal(oracles, mechanism, x, value, count)
+            expected = ideal(mechanism, x, value, count)
         assert min(expected) <= released <= max(expected)
 
 
@@ -269,7 +233,7 @@ def test_bits_beyond_the_first_decide_where_they_must(oracles, fixed_bits, name,
         source = fixed_bits(value, count)
         released = mechanism.release(x, source)
         assert released == (above if sign > 0 else above - 1)
-        assert [released] == ideal(oracles, mechanism, x, value, count)
+        assert [released] == ideal(mechanism, x, value, count)
         assert source.draws[0] == 128
         assert source.drawn > agree - 8, "an integer that these bits do not settle"
         assert source.drawn <= 128 + 64 * math.ceil((agree + 40 - 128) / 64)
