@@ -23,12 +23,10 @@ from geoveil.gp import (
     LocalPrivacy,
     PlanarLaplace,
     RandomizedResponse,
-    SeededSource,
     SmoothMechanism,
     Threshold,
     VectorSmoothMechanism,
 )
-from geoveil.gp.mechanisms.base import QueryMechanism
 from tests.audit.comparing import differing
 from tests.audit.test_draws import Broken, integers
 
@@ -428,107 +426,9 @@ class Silent:
         return self.of.log_density(y, x)
 
 
-class OfNoKnownKind(QueryMechanism):
-    """f + Laplace noise, of which only the contract is known: its range is that of 64 bits."""
-
-    unbiased = True
-
-    def __init__(self, query: Any, privacy: GeoPrivacy) -> None:
-        super().__init__(query, privacy, step=None)
-        self.sound = LipschitzMechanism(query, privacy)
-        self._choose_step(None)
-
-    def law(self) -> Any:
-        return self.sound.law()
-
-    def _ideal(self, s: Any, u: Any, ops: Any) -> Any:
-        return self.sound._ideal(s, u, ops)
-
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
-        return self.sound._simulate(s, rng)
-
-    def _variance(self, s: Array) -> Array:
-        return self.sound._variance(s)
-
-    def _log_density(self, y: Array, s: Array) -> Array:
-        return self.sound._log_density(y, s)
-
-    def _spread(self) -> float:
-        return self.sound.largest_scale
-
-    def _default_step_exponent(self) -> int:
-        return -20
-
-
-def test_outputs_of_a_mechanism_that_knows_no_range_lie_near_its_reports():
-    """At 2^63 steps densities were rounding, and the honest mechanism was refused at 46 ε."""
-    cases = own_cases({"mine": OfNoKnownKind})
-    for verdict in audit(cases, samples=1_000, seed=3):
-        assert verdict.keeps, verdict
-        assert verdict.exact.fraction > 0.99
-
-
 def test_two_releases_of_a_row_do_not_share_their_noise():
     """What is drawn at points beside a row is of another seed than what is drawn along its path."""
     case = replace(STEP, name="the value").case(Broken(SOUND, integers), [0.0, 1.0])  # type: ignore[arg-type]
     found = draws_of(case, 4_000, 1, 1e-6)
     assert found is not None
     assert found.agree
-
-
-class Bare(OfNoKnownKind):
-    """What devices call returns the answer."""
-
-    def release(self, x: Any, source: Any = None) -> Any:
-        return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
-
-
-class NowAndThenBare(OfNoKnownKind):
-    """One report in 100 is the answer."""
-
-    def release(self, x: Any, source: Any = None) -> Any:
-        if source and source.bits(32) < 2**32 // 100:
-            return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
-        return super().release(x, source)
-
-
-class OfOneSeed(OfNoKnownKind):
-    """All reports have the same noise."""
-
-    def release(self, x: Any, source: Any = None) -> Any:
-        return super().release(x, SeededSource(5))
-
-
-class OfFewSeeds(OfNoKnownKind):
-    """There are 128 reports of a person."""
-
-    def release(self, x: Any, source: Any = None) -> Any:
-        return super().release(x, SeededSource(source.bits(7) if source else 5))
-
-
-class Quieter(OfNoKnownKind):
-    """Half of the noise is left out."""
-
-    def release(self, x: Any, source: Any = None) -> Any:
-        answer = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
-        return (super().release(x, source) + answer) // 2
-
-
-@pytest.mark.deep(rest=4)
-@pytest.mark.parametrize(
-    ("kind", "releases", "agrees"),
-    [
-        (OfNoKnownKind, 8_000, True),
-        (Bare, 2_000, False),
-        (NowAndThenBare, 8_000, False),
-        (OfOneSeed, 2_000, False),
-        (OfFewSeeds, 8_000, False),
-        (Quieter, 30_000, False),
-    ],
-)
-def test_releases_without_a_known_law_are_compared_with_what_is_simulated(kind, releases, agrees):
-    """α = 1e-6; the first is the control."""
-    case = STEP.case(kind(STEP.query, INCOME), [0.0, 1.0])
-    found = draws_of(case, releases, 6, 1e-6)
-    assert found is not None
-    assert found.agree == agrees, found

@@ -6,7 +6,6 @@ which all of this is there to replace, must fail each comparison.
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -15,8 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import optimize, stats
 
-from benchmarks import intervals
-from benchmarks.intervals import FAR, B
+from benchmarks.intervals import B
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
@@ -45,7 +43,6 @@ from geoveil.gp.report_moments import ReportMoments
 SHARE = Limits((0.0, 1.0), (0.0, 1.0))
 FULL, STUDENT = IntervalMethod.FULL_ENDS, IntervalMethod.STUDENT
 SEQUENCE = IntervalMethod.SEQUENCE
-ALPHA = 1e-6
 PRIVACY = GeoPrivacy(1.0, B, "dollar")
 
 
@@ -439,186 +436,3 @@ def test_estimators_from_points_stay_within_their_limits(scale, query):
     assert values.max() <= high + room
     assert values.max() > high - 0.1 * (high - low)
     assert estimator.limits.means == (0.0, 1.0)
-
-
-SMOOTH = DebiasedLaplace(Threshold(0.0, 3 * B, "smoothstep"), PRIVACY)
-WIDE = DebiasedLaplace(Threshold(0.0, 10 * B, "smoothstep"), PRIVACY)
-SQUARE = [(-600.0, -600.0), (600.0, -600.0), (600.0, 600.0), (-600.0, 600.0)]
-FEW = [[0.0, 0.0], [900.0, 0.0], [2_500.0, 0.0], [90_000.0, 0.0]], [0.002, 0.004, 0.05, 0.944]
-NEAR = GaussianKernel((0.0, 0.0), 500.0)
-
-
-def hard_cases():
-    for mechanism, width in ((SMOOTH, 3 * B), (WIDE, 10 * B)):
-        for name, places, weights in intervals.made(width):
-            yield intervals.of_people(f"{width / B:.0f} b, {name}", mechanism, places, weights)
-    between = DebiasedLaplace(Range(-B, B, 2 * B, "smoothstep"), PRIVACY)
-    rare = [-FAR, -4 * B, 0.0, FAR], [0.95, 0.04, 0.005, 0.005]
-    yield intervals.of_people("range", between, *rare)
-    yield intervals.of_points("points, range", Range(-B, B, 2 * B, "smoothstep"), B, *rare)
-    yield intervals.of_points("points, bell", NEAR, 500.0, *FEW)
-    yield intervals.of_points("points, region", SmoothedRegion(SQUARE, 400.0), 500.0, *FEW)
-    pareto = SmoothMechanism(Threshold(0.0, 3 * B), PRIVACY, beta=0.3 / B)
-    yield intervals.of_people("LaplacePareto", pareto, [-30 * B, FAR], [0.997, 0.003])
-
-
-CASES = {case.name: case for case in hard_cases()}
-
-
-def coverage(case, n, campaigns, method=None):
-    means, variances = case.moments([n], np.random.default_rng(n), campaigns)[n]
-    return intervals.measured(case, n, means, variances, method)
-
-
-def fewest(campaigns, least):
-    """The least share of campaigns that a coverage of `least` is seen with, at alpha = 1e-6."""
-    return stats.binom.ppf(ALPHA, campaigns, least) / campaigns
-
-
-@pytest.mark.deep(keep=4)
-@pytest.mark.parametrize("name", CASES)
-def test_hard_populations_are_covered(name):
-    found = coverage(CASES[name], 100, 400)
-    assert found.coverage[0] >= fewest(400, 0.94)
-    assert found.coverage[1] >= fewest(400, 0.985)
-
-
-def test_students_interval_and_another_target_are_caught():
-    rare = CASES["3 b, 0.3 % above, none near"]
-    assert coverage(rare, 100, 400, STUDENT).coverage[0] < fewest(400, 0.94) / 2
-    mixture = CASES["3 b, 1 % inside, the rest near"]  # whose hard share is 0.01 or 0
-    wrong = replace(mixture, truth=0.0)
-    assert coverage(mixture, 1_000, 400).coverage[0] >= fewest(400, 0.94)
-    assert coverage(replace(wrong, truth=0.03), 1_000, 400).coverage[0] < fewest(400, 0.94) / 2
-
-
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("n", [10, 1_000, 10_000])
-@pytest.mark.parametrize("name", CASES)
-def test_hard_populations_are_covered_at_every_size(name, n):
-    """2,000 campaigns each, so that a true coverage of 91 % is seen.
-
-    From 10,000 reports on the mean width is at most 1.03 times Student's where that covers; but for
-    people so near each other that one far away would move the mean by half a standard error.
-    """
-    case = CASES[name]
-    means, variances = case.moments([n], np.random.default_rng(n), 2_000)[n]
-    found = intervals.measured(case, n, means, variances, None)
-    assert found.coverage[0] >= fewest(2_000, 0.94)
-    assert found.coverage[1] >= fewest(2_000, 0.985)
-    student = intervals.measured(case, n, means, variances, STUDENT)
-    alone = max(case.limits.jumps(float(means.mean()))) / math.sqrt(float(variances.mean()) * n)
-    if n == 10_000 and min(student.coverage[0] / 0.94, student.coverage[1] / 0.985) >= 1:
-        assert alone > 0.5 or found.width <= 1.03 * student.width
-
-
-@pytest.mark.parametrize("n", [10_000, 100_000])
-def test_it_is_as_wide_as_students_where_the_law_tells_the_skewness(n):
-    limits = SMOOTH.limits
-    share = 40 / n  # all far from the band: reports are 0 and 1
-    found = interval_of_mean(n, share, share * (1 - share), 0.95, limits)
-    student = interval_of_mean(n, share, share * (1 - share), 0.95, limits, STUDENT)
-    assert found.high - found.low == pytest.approx(student.high - student.low, rel=0.01)
-    assert found.high * n == pytest.approx(mid_p(40, 0.025), abs=0.4)
-    assert found.low * n == pytest.approx(mid_p(40, 0.975), abs=0.4)
-
-
-def mid_p(count, probability):
-    """The Poisson mean of which so much probability is below a count, and half of that at it."""
-
-    def excess(mean):
-        below = stats.poisson.cdf(count - 1, mean) + stats.poisson.pmf(count, mean) / 2
-        return below - probability
-
-    return optimize.brentq(excess, 1.0, 4.0 * count)
-
-
-def narrowest(jump: float, missed: float = 0.06, confidence: float = 0.95) -> float:
-    """Return how wide an interval must be that covers all but so much, over Student's [MATH §8]."""
-    ends = np.linspace(-1, 7, 161)
-    nothing, once = np.zeros(161), np.ones(161)
-    rates = np.linspace(0, -math.log(missed), 60)[1:]
-    above = [np.concatenate([stats.norm.cdf(rate * jump - ends), nothing]) for rate in rates]
-    found = optimize.linprog(
-        np.concatenate([ends, ends]),
-        A_ub=[*above, np.tile(stats.norm.cdf(-ends), 2)],
-        b_ub=[*(missed * np.exp(rates)), missed],
-        A_eq=[np.concatenate([once, nothing]), np.concatenate([nothing, once])],
-        b_eq=[1, 1],
-    )
-    return float(found.fun / (2 * stats.norm.ppf((1 + confidence) / 2)))
-
-
-def test_no_interval_is_narrow_where_one_person_may_move_the_mean_far():
-    """Where nobody can, the bound is what 94 % takes of 95; the best fixed end is above it."""
-    assert narrowest(0.01) == pytest.approx(stats.norm.ppf(0.97) / stats.norm.ppf(0.975), abs=2e-3)
-    assert narrowest(1.0) < intervals.WIDEST < narrowest(intervals.FARTHEST) < 1.03
-    assert narrowest(0.8, 0.015, 0.99) < intervals.WIDEST < narrowest(0.85, 0.015, 0.99) < 1.03
-    assert narrowest(1.06, 0.015, 0.99) == pytest.approx(1.147, abs=0.002)
-    rates = np.linspace(0, 2.8, 200)
-    fixed = np.max(2 * rates - stats.norm.ppf(np.minimum(0.06 * np.exp(rates), 1 - 1e-9)))
-    assert 1.4 < narrowest(2.0) < (fixed + stats.norm.ppf(0.975)) / (2 * stats.norm.ppf(0.975))
-
-
-class Known(Limits):
-    """Limits that know the third moment of the reports at hand, as sums of cubes would tell it."""
-
-    __slots__ = ("third",)
-
-    def third_moments(self, mean, variance):
-        return self.third, self.third
-
-
-class Unimagined(Known):
-    """The same, and nobody is imagined who was not met."""
-
-    def jumps(self, mean):
-        return 0.0, 0.0
-
-
-class Counted(Known):
-    """The same, of people who are alike but for some who are as far above them as is said."""
-
-    __slots__ = ("jump",)
-
-    def jumps(self, mean):
-        return 0.0, self.jump
-
-
-def counts_covered(jump: float, kind: type[Known], confidence: float) -> float:
-    """The least coverage where a Poisson count of people stands beside normal noise.
-
-    Args:
-        jump: by how many standard errors of the noise one person moves the mean.
-        kind: of limits, which know the third moment.
-        confidence: of the interval.
-    """
-    n, counts = 10.0**8, np.arange(60)
-    ends = []
-    for count in counts.tolist():
-        limits = kind((-1e9, 1e9), (-1e9, 1e9))
-        object.__setattr__(limits, "third", count * jump**3 * math.sqrt(n))
-        if isinstance(limits, Counted):
-            object.__setattr__(limits, "jump", jump * math.sqrt(n))
-        found = interval_of_mean(n, 0.0, 1 + count * jump**2, confidence, limits)
-        ends.append((found.low * math.sqrt(n), found.high * math.sqrt(n)))
-    low, high = np.array(ends).T
-
-    def covered(rate: float) -> float:
-        off = (rate - counts) * jump
-        held = stats.norm.cdf(off - low) - stats.norm.cdf(off - high)
-        return float(np.sum(stats.poisson.pmf(counts, rate) * held))
-
-    return min(covered(rate) for rate in np.linspace(0, 30, 151))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(
-    ("jump", "unimagined"),
-    [(0.4, (0.942, 0.986)), (0.75, (0.929, 0.975)), (1.06, (0.908, 0.954))],
-)
-def test_somebody_has_to_be_imagined_where_one_person_matters(jump, unimagined):
-    """Also for who knows the third moment: by enumeration of Poisson counts [MATH §8]."""
-    for confidence, least, found in zip((0.95, 0.99), (0.947, 0.988), unimagined, strict=True):
-        assert counts_covered(jump, Counted, confidence) >= least
-        assert counts_covered(jump, Unimagined, confidence) == pytest.approx(found, abs=0.001)
