@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from geoveil.gp import validation
 from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.coordinates import earth
 from geoveil.gp.errors import ParameterError
@@ -25,32 +24,33 @@ _FINENESS = 1e-3
 
 def rings(polygon: object) -> list[Ring]:
     """Return the outer outlines of a polygon or multipolygon; `Area.of_polygon` documents it."""
+    import shapely
+
     geometry: Any = getattr(polygon, "__geo_interface__", polygon)
-    expected = "a Polygon or MultiPolygon of longitudes in [-360, 360] and latitudes in [-90, 90]"
+    expected = (
+        "a Polygon or MultiPolygon of longitudes in [-360, 360] and latitudes in [-90, 90], not"
+        " empty, each part with three vertices or more and an inside"
+    )
     kind = geometry.get("type") if isinstance(geometry, Mapping) else None
     if kind not in ("Polygon", "MultiPolygon"):
         raise ParameterError("polygon", polygon, expected)
-    coordinates: Any = geometry.get("coordinates")
-    parts: Any = [coordinates] if kind == "Polygon" else coordinates
-    if not _is_filled(parts) or not all(_is_filled(part) for part in parts):
-        raise ParameterError("polygon", polygon, f"{expected}, not empty")
-    outlines = []
-    for part in parts:
-        outline = validation.float_array(part[0])
-        if outline is None or outline.ndim != 2 or len(outline) < 3 or outline.shape[1] < 2:
-            raise ParameterError("polygon", polygon, f"{expected}, with three vertices or more")
-        if not (np.abs(outline[:, :2]) <= (360.0, 90.0)).all():  # NaN compares false
-            raise ParameterError("polygon", polygon, expected)
-        size = np.ptp(outline[:, :2], axis=0)
-        if not (size > 0).all():
-            raise ParameterError("polygon", polygon, f"{expected}, with an inside")
-        if not size[0] < 180:
-            raise ParameterError(
-                "polygon",
-                polygon,
-                f"{_TOO_WIDE}; across the antimeridian, cut in two or with longitudes beyond 180",
-            )
-        outlines.append(outline[:, :2])  # a third coordinate is a height
+    try:
+        with np.errstate(invalid="ignore"):  # NaN is refused below
+            shape: Any = shapely.geometry.shape(geometry)
+    except (TypeError, ValueError, LookupError, shapely.errors.ShapelyError):
+        raise ParameterError("polygon", polygon, expected) from None
+    parts = [shape] if kind == "Polygon" else shape.geoms
+    outlines = [shapely.get_coordinates(part.exterior) for part in parts if not part.is_empty]
+    sizes = [np.ptp(outline, axis=0) for outline in outlines]
+    within = [(np.abs(outline) <= (360.0, 90.0)).all() for outline in outlines]
+    if not outlines or not all(within) or not np.all(np.array(sizes) > 0):
+        raise ParameterError("polygon", polygon, expected)
+    if not all(width < 180 for width, _ in sizes):
+        raise ParameterError(
+            "polygon",
+            polygon,
+            f"{_TOO_WIDE}; across the antimeridian, cut in two or with longitudes beyond 180",
+        )
     return outlines
 
 
@@ -105,11 +105,3 @@ def _walk(outline: Ring, weights: NDArray[np.float64], spacing: float) -> NDArra
     before = np.repeat(np.cumsum(count) - count, count)
     share = (np.arange(len(edge)) - before) / count[edge]
     return np.asarray(outline[edge] + share[:, None] * step[edge])
-
-
-def _is_filled(sequence: object) -> bool:
-    return (
-        isinstance(sequence, (Sequence, np.ndarray))
-        and not isinstance(sequence, (str, bytes))
-        and len(sequence) > 0
-    )
