@@ -35,7 +35,6 @@ class Attester(Protocol):
         Raises:
             TransportError: if it can't decide now.
         """
-        ...
 
 
 class InvitationCodes:

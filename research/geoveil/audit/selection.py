@@ -154,7 +154,6 @@ class Selects(Protocol):
 
     def probabilities(self, scores: ScoresLike) -> Array:
         """Return the probability of each outcome."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ class Releasing(Protocol):
 
     def release(self, x: ArrayLike) -> Any:
         """Return one report."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
