@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from playwright.async_api import BrowserContext, Page
 
+from geoveil.analyst import coastline
+from geoveil.analyst.outlines import lines_of
 from geoveil.campaign import Attribute, LipschitzLaplaceSpec, Question
 from geoveil.gp import Disc, GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
-from .surveys import Survey, axe, running
+from .surveys import Survey, axe, counted, running
 from .test_take_part import campaign_of
 
 pytestmark = pytest.mark.deep
@@ -187,3 +189,71 @@ async def test_narrow_and_with_forced_colours(survey, browser):
         assert box is not None
         assert min(box["width"], box["height"]) >= 44
     await context.close()
+
+
+async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_server(survey, context):
+    centre = AzimuthalEquidistant(-0.12, 51.5, 20_000.0)
+    await survey.create(
+        campaign_of(
+            "bus",
+            attribute=Attribute(name="bus stop", unit="metre", coordinates=centre),
+            privacy=GeoPrivacy(1.0, 1_000.0, "metre"),
+            questions=(Question("near", Disc((500.0, 300.0), 3_000.0, 1_500.0, "smoothstep")),),
+            mechanism=LipschitzLaplaceSpec(),
+        )
+    )
+    page = await context.new_page()
+    await page.goto(survey.url("bus"))
+    await page.locator("#map").scroll_into_view_if_needed()  # where it is drawn
+    await page.wait_for_selector(".place-map[data-ready]", timeout=60_000)
+    assert await axe(page) == []
+    await context.set_offline(True)
+    await page.click("#map canvas")  # in its middle
+    found = [float(await page.input_value(one)) for one in ("#longitude", "#latitude")]
+    assert found == pytest.approx([-0.12, 51.5], abs=1e-3)
+    # Paris is asked about, and so is what is typed with the latitude first.
+    for longitude, latitude in (("2.35", "48.86"), ("51.5", "-0.12")):
+        await page.fill("#longitude", longitude)
+        await page.fill("#latitude", latitude)
+        await page.click("#send")
+        assert "outside the area of the survey" in await page.inner_text("#doubt")
+        assert await page.is_visible("#form")
+    for id_, number in zip(("#longitude", "#latitude"), found, strict=True):
+        await page.fill(id_, f"{number}")
+    assert await page.inner_text("#doubt") == ""
+    await page.click("#send")
+    await page.wait_for_selector("#receipt:not([hidden])")
+    await context.set_offline(False)
+    await counted(page)
+    assert (await survey.counted())["bus"] == 1
+
+
+async def test_a_map_has_the_coasts_that_there_are(survey, page):
+    """Without WebGL, as the console draws them; each place of the page's lines is one of theirs."""
+    await page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    bay = AzimuthalEquidistant(-122.3, 37.7, 80_000.0)
+    fiji = AzimuthalEquidistant(179.0, -17.5, 300_000.0)  # it lies across the antimeridian
+    known = np.array([place for line in lines_of(coastline()) for place in line])
+    for name, centre in (("bay", bay), ("fiji", fiji)):
+        attribute = Attribute(name="home", unit="metre", coordinates=centre)
+        near = Question("near", Disc((0.0, 0.0), 9_000.0, 4_500.0, "smoothstep"))
+        given = {"attribute": attribute, "privacy": GeoPrivacy(1.0, 2_000.0, "metre")}
+        lipschitz = LipschitzLaplaceSpec()
+        await survey.create(campaign_of(name, questions=(near,), mechanism=lipschitz, **given))
+        await survey.open(page, name)
+        await page.wait_for_selector(".coast polyline", state="attached")
+        drawn = await page.evaluate(
+            "[...document.querySelectorAll('.coast polyline')].map((one) => one.points.length)"
+        )
+        at = await page.evaluate(
+            "[...document.querySelector('.coast polyline').points].map(({x, y}) => [x, y])"
+        )
+        scale = 0.92 * 400 / (2 * centre.radius_m)
+        plane = np.array([((x - 200) / scale, (200 - y) / scale) for x, y in at])
+        places = centre.unproject(plane)
+        apart = np.abs(places[:, None] - known[None])
+        apart[..., 0] = np.minimum(apart[..., 0], 360 - apart[..., 0])
+        assert np.max(np.min(np.max(apart, axis=2), axis=1)) < 0.02
+        assert sum(drawn) > 8
+        assert "Natural Earth" in await page.inner_text("#outlines")
+        assert await axe(page) == []
