@@ -294,7 +294,7 @@ class RatioEstimates(JointEstimates):
         weights: ArrayLike,
         labels: Sequence[str],
         limits: Sequence[Limits] | None = None,
-        plus: ArrayLike = 0.0,
+        plus: Array | float = 0.0,
     ) -> JointEstimates:
         w = np.asarray(weights, np.float64)
         constants = np.broadcast_to(plus, len(w))[:, None]  # times the size, of the means

@@ -341,7 +341,7 @@ class JointEstimates(Correlated):
         weights: ArrayLike,
         labels: Sequence[str],
         limits: Sequence[Limits] | None = None,
-        plus: ArrayLike = 0.0,
+        plus: Array | float = 0.0,
     ) -> "JointEstimates":
         """Return the joint estimates of weighted sums of the means, Σⱼ wᵢⱼ mⱼ + cᵢ.
 
