@@ -1,7 +1,7 @@
 """Choose a mechanism for a question: predict the error of each, and take the best [MATH §8]."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from geoveil.analyst.planner.candidates import KINDS, POINTS
@@ -10,7 +10,6 @@ from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import (
     PlanningProblem,
     PopulationMean,
-    SoftQuestion,
     as_question,
     check_promise,
 )
@@ -159,42 +158,18 @@ def screened(
     Args:
         within: leave out kinds that seem to have more than this many times the least error.
     """
-    best: dict[str, Alternative] = {}
-
-    def consider(alternatives: Iterable[Alternative]) -> None:
-        for a in alternatives:
-            if a.kind not in best or error(a.prediction) < error(best[a.kind].prediction):
-                best[a.kind] = a
-
     considered = [name for name in KINDS if name in kinds]
     considered += [name for name in kinds if name not in considered]
-    if isinstance(search.problem.question, SoftQuestion):
-        for name in considered:
-            consider(search.asked_softly(name))
-        least = min((error(a.prediction) for a in best.values()), default=math.inf)
-        for name, a in list(best.items()):
-            if error(a.prediction) <= within * least:
-                best[name] = search.exact(a)
-            else:
-                del best[name]
-    else:
-        consider(_banded(search, considered, error, within))
+    tried = [search.best(name, error) for name in considered]
+    rough = [found for found in tried if found is not None]
+    least = min((error(found.prediction) for found in rough), default=math.inf)
+    near = [
+        found for found in rough if within == math.inf or error(found.prediction) <= within * least
+    ]
+    best = [made for made in map(search.exact, near) if made is not None]
     if POINTS in kinds:
-        least = min((error(a.prediction) for a in best.values()), default=math.inf)
-        consider(search.regions(error, hopeless=_HOPELESS * least))
+        least = min((error(a.prediction) for a in best), default=math.inf)
+        regions = search.regions(error, hopeless=_HOPELESS * least)
+        best += sorted(regions, key=lambda a: error(a.prediction))[:1]
     # Sorting is stable, so of two equal kinds, the first in the registry comes first.
-    return sorted(best.values(), key=lambda a: error(a.prediction))
-
-
-def _banded(
-    search: Search, kinds: Iterable[str], error: ErrorOf, within: float
-) -> Iterator[Alternative]:
-    """Yield the best bands for a hard question, one for each kind."""
-    tried = [search.best_band(name, error) for name in kinds]
-    candidates = [candidate for candidate in tried if candidate is not None]
-    least = min((error(c.prediction) for c in candidates), default=math.inf)
-    for candidate in candidates:
-        if within == math.inf or error(candidate.prediction) <= within * least:
-            made = search.made(candidate)
-            if made is not None:
-                yield made
+    return sorted(best, key=lambda a: error(a.prediction))

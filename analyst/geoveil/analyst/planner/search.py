@@ -109,6 +109,23 @@ class Search:
         assert isinstance(self.problem.question, HardQuestion)
         return self.problem.question
 
+    def best(self, kind: str, error: ErrorOf) -> CoarseCandidate | Alternative | None:
+        """Return the best way to ask by a kind, roughly predicted; None if it serves none."""
+        if isinstance(self.problem.question, HardQuestion):
+            return self.best_band(kind, error)
+        return min(self.asked_softly(kind), key=lambda a: error(a.prediction), default=None)
+
+    def exact(self, found: CoarseCandidate | Alternative) -> Alternative | None:
+        """Return the same with its moments at every node of the prior; None without room."""
+        if isinstance(found, CoarseCandidate):
+            return self.made(found)
+        if KINDS[found.kind].answers_all or not self._joins:
+            return found
+        assert isinstance(found.query, Query)
+        build = KINDS[found.kind].build
+        reports = build(found.query, self.problem.privacy, found.parameters)
+        return replace(found, reports=reports, prediction=self.problem.predict(reports))
+
     # Bands, coarsely.
 
     def best_band(self, kind: str, error: ErrorOf) -> CoarseCandidate | None:
@@ -250,15 +267,6 @@ class Search:
             except UnsupportedError:
                 return
             yield Alternative(name, query, parameters, reports, prediction)
-
-    def exact(self, found: Alternative) -> Alternative:
-        """Return an alternative with its mechanism, and its moments at every node of the prior."""
-        if KINDS[found.kind].answers_all or not self._joins:
-            return found
-        assert isinstance(found.query, Query)
-        build = KINDS[found.kind].build
-        reports = build(found.query, self.problem.privacy, found.parameters)
-        return replace(found, reports=reports, prediction=self.problem.predict(reports))
 
     @property
     def _joins(self) -> bool:
