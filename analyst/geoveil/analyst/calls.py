@@ -15,7 +15,14 @@ from geoveil.analyst.estimates import CampaignEstimates, joint_of
 from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
-from geoveil.analyst.statistics.statistic import Separately, Statistic, period_of, steps_of, too_few
+from geoveil.analyst.statistics.statistic import (
+    Separately,
+    Statistic,
+    passed_on,
+    period_of,
+    steps_of,
+    too_few,
+)
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -425,11 +432,9 @@ def _answered(
 ) -> Steps:
     """Answer the queries of a statistic, one part after another."""
     of = period_of(campaign, checked(period))
-    steps = steps_of(asked, campaign, confidence)
-    try:
-        questions = next(steps)
-        while True:
-            answer = yield ask_for(campaign, questions, confidence, of, timeout_s)
-            questions = steps.send(answer)
-    except StopIteration as end:
-        return end.value
+    return (
+        yield from passed_on(
+            steps_of(asked, campaign, confidence),
+            lambda questions: ask_for(campaign, questions, confidence, of, timeout_s),
+        )
+    )

@@ -256,6 +256,7 @@ class LogNormalPrior(Prior):
         return np.exp(self.mu + self.sigma * z).ravel(), (weights / weights.sum()).ravel()
 
 
+@dataclass(frozen=True)
 class _DerivedPrior(Prior):
     """A prior derived from another one, by default with its size and smoothness."""
 
@@ -272,6 +273,10 @@ class _DerivedPrior(Prior):
     @property
     def continuous(self) -> bool:
         return self.prior.continuous
+
+    @property
+    def again(self) -> tuple[Prior, ...]:
+        return tuple(replace(self, prior=prior) for prior in self.prior.again)
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,6 @@ class HeapedPrior(_DerivedPrior):
         0.0105
     """
 
-    prior: Prior
     heaps: tuple[Heap, ...]
 
     def __post_init__(self) -> None:
@@ -300,10 +304,6 @@ class HeapedPrior(_DerivedPrior):
         object.__setattr__(self, "heaps", tuple(self.heaps))
         if not sum(heap.share for heap in self.heaps) < 1:
             raise ParameterError("heaps", self.heaps, "shares with a sum below 1")
-
-    @property
-    def again(self) -> tuple[Prior, ...]:
-        return tuple(HeapedPrior(prior, self.heaps) for prior in self.prior.again)
 
     def scaled(self, factor: float) -> "Prior":
         """Return the law of a multiple of the values, with unmoved heaps.
@@ -342,7 +342,6 @@ class DoubtedPrior(_DerivedPrior):
         10000.0
     """
 
-    prior: Prior
     others: Mapping[str, Prior] = field(hash=False)
 
     def __post_init__(self) -> None:
@@ -373,15 +372,9 @@ class DoubtedPrior(_DerivedPrior):
 class MappedPrior(_DerivedPrior):
     """The law of an increasing function of numbers."""
 
-    prior: Prior
-
     def __post_init__(self) -> None:
         if self.prior.dimension != 1:
             raise ParameterError("prior.dimension", self.prior.dimension, "1")
-
-    @property
-    def again(self) -> tuple[Prior, ...]:
-        return tuple(replace(self, prior=prior) for prior in self.prior.again)
 
     @property
     def scenarios(self) -> Mapping[str, Prior]:

@@ -20,12 +20,13 @@ from geoveil.analyst.statistics.statistic import (
     MOST_QUESTIONS,
     Statistic,
     Steps,
+    increasing,
     logarithms,
     noise_scale,
     shares_above,
 )
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import Array, Limits, LogScale, ParameterError, validation
+from geoveil.gp import Array, Limits, LogScale, validation
 
 MOST_EDGES = MOST_QUESTIONS // 2
 _ROUNDING = 1e-14
@@ -89,10 +90,7 @@ class Histogram(Statistic[PartitionShares]):
     """The width of the soft edges; by default three noise scales, at most the narrowest part."""
 
     def __post_init__(self) -> None:
-        edges = np.array(validation.numbers("edges", self.edges))
-        if not (np.diff(edges) > 0).all() or not 1 <= len(edges) <= MOST_EDGES:
-            permitted = f"1 to {MOST_EDGES} finite, increasing numbers"
-            raise ParameterError("edges", list(self.edges), permitted)
+        increasing("edges", self.edges, MOST_EDGES)
         if self.width is not None:
             validation.positive("width", self.width)
 

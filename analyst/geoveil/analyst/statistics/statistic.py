@@ -133,17 +133,13 @@ class Contaminated(Statistic[Found]):
         return replace(self, of=self.of.on_scale(scale))
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Found]:
-        inner = self.of.steps(campaign, confidence)
-        queries = next(inner)
-        while True:
-            answered: JointEstimates = yield queries
-            try:
-                queries = inner.send(replace(answered, contamination=self.fraction))
-            except StopIteration as end:
-                result: Any = end.value
-                if isinstance(result, JointEstimates):  # these have such notes already
-                    return cast(Found, result)
-                return cast(Found, noted(result, notes_of_liars(self.fraction)))
+        result: Any = yield from passed_on(
+            self.of.steps(campaign, confidence),
+            answer=lambda answered: replace(answered, contamination=self.fraction),
+        )
+        if isinstance(result, JointEstimates):  # these have such notes already
+            return cast(Found, result)
+        return cast(Found, noted(result, notes_of_liars(self.fraction)))
 
 
 def noted(result: Any, sentences: Sequence[str]) -> Any:
@@ -171,6 +167,21 @@ def steps_of(
     looks = (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
     result: Found = noted(made, looks)
     return result if scale is None else result.held(scale)
+
+
+def passed_on(
+    steps: Generator[Any, Any, Found],
+    question: Callable[[Any], Any] = lambda question: question,
+    answer: Callable[[Any], Any] = lambda answer: answer,
+) -> Generator[Any, Any, Found]:
+    """Yield what `question` makes of a statistic's questions, and pass on what `answer` makes."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(answer((yield question(wanted))))
+    except StopIteration as end:
+        result: Found = end.value
+        return result
 
 
 def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]) -> Found:
@@ -269,16 +280,7 @@ def shares_above(at: Array, width: float) -> Asking:
 def grid(count: int, low: float | None, high: float | None, at: Sequence[float] | None) -> Array:
     """Return checked thresholds, or none if they are still to be located."""
     if at is not None:
-        thresholds = np.asarray(at, np.float64)
-        rises = (
-            thresholds.ndim == 1
-            and np.isfinite(thresholds).all()
-            and (np.diff(thresholds) > 0).all()
-        )
-        if not rises or not 1 <= len(thresholds) <= MOST_QUESTIONS:
-            expected = f"1 to {MOST_QUESTIONS} finite, increasing numbers"
-            raise ParameterError("at", f"{thresholds.size} numbers", expected)
-        return thresholds
+        return increasing("at", at, MOST_QUESTIONS)
     validation.require_count("points", count, 2, MOST_QUESTIONS)
     if (low is None) != (high is None):
         raise ParameterError("low and high", (low, high), "both, or neither")
@@ -288,6 +290,15 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
     if not low < high:
         raise ParameterError("low and high", (low, high), "low < high")
     return np.linspace(low, high, count)
+
+
+def increasing(name: str, values: Sequence[float], most: int) -> Array:
+    """Return public numbers that increase, at most so many; an error names the parameter."""
+    numbers = np.array(validation.numbers(name, values))
+    if not 1 <= len(numbers) <= most or not (np.diff(numbers) > 0).all():
+        expected = f"1 to {most} finite, increasing numbers"
+        raise ParameterError(name, numbers.tolist(), expected)
+    return numbers
 
 
 def logarithms(name: str, values: Sequence[float]) -> list[float]:
