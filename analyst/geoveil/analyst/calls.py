@@ -94,11 +94,7 @@ def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
 def estimates_in(
     message: analyst_pb2.GetEstimateResponse, *, of_points: bool = False
 ) -> CampaignEstimates:
-    """Return the estimates of a message.
-
-    Args:
-        of_points: whether its queries were asked of the points of a value campaign.
-    """
+    """Return the estimates of a message, whose queries may have been asked of points."""
     campaign = decode_attribute_campaign(message.envelope.campaign)
     rows: dict[bool, list[LabelledEstimate]] = {False: [], True: []}
     for shown in message.estimates:  # period after period, in each all people and cohorts
@@ -116,14 +112,7 @@ def estimates_in(
 
 
 def joint_in(message: analyst_pb2.GetEstimateResponse, *, together: bool) -> JointEstimates:
-    """Return two or more answers of a message about the points of one period.
-
-    Args:
-        together: whether they have covariances.
-
-    Raises:
-        UnsupportedError: if they lack them, since the server is too old.
-    """
+    """Return two or more answers about the points of one period, with covariances if `together`."""
     estimates = estimates_in(message, of_points=True)
     size = len(estimates.estimates)
     covariance = np.array([row.standard_error or 0.0 for row in estimates.estimates]) ** 2

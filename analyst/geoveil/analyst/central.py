@@ -219,15 +219,7 @@ def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
 
 
 def central_cap(campaign: AttributeCampaign, wish: CentralWish, prior: Prior) -> ChosenCap:
-    """Return the cap that adds the least variance among those that keep a central ε.
-
-    Args:
-        campaign: without a cap.
-        prior: a public law of points, in the coordinates of the queries.
-
-    Raises:
-        ParameterError: naming `central`, if no cap keeps it, with the least possible.
-    """
+    """Return the cap that adds the least variance among those that keep a central ε."""
     if not isinstance(campaign, StatisticCampaign) or campaign.report_privacy.delta:
         expected = "left out with a delta, and for points: choose the allocation partition"
         raise ParameterError("central", wish.epsilon, expected)

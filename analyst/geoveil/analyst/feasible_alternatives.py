@@ -107,11 +107,7 @@ def _excess(
 
 
 def check_prior(request: PlanRequest, searches: Searches) -> None:
-    """Refuse questions that the prior answers: nobody, or everybody.
-
-    Raises:
-        ParameterError: with the nearest question to which the answer is open.
-    """
+    """Refuse questions that the prior answers: nobody, or everybody; name the nearest open one."""
     for i, (label, question) in enumerate(zip(request.labels, request.questions, strict=True)):
         nodes = searches.of(i, question, request.plane_privacy, request.prior).problem.nodes
         points, weights = nodes.points, nodes.weights
@@ -157,11 +153,7 @@ def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, flo
 
 
 def check_people(request: PlanRequest) -> None:
-    """Refuse a plan for nobody.
-
-    Raises:
-        ParameterError: with how many people would do.
-    """
+    """Refuse a plan for nobody, and say how many people would do."""
     if request.participants > _MOST_PEOPLE:
         raise ParameterError("participants", request.participants, f"at most {_MOST_PEOPLE:,.0f}")
     if request.participants >= 1:
@@ -177,11 +169,7 @@ def check_people(request: PlanRequest) -> None:
 
 
 def check_plan(request: PlanRequest, found: Plan) -> None:
-    """Refuse a plan that misses its request.
-
-    Raises:
-        ParameterError: with the nearest requests that can be met: more people, or less privacy.
-    """
+    """Refuse a plan that misses its request; name more people, or less privacy, that would do."""
     if excess(request, found) <= 0:
         return
     kinds = _cheap(found)
@@ -207,11 +195,7 @@ def compared(request: PlanRequest, searches: Searches, participants: int) -> Com
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
-    """Refuse allocations if none meets the request.
-
-    Raises:
-        ParameterError: with how many people would do.
-    """
+    """Refuse allocations if none meets the request, and say how many people would do."""
     if excess_of_all(request, found, searches) <= 0:
         return
     people = _first_people(
@@ -265,11 +249,7 @@ def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> 
 
 
 def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> int | None:
-    """Return the number of people that meets the request, to three digits; None if none does.
-
-    Args:
-        request: with a number of people that does not.
-    """
+    """Return the number of people that meets the request, to three digits; None if none does."""
     return _first_people(request, lambda n: _missed(request, search, n, kinds))
 
 

@@ -271,12 +271,7 @@ _KINDS: Mapping[str, type[Any]] = {
 
 
 def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
-    """Return the rows of a file.
-
-    Args:
-        file: a file whose extension states its kind.
-        columns: name of a place → the columns of its longitude and latitude, in CSV.
-    """
+    """Return the rows of a file, whose extension states its kind: see `mask_file`."""
     if file.suffix.lower() not in _KINDS:
         raise ParameterError("file", str(file), f"one whose name ends in {', '.join(_KINDS)}")
     try:

@@ -208,11 +208,7 @@ def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | N
 
 
 def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> AttributeCampaign:
-    """Return the campaign of a plan.
-
-    Args:
-        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
-    """
+    """Return the campaign of a plan; `later` is what the plan leaves open, such as its dates."""
     later["attribute"] = Attribute(
         name=request.attribute,
         unit=request.privacy.unit,
@@ -239,11 +235,7 @@ def as_if_published(
 def write_plan(
     file: Path, request: PlanRequest, chosen: Chosen, cap: ChosenCap | None = None
 ) -> None:
-    """Write a plan, whole or not at all.
-
-    Raises:
-        ParameterError: if the file cannot be written, or no campaign can be made of the plan.
-    """
+    """Write a plan, whole or not at all."""
     campaign = as_if_published(request, chosen, None if cap is None else cap.cap)
     message = pb.Campaign.FromString(encode(campaign))
     message.ClearField("opens")

@@ -119,11 +119,7 @@ class PublicPrior:
 
 
 def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
-    """Return the law of people whose numbers are lower, or higher, by a fraction.
-
-    Args:
-        scale: the fraction, in [0, 1); no laws for 0.
-    """
+    """Return the laws of numbers lower, and higher, by a fraction in [0, 1); none for 0."""
     if scale == 0:
         return {}
     return {

@@ -368,11 +368,7 @@ def _pair(corner: Sequence[float]) -> Place:
 
 
 def on_earth(name: str, place: Place) -> Place:
-    """Return a place unchanged.
-
-    Raises:
-        ParameterError: naming `name`, if its longitude or its latitude is invalid.
-    """
+    """Return a place, if its longitude and latitude are valid; an error names the parameter."""
     longitude, latitude = place
     if abs(longitude) > 180 or abs(latitude) > 90:
         text = f"{longitude:.15g},{latitude:.15g}"

@@ -44,11 +44,7 @@ def critical_value(correlations: Array, confidence: float = 0.95) -> float:
 
 
 def largest_errors(correlations: Array) -> Array:
-    """Return 65,536 draws of max |N(0, R)|, always the same.
-
-    Args:
-        correlations: R, (m, m).
-    """
+    """Return 65,536 draws of max |N(0, R)| for correlations R, (m, m), always the same."""
     r = np.asarray(correlations, np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or not len(r) or not np.isfinite(r).all():
         raise ParameterError("correlations", f"shape {r.shape}", "(m, m), finite, m >= 1")
@@ -148,15 +144,7 @@ def critical_value_of_field(
 
 
 def correlations_of(covariance: Array) -> Array:
-    """Return correlations, (m, m); 0 for an estimate without spread.
-
-    Args:
-        covariance: (m, m).
-
-    Example:
-        >>> correlations_of(np.array([[4.0, 1.0], [1.0, 1.0]])).tolist()
-        [[1.0, 0.5], [0.5, 1.0]]
-    """
+    """Return the correlations of a covariance, (m, m); 0 for an estimate without spread."""
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
     correlations = np.clip(covariance * np.outer(scale, scale), -1.0, 1.0)
@@ -165,12 +153,7 @@ def correlations_of(covariance: Array) -> Array:
 
 
 def normal_draws(covariance: Array, count: int) -> Array:
-    """Return draws of a normal vector of mean 0, (count, m), always the same.
-
-    Args:
-        covariance: (m, m).
-        count: of draws, ≥ 1.
-    """
+    """Return draws of a normal vector of mean 0 with a covariance, (count, m), always the same."""
     factor = _factor(np.asarray(covariance, np.float64))
     draws = np.random.default_rng(_SEED).standard_normal((factor.shape[1], count))
     return np.asarray((factor @ draws).T)
@@ -205,11 +188,7 @@ class Correlated(Estimates):
 
     @property
     def joint_covariance(self) -> Array:
-        """The covariance, (m, m).
-
-        Raises:
-            UnsupportedError: if the correlations are unknown.
-        """
+        """The covariance, (m, m); an error if the correlations are unknown."""
         if self.covariance.ndim == 1:
             raise UnsupportedError("these estimates were made one by one: ask for their covariance")
         return self.covariance
@@ -227,11 +206,7 @@ class Correlated(Estimates):
         return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
 
     def critical_value(self, confidence: float | None = None) -> float:
-        """Return the critical value of a band of all estimates: see `critical_value`.
-
-        Args:
-            confidence: in (0, 1); that of the estimates by default.
-        """
+        """Return the critical value of a band of all estimates, at a confidence or their own."""
         confidence = self.confidence if confidence is None else confidence
         if self.covariance.ndim == 1:
             return critical_value_of_many(len(self.values), confidence)

@@ -141,18 +141,7 @@ class Source:
         period: int | None,
         timeout_s: float,
     ) -> "Source":
-        """Return the reports of a campaign on a server, or from a file.
-
-        Args:
-            name: the id of the campaign, or the name of the file.
-            connect: returns an analyst's client; not called for a file.
-            confidence: of the intervals, in (0, 1).
-            period: the period of a recurring campaign, from 0.
-            timeout_s: seconds for each time that a server reads every report.
-
-        Raises:
-            ParameterError: if a file holds no reports.
-        """
+        """Return the reports of a campaign on a server, to which it connects, or from a file."""
         how: dict[str, Any] = {"confidence": confidence, "period": period}
         path = Path(name)
         if is_file_of_reports(name):

@@ -135,23 +135,14 @@ def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
 
 
 def profile_of(mechanism: str | None) -> str:
-    """Return the default profile of a band for a mechanism.
-
-    Args:
-        mechanism: in the words that campaigns use; None if any will do.
-    """
+    """Return the default profile of a band for a mechanism in words; None stands for any."""
     said = None if mechanism is None else MECHANISMS.parse(mechanism)
     return said.profile if isinstance(said, MechanismSpec) else "smoothstep"
 
 
 @lru_cache(maxsize=64)
 def _named(text: str) -> Kind:
-    """Return the kind of a single mechanism, by its name for campaigns.
-
-    Raises:
-        ParameterError: if campaigns can't have it, or its reach is a length: bands are compared in
-            noise scales.
-    """
+    """Return the kind of a single mechanism, by its name for campaigns; its reach is 0 or ∞."""
     spec = MECHANISMS.parse(text)
     if not isinstance(spec, MechanismSpec):
         raise ParameterError("mechanism", text, "one that answers questions")

@@ -457,13 +457,7 @@ def check_promise(privacy: object, prior: object) -> None:
 
 
 def nodes_near(question: PopulationMean, prior: Prior, near: float) -> tuple[Array, Array]:
-    """Return points and weights of a prior, dense where a question varies.
-
-    Args:
-        question: of the prior's dimension.
-        prior: unless it is a density on the line, its nodes are fixed.
-        near: the shortest length over which reports vary.
-    """
+    """Return points and weights of a prior; `near` where a question varies, they are dense."""
     if prior.dimension > 1 or not prior.continuous:
         return prior.nodes()
     breaks = np.append(mesh(question.clearance, _around(prior), near), question.ends)

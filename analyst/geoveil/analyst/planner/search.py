@@ -129,11 +129,7 @@ class Search:
     # Bands, coarsely.
 
     def best_band(self, kind: str, error: ErrorOf) -> CoarseCandidate | None:
-        """Return the best band for a kind, from coarse to fine; None if it refuses all.
-
-        Args:
-            kind: a key of `KINDS`.
-        """
+        """Return the best band for a kind, from coarse to fine; None if it refuses all."""
         options = range(len(KINDS[kind].options))
         widths = range(NARROWEST, self._widest + 1, _STRIDES[0])
         refined = []

@@ -305,11 +305,7 @@ class RatioEstimates(JointEstimates):
 
 
 def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf)) -> RatioEstimates:
-    """Return estimates of means as multiples of the last one.
-
-    Args:
-        means: between which ends each ratio is.
-    """
+    """Return estimates of means as multiples of the last one, each within `means`."""
     m = len(over.labels) - 1
     if not over.values[m] > 0:
         raise UnsupportedError("its size is not above 0")
@@ -328,11 +324,7 @@ def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf))
 
 
 def delta(over: JointEstimates, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """Return ratios of estimates and their covariance, by the delta method.
-
-    Args:
-        pairs: places of numerators and denominators.
-    """
+    """Return ratios of pairs of estimates, and their covariance, by the delta method."""
     top, bottom = np.array(pairs).T
     values = over.values[top] / over.values[bottom]
     slopes, rows = np.zeros((len(pairs), len(over.labels))), np.arange(len(pairs))

@@ -28,12 +28,7 @@ _MOST_PERTURBED = 4
 
 
 class OwnScore:
-    """A smooth score of reports.
-
-    Args:
-        design: whose covariates are named; its response is not used.
-        score: written with NumPy's functions.
-    """
+    """A smooth score of reports, written with NumPy's functions, without the design's response."""
 
     def __init__(
         self,

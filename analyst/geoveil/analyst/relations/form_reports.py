@@ -265,13 +265,7 @@ class _Sums:
         self._total, self._of_squares, self._products = np.zeros(m), np.zeros(m), np.zeros((m, m))
 
     def add(self, weights: Array, values: Array, many: Array) -> None:
-        """Add people.
-
-        Args:
-            weights: (n,).
-            values: (n, m).
-            many: how many people each row stands for, (n,).
-        """
+        """Add rows: their weights (n,), values (n, m), and how many people each stands for (n,)."""
         center = values.mean(axis=0) if self._center is None else self._center
         self._center = center
         weighted = (values - center) * weights[:, None]

@@ -95,11 +95,7 @@ class _Moments:
         """(q, q), unbiased."""
 
     def added(self, forms: Sequence[Array]) -> Array:
-        """Return each report's contribution to sums of covariances, (n, k).
-
-        Args:
-            forms: k times the weight of each covariance, symmetric, (q, q).
-        """
+        """Return each report's contribution to k sums of covariances of weights (q, q), (n, k)."""
         columns = []
         for form in forms:
             pairs = [form[i, j] * (1 if i == j else 2) for i, j in self._pairs]

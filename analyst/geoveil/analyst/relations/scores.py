@@ -357,11 +357,7 @@ def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]
 def design_of(
     reports: FormReports, terms: Sequence[Term], y: Term | None = None
 ) -> tuple[Design, list[int]]:
-    """Return covariates, and the places of the constant and of each term among them.
-
-    Args:
-        y: the response; None: there is none.
-    """
+    """Return covariates, and the places of the constant and of each term among them."""
     campaign = reports.campaign
     for term in (*terms, *([] if y is None else [y])):  # no sum over people is one over some
         refuse_unasked(campaign, [term])

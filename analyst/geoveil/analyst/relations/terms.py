@@ -88,11 +88,7 @@ class Term(ABC):
 
 
 def operators(campaign: FormCampaign, terms: Sequence[Term]) -> list[tuple[slice, Operator]]:
-    """Return the columns and the operator of each field in a product of functions.
-
-    Raises:
-        UnsupportedError: if the product of functions of one field has no operator.
-    """
+    """Return the columns and the operator of each field in a product of functions."""
     by_field: dict[str, list[Term]] = {}
     for term in terms:
         by_field.setdefault(term.field, []).append(term)

@@ -170,11 +170,7 @@ def compare(
 def sums_over(
     samples: Sequence["ComparedEstimates"], weights: Array, people: People
 ) -> dict[str, Any]:
-    """Return the fields of `Changes` for weighted sums of estimates over sets of reports.
-
-    Args:
-        weights: of each label of each set in each sum, (sums, sets, m).
-    """
+    """Return the fields of `Changes` for sums of estimates with weights (sums, sets, m)."""
     first, counts = samples[0].of, tuple(sample.of.n for sample in samples)
     values = np.sum(weights * [sample.values for sample in samples], axis=1).ravel()
     # The margin of a sum from those of its parts (Zou and Donner 2008), or its maximum.

@@ -233,11 +233,7 @@ class Density(Statistic[Curve]):
 
 
 def distribution_curve(at: Array, above: JointEstimates, width: float) -> DistributionCurve:
-    """Return the monotone distribution function from shares above thresholds.
-
-    Args:
-        at: the thresholds, increasing.
-    """
+    """Return the monotone distribution function from shares above increasing thresholds."""
     least, most = above.band()
     # As the curve rises, a bound at one threshold holds at all beyond it.
     low = np.clip(np.maximum.accumulate(1 - most), 0.0, 1.0)
@@ -274,14 +270,7 @@ def rising_shares(above: JointEstimates) -> Array:
 def blurred_less(
     low: Array, high: Array, width: float, scale: LogScale | None
 ) -> tuple[Array, Array]:
-    """Return intervals of the values themselves, from those of values that soft thresholds blurred.
-
-    Args:
-        low: lower ends, (m,).
-        high: upper ends, (m,).
-        width: of the soft thresholds; on a scale that of logarithms.
-        scale: on which values are compared by ratio; None if by difference.
-    """
+    """Return intervals of values, given those of values that soft thresholds of a width blurred."""
     if scale is not None:
         times = math.exp(width / 2)
         return low / times, high * times
@@ -289,11 +278,7 @@ def blurred_less(
 
 
 def checked_levels(levels: ArrayLike) -> Array:
-    """Return levels of quantiles.
-
-    Raises:
-        ParameterError: if they do not increase within (0, 1).
-    """
+    """Return levels of quantiles, which must increase within (0, 1)."""
     p = np.array(validation.numbers("levels", np.atleast_1d(np.asarray(levels, object))))
     inside = len(p) > 0 and bool(((p > 0) & (p < 1)).all())
     if not inside or not (np.diff(p) > 0).all():

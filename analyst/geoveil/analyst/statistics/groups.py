@@ -158,11 +158,7 @@ class GroupEstimates(Correlated):
 
 
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
-    """Return the shares of people in groups, (groups,).
-
-    Args:
-        sizes: group → its people, or its share; every group, and no other.
-    """
+    """Return the shares of people in groups, from the size of every group and no other."""
     if set(sizes) != set(labels):
         raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(labels)}")
     for label, size in sizes.items():

@@ -102,14 +102,7 @@ class Quantity(Estimates):
 
 
 def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
-    """Return the ratio of two estimates with Fieller's interval.
-
-    Args:
-        a: the numerator.
-        b: the denominator.
-        covariance: of both, (2, 2).
-        like: the quantity whose label, confidence, n and privacy are copied.
-    """
+    """Return a/b with Fieller's interval, from their covariance, (2, 2); else it is `like`."""
     quantile = critical_value_of_one(like.confidence)
     (aa, ab), (_, bb) = covariance.tolist()
     value = a / b if b else math.nan

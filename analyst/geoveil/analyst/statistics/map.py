@@ -298,12 +298,7 @@ def _critical(found: JointEstimates, centers: Array, bandwidth: float, noise: fl
 
 
 def bending(bandwidth: float, noise: float) -> float:
-    """Return λ: errors at near places d apart have the correlation 1 − λd²/2.
-
-    Args:
-        bandwidth: h of the bells, in metres.
-        noise: its scale b, in metres.
-    """
+    """Return λ, for bells and noise in metres: errors d apart have the correlation 1 − λd²/2."""
     # Terms of (1 + b²t²)³, the square of the factor that undoes the noise.
     terms = [math.comb(3, k) * math.factorial(k) * (noise / bandwidth) ** (2 * k) for k in range(4)]
     more = sum(k * term for k, term in enumerate(terms)) / sum(terms)

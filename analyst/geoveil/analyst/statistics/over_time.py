@@ -351,15 +351,7 @@ def over_time(
     confidence: float = 0.95,
     false_alarms: float = FALSE_ALARMS,
 ) -> OverTime:
-    """Return the curve of one question.
-
-    Args:
-        campaign: a recurring campaign.
-        of_cohorts: the same for each cohort separately, if devices reveal theirs.
-        question: its label; the only one by default.
-        confidence: with which all intervals hold simultaneously, in (0, 1).
-        false_alarms: the probability of any flag in the curve, in (0, 1).
-    """
+    """Return the curve of one question: see `CampaignEstimates.over_time`."""
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
     if campaign.period is None:

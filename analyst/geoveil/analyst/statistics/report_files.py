@@ -109,12 +109,7 @@ def in_folder(
 
 
 def rows_in(file: Path, columns: Sequence[str] = AXES) -> Iterator[ReportRows]:
-    """Yield the reports of an export file, block by block.
-
-    Args:
-        file: Parquet, or a masked file, of which all columns are read.
-        columns: the names of the columns to read, as far as they exist.
-    """
+    """Yield the reports of an export, block by block, or all of a masked file."""
     if masked_form(file) is not None:
         values = masked_columns(file)
         yield ReportRows(np.zeros(len(values[0]), np.uint32), None, values)

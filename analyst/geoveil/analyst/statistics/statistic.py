@@ -209,11 +209,7 @@ async def driven_async(
 
 
 def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
-    """Return PER/ε of the points of a value campaign, in the coordinates of queries.
-
-    Args:
-        dimension: the number of coordinates that its points must have.
-    """
+    """Return PER/ε of a value campaign's points of a dimension, in the coordinates of queries."""
     if not isinstance(campaign, ValueCampaign) or campaign.dimension != dimension:
         kind = "numbers" if dimension == 1 else f"points of {dimension} coordinates"
         raise ParameterError(
@@ -223,11 +219,7 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
 
 
 def period_of(campaign: Campaign, period: int | None) -> int:
-    """Return the requested period, or the only one if the campaign does not recur.
-
-    Raises:
-        ParameterError: if it recurs and none is named.
-    """
+    """Return the requested period, or the only one if the campaign does not recur."""
     if period is None and campaign.periods > 1:
         raise ParameterError("period", None, "named, as the campaign recurs: from 0")
     return period or 0
@@ -266,11 +258,7 @@ def band_width(campaign: AttributeCampaign, width: float | None) -> float:
 
 
 def shares_above(at: Array, width: float) -> Asking:
-    """Query the shares above thresholds.
-
-    Args:
-        at: increasing.
-    """
+    """Query the shares above increasing thresholds."""
     questions = [
         PointQuestion(f"above {t:,.15g}", Threshold(t, width, "smoothstep")) for t in at.tolist()
     ]
