@@ -21,10 +21,11 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
 from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.exact import BALL, BITS, round_up, settled_down, upper, working_precision
-from geoveil.gp.noise.base import FAR_TAIL
 from geoveil.gp.noise.inversion import InvertedNoise
 
 _NORMAL = NormalDist()
+_FAR_TAIL = 1e-12
+"""Tail probability below which quantiles are refined from their first order, as SciPy fails."""
 _NEAR = 1e-3
 """Largest probability between median and quantile for which the quantile is nearly that over
 h(0)."""
@@ -64,6 +65,35 @@ class AlgebraicNoise(InvertedNoise):
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum of (constant + factor·uψ)/ψ: in closed form, as a double below it."""
         return _least_quotient(self, constant, factor)
+
+    @property
+    @abstractmethod
+    def _log_height(self) -> float:
+        """Logarithm of lim u^a·survival(u), a the tail exponent."""
+
+    def _far_survival(self, u: Array) -> Array:
+        """Return the first order of survival, to which it tends."""
+        return np.asarray(np.exp(self._log_height - self.tail_exponent * np.log(u)))
+
+    def _tail_isf(self, tail: Array) -> Array:
+        """Return the u whose first order of survival is `tail`."""
+        return np.asarray(np.exp((self._log_height - np.log(tail)) / self.tail_exponent))
+
+    def _with_far_tail(self, p: Array, middle: Array) -> Array:
+        """Return the quantile: sign·middle, or in the far tails a refined first-order value."""
+        tail = np.minimum(p, 1 - p)
+        far = tail < _FAR_TAIL
+        if far.any():
+            log_tail = np.log(tail[far])
+            log_u = np.log(self._tail_isf(tail[far]))
+            for _ in range(4):  # Newton on log survival as a function of log u
+                u = np.exp(log_u)
+                log_survival = np.log(self.survival(u))
+                hazard = np.exp(log_u + self.logpdf(u) - log_survival)
+                log_u += (log_survival - log_tail) / hazard
+            middle = np.array(middle)
+            middle[far] = np.exp(log_u)
+        return np.asarray(np.sign(p - 0.5) * middle)
 
 
 @lru_cache(maxsize=64)
@@ -120,19 +150,13 @@ class StudentT(AlgebraicNoise):
 
     @property
     def _log_height(self) -> float:
-        """Logarithm of lim u^ν·survival(u) = h(0)·ν^{(ν−1)/2}."""
+        """Return log(h(0)·ν^{(ν−1)/2})."""
         return float(self.logpdf(0.0)) + (self.nu - 1) / 2 * math.log(self.nu)
-
-    def _far_survival(self, u: Array) -> Array:
-        return np.asarray(np.exp(self._log_height - self.nu * np.log(u)))
-
-    def _tail_isf(self, tail: Array) -> Array:
-        return np.asarray(np.exp((self._log_height - np.log(tail)) / self.nu))
 
     def _ppf(self, p: Array) -> Array:
         from scipy import special
 
-        middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
+        middle = special.stdtrit(self.nu, np.clip(p, _FAR_TAIL, 1 - _FAR_TAIL))
         return self._with_far_tail(p, np.abs(middle))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
@@ -245,20 +269,17 @@ class GeneralizedCauchy(AlgebraicNoise):
         center = np.where(near < _LEVEL, u / self._mass, special.betainc(k, 1 - k, near) / 2)
         outer = special.betainc(1 - k, k, np.maximum(far, 1e-30)) / 2
         # Beyond, the first order is exact to double precision, and SciPy underflows.
-        return np.where(u < 1, 0.5 - center, np.where(far < 1e-30, self._far_survival(u), outer))
+        beyond = np.where(far < 1e-30, self._far_survival(np.maximum(u, 1.0)), outer)
+        return np.where(u < 1, 0.5 - center, beyond)
 
     @property
     def _mass(self) -> float:
         angle = math.pi / self.gamma
         return 2 * angle / math.sin(angle)
 
-    def _far_survival(self, u: Array) -> Array:
-        """Return u^{1−γ}/((γ−1)·mass), to which survival tends."""
-        log_power = (1 - self.gamma) * np.log(np.maximum(u, 1.0))
-        return np.asarray(np.exp(log_power) / ((self.gamma - 1) * self._mass))
-
-    def _tail_isf(self, tail: Array) -> Array:
-        return np.asarray((tail * self._mass * (self.gamma - 1)) ** (-1 / (self.gamma - 1)))
+    @property
+    def _log_height(self) -> float:
+        return -math.log((self.gamma - 1) * self._mass)
 
     def _ppf(self, p: Array) -> Array:
         """Return the quantile: the inverse of the incomplete beta function, from the nearer end."""
@@ -268,7 +289,7 @@ class GeneralizedCauchy(AlgebraicNoise):
         inner = apart < special.betainc(k, 1 - k, 0.5)
         near, far = (np.full(np.shape(p), 0.5) for _ in range(2))
         special.betaincinv(k, 1 - k, apart, where=inner, out=near)
-        tail = np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1)
+        tail = np.clip(2 * np.minimum(p, 1 - p), _FAR_TAIL, 1)
         special.betaincinv(1 - k, k, tail, where=~inner, out=far)
         ratio = np.where(inner, near / (1 - near), (1 - far) / far)
         middle = np.where(near < _LEVEL, np.abs(p - 0.5) * self._mass, ratio**k)

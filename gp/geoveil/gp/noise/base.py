@@ -16,9 +16,6 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.exact import round_up
 
-FAR_TAIL = 1e-12
-"""Tail probability below which quantiles are refined from their first order."""
-
 
 class Noise(ABC):
     """A standard noise variable Z; mechanisms scale it. Arrays keep their shape."""
@@ -116,28 +113,6 @@ class Noise(ABC):
 
     def _ppf(self, p: Array) -> Array:
         return np.asarray(self.quantile(p, FLOAT))
-
-    # Families without a closed quantile get it from SciPy, which fails far out in the tails.
-
-    def _tail_isf(self, tail: Array) -> Array:
-        """Return the u whose survival is `tail`, to first order for a small tail."""
-        raise NotImplementedError
-
-    def _with_far_tail(self, p: Array, middle: Array) -> Array:
-        """Return the quantile: sign·middle, or in the far tails a refined first-order value."""
-        tail = np.minimum(p, 1 - p)
-        far = tail < FAR_TAIL
-        if far.any():
-            log_tail = np.log(tail[far])
-            log_u = np.log(self._tail_isf(tail[far]))
-            for _ in range(4):  # Newton on log survival as a function of log u
-                u = np.exp(log_u)
-                log_survival = np.log(self.survival(u))
-                hazard = np.exp(log_u + self.logpdf(u) - log_survival)
-                log_u += (log_survival - log_tail) / hazard
-            middle = np.array(middle)
-            middle[far] = np.exp(log_u)
-        return np.asarray(np.sign(p - 0.5) * middle)
 
 
 @dataclass(frozen=True, slots=True)
