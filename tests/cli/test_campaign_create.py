@@ -77,7 +77,7 @@ def test_what_looks_like_a_mistake_has_to_be_forced(create, geoveil, what):
         ((*RATIO, "--range", "0,50000"), "range must be above 1,000"),
         ((*RATIO, "--threshold", "100000", "--per", "1"), "--per must be a finite number > 1"),
         ((*RATIO, "--threshold", "100000", "--ratios-from", "0"), "--ratios-from must be"),
-        ((*RATIO, "--threshold", "100000", "--width", "1"), "width must be a factor > 1"),
+        ((*RATIO, "--threshold", "100000", "--width", "1"), "width must be a finite number > 1"),
         ((*RATIO, "--threshold", "100000", "--reach", "4"), "reach must be left out with --ratio"),
         ((*RATIO, "--place", "-73.9,40.7"), "nothing else is asked on a log scale"),
     ],

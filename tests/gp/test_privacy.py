@@ -187,7 +187,7 @@ def test_what_does_not_add_up_is_refused_with_the_reason():
     with pytest.raises(ParameterError, match="guarantees must be at least one guarantee"):
         compose()
     for wrong in (1.0, None, "ε", GeoPrivacy, True):
-        with pytest.raises(ParameterError, match=r"guarantees\[1\] must be a GeoPrivacy or"):
+        with pytest.raises(ParameterError, match=r"guarantees\[1\] must be a GeoPrivacy, or"):
             compose(metre, wrong)  # type: ignore[call-overload]
     with pytest.raises(UnsupportedError, match=r"compose\(geo\.local\(diameter\), local\)"):
         compose(metre, LocalPrivacy(1.0))  # type: ignore[call-overload]

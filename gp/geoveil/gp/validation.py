@@ -125,6 +125,15 @@ def between(
     return number
 
 
+def factor(name: str, value: object) -> float:
+    """Return `value` as a float > 1, not absurdly large."""
+    expected = f"a finite number > 1, at most {MOST:g}"
+    number = real(name, value, expected)
+    if not 1 < number <= MOST:
+        raise ParameterError(name, value, expected)
+    return number
+
+
 def non_negative(name: str, value: object) -> float:
     """Return the double nearest to a number >= 0; infinity is permitted."""
     expected = "a number >= 0 (infinity is permitted)"
@@ -143,10 +152,10 @@ def numbers(name: str, value: object) -> tuple[float, ...]:
     return tuple(real(f"{name}[{i}]", number) for i, number in enumerate(value))
 
 
-def items(name: str, value: Iterable[_Item], kind: type) -> tuple[_Item, ...]:
-    """Return an iterable of objects of a class as a tuple."""
+def items(name: str, value: Iterable[_Item], kind: Any) -> tuple[_Item, ...]:
+    """Return an iterable of objects of a class, or of one of `A | B`, as a tuple."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ParameterError(name, value, f"a sequence of {kind.__name__}")
+        raise ParameterError(name, value, f"a sequence of {getattr(kind, '__name__', kind)}")
     each = tuple(value)
     for i, item in enumerate(each):
         require_kind(f"{name}[{i}]", item, kind)

@@ -149,7 +149,7 @@ def test_quantiles_are_planned_in_dollars_and_factors() -> None:
         ({"per": 1.0}, "factor must be a finite number > 1"),
         ({"reach": 3.0, "delta": 1e-6}, "reach must be left out on a log scale"),
         ({"asked": [ShareAbove(1_000)]}, "threshold must be above 1,000"),
-        ({"soft": True, "width": 1.0}, "width must be a factor > 1"),
+        ({"soft": True, "width": 1.0}, "width must be a finite number > 1"),
     ],
 )
 def test_what_has_no_ratio_is_refused(changes: dict[str, Any], refused: str) -> None:

@@ -405,20 +405,10 @@ def _together(
 
 def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]:
     """Return the queries as a tuple; refuse mixed dimensions and unsupported queries."""
-    expected = "at least one Query, all of the same dimension"
-    if not isinstance(queries, Iterable):
-        raise ParameterError("queries", queries, expected)
-    all_queries = tuple(queries)
-    if not all_queries:
+    all_queries = validation.items("queries", queries, Query)
+    if len({query.dimension for query in all_queries}) != 1:
+        expected = "at least one Query, all of the same dimension"
         raise ParameterError("queries", all_queries, expected)
-    for index, query in enumerate(all_queries):
-        if not isinstance(query, Query):
-            raise ParameterError(f"queries[{index}]", query, "a Query, for example Threshold(...)")
+    for query in all_queries:
         LipschitzMechanism(query, privacy)  # makes the checks that all mechanisms share
-        if query.dimension != all_queries[0].dimension:
-            raise ParameterError(
-                f"queries[{index}].dimension",
-                query.dimension,
-                f"{all_queries[0].dimension}, as the first",
-            )
     return all_queries

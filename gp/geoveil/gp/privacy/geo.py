@@ -74,10 +74,7 @@ class GeoPrivacy(ReprByArguments):
         """
         if not isinstance(unit, str):
             raise ParameterError("unit", unit, "a string")
-        expected = f"a finite number > 1, at most {validation.MOST:g}"
-        number = validation.real("factor", factor, expected)
-        if not 1 < number <= validation.MOST:
-            raise ParameterError("factor", factor, expected)
+        number = validation.factor("factor", factor)
         per = exact.log_up(exact.as_given(factor, number))
         return cls(epsilon, per, f"{LOG}{unit}".rstrip())
 
@@ -249,13 +246,8 @@ def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy
         >>> print(compose(commute, GeoPrivacy(0.5, per=2, unit="kilometre", delta=1e-6, reach=50)))
         ε = 1.5 per 2 kilometre, δ = 1e-06, up to 50 kilometre
     """
-    if not guarantees:
+    if not validation.items("guarantees", guarantees, GeoPrivacy | LocalPrivacy):
         raise ParameterError("guarantees", guarantees, "at least one guarantee")
-    for index, guarantee in enumerate(guarantees):
-        if not isinstance(guarantee, (GeoPrivacy, LocalPrivacy)):
-            raise ParameterError(
-                f"guarantees[{index}]", guarantee, "a GeoPrivacy or a LocalPrivacy"
-            )
     geo = [guarantee for guarantee in guarantees if isinstance(guarantee, GeoPrivacy)]
     local = [guarantee for guarantee in guarantees if isinstance(guarantee, LocalPrivacy)]
     if geo and local:

@@ -48,11 +48,7 @@ class LogScale:
 
     def width(self, factor: float) -> float:
         """Return the distance of the logarithms of two values that differ by a factor > 1."""
-        expected = f"a factor > 1, at most {validation.MOST:g}"
-        number = validation.real("width", factor, expected)
-        if not 1 < number <= validation.MOST:
-            raise ParameterError("width", factor, expected)
-        return exact.log_nearest(number)
+        return exact.log_nearest(validation.factor("width", factor))
 
     def to_log(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the natural logarithms of private values, in their shape, each within 10⁻¹².
