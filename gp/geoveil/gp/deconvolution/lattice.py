@@ -51,44 +51,44 @@ _FARTHEST = 2.0**40
 class DebiasedKernel:
     """A debiased Gaussian kernel on the line or in the plane, in the unit of the points."""
 
-    estimator: PointEstimator
     bandwidth: float
     center: tuple[float, ...]
+    reach: float
+    """The distance beyond which g counts as 0."""
+    at: Callable[[Array], Array]
+    """Returns g at distances from the centre."""
+    variance_at: Callable[[Array], Array]
+    """Returns the estimated variance at distances from the centre."""
 
     @classmethod
     def of(cls, estimator: PointEstimator) -> DebiasedKernel | None:
         """Return the kernel of an estimator; None for anything else."""
         if not estimator.debias or estimator.dimension > 2:
             return None
+        b = estimator.scale
         if isinstance(estimator, KernelEstimator):
-            query = estimator.query
-            kernel = cls(estimator, query.bandwidth, query.center)
+            bell = estimator
+            h = bell.query.bandwidth
+            kernel = cls(
+                h,
+                bell.query.center,
+                reach(b / h) * h,
+                lambda r: bell.at(r / h),
+                lambda r: bell.variance_at(r / h),
+            )
         elif isinstance(estimator, ProfileEstimator) and isinstance(estimator.profile, Gaussian):
+            profile = estimator.profile
             center = estimator.sign * estimator.offset  # the bell is even
-            kernel = cls(estimator, estimator.profile.bandwidth, (center,))
+            kernel = cls(
+                profile.bandwidth,
+                (center,),
+                12 * profile.bandwidth,
+                lambda r: profile.debiased(r, b),
+                lambda r: profile.estimated_variance(r, b),
+            )
         else:
             return None
         return kernel if abs(float(kernel.at(np.zeros(1))[0])) < LARGEST else None
-
-    def at(self, r: Array) -> Array:
-        """Return g at distances from the centre, in the unit of the points."""
-        if isinstance(self.estimator, KernelEstimator):
-            return self.estimator.at(r / self.bandwidth)
-        assert isinstance(self.estimator, ProfileEstimator)
-        return np.asarray(self.estimator.profile.debiased(r, self.estimator.scale))
-
-    def variance_at(self, r: Array) -> Array:
-        """Return the estimated variance at distances from the centre, in the unit of points."""
-        if isinstance(self.estimator, KernelEstimator):
-            return self.estimator.variance_at(r / self.bandwidth)
-        assert isinstance(self.estimator, ProfileEstimator)
-        return self.estimator.profile.estimated_variance(r, self.estimator.scale)
-
-    @property
-    def reach(self) -> float:
-        """The distance beyond which g counts as 0, in the unit of the points."""
-        wide = reach(self.estimator.scale / self.bandwidth) if len(self.center) == 2 else 12.0
-        return wide * self.bandwidth
 
 
 class Lattice:
