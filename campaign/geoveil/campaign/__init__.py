@@ -6,9 +6,10 @@ from geoveil.campaign.admission import (
     Admission as Admission,
     Reason as Reason,
 )
-from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.attribute_campaign import (
+    Attribute,
     AttributeCampaign,
+    Value,
     require_attribute as require_attribute,
 )
 from geoveil.campaign.codec import (

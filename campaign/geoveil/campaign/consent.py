@@ -11,8 +11,12 @@ from datetime import UTC, datetime
 from functools import singledispatch
 from typing import TypeAlias
 
-from geoveil.campaign.attribute import Attribute, Value
-from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
+from geoveil.campaign.attribute_campaign import (
+    Attribute,
+    AttributeCampaign,
+    Value,
+    require_attribute,
+)
 from geoveil.campaign.model import Campaign, require_campaign
 from geoveil.campaign.saying import (
     FARTHEST,

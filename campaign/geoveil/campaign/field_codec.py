@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.attribute_campaign import Attribute
 from geoveil.campaign.fields import (
     CategoryField,
     ChoiceField,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.attribute_campaign import Attribute, Value
 from geoveil.campaign.text import require_printable
 from geoveil.campaign.translation import Wording, check_languages
 from geoveil.campaign.value import PointRelease

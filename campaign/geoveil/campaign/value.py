@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.attribute_campaign import LIKELY_BEYOND, AttributeCampaign
+from geoveil.campaign.attribute_campaign import LIKELY_BEYOND, Attribute, AttributeCampaign
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.gp import (
     INT64_MAX,
