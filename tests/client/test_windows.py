@@ -35,7 +35,7 @@ from geoveil.client import (
     Policy,
     Timing,
     Window,
-    journal_history as journals,
+    journal as journals,
 )
 from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
