@@ -37,7 +37,7 @@ import numpy as np
 import psutil
 
 from geoveil.aggregator import Settings, serve
-from geoveil.aggregator.grpc import any_path
+from geoveil.aggregator.grpc import loop_tuning
 from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import (
@@ -261,7 +261,7 @@ async def _echo(at_once: bool, *files: bytes) -> None:
     handler = grpc.unary_unary_rpc_method_handler(echo)
     _, service, method = ECHO.split("/")
     if at_once:
-        server = any_path.server([])
+        server = loop_tuning.server([])
         server.add_registered_method_handlers(service, {method: handler})
     else:
         server = grpc.aio.server()

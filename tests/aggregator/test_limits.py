@@ -19,7 +19,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ResponseReceived, StreamReset, TrailersReceived
 
-from geoveil.aggregator.grpc import any_path
+from geoveil.aggregator.grpc import loop_tuning
 from geoveil.proto.v1 import collector_pb2
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
@@ -92,7 +92,7 @@ class _Gone:
 @pytest.mark.parametrize("path", ["//", "/geoveil.proto.v1.Collector/GetCampaign"])
 async def test_a_caller_that_is_gone_is_no_defect(start_server, monkeypatch, caplog, path):
     made: dict[str, Any] = {}
-    server_of = any_path.server
+    server_of = loop_tuning.server
 
     def spying(options: Any) -> Any:
         server = server_of(options)
@@ -105,7 +105,7 @@ async def test_a_caller_that_is_gone_is_no_defect(start_server, monkeypatch, cap
         monkeypatch.setattr(server, "add_registered_method_handlers", record)
         return server
 
-    monkeypatch.setattr(any_path, "server", spying)
+    monkeypatch.setattr(loop_tuning, "server", spying)
     await start_server()
     with pytest.raises(asyncio.CancelledError):
         await made[path].stream_unary(None, _Gone())
@@ -119,8 +119,8 @@ async def _echo(request: bytes, context: Any) -> bytes:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded):
-    """The control. Once grpc.aio takes any path, this fails, and `any_path` can go."""
-    server = any_path.server([]) if guarded else grpc.aio.server()
+    """The control. Once grpc.aio takes any path, this fails, and `_Server` may decode paths."""
+    server = loop_tuning.server([]) if guarded else grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(_echo)
     server.add_registered_method_handlers(
         *("", {"": handler}) if guarded else ("a", {"b": handler})
@@ -144,7 +144,7 @@ async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded):
 
 async def test_many_calls_at_once_are_answered_and_none_outlives_the_server():
     """More calls than are accepted at once, of two methods and of none, all under way together."""
-    server = any_path.server([])
+    server = loop_tuning.server([])
     together = asyncio.Event()
 
     async def wait(request: bytes, context: Any) -> bytes:
@@ -159,7 +159,7 @@ async def test_many_calls_at_once_are_answered_and_none_outlives_the_server():
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         paths = ("/a/b", "/a/c", "/other")
-        numbers = [b"%d" % number for number in range(3 * any_path._AT_ONCE)]
+        numbers = [b"%d" % number for number in range(3 * loop_tuning._AT_ONCE)]
         calls = [channel.unary_unary(path)(number) for path in paths for number in numbers]
         asyncio.get_running_loop().call_later(0.2, together.set)
         assert await asyncio.gather(*calls) == 3 * numbers

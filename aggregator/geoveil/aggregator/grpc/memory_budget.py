@@ -91,7 +91,11 @@ class MemoryBudget:
         return self._connections.keys()
 
     def begin(self, peer: str) -> HeldCall:
-        """Begin a call; ServiceError RATE_LIMITED if its connection must give way."""
+        """Begin a call, which waits for its first request.
+
+        Raises:
+            ServiceError: RATE_LIMITED, if its connection must give way.
+        """
         connection = self._connections.get(peer)
         if connection is None:
             name = peer_address(peer)
@@ -107,6 +111,7 @@ class MemoryBudget:
         except ServiceError:
             self.end(call)
             raise
+        self._reading[call] = self._clock()
         return call
 
     def end(self, call: HeldCall, _: object = None) -> None:
@@ -137,7 +142,7 @@ class MemoryBudget:
             self._drop(greediest)
 
     def read(self, call: HeldCall) -> None:
-        """Mark a call as waiting for a request, until it is resized or ends."""
+        """Mark a call as waiting for a further request, until it is resized or ends."""
         self._reading[call] = self._clock()
 
     def slow(self) -> Collection[str]:

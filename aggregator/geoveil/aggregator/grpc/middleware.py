@@ -23,7 +23,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
-from geoveil.aggregator.grpc.any_path import OTHERS
+from geoveil.aggregator.grpc.loop_tuning import OTHERS
 from geoveil.aggregator.grpc.memory_budget import HeldCall, MemoryBudget
 from geoveil.aggregator.grpc.submissions import unpacked
 from geoveil.aggregator.ops.authorizer import (
@@ -223,10 +223,10 @@ class Middleware:
         while (request := await self._next(method, call, context)) is not None:
             yield request
             self._limits.calls.admit(context.peer())
+            self._memory.read(call)
 
     async def _next(self, method: _Method, call: HeldCall, context: Context) -> Any:
         """Return a call's next request, or None after the last."""
-        self._memory.read(call)
         message: Any = await context.read()
         if message is grpc.aio.EOF:
             self._memory.resize(call, 0)
@@ -280,7 +280,8 @@ class Middleware:
             code = grpc.StatusCode.UNKNOWN.name  # gRPC's status for it
         seconds, name = time.perf_counter() - started, method.path[1:]
         self._metrics.observe_call(name, code, seconds)
-        end_call(code)
+        if self._tracing is not None:
+            end_call(code)
         level = method.level
         if _LOG.isEnabledFor(level):
             token = TOKEN.get()

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
-from geoveil.aggregator.grpc import any_path
+from geoveil.aggregator.grpc import loop_tuning
 from geoveil.aggregator.grpc.connection_reaper import ConnectionReaper
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
 from geoveil.aggregator.grpc.health import Readiness, ReadinessServicer, writable
@@ -33,7 +33,7 @@ from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, ObservedStore
 from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
-from geoveil.aggregator.ops.tracing import Tracing
+from geoveil.aggregator.ops.tracing import Tracing, commit_span
 from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
@@ -100,6 +100,7 @@ class Aggregator:
             commit_limit=settings.commit_limit,
             latency_s=settings.commit_latency_s,
             room=Room(settings.campaign_quota, settings.least_free_bytes),
+            waiting=nullcontext if settings.traces is None else commit_span,
         )
         self._metrics.queue_weight.set_function(lambda: writer.weight)
         self._reader = Reader(observed)
@@ -209,7 +210,7 @@ class Aggregator:
         await self.stop()
 
     async def _listen(self, tls: Certificates | None, authorizer: Authorizer) -> None:
-        server = self._server = any_path.server(
+        server = self._server = loop_tuning.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
                 # `submissions` unpacks requests, off the event loop, and supports only gzip.

@@ -150,6 +150,7 @@ class ObservedStore:
                     self._metrics.store_errors.labels(name).inc()
                 raise
 
+        setattr(self, name, observed)  # from now on Python looks here no more
         return observed
 
     def __enter__(self) -> "ObservedStore":

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +18,6 @@ from geoveil.aggregator.domain.concurrency_limit import Settled, settle
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
-from geoveil.aggregator.ops.tracing import commit_span
 from geoveil.aggregator.store import Outcome, Store, Submission
 
 _LOG = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ class Writer:
         commit_limit: the most answers of one transaction, in the same way.
         latency_s: seconds to wait for more before writing; after a transaction with several
             requests, as long as that took, up to ten milliseconds.
+        waiting: surrounds the wait for each submission's transaction.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class Writer:
         commit_limit: int,
         latency_s: float = 0.0,
         room: Room = Room(),
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._open_store = open_store
         self._queue_limit = queue_limit
         self._commit_limit = commit_limit
         self._latency_s = latency_s
         self._room = room
+        self._waiting = waiting
         # Only the event loop or only the thread writes each of these, except deques: no locks are
         # needed. The thread checks again before it sleeps, and is woken at most once.
         self._asleep = threading.Lock()
@@ -145,7 +148,7 @@ class Writer:
         # Waking the thread for every single request would cost more than writing them all.
         if not before or before < self._commit_limit <= before + weight:
             self._wake()
-        with commit_span():
+        with self._waiting():
             return await future
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
