@@ -9,9 +9,9 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from geoveil.aggregator.domain.diagnostics import traceback_without_values
 from geoveil.aggregator.domain.errors import Code, ServiceError, public
 from geoveil.aggregator.grpc.middleware import trailing_metadata
-from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.campaign import SignatureInvalid
 from geoveil.gp import ParameterError, UnsupportedError
 

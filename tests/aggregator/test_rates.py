@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from geoveil.aggregator import Code, Service, ServiceError, Settings
+from geoveil.aggregator.domain.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.aggregator.domain.reports import Report, Status
-from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.campaign import seal
 from geoveil.gp import ParameterError
 

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.grpc import submissions, wire_columns
-from geoveil.aggregator.grpc.submissions import UnreadReports, read_at_once, read_batch
+from geoveil.aggregator.grpc.submissions import WireReports, read_at_once, read_batch
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
@@ -49,7 +49,7 @@ def parsed(message: bytes) -> tuple[str, bytes, list[Report]]:
 def read(message: bytes) -> tuple[str, bytes, list[Report]]:
     batch = read_batch(message)
     reports = batch.reports
-    whole = reports.read(ANSWERS) if isinstance(reports, UnreadReports) else list(reports)
+    whole = reports.read(ANSWERS) if isinstance(reports, WireReports) else list(reports)
     assert len(whole) == len(reports)
     return batch.campaign_id, batch.campaign_digest, whole
 
@@ -163,19 +163,19 @@ def test_no_object_is_made_of_small_requests_before_they_are_counted():
     """Two thousand reports fit into four kilobytes, and two thousand answers into one report."""
     head = collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString()
     reports = read_batch(head + b"\x1a\x00" * 2000).reports
-    assert isinstance(reports, UnreadReports)
+    assert isinstance(reports, WireReports)
     assert len(reports) == 2000
     assert len(reports.read(1)) == 2000
     report = report_pb2.Report(answers=[report_pb2.Answer()] * 1000)
     unread = read_at_once(collector_pb2.SubmitReportsRequest(reports=[report]).SerializeToString())
     assert unread is not None
-    assert isinstance(unread.reports, UnreadReports)
+    assert isinstance(unread.reports, WireReports)
     (whole,) = unread.reports.read(3)
     assert len(whole.answers) == 4
 
 
 def test_reports_show_nothing_of_themselves():
-    reports = UnreadReports([b"secret"])
+    reports = WireReports([b"secret"])
     assert "secret" not in f"{reports!r} {reports}"
     assert len(reports) == 1
 

@@ -13,8 +13,8 @@ import pytest
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, pack
+from geoveil.aggregator.domain.writer import Room
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
-from geoveil.aggregator.store.writer import Room
 from geoveil.gp.estimation import Accumulator
 
 from .refusals import refuses

@@ -5,6 +5,7 @@ from geoveil.gp import __version__ as __version__, needed_for as _needed_for
 with _needed_for("a server"):
     from geoveil.aggregator.domain.errors import Code, ServiceError
     from geoveil.aggregator.domain.service import Service
+    from geoveil.aggregator.domain.writer import Writer
     from geoveil.aggregator.grpc.connections import descriptors_for as descriptors_for
     from geoveil.aggregator.grpc.server import (
         Aggregator,
@@ -29,7 +30,6 @@ with _needed_for("a server"):
         check_database as check_database,
     )
     from geoveil.aggregator.store.opening import open_store as open_store
-    from geoveil.aggregator.store.writer import Writer
 
 __all__ = [
     "Aggregator",

@@ -28,11 +28,11 @@ from geoveil.aggregator import (
     Writer,
 )
 from geoveil.aggregator.domain.errors import public
+from geoveil.aggregator.domain.rates import Rate, RateLimits
+from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.watching import PollTimer
 from geoveil.aggregator.grpc.servicers import add_collector
-from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.store.maintenance import check_database
-from geoveil.aggregator.store.reader import Reader
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
 
 from .campaigns import SKEW, require

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
-from geoveil.aggregator.store import writer
+from geoveil.aggregator.domain import writer
 
 from .traps import Death
 

@@ -16,8 +16,8 @@ from sqlalchemy import create_engine
 from geoveil.aggregator import Code, ServiceError, Store
 from geoveil.aggregator.domain import campaign_cache as library
 from geoveil.aggregator.domain.campaign_cache import Publication
+from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.store import CampaignRecord, postgres, sqlite
-from geoveil.aggregator.store.reader import Reader
 
 _FIRST: dict[str, Any] = {}
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store import CampaignPage
+from geoveil.aggregator.domain.store_contract import CampaignPage
 from geoveil.gp import ParameterError
 
 MOST_ON_PAGE = 1_000

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.store import CampaignRecord
-from geoveil.aggregator.store.reader import Reader
+from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.store_contract import CampaignRecord
 from geoveil.campaign import Admission, PublicKey, State, decode, digest, open_envelope, signer
 from geoveil.gp import GeoVeilError
 

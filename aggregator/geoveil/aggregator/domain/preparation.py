@@ -11,10 +11,10 @@ from geoveil.aggregator.domain.reports import (
     ReportColumns,
     ReportResult,
     Status,
+    UnreadReports,
     not_shown,
 )
-from geoveil.aggregator.grpc.submissions import UnreadReports
-from geoveil.aggregator.store import Outcome
+from geoveil.aggregator.domain.store_contract import Outcome
 from geoveil.campaign import Admission, Reason
 
 NOT_BEGUN = "period must be one that has begun"

@@ -3,7 +3,7 @@
 A perturbed report still belongs to one person, so no repr here shows its content.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +47,23 @@ class Report(NamedTuple):
     """The period of a recurring campaign, from 0."""
     token: bytes = b""
     """The proof of one report per person; empty if the campaign requires none."""
+
+
+class UnreadReports(ABC):
+    """Reports that are counted, but read only once they are admitted."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, most_answers: int) -> list[Report]:
+        """Return the reports; one with too many answers keeps one more than the limit.
+
+        Raises:
+            ParameterError: if one is not a report, or far longer than its answers need.
+        """
 
 
 class _Columns(Sequence[_Row]):

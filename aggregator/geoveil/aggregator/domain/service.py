@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from geoveil.aggregator.domain.browsing import MOST_ON_PAGE, Page, page
 from geoveil.aggregator.domain.campaign_cache import (
@@ -27,13 +27,11 @@ from geoveil.aggregator.domain.estimates import (
 from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
-from geoveil.aggregator.domain.reports import Report, ReportResult
+from geoveil.aggregator.domain.rates import RateLimits
+from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.reports import Report, ReportResult, UnreadReports
 from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
-from geoveil.aggregator.domain.watching import PollTimer, watch
-from geoveil.aggregator.grpc.submissions import UnreadReports
-from geoveil.aggregator.ops.rates import RateLimits
-from geoveil.aggregator.ops.settings import Settings
-from geoveil.aggregator.store import (
+from geoveil.aggregator.domain.store_contract import (
     CampaignPage,
     CampaignRecord,
     Extent,
@@ -43,9 +41,9 @@ from geoveil.aggregator.store import (
     StoredSums,
     Submission,
 )
-from geoveil.aggregator.store.reader import Reader
-from geoveil.aggregator.store.writer import Writer
-from geoveil.campaign import Campaign, PointQuestion, State, require_attribute
+from geoveil.aggregator.domain.watching import PollTimer, watch
+from geoveil.aggregator.domain.writer import Writer
+from geoveil.campaign import Campaign, PointQuestion, PublicKey, State, require_attribute
 from geoveil.gp import ParameterError
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
@@ -77,6 +75,22 @@ def _same(shown: Snapshot) -> Snapshot:
     return shown
 
 
+class ServiceSettings(Protocol):
+    """The settings of a service; `Settings` has them."""
+
+    @property
+    def max_batch(self) -> int:
+        """The most reports of a request."""
+
+    @property
+    def clock_skew_s(self) -> float:
+        """Seconds by which a device's clock may be wrong."""
+
+    @property
+    def trusted_keys(self) -> Collection[PublicKey]:
+        """The keys of which one must sign a new campaign; empty for any."""
+
+
 class Service:
     """Campaigns and their reports; the writer and the reader of the database are started.
 
@@ -92,7 +106,7 @@ class Service:
         self,
         writer: Writer,
         reader: Reader,
-        settings: Settings,
+        settings: ServiceSettings,
         clock: Clock = utc_now,
         *,
         limits: RateLimits | None = None,

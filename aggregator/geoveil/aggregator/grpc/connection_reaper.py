@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Collection
 
+from geoveil.aggregator.domain.rates import peer_address
 from geoveil.aggregator.grpc.connections import (
     Endpoint,
     close,
@@ -17,7 +18,6 @@ from geoveil.aggregator.grpc.connections import (
     silence,
 )
 from geoveil.aggregator.grpc.memory_budget import MemoryBudget
-from geoveil.aggregator.ops.rates import peer_address
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.1

@@ -17,7 +17,7 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from geoveil.aggregator.ops.rates import IPV6_SITE, packed
+from geoveil.aggregator.domain.rates import IPV6_SITE, packed
 
 Endpoint: TypeAlias = tuple[bytes, int]
 """The other side's address and port."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.ops.rates import Monotonic, peer_address
+from geoveil.aggregator.domain.rates import Monotonic, peer_address
 
 CALL_BYTES = 32 << 10
 """The least memory of a call: objects of gRPC and Python, including small messages."""

@@ -22,7 +22,9 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from geoveil.aggregator.domain.diagnostics import traceback_without_values
 from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
+from geoveil.aggregator.domain.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.aggregator.grpc.loop_tuning import OTHERS
 from geoveil.aggregator.grpc.memory_budget import HeldCall, MemoryBudget
 from geoveil.aggregator.grpc.submissions import unpacked
@@ -34,10 +36,8 @@ from geoveil.aggregator.ops.authorizer import (
     DeniedError,
     confine,
 )
-from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.logs import REQUEST_ID
 from geoveil.aggregator.ops.metrics import Metrics
-from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.aggregator.ops.tracing import Tracing, end_call
 from geoveil.gp import ParameterError
 

@@ -14,7 +14,11 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
 
 from geoveil.aggregator.domain.errors import ServiceError
+from geoveil.aggregator.domain.rates import Rate, RateLimits
+from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
+from geoveil.aggregator.domain.store_contract import Store
+from geoveil.aggregator.domain.writer import Room, Writer
 from geoveil.aggregator.grpc import loop_tuning
 from geoveil.aggregator.grpc.connection_reaper import ConnectionReaper
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
@@ -30,14 +34,10 @@ from geoveil.aggregator.grpc.servicers import (
 from geoveil.aggregator.ops.authorizer import Authorizer
 from geoveil.aggregator.ops.logs import handle_loop_errors
 from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, ObservedStore
-from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
 from geoveil.aggregator.ops.tracing import Tracing, commit_span
-from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.opening import open_any_store
-from geoveil.aggregator.store.reader import Reader
-from geoveil.aggregator.store.writer import Room, Writer
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server

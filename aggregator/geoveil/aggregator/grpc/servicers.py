@@ -17,6 +17,7 @@ from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.exporting import Rows
 from geoveil.aggregator.domain.reports import ReportResult, Status
 from geoveil.aggregator.domain.service import Service, Snapshot
+from geoveil.aggregator.domain.store_contract import CampaignRecord
 from geoveil.aggregator.domain.values import MOST_QUESTIONS
 from geoveil.aggregator.grpc.submissions import GZIP, read_at_once, read_batch, unpacked
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
@@ -24,7 +25,6 @@ from geoveil.aggregator.ops.authorizer import TOKEN
 from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tokens import Scope
-from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import PointQuestion, Reason, State, decode_point_question, encode_privacy
 from geoveil.gp import IntervalMethod, ParameterError, validation
 from geoveil.proto.v1 import (

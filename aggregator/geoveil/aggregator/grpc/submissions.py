@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from geoveil.aggregator.domain.reports import Report, ReportColumns
+from geoveil.aggregator.domain.reports import Report, ReportColumns, UnreadReports
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, read_columns
 from geoveil.campaign import MOST_REPORTS
 from geoveil.gp import ParameterError
@@ -60,7 +60,7 @@ def unpacked(message: bytes, longest: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class UnreadReports:
+class WireReports(UnreadReports):
     """Reports that are counted but not yet read, serialised or parsed by Protocol Buffers."""
 
     pieces: Sequence[bytes | WireReport]
@@ -69,11 +69,6 @@ class UnreadReports:
         return len(self.pieces)
 
     def read(self, most_answers: int) -> list[Report]:
-        """Return the reports; one with too many answers keeps one more than the limit.
-
-        Raises:
-            ParameterError: if one is not a report, or far longer than its answers need.
-        """
         longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
         reports = []
         for piece in self.pieces:
@@ -105,7 +100,7 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
     """
     if len(message) < LEAST_BYTES:
         request = _parsed(SubmitReportsRequest, message)
-        reports = UnreadReports(request.reports)
+        reports = WireReports(request.reports)
         return SubmittedReports(request.campaign_id, request.campaign_digest, reports)
     return _columns(message) if len(message) < _MODERATE_BYTES else None
 
@@ -122,7 +117,7 @@ def read_batch(message: bytes) -> SubmittedReports:
     _count(message)
     request = _parsed(_FRAME, message)
     return SubmittedReports(
-        request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
+        request.campaign_id, request.campaign_digest, WireReports(request.reports)
     )
 
 

@@ -20,8 +20,8 @@ from prometheus_client import (
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ReportResult, Status
+from geoveil.aggregator.domain.store_contract import Outcome, Store, Submission
 from geoveil.aggregator.ops.authorizer import Denial
-from geoveil.aggregator.store import Outcome, Store, Submission
 from geoveil.campaign import Reason
 from geoveil.gp import ParameterError, __version__
 

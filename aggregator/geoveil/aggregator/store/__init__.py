@@ -1,6 +1,6 @@
 """Storage of campaigns and reports: one contract, one module per database."""
 
-from geoveil.aggregator.store.base import (
+from geoveil.aggregator.domain.store_contract import (
     CampaignPage,
     CampaignRecord,
     Extent,
@@ -10,6 +10,7 @@ from geoveil.aggregator.store.base import (
     StoredAnswers,
     StoredSums,
     Submission,
+    classify,
 )
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.sqlite import SQLiteStore
@@ -25,5 +26,6 @@ __all__ = [
     "StoredAnswers",
     "StoredSums",
     "Submission",
+    "classify",
     "open_store",
 ]

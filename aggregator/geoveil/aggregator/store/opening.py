@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from geoveil.aggregator.store.base import Store
+from geoveil.aggregator.domain.store_contract import Store
 from geoveil.aggregator.store.database_url import SCHEMES, STORES, DatabaseURL
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite import SQLiteStore

@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store.base import (
+from geoveil.aggregator.domain.store_contract import (
     CampaignRecord,
     Extent,
     Outcome,

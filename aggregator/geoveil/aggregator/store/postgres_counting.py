@@ -24,7 +24,7 @@ from geoveil.aggregator.domain.reports import (
     in_columns,
     tally,
 )
-from geoveil.aggregator.store.base import Outcome, Submission, classify, gathered
+from geoveil.aggregator.domain.store_contract import Outcome, Submission, classify, gathered
 from geoveil.aggregator.store.schema import REPORT_KEY, slots
 from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import Accumulator

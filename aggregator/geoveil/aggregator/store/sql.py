@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store.base import (
+from geoveil.aggregator.domain.store_contract import (
     CampaignPage,
     CampaignRecord,
     Outcome,

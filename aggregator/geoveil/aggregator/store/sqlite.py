@@ -29,7 +29,7 @@ from geoveil.aggregator.domain.reports import (
     not_shown,
     tally,
 )
-from geoveil.aggregator.store.base import (
+from geoveil.aggregator.domain.store_contract import (
     Extent,
     Outcome,
     StoredAnswers,

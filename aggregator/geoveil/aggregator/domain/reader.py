@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store import Store
+from geoveil.aggregator.domain.store_contract import Store
 
 _Result = TypeVar("_Result")
 

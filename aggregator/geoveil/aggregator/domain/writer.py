@@ -15,10 +15,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from geoveil.aggregator.domain.concurrency_limit import Settled, settle
+from geoveil.aggregator.domain.diagnostics import traceback_without_values
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
-from geoveil.aggregator.ops.diagnostics import traceback_without_values
-from geoveil.aggregator.store import Outcome, Store, Submission
+from geoveil.aggregator.domain.store_contract import Outcome, Store, Submission
 
 _LOG = logging.getLogger(__name__)
 _FEW = 100
