@@ -7,13 +7,15 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 
 from geoveil.campaign import TLS, PublicKey
 from geoveil.client.async_client import AsyncClient
-from geoveil.client.batches import ReportBatch, SubmissionResult, gather
 from geoveil.client.contributions import (
     Contribution,
     DeliveryStatus,
     PerturbedAnswer,
     Receipt,
     Rejection,
+    ReportBatch,
+    SubmissionResult,
+    gather,
 )
 from geoveil.client.device_session import ReportCounts, Timing
 from geoveil.client.errors import (

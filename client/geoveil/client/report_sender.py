@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign, check_campaign_id
-from geoveil.client.batches import ReportBatch
-from geoveil.client.contributions import Contribution, DeliveryStatus, Entry
+from geoveil.client.contributions import Contribution, DeliveryStatus, Entry, ReportBatch
 from geoveil.client.device_session import DeviceSession, duration
 from geoveil.client.errors import (
     CampaignChanged,

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from geoveil.campaign import TLS, failed, open_channel, tls_for
-from geoveil.client.batches import MOST_BYTES
+from geoveil.client.contributions import MOST_BYTES
 from geoveil.client.errors import PlaintextRefused, TransportError
 from geoveil.proto.v1 import collector_pb2
 
