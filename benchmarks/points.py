@@ -22,12 +22,11 @@ import numpy as np
 import psutil
 
 from benchmarks.timing import Figure, show
-from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.domain.rows import points_of
 from geoveil.aggregator.domain.shared_scan import SharedScan
+from geoveil.aggregator.domain.threads import ConcurrencyLimit, Reader
 from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign

@@ -59,7 +59,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
         (
             Step("reads the request", "geoveil.aggregator.grpc.submissions:read_batch"),
             Step("classifies the report", "geoveil.campaign.admission:Admission.fault"),
-            Step("gathers reports that wait", "geoveil.aggregator.domain.writer:Writer"),
+            Step("gathers reports that wait", "geoveil.aggregator.domain.threads:Writer"),
             Step(
                 "writes and counts them in one transaction",
                 "geoveil.aggregator.store.sql:SQLStore.commit",

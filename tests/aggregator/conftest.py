@@ -18,7 +18,7 @@ import pytest
 
 from geoveil.aggregator import Aggregator, Service, Settings, SQLiteStore, Store, Writer
 from geoveil.aggregator.domain.campaign_cache import Publication, publish as publish_envelope
-from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.campaign import (
     Allocation,
     Attribute,

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import pack
@@ -22,6 +21,7 @@ from geoveil.aggregator.domain.shared_scan import (
     PointAnswers,
     SharedScan,
 )
+from geoveil.aggregator.domain.threads import ConcurrencyLimit
 from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import Attribute, PointQuestion

@@ -13,7 +13,7 @@ import pytest
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, pack
-from geoveil.aggregator.domain.writer import Room
+from geoveil.aggregator.domain.threads import Room
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.gp.estimation import Accumulator
 

@@ -5,7 +5,7 @@ from geoveil.gp import __version__ as __version__, needed_for as _needed_for
 with _needed_for("a server"):
     from geoveil.aggregator.domain.errors import Code, ServiceError
     from geoveil.aggregator.domain.service import Service
-    from geoveil.aggregator.domain.writer import Writer
+    from geoveil.aggregator.domain.threads import Writer
     from geoveil.aggregator.grpc.connections import descriptors_for as descriptors_for
     from geoveil.aggregator.grpc.server import (
         Aggregator,

@@ -29,7 +29,7 @@ from geoveil.aggregator import (
 )
 from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.rates import Rate, RateLimits
-from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.aggregator.domain.watching import PollTimer
 from geoveil.aggregator.grpc.servicers import add_collector
 from geoveil.aggregator.store.maintenance import check_database

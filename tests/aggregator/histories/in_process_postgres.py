@@ -7,7 +7,7 @@ import psycopg
 from psycopg import sql
 
 from geoveil.aggregator import Store
-from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.aggregator.store import open_store
 from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.schema import VERSION, tables_of

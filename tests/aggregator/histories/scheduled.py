@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
-from geoveil.aggregator.domain import writer
+from geoveil.aggregator.domain import threads
 
 from .traps import Death
 
@@ -75,6 +75,6 @@ class _Lock:
 @contextmanager
 def scheduled() -> Iterator[None]:
     """Let writers run so."""
-    threads = SimpleNamespace(Thread=_Thread, Lock=_Lock)
-    with patch.object(writer, "threading", threads):
+    scheduling = SimpleNamespace(Thread=_Thread, Lock=_Lock)
+    with patch.object(threads, "threading", scheduling):
         yield

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from geoveil.aggregator import Code, ServiceError, Store
 from geoveil.aggregator.domain import campaign_cache as library
 from geoveil.aggregator.domain.campaign_cache import Publication
-from geoveil.aggregator.domain.reader import Reader
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.aggregator.store import CampaignRecord, postgres, sqlite
 
 _FIRST: dict[str, Any] = {}

@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.store_contract import CampaignRecord
+from geoveil.aggregator.domain.threads import ConcurrencyLimit, Reader
 from geoveil.campaign import Admission, PublicKey, State, decode, digest, open_envelope, signer
 from geoveil.gp import GeoVeilError
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.reports import not_shown
 from geoveil.aggregator.domain.rows import answers_of, points_of, read_blocks
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.campaign import FormCampaign, ValueCampaign
 
 MOST_ROWS = 1 << 16

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PACKED_ANSWER, not_shown
 from geoveil.aggregator.domain.store_contract import Store, StoredAnswers
+from geoveil.aggregator.domain.threads import Reader
 from geoveil.campaign import Campaign
 
 _ANSWERS = 1 << 17

@@ -16,7 +16,6 @@ from geoveil.aggregator.domain.campaign_cache import (
     publish,
     utc_now,
 )
-from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import (
     DisclosedEstimates,
@@ -28,7 +27,6 @@ from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.rates import RateLimits
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.reports import Report, ReportResult, UnreadReports
 from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
 from geoveil.aggregator.domain.store_contract import (
@@ -41,8 +39,8 @@ from geoveil.aggregator.domain.store_contract import (
     StoredSums,
     Submission,
 )
+from geoveil.aggregator.domain.threads import ConcurrencyLimit, Reader, Writer
 from geoveil.aggregator.domain.watching import PollTimer, watch
-from geoveil.aggregator.domain.writer import Writer
 from geoveil.campaign import Campaign, PointQuestion, PublicKey, State, require_attribute
 from geoveil.gp import ParameterError
 

@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit, settle
 from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
+from geoveil.aggregator.domain.threads import ConcurrencyLimit, Reader, settle
 from geoveil.aggregator.domain.values import MOST_SECONDS, PointSums
 from geoveil.campaign import PointQuestion, encode_point_question
 from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate

@@ -13,7 +13,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
 
 from geoveil.aggregator.domain.errors import ServiceError
-from geoveil.aggregator.domain.writer import Writer
+from geoveil.aggregator.domain.threads import Writer
 
 WHOLE_SERVER = ""
 """The whole server's name in the protocol."""

@@ -15,10 +15,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.rates import Rate, RateLimits
-from geoveil.aggregator.domain.reader import Reader
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
 from geoveil.aggregator.domain.store_contract import Store
-from geoveil.aggregator.domain.writer import Room, Writer
+from geoveil.aggregator.domain.threads import Reader, Room, Writer
 from geoveil.aggregator.grpc import loop_tuning
 from geoveil.aggregator.grpc.connection_reaper import ConnectionReaper
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
