@@ -163,21 +163,37 @@ def slack(sigma, distance):
     return (norm.cdf(mu / 2 - epsilon / mu) - lost).max()
 
 
-@pytest.mark.parametrize(("delta", "factor"), [(1e-4, 0.85), (1e-3, 0.8), (1e-2, 0.8)])
-@pytest.mark.parametrize("sound", [False, True])
-def test_with_a_slack_points_far_apart_are_compared(delta, factor, sound):
-    """Only pairs more than half a `per` apart need more δ than the noise has, if it is too narrow.
+APART = np.linspace(0.01, 2.0, 200)
 
-    At δ = 1e-4, a law is summed over outputs that lie even more closely.
-    """
-    apart = np.linspace(0.01, 2.0, 200)
-    sigma = (1.0 if sound else factor) * brentq(lambda s: slack(s, apart) - delta, 0.1, 10.0)
-    assert slack(sigma, apart[:50]) < delta
+
+def keeps_with_noise(delta, factor):
+    """Audit Gaussian noise with a factor of the scale that it needs; return both."""
+    sigma = factor * brentq(lambda s: slack(s, APART) - delta, 0.1, 10.0)
     cases = own_cases(
         {"mine": lambda q, privacy: NoisyAnswer(q, replace(privacy, delta=delta), Normal(), sigma)}
     )
     (verdict,) = audit(cases[:1], samples=1000)
-    assert verdict.keeps == sound
+    return verdict.keeps, sigma
+
+
+@pytest.mark.parametrize(
+    ("delta", "factor"), [(1e-4, 0.85), (1e-3, 0.8), (1e-2, 0.8), (1e-2, 0.97)]
+)
+@pytest.mark.parametrize("sound", [False, True])
+def test_with_a_slack_points_far_apart_are_compared(delta, factor, sound):
+    """Only pairs more than half a `per` apart need more δ than the noise has, if it is too narrow.
+
+    With 0.97 of it, only those about 2 `per` apart do.
+    """
+    keeps, sigma = keeps_with_noise(delta, 1.0 if sound else factor)
+    assert slack(sigma, APART[:50]) < delta
+    assert keeps == sound
+
+
+@pytest.mark.parametrize(("factor", "sound"), [(0.75, False), (1.0, True)])
+def test_with_a_small_slack_a_law_is_summed_over_closer_outputs(factor, sound):
+    """Sums over outputs four times as far apart missed 400 times this δ."""
+    assert keeps_with_noise(1e-8, factor)[0] == sound
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from geoveil.audit.release_faults import Cut, Strip, release_faults
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
+    Laplace,
     LipschitzMechanism,
     LocalPrivacy,
     Mechanism,
@@ -269,6 +270,22 @@ def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(stated, dr
         found = draws_of(case, 30_000, 5, ALPHA)
         assert found is not None
         assert found.agree == agrees, found
+
+
+def of_15_bits(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    u = (rng.integers(0, 2**15, len(x)) + 0.5) / 2**15
+    reports = m._g(m.query.signed_distance(x) + m.scale * Laplace().ppf(u))
+    return np.asarray(np.rint(reports / m.step).astype(np.int64))
+
+
+@pytest.mark.parametrize("draw", [of_15_bits, integers])
+def test_repeats_are_counted_among_integers_as_improbable(draw):
+    """49,296 releases; some integers beside an atom have 1,000 times the probability of most."""
+    case = BELL.case(Broken(DebiasedLaplace(BELL.query, PLACE), draw), [0.0, 1.0])
+    found = draws_of(case, 50_000, 5, ALPHA)
+    assert found is not None
+    assert found.agree == (draw is integers), found
+    assert found.agree or "repeat one of the same person" in found.difference
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])

@@ -67,7 +67,9 @@ _OWN_SHARE, _LAW_SHARE, _LIBRARY_SHARE = 2, 4, 10
 IMPOSSIBLE = 1e-13
 """Probability below which the audit refuses a report."""
 _LIGHT = 1e-4
-"""Repeats of integers less probable than this are counted together."""
+"""Repeats of integers less probable than this are counted together, those of 2⁻ʲ to 2⁻ʲ⁻¹."""
+_RAREST = 53
+"""The largest j; less probable integers count with those of 2⁻⁵³."""
 _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
@@ -351,12 +353,13 @@ def at_least(count: int, chances: Array) -> float:
 def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
     """Return reports that repeat too often, in words.
 
-    Given the past, an improbable integer repeats one of i with at most i times the largest of their
-    probabilities: d repeats have at most λ^d/d!. Counts of any other integer are binomial.
+    Given the past, an integer with a probability of at most 2⁻ʲ repeats one of i such with at most
+    i·2⁻ʲ: d repeats have at most λ^d/d!. Counts of probable integers are binomial.
     """
     from scipy.stats import binom
 
-    repeats, mean = 0, 0.0
+    most = 2.0 ** -np.arange(_RAREST + 1)
+    repeats, means = np.zeros(len(most)), np.zeros(len(most))
     for drawn, place in zip(reports, where, strict=True):
         n = len(drawn)
         _, first, counts = np.unique(
@@ -364,8 +367,9 @@ def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
         )
         once = place.once[first]
         light = once < _LIGHT
-        repeats += int((counts[light] - 1).sum())
-        mean += n * (n - 1) / 2 * float(once[light].max(initial=0.0) + 2**-53)
+        power = -np.log2(np.maximum(once[light], most[-1])).astype(np.intp)
+        repeats += np.bincount(power, counts[light] - 1, len(most))
+        means += n * (n - 1) / 2 * most
         k, p = counts[~light], np.minimum(once[~light], 1.0)
         chance = 2 * np.minimum(binom.cdf(k, n, p), binom.sf(k - 1, n, p))
         # An integer's part of the failure probability is its own probability: they add up to 1.
@@ -373,8 +377,10 @@ def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
         if refused.any():
             often, stated = int(k[refused][0]), float(p[refused][0])
             return f"one integer is {often} of {n} reports of one person, where {stated:.3%} should"
-    if repeats and repeats * math.log(mean) - math.lgamma(repeats + 1) < math.log(failure / 2):
-        return f"{repeats} of {sum(map(len, reports))} reports repeat one of the same person"
+    for count, mean in zip(repeats.tolist(), means.tolist(), strict=True):
+        nats = count * math.log(mean) - math.lgamma(count + 1)
+        if count and nats < math.log(failure / 2 / len(most)):
+            return f"{count:.0f} of {sum(map(len, reports))} reports repeat one of the same person"
     return ""
 
 

@@ -101,7 +101,7 @@ MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
 _SCENES = (RAMP, replace(STEP, privacy=replace(STEP.privacy, epsilon=16.0)), BELL)
 """Queries to answer; at one ε, noise is so small that reports show a value rounded to `per`/20."""
-_EVEN = np.linspace(-12.0, 12.0, 4001)
+_EVEN = np.linspace(-12.0, 12.0, 16_001)
 """Outputs about the middle of the reports, in units of their spread, where a law is summed."""
 _DRAWN = 3
 """Reports drawn at each point of the path, as outputs to test."""

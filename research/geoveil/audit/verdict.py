@@ -96,7 +96,7 @@ Array = NDArray[np.float64]
 
 FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
-_APART, _STRIDE = (8, 16, 32, 64, 128, 256, 512), 8
+_APART, _STRIDE = (8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 512), 8
 """Steps of the path between compared points for guarantees with δ, and to the next pair."""
 _ALL = 1 - 1e-9
 """A slack with which every pair of laws keeps any promise."""
