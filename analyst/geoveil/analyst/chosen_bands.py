@@ -1,15 +1,11 @@
 """Hard questions to the points of a value campaign, with bands chosen from the reports.
 
-Points answer a question with a band of any width, at no further cost in privacy. A wide band has
-less noise, but may be farther from the hard share, depending on the people near its threshold. This
-module takes the band whose bias-aware interval is shortest [MATH §8].
-
-The user states a bound on the slope of the density of people. Otherwise it is estimated from the
-reports: the upper end of the slope between densities at nearby places, smoothed by less than the
-noise, times 1.5. This estimate certifies nothing, because people can be crowded more closely than
-the noise shows. The user must state heaps, that is, people who hold exactly one value. The interval
-`any_crowd` holds without any of this: it reaches from the share above a soft threshold that counts
-nobody below T to the share above one that counts everybody above T.
+Points answer a question with any band, at no further cost in privacy. The one whose bias-aware
+interval is shortest is taken [MATH §8]. The user states a bound on the slope of the density of
+people; otherwise it is estimated from the reports, which certifies nothing. The user must state
+heaps, that is, people who hold exactly one value. The interval `any_crowd` holds without any of
+this: it reaches from the share above a soft threshold that counts nobody below T to the share above
+one that counts everybody above T.
 """
 
 import math

@@ -1,14 +1,9 @@
 """The effect of false reports and of people who did not answer on an estimate [MATH §8].
 
-If a fraction η of n reports says anything within the range [lo, hi], their mean differs from that
-of honest reports in their place by at most η·(hi − lo), whatever the liars know. People who give
-a false value to an honest app send a report that another person might have sent: on average, they
-move the mean by at most η·(the greatest minus the least mean), which is η for a share.
-
-Of N people who were invited, n answered. If every value is in [lo, hi], the mean over all N is
-between (n·m + (N − n)·lo)/N and (n·m + (N − n)·hi)/N, with m the mean of those who answered
-(Manski's bounds). Replacing m by the ends of its interval gives an interval with at least the
-same confidence, whatever the others hold.
+If a fraction η of n reports says anything within the range [lo, hi], it moves their mean by at most
+η·(hi − lo). False values that an honest app perturbs move it, on average, by at most η·(the
+greatest minus the least mean). If n of N people answered, the mean over all N is between (n·m + (N
+− n)·lo)/N and (n·m + (N − n)·hi)/N, with m the mean of those who answered (Manski's bounds).
 """
 
 import math

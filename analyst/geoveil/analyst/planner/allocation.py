@@ -1,17 +1,10 @@
 """Divide one person's privacy among many questions, and compare the costs [MATH §7].
 
-At the same privacy in total, ε:
-
-* *partition*: each person answers one question, drawn uniformly, at ε;
-* *split*: each answers all m questions, at ε/m each; "repeat", all at the full rate, is the same at
-  equal total privacy, and otherwise costs mε;
-* *vector*: each answers all m questions at ε together, with noise scaled to a smooth bound of their
-  slopes [SGP Cor. 3.2];
-* *points*: each sends one perturbed point, at ε, which answers every question.
-
-The error of a partition grows with m, that of a split at least with m², and that of points not at
-all: the planner computes where they cross. A vector of questions that vary in different places has
-the noise of a single question with a fraction of its β.
+At ε in total each person answers one question, drawn uniformly (*partition*); all m questions, at
+ε/m each (*split*), or at ε together with noise scaled to a smooth bound of their slopes (*vector*)
+[SGP Cor. 3.2]; or sends one perturbed point, which answers every question (*points*). In *repeat*
+everybody answers all at ε each. The error of a partition grows with m, that of a split at least
+with m², and that of points not at all: the planner computes where they cross.
 """
 
 import math

@@ -1,11 +1,9 @@
 """Judge bands for a hard question coarsely, by tables of moments that all questions share.
 
-A mechanism's reports about a soft step depend on the signed distance alone, and with distances in
-units of 1/ε, not even on ε. So moments for a kind, its parameters, a profile and a width in noise
-scales are computed once per process, at nodes between which they are interpolated: for all
-thresholds and regions, all rates and all priors. The prior is merged into a few thousand atoms of
-the signed distance, so that a band costs one sum over the atoms [MATH §8]. Final results are
-computed at every point of the prior.
+A mechanism's reports about a soft step depend on the signed distance alone and, in units of 1/ε,
+not even on ε. So moments for a kind, its parameters, a profile and a width are computed once per
+process. The prior is merged into a few thousand atoms of the signed distance, so that a band costs
+one sum over the atoms [MATH §8]. Final results are computed at every point of the prior.
 """
 
 import math

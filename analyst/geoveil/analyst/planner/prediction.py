@@ -1,30 +1,15 @@
-"""Predict bias and noise of a mechanism from exact moments, without simulation.
+"""Predict bias and noise of a mechanism from exact moments, without simulation [MATH §8].
 
-**Three targets.** With m and v the mean and the variance of one report at x, expectations over the
-prior, bias = E[m − truth] and noise = E[v], the mean of n reports misses
+With m and v the mean and the variance of one report at x, expectations over the prior, bias = E[m −
+truth] and noise = E[v], the mean of n reports misses the mean m of the **participants** by noise/n;
+that of the **population** of which they are a random sample by (noise + Var[m])/n, the standard
+error which an estimate prints; and the **hard question**, which m only stands for, by bias²
+besides.
 
-* the mean m of the **participants** by noise/n: the choice of participants adds no error;
-* the mean m of the **population** of which they are a random sample by (noise + Var[m])/n: that is
-  the standard error which an estimate prints, and its interval is longer where few are near;
-* the **hard question** in the population, which m only stands for, by bias² besides.
-
-Ways to ask are chosen by bias² + noise/n, the part that they affect. If each person answers only
-one of several questions, chosen at random, that adds to the error: see `partitioned`.
-
-**The prior is a sample.** A band that was placed where it is unbiased under the prior has a bias of
-0 for that prior and no other. If the prior is worth N people, its estimate of the bias has the
-variance Var[m − truth]/N; if nothing else is known about the bias, its expected square is
-
-    bias² + Var[m − truth]/N,
-
-and choices are made by that.
-
-**The prior may be wrong.** If scenarios describe other possible people, the same reports have
-a prediction for each of them, and the largest error counts.
-
-**The interval for the hard question** is that of `analyst.hard_question`: it subtracts the expected
-bias or, with scenarios, the middle of the biases that they permit, and is wide enough for the
-remaining bias: 1.96 standard deviations of the prior's uncertainty about it, in each scenario.
+Ways to ask are chosen by bias² + Var[m − truth]/N + noise/n, the part that they affect, where the
+prior is worth a sample of N people; with scenarios, by the largest over all of them. If each person
+answers only one of several questions, that adds to the error: see `partitioned`. The interval for
+the hard question is that of `analyst.hard_question`.
 """
 
 import math

@@ -1,15 +1,11 @@
 """The problem of planning: a question, a guarantee, and a prior with nodes where it matters.
 
-An analyst's question is a hard share, or the mean of a soft query. Somebody who asks for the share
-above a threshold does not want a soft step, but needs one, since ε does not permit the hard share
-itself. So a hard question leaves open which soft query stands in for it: the width and place of its
+An analyst's question is a hard share, or the mean of a soft query. ε does not permit a hard share
+itself, so a hard question leaves open which soft query stands in for it: the width and place of its
 band. Softening is bias, which the planner weighs [MATH §8].
 
-Every stage of a plan is a function of the problem and changes nothing in it. Nodes of a prior that
-is a density on the line are densest where the question varies. A question gives a lower bound of a
-point's distance from there (`clearance`), and the places where it jumps (`ends`). So a shorter
-interval around the point is finished at once, and other intervals are halved: no place is missed,
-however narrow.
+Nodes of a prior that is a density on the line are densest where the question varies. A question
+bounds the distance from there (`clearance`), and intervals that are not far shorter are halved.
 """
 
 import math
@@ -457,7 +453,7 @@ def check_promise(privacy: object, prior: object) -> None:
 
 
 def nodes_near(question: PopulationMean, prior: Prior, near: float) -> tuple[Array, Array]:
-    """Return points and weights of a prior; `near` where a question varies, they are dense."""
+    """Return points and weights of a prior, in cells as short as `near` where a question varies."""
     if prior.dimension > 1 or not prior.continuous:
         return prior.nodes()
     breaks = np.append(mesh(question.clearance, _around(prior), near), question.ends)

@@ -1,13 +1,9 @@
 """Statistics as generators of questions, which any holder of reports can answer.
 
 A statistic yields the questions that it needs, receives their joint estimates, and finally returns
-a result. It does no input or output: a server's client and local reports drive it in the same way.
-Some ask twice: first for the rough place of a quantile, and then closely around it.
-
-Many ask for shares above thresholds. A soft threshold of width w at T gives the share above T of
-blurred values: an independent amount of at most w/2, whose density is the step's slope, is
-subtracted from each. So the share above T + w/2 is at most the share found at T, and the share
-above T − w/2 is at least that.
+a result; it does no input or output. Many ask for shares above thresholds. A soft threshold of
+width w at T gives the share above T of values blurred by at most w/2: the share above T + w/2 is at
+most that, and the share above T − w/2 is at least that.
 """
 
 from abc import ABC, abstractmethod
