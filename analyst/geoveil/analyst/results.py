@@ -101,6 +101,16 @@ def measured(number: str, unit: str) -> str:
     return f"{number} {unit}{'s' if is_word and number != '1' else ''}".rstrip()
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    Example:
+        >>> counted(1, "trend"), counted(2_000, "trend")
+        ('1 trend', '2,000 trends')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def chance_words(p: float) -> str:
     """Return the p value of a test in words.
 

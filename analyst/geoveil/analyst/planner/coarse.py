@@ -127,7 +127,12 @@ def _joined(points: Array, weights: Array, cell: float) -> tuple[Array, Array]:
     """Join the points of each square of a lattice at their mean: shares change to second order."""
     at = np.floor(points / cell).astype(np.int64)
     at -= at.min(axis=0)
-    _, index = np.unique(at[:, 0] * (at[:, 1].max() + 1) + at[:, 1], return_inverse=True)
+    return merged(at[:, 0] * (at[:, 1].max() + 1) + at[:, 1], points, weights)
+
+
+def merged(key: Array, points: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the mean of the points with one key, (keys, k), and their weight, if it is above 0."""
+    _, index = np.unique(key, return_inverse=True)
     mass = np.asarray(np.bincount(index, weights), np.float64)
     used = mass > 0
     sums = [np.bincount(index, weights * axis)[used] for axis in points.T]

@@ -30,6 +30,7 @@ from geoveil.analyst.planner.coarse import (
     aimed,
     interpolated,
     joined,
+    merged,
     placed,
     table,
     width,
@@ -280,14 +281,11 @@ class Search:
         s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
         near = min(self.problem.scale, query.profile.length_scale)
         place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
-        _, index = np.unique(place, return_inverse=True)
-        mass = np.asarray(np.bincount(index, weights), np.float64)
-        used = mass > 0
-        points = np.bincount(index, weights * s)[used] / mass[used]
-        profile = query.profile
+        means, mass = merged(place, s[:, None], weights)
+        points, profile = means[:, 0], query.profile
         ray = isinstance(profile, EnclosedProfile) and profile.ray
         line = Radial(profile, center=0.0) if ray else Linear(profile, direction=1.0)
-        return line, points, line.value(points), mass[used]
+        return line, points, line.value(points), mass
 
     # Regions of the plane, read from perturbed points and smoothed by a Gaussian.
 

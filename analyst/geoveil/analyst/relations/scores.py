@@ -32,8 +32,7 @@ _FLAT = 350.0
 """An index times rate at which a step is flat; twice this does not overflow."""
 
 
-@dataclass(frozen=True, eq=False)
-class Category:
+class Category(NamedTuple):
     """Unbiased weights of the options of a category, and the options' covariates."""
 
     weights: Array
@@ -71,9 +70,16 @@ class Design:
         codes = [c.codes.T @ c.weights.T for c in self.categories]
         return np.vstack([self.units[:, 0], *codes, self.numbers.T]).T
 
+    @property
+    def blocks(self) -> Iterator[tuple[slice, Category]]:
+        """The places of each category's covariates."""
+        at = 1
+        for category in self.categories:
+            yield slice(at, at := at + category.codes.shape[1]), category
+
     def every(self, step: int) -> "Design":
         """Return each step-th report."""
-        categories = [replace(c, weights=c.weights[::step]) for c in self.categories]
+        categories = [Category(h[::step], codes) for h, codes in self.categories]
         response, numbers = self.response[::step], self.numbers[::step]
         return replace(self, response=response, numbers=numbers, categories=categories)
 
@@ -163,12 +169,10 @@ class LinearScore:
         self._response = (weights * design.response) @ w
 
     def _corrected(self, weights: Array, moments: Array) -> Array:
-        d, at = self.design, 1
-        for category in d.categories:
-            h, codes = category.weights, category.codes
-            block = slice(at, at := at + codes.shape[1])
+        d = self.design
+        for block, (h, codes) in d.blocks:
             moments[block, block] = (codes * (weights @ h)[:, None]).T @ codes
-        numbers = np.arange(at, at + len(d.variances))
+        numbers = np.arange(len(moments) - len(d.variances), len(moments))
         moments[numbers, numbers] -= weights.sum() * d.variances
         return moments
 
@@ -180,13 +184,11 @@ class LinearScore:
         """Return the corrected score of each report, (n, coefficients)."""
         d, w = self.design, self.design.pseudo
         scores = w * (d.response - w @ theta)[:, None]
-        at = 1
-        for category in d.categories:
-            h, codes = category.weights, category.codes
-            block = slice(at, at := at + codes.shape[1])
+        for block, (h, codes) in d.blocks:
             own = codes @ theta[block]
             scores[:, block] += w[:, block] * (h @ own)[:, None] - h @ (codes * own[:, None])
-        scores[:, at:] += d.variances * theta[at:]
+        numbers = slice(len(theta) - len(d.variances), None)
+        scores[:, numbers] += d.variances * theta[numbers]
         return scores
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.results import Series, rows_of
+from geoveil.analyst.results import Series, counted, rows_of
 from geoveil.analyst.simultaneous import (
     correlations_of,
     critical_value,
@@ -65,8 +65,9 @@ class Changes(Series):
 
     @property
     def title(self) -> str:
-        count = "1 difference" if len(self.labels) == 1 else f"{len(self.labels)} differences"
-        return f"{count}, between {len(self.counts)} sets of reports"
+        return (
+            f"{counted(len(self.labels), 'difference')}, between {len(self.counts)} sets of reports"
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Answer, Estimates, amount_answer, possible, rows_of
+from geoveil.analyst.results import Answer, Estimates, amount_answer, counted, possible, rows_of
 from geoveil.analyst.simultaneous import Correlated, critical_value_of_one
 from geoveil.gp import (
     Array,
@@ -241,8 +241,7 @@ class JointEstimates(Correlated):
     @property
     def title(self) -> str:
         period = "" if self.period is None else f", period {self.period}"
-        count = "1 estimate" if len(self.labels) == 1 else f"{len(self.labels)} estimates"
-        return f"{count}{period}, from {self.n:,} reports"
+        return f"{counted(len(self.labels), 'estimate')}{period}, from {self.n:,} reports"
 
     @property
     def notes(self) -> Sequence[str]:

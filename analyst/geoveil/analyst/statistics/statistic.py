@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.results import Estimates, Result
+from geoveil.analyst.results import Estimates, Result, counted
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
@@ -224,8 +224,7 @@ def period_of(campaign: Campaign, period: int | None) -> int:
 def too_few(campaign: AttributeCampaign, n: int, period: int) -> UnsupportedError:
     """Return the error for fewer than two reports."""
     when = "" if campaign.period is None else f" in period {period}"
-    reports = "1 report" if n == 1 else f"{n} reports"
-    return UnsupportedError(f"{reports}{when}: a standard error needs two or more")
+    return UnsupportedError(f"{counted(n, 'report')}{when}: a standard error needs two or more")
 
 
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.results import Answer, chance_words, rows_of
+from geoveil.analyst.results import Answer, chance_words, counted, rows_of
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
@@ -37,8 +37,7 @@ class Trends(Changes):
 
     @property
     def title(self) -> str:
-        count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
-        return f"{count} over {len(self.counts)} times"
+        return f"{counted(len(self.labels), 'trend')} over {len(self.counts)} times"
 
     @property
     def sentences(self) -> Sequence[Answer]:
