@@ -92,7 +92,7 @@ def read_toml(name: str, text: object, most: int) -> dict[str, Any]:
 
 def toml_of(fields: Sequence[Field]) -> str:
     """Return TOML from which `fields_of_toml` makes the same fields."""
-    return tomli_w.dumps({"field": [dict(_written(field)) for field in check_fields(fields)]})
+    return tomli_w.dumps({"field": [_written(field) for field in check_fields(fields)]})
 
 
 def _field(number: int, table: Any) -> Field:
@@ -172,46 +172,47 @@ def _wordings(table: Mapping[str, Any]) -> Iterator[Wording]:
         yield _made("wordings", Wording, wording)
 
 
-def _written(field: Field) -> Iterator[tuple[str, Any]]:
-    """Yield the keys and values of a field's table."""
+def _written(field: Field) -> dict[str, Any]:
+    """Return a field's table."""
     if isinstance(field, PointField):
-        attribute = field.attribute
-        yield "kind", "number" if attribute.coordinates is None else "place"
-        yield "name", field.name
-        if attribute.coordinates is None:
-            yield "unit", attribute.value_unit
-        yield "epsilon", field.privacy.epsilon
-        per = field.privacy.per
-        yield "per", per if attribute.scale is None else math.exp(per)
-        if attribute.coordinates is not None:
-            yield "area", asdict(attribute.coordinates)
-        if attribute.scale is not None:
-            yield "ratios_above", attribute.scale.floor
-        for key in ("least", "most"):
-            if getattr(attribute, key) is not None:
-                yield key, getattr(attribute, key)
-    elif isinstance(field, CategoryField):
-        yield "kind", kind_of_category(field)
-        yield "name", field.name
-        yield "options", list(field.options)
-        yield "epsilon", OPEN if field.epsilon is None else field.epsilon
-        if getattr(field, "most", None) is not None:
-            yield "most", field.most  # type: ignore[attr-defined]
-    if getattr(field, "otherwise", None) is not None:
-        yield "otherwise", field.otherwise  # type: ignore[attr-defined]
+        attribute, per = field.attribute, field.privacy.per
+        plane, scale = attribute.coordinates, attribute.scale
+        table: dict[str, Any] = {
+            "kind": "number" if plane is None else "place",
+            "name": field.name,
+            "unit": attribute.value_unit if plane is None else None,
+            "epsilon": field.privacy.epsilon,
+            "per": per if scale is None else math.exp(per),
+            "area": plane and asdict(plane),
+            "ratios_above": scale and scale.floor,
+            "least": attribute.least,
+            "most": attribute.most,
+        }
+    else:
+        assert isinstance(field, CategoryField)  # there are no others
+        table = {
+            "kind": kind_of_category(field),
+            "name": field.name,
+            "options": list(field.options),
+            "epsilon": OPEN if field.epsilon is None else field.epsilon,
+            "most": getattr(field, "most", None),
+        }
+    table["otherwise"] = getattr(field, "otherwise", None)
     if field.applies is not None:
-        yield "applies", {"field": field.applies.field, "options": list(field.applies.options)}
+        table["applies"] = {"field": field.applies.field, "options": list(field.applies.options)}
     if field.wordings:
-        yield "wordings", [dict(_wording(wording)) for wording in field.wordings]
+        table["wordings"] = [_wording(wording) for wording in field.wordings]
+    return _stated(table)
 
 
-def _wording(wording: Wording) -> Iterator[tuple[str, Any]]:
-    yield "language", wording.language
-    yield "text", wording.text
-    if wording.options:
-        yield "options", list(wording.options)
-    if wording.unit:
-        yield "unit", wording.unit
+def _wording(wording: Wording) -> dict[str, Any]:
+    table = {"language": wording.language, "text": wording.text}
+    more = {"options": list(wording.options) or None, "unit": wording.unit or None}
+    return _stated(table | more)
+
+
+def _stated(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
 
 
 _MOST_TEXT_BYTES = 1 << 20

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.hard_question import Heap
-from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior
+from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior, checked_counts
 from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
@@ -54,16 +54,12 @@ def expectation_maximisation(transition: ArrayLike, counts: ArrayLike) -> Array:
     """
     from scipy.ndimage import correlate1d
 
-    law, seen = validation.float_array(transition), validation.float_array(counts)
+    law = validation.float_array(transition)
     if law is None or law.ndim != 2 or law.size == 0:
         raise ParameterError("transition", "something else", "probabilities, (outcomes, cells)")
     if not ((law >= 0).all() and np.allclose(law.sum(axis=0), 1.0, rtol=0, atol=_SUM)):
         raise ParameterError("transition", "some", "numbers >= 0, each column with the sum 1")
-    if seen is None or seen.shape != law.shape[:1]:
-        raise ParameterError("counts", "something else", f"numbers, ({len(law)},)")
-    if not (np.isfinite(seen).all() and (seen >= 0).all() and seen.sum() > 0):
-        raise ParameterError("counts", "some", "finite numbers >= 0, not all 0")
-    cells = law.shape[1]
+    seen, cells = checked_counts("counts", counts, law.shape[:1]), law.shape[1]
     law, seen = law[seen > 0], seen[seen > 0]
     if not law.any(axis=1).all():
         raise ParameterError("counts", "some", "0 for outcomes that nobody can give")

@@ -326,7 +326,7 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     survey.append(columns)
     choices.append(["list_name", "name", *labels])
     for of in fields:
-        row = dict(_row_of(of)) | dict(_label_cells(of, languages))
+        row = _row_of(of) | dict(_label_cells(of))
         survey.append([row.get(column) for column in columns])
         for i, option in enumerate(of.attribute_options):
             texts = {w.language: w.options[i] for w in of.wordings if w.options}
@@ -337,30 +337,34 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     book.save(file)
 
 
-def _label_cells(of: Field, languages: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _label_cells(of: Field) -> Iterator[tuple[str, str | None]]:
     for wording in of.wordings:
         column = f"::{wording.language}" if wording.language else ""
         yield f"label{column}", wording.text
         yield f"unit{column}", wording.unit or None
 
 
-def _row_of(of: Field) -> Iterator[tuple[str, Any]]:
-    yield "name", of.name
+def _row_of(of: Field) -> dict[str, Any]:
+    """Return the cells of a field's row, by their columns."""
+    row: dict[str, Any] = {"name": of.name}
     if of.applies is not None:
         chosen = (f"${{{of.applies.field}}} = '{option}'" for option in of.applies.options)
-        yield "relevant", " or ".join(chosen)
-        yield "default", getattr(of, "otherwise", None)
+        row |= {"relevant": " or ".join(chosen), "default": getattr(of, "otherwise", None)}
     if isinstance(of, PointField):
         attribute = of.attribute
         if attribute.scale is not None:
             raise ParameterError(of.name, "ratios", "a number without ratios_above, in XLSForm")
-        yield "type", "decimal" if attribute.coordinates is None else "geopoint"
-        yield "least", attribute.least
-        yield "most", attribute.most
-        yield "epsilon", of.privacy.epsilon
-        yield "per", f"{of.privacy.per:.15g} {attribute.unit}"
-    elif isinstance(of, CategoryField):
-        kind = "select_multiple" if isinstance(of, MultipleField) else "select_one"
-        yield "type", f"{kind} {of.name}"
-        yield "epsilon", OPEN if of.epsilon is None else of.epsilon
-        yield "per", "step" if isinstance(of, OrdinalField) else None
+        return row | {
+            "type": "decimal" if attribute.coordinates is None else "geopoint",
+            "least": attribute.least,
+            "most": attribute.most,
+            "epsilon": of.privacy.epsilon,
+            "per": f"{of.privacy.per:.15g} {attribute.unit}",
+        }
+    assert isinstance(of, CategoryField)  # there are no others
+    kind = "select_multiple" if isinstance(of, MultipleField) else "select_one"
+    return row | {
+        "type": f"{kind} {of.name}",
+        "epsilon": OPEN if of.epsilon is None else of.epsilon,
+        "per": "step" if isinstance(of, OrdinalField) else None,
+    }

@@ -62,6 +62,7 @@ from geoveil.analyst.planner.priors import (
     LogPrior,
     Prior,
     SamplePrior,
+    checked_counts as checked_counts,
 )
 from geoveil.analyst.planner.problem import (
     MOST_REPEATED as MOST_REPEATED,

@@ -411,7 +411,7 @@ def checked_counts(name: str, counts: ArrayLike, shape: tuple[int, ...]) -> Arra
     """Return numbers ≥ 0, not all 0, of the given shape."""
     array = validation.float_array(counts)
     if array is None or array.shape != shape:
-        raise ParameterError(name, counts, f"numbers of shape {shape}")
+        raise ParameterError(name, "something else", f"numbers of shape {shape}")
     if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
         raise ParameterError(name, "some", "finite numbers >= 0, not all 0")
     return array
