@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from geoveil.campaign import Charge
@@ -256,7 +257,7 @@ class Journal:
     ) -> _Result:
         """Return use(history) for an attribute's history."""
         with self._file.transaction(writes=False) as connection:
-            return use(self._up_to_date(connection).history(attribute, unit))
+            return use(_StoredHistory(self._up_to_date(connection), attribute, unit))
 
     def close(self) -> None:
         """Close the file; a journal in memory is lost."""
@@ -295,7 +296,7 @@ class Journal:
                         most_reports=bounds.most_reports,
                         most_bytes=bounds.most_bytes,
                     )
-            permit(seen.history)
+            permit(partial(_StoredHistory, seen))
         return entry
 
     def _up_to_date(self, connection: sqlite3.Connection) -> "_SeenReports":
@@ -368,10 +369,6 @@ class _SeenReports:
             self.drawn.setdefault((attribute, privacy.unit, campaign_id), Counter())[privacy] += 1
         except (TypeError, ValueError, OverflowError) as error:
             raise JournalError("row", type(error).__name__) from error
-
-    def history(self, attribute: str, unit: str) -> SpendingHistory:
-        """Return the history that counts against an attribute's limits."""
-        return _StoredHistory(self, attribute, unit)
 
 
 class _StoredHistory(SpendingHistory):

@@ -48,12 +48,13 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
+    lazy,
     validation,
 )
 from geoveil.proto.v1 import report_pb2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AcceptedCampaign:
     """A valid and permitted campaign, made by `ReportBuilder.accept`."""
 
@@ -68,23 +69,24 @@ class AcceptedCampaign:
     """The policy's limit for the attribute of each charge."""
     work: int = field(default=0, repr=False, compare=False)
     """The most processor microseconds to read the campaign and draw one report."""
-    epoch: Epoch | None = field(init=False, repr=False, compare=False)
-    """The epoch whose reading answers it; None if each answer has new noise, as in forms."""
 
-    def __post_init__(self) -> None:
-        campaign, epoch = self.campaign, None
-        if self.limits and isinstance(campaign, AttributeCampaign) and campaign.nests:
-            epoch = self.limits[0].epoch
-            if epoch is None and campaign.readings is not None:
-                epoch = Epoch(privacy=campaign.answer_privacy, length=campaign.readings.every)
-        object.__setattr__(self, "epoch", epoch)
+    @lazy
+    def epoch(self) -> Epoch | None:
+        """The epoch whose reading answers it; None if each answer has new noise, as in forms."""
+        campaign = self.campaign
+        if not self.limits or not isinstance(campaign, AttributeCampaign) or not campaign.nests:
+            return None
+        epoch = self.limits[0].epoch
+        if epoch is None and campaign.readings is not None:
+            return Epoch(privacy=campaign.answer_privacy, length=campaign.readings.every)
+        return epoch
 
-    @property
+    @lazy
     def asks(self) -> AttributeCampaign:
         """The campaign, about one attribute; UnsupportedError if it is a form."""
         return require_attribute(self.campaign)
 
-    @property
+    @lazy
     def space(self) -> str:
         """The coordinates of its readings, with the campaign if no other shares them."""
         kind, scale = repr(kind_of(self.asks)), self.asks.attribute.scale
