@@ -22,8 +22,8 @@ from geoveil.analyst.results import (
     Answer,
     Result,
     amount_answer,
+    estimated,
     of_people,
-    possible,
     share_answer,
 )
 from geoveil.analyst.statistics.comparison import People
@@ -294,10 +294,7 @@ class CampaignEstimates(Result):
             columns: dict[str, Any] = {
                 "query": campaign.words_for(row.label),
                 **begins,
-                **possible(row.value, row.ci_low, row.ci_high),
-                "standard_error": row.standard_error,
-                "ci_low": row.ci_low,
-                "ci_high": row.ci_high,
+                **estimated(row.value, row.standard_error, row.ci_low, row.ci_high),
             }
             if any(other.softness is not None for other in self.estimates):
                 names = "hard_share", "hard_share_low", "hard_share_high"

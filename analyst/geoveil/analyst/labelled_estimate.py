@@ -10,7 +10,7 @@ import numpy as np
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.hard_question import HardShare, Heap, hard_share
-from geoveil.analyst.results import SMOOTH, finite, possible
+from geoveil.analyst.results import SMOOTH, estimated, finite, possible
 from geoveil.campaign import Difference
 from geoveil.gp import (
     Accumulator,
@@ -416,10 +416,7 @@ class LabelledEstimate:
             planned["any_crowd"] = dict(zip(("ci_low", "ci_high"), self.any_crowd, strict=True))
         return {
             "name": self.label,
-            **possible(self.value, self.ci_low, self.ci_high),
-            "standard_error": self.standard_error,
-            "ci_low": self.ci_low,
-            "ci_high": self.ci_high,
+            **estimated(self.value, self.standard_error, self.ci_low, self.ci_high),
             "interval": None
             if self.method is None
             else {"method": self.method.value, "promise": self.method.promise},

@@ -421,6 +421,12 @@ def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
     return {"estimate": cut if np.ndim(cut) else float(cut), _UNCUT: values}
 
 
+def estimated(values: Any, errors: Any, low: Any, high: Any) -> dict[str, Any]:
+    """Return the columns of estimates with their standard errors and intervals."""
+    columns = possible(values, low, high)
+    return {**columns, "standard_error": errors, "ci_low": low, "ci_high": high}
+
+
 def what_holds(rows: int, any_crowd: Iterable[Any] | None) -> dict[str, Iterable[Any]]:
     """Return columns: the target of an interval, and the interval for the values themselves."""
     ends = {} if any_crowd is None else dict(zip(ANY_CROWD, any_crowd, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.analyst.relations.by import MeanBy, MeansByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights
 from geoveil.analyst.relations.terms import Term, Within
-from geoveil.analyst.results import possible, rows_of
+from geoveil.analyst.results import estimated, rows_of
 from geoveil.analyst.statistics.map import Bounds, Grid, Map
 from geoveil.gp import GaussianKernel, ParameterError
 
@@ -42,8 +42,7 @@ class MeanMapEstimates(Grid):
         columns = np.full((4, len(self.nodes["longitude"])), np.nan)
         columns[2:] = np.array([[-np.inf], [np.inf]])
         columns[:, at] = [self.means.values, self.means.standard_errors, *self.means.band()]
-        measured = dict(zip(("standard_error", "ci_low", "ci_high"), columns[1:], strict=True))
-        return rows_of(self.nodes | possible(columns[0], *columns[2:]) | measured)
+        return rows_of(self.nodes | estimated(*columns))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from geoveil.analyst.results import (
     Result,
     Series,
     chance_words,
-    possible,
+    estimated,
     rows_of,
     share_answer,
 )
@@ -64,14 +64,9 @@ class CellShares(Series):
     @property
     def cells(self) -> dict[str, Any]:
         """The columns of rows, with one for each cell."""
-        low, high = self.low.ravel(), self.high.ravel()
-        return {
-            **dict(zip(self.names, zip(*product(*self.labels), strict=True), strict=True)),
-            **possible(self.values.ravel(), low, high),
-            "standard_error": self.standard_errors.ravel(),
-            "ci_low": low,
-            "ci_high": high,
-        }
+        named = dict(zip(self.names, zip(*product(*self.labels), strict=True), strict=True))
+        numbers = (self.values, self.standard_errors, self.low, self.high)
+        return named | estimated(*(column.ravel() for column in numbers))
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(self.cells)

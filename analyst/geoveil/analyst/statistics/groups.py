@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.results import Series, possible, rows_of
+from geoveil.analyst.results import Series, estimated, rows_of
 from geoveil.analyst.simultaneous import (
     Correlated,
     correlations_of,
@@ -68,10 +68,7 @@ class GroupEstimates(Correlated):
         return rows_of(
             {
                 "group": self.labels,
-                **possible(self.values, low, high),
-                "standard_error": self.standard_errors,
-                "ci_low": low,
-                "ci_high": high,
+                **estimated(self.values, self.standard_errors, low, high),
                 "band_low": below,
                 "band_high": above,
             }

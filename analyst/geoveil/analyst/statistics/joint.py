@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Answer, Estimates, amount_answer, counted, possible, rows_of
+from geoveil.analyst.results import (
+    Answer,
+    Estimates,
+    amount_answer,
+    counted,
+    estimated,
+    possible,
+    rows_of,
+)
 from geoveil.analyst.simultaneous import Correlated, critical_value_of_one
 from geoveil.gp import (
     Array,
@@ -63,10 +71,7 @@ class Quantity(Estimates):
         return [
             {
                 "name": self.label,
-                **possible(self.value, self.ci_low, self.ci_high),
-                "standard_error": self.standard_error,
-                "ci_low": self.ci_low,
-                "ci_high": self.ci_high,
+                **estimated(self.value, self.standard_error, self.ci_low, self.ci_high),
                 "n": self.n,
             }
         ]
@@ -252,10 +257,7 @@ class JointEstimates(Correlated):
         return rows_of(
             {
                 "name": self.labels,
-                **possible(self.values, low, high),
-                "standard_error": self.standard_errors,
-                "ci_low": low,
-                "ci_high": high,
+                **estimated(self.values, self.standard_errors, low, high),
                 "n": [self.n] * len(self.labels),
             }
         )

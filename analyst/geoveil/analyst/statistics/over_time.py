@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.pictures import Axes
-from geoveil.analyst.results import Series, possible, rows_of
+from geoveil.analyst.results import Series, estimated, rows_of
 from geoveil.analyst.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.analyst.statistics.joint import Quantity, limits_of_sum
 from geoveil.campaign import ORIGIN, AttributeCampaign
@@ -222,10 +222,7 @@ class OverTime(Series):
         columns: dict[str, Any] = {
             "period": self.periods,
             "begins": [f"{when:%Y-%m-%d %H:%M}" for when in self.begins],
-            **possible(self.values, self.low, self.high),
-            "standard_error": self.standard_errors,
-            "ci_low": self.low,
-            "ci_high": self.high,
+            **estimated(self.values, self.standard_errors, self.low, self.high),
             "n": self.counts,
         }
         if self.cohorts is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.results import Estimates, possible
+from geoveil.analyst.results import Estimates, estimated
 from geoveil.analyst.simultaneous import normal_draws
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
@@ -89,10 +89,7 @@ class Ranking(Estimates):
         return [
             {
                 "name": label,
-                **possible(value, low, high),
-                "standard_error": error,
-                "ci_low": low,
-                "ci_high": high,
+                **estimated(value, error, low, high),
                 "may_be_top": label in self.may_be_top,
                 "surely_top": label in self.surely_top,
             }
