@@ -401,15 +401,15 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             mechanism = checked(
                 name, mechanism, scene.query, ("privacy", "simulate", "log_density")
             )
+            points = np.repeat(scene.way(), _DRAWN, axis=0)
+            drawn = mechanism.simulate(points, np.random.default_rng(1))
+            middle = float(np.median(drawn))
+            spread = max(float(np.quantile(np.abs(drawn - middle), 0.9)), 1e-6)
             if isinstance(mechanism, QueryMechanism):
-                yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
+                kind, outputs = "exact release", outputs_of(mechanism)
             else:
-                points = np.repeat(scene.way(), _DRAWN, axis=0)
-                drawn = mechanism.simulate(points, np.random.default_rng(1))
-                middle = float(np.median(drawn))
-                spread = max(float(np.quantile(np.abs(drawn - middle), 0.9)), 1e-6)
                 # Where densities are high in a narrow place, reports are.
-                outputs = np.union1d(additive_outputs(spread), drawn)
-                if getattr(mechanism.privacy, "delta", 0.0) > 0:  # their sum is an integral
-                    outputs = np.union1d(outputs, middle + spread * _EVEN)
-                yield scene.case(mechanism, outputs, "floats, no release", name=name)
+                kind, outputs = "floats, no release", np.union1d(additive_outputs(spread), drawn)
+            if getattr(mechanism.privacy, "delta", 0.0) > 0:  # their sum is an integral
+                outputs = np.union1d(outputs, middle + spread * _EVEN)
+            yield scene.case(mechanism, outputs, kind, name=name)
