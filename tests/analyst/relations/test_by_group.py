@@ -7,6 +7,7 @@ import pytest
 
 from geoveil.analyst import (
     Above,
+    Contaminated,
     CrossTable,
     FormReports,
     Histogram,
@@ -150,3 +151,18 @@ def test_a_histogram_by_group_has_the_intervals_of_one_of_everybody() -> None:
     for name in ("values", "low", "high"):
         assert getattr(all_of_group, name) == pytest.approx(getattr(everybody, name), abs=1e-3)
     assert np.all(everybody.values - everybody.low > 0.01)  # an end at the value is noticed
+
+
+def test_a_histogram_by_group_allows_for_false_reports() -> None:
+    """At least as much as one of everybody does, since the size of the group may be false, too."""
+    rng = np.random.default_rng(5)
+    campaign = form(number("income", 5.0), choice("rents", 2, None))
+    people = [rng.normal(40.0, 20.0, 2_000), np.zeros(2_000, np.int64)]
+    reports, bins = reported(campaign, people, rng), Histogram(edges=[20.0, 40.0, 60.0])
+    liars, group = Contaminated(bins, 0.01), [Option("rents", "o0")]
+    all_of_group = reports.ask(StatisticBy(liars, "income", group))["rents: o0"]
+    everybody, honest = (reports.of("income").ask(asked) for asked in (liars, bins))
+    assert isinstance(all_of_group, PartitionShares)
+    assert np.all(all_of_group.low <= everybody.low + 1e-3)
+    assert np.all(all_of_group.high >= everybody.high - 1e-3)
+    assert np.all(honest.low > everybody.low + 0.01)  # intervals without an allowance are noticed

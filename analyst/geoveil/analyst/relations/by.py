@@ -300,7 +300,7 @@ class RatioEstimates(JointEstimates):
         constants = np.broadcast_to(plus, len(w))[:, None]  # times the size, of the means
         rows = np.block([[w, constants], [np.zeros(w.shape[1]), 1.0]])
         over = self.over.combined(rows, [*labels, self.over.labels[-1]])
-        made = ratios(over)
+        made = replace(ratios(over), contamination=self.contamination)
         return made if limits is None else replace(made, limits=tuple(limits))
 
 
