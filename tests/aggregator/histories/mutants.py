@@ -2,13 +2,15 @@
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+import sqlite3
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import delete, event, insert, select
+from sqlalchemy import delete, insert, select
 
 from geoveil.aggregator import Code, CollectorServicer, ServiceError, SQLiteStore, Writer
 from geoveil.aggregator.domain.reports import PackedReport
@@ -116,15 +118,23 @@ class IgnoresDates(SQLiteStore):
 class CommitsRowsAlone(SQLiteStore):
     """Has the rows durable before the sums: what dies in between has rows and no sums."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        event.listen(self._engine, "before_cursor_execute", self._split)
+    @contextmanager
+    def _counting_transaction(self) -> Iterator[Any]:
+        with super()._counting_transaction() as connection:
+            yield _Splitting(connection)
 
-    @staticmethod
-    def _split(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+
+class _Splitting:
+    """A connection that ends a transaction before it writes sums, and begins another."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         if "INTO query_sum" in statement:
-            cursor.connection.execute("COMMIT")
-            cursor.connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection.execute(statement, *parameters)
 
 
 class LosesCoordinates(SQLiteStore):

@@ -1,19 +1,20 @@
 """Traps: faults of one store at a chosen statement to the database."""
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, event
 
-from geoveil.aggregator import Store
+from geoveil.aggregator import SQLiteStore, Store
 
 _TRAPS: WeakKeyDictionary[Engine, "Trap"] = WeakKeyDictionary()
 
 Strike = Callable[[Any], None]
-"""Given the SQLAlchemy connection, or None right after a commit; may raise."""
+"""Given SQLAlchemy's connection or SQLite's, or None right after a commit; may raise."""
 
 
 class Death(SystemExit):
@@ -56,6 +57,22 @@ def _step(connection: Any, *_: Any) -> None:
         trap.step(connection)
 
 
+class _Watched(sqlite3.Connection):
+    """Lets a trap see the statements that a store sends past SQLAlchemy."""
+
+    trap: Trap | None = None
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        if self.trap is not None:
+            self.trap.step(self)
+        return super().execute(*arguments)
+
+
+def _watch(dialect: Any, _record: object, _arguments: object, options: dict[str, Any]) -> None:
+    if dialect.name == "sqlite":
+        options["factory"] = _Watched
+
+
 @contextmanager
 def watching_statements() -> Iterator[None]:
     """Let traps see all statements; deaths make no noise."""
@@ -68,6 +85,7 @@ def watching_statements() -> Iterator[None]:
     events = ("before_cursor_execute", "commit")
     for name in events:
         event.listen(Engine, name, _step)
+    event.listen(Engine, "do_connect", _watch)
     threading.excepthook = hook
     try:
         yield
@@ -75,6 +93,7 @@ def watching_statements() -> Iterator[None]:
         threading.excepthook = previous
         for name in events:
             event.remove(Engine, name, _step)
+        event.remove(Engine, "do_connect", _watch)
 
 
 def trapped(store: Any, trap: Trap) -> Store:
@@ -83,6 +102,9 @@ def trapped(store: Any, trap: Trap) -> Store:
     It too is a step when a method that writes returns: all is durable, and nobody knows it yet.
     """
     _TRAPS[store._engine] = trap
+    if isinstance(store, SQLiteStore):
+        with closing(store._engine.raw_connection()) as connection:
+            cast("_Watched", connection.driver_connection).trap = trap
 
     def then_step(method: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*arguments: Any) -> Any:

@@ -9,13 +9,13 @@ releases the interpreter lock at every row, which allows only a thousand reports
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
-from sqlalchemy import URL, Connection, Engine, create_engine, event, select
+from sqlalchemy import URL, Connection, PoolProxiedConnection, create_engine, event, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -112,58 +112,6 @@ _READ_PAGES = """
 _WRITE_PAGES = "INSERT OR REPLACE INTO report_page (campaign_key, first, ids, answers) VALUES "
 
 
-class _Driver:
-    """Sends statements on an engine's connection by SQLite's own driver.
-
-    It is several times as fast as SQLAlchemy. The connection is taken at the first transaction.
-    """
-
-    _connection: Connection | None = None
-    _driver: sqlite3.Connection
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._heard: tuple[Callable[..., Any], ...] = ()
-        """The listeners to the transaction's statements."""
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run a transaction, which commits or rolls back; errors are SQLAlchemy's DBAPIError."""
-        if self._connection is None:
-            self._connection = self._engine.connect()
-            driver: Any = self._connection.connection.driver_connection
-            self._driver = driver
-        dispatch = self._connection.dispatch
-        self._heard = tuple(dispatch.before_cursor_execute)
-        try:
-            self.execute("BEGIN IMMEDIATE")
-            yield
-            for heard in dispatch.commit:
-                heard(self._connection)
-            self._driver.commit()
-        except BaseException as error:
-            self._driver.rollback()
-            if isinstance(error, sqlite3.Error):
-                # The error hides the parameters, which are reports.
-                hidden = DBAPIError.instance(None, None, error, sqlite3.Error)
-                raise hidden from error
-            raise
-
-    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
-        """Send a statement within the transaction and return its rows."""
-        cursor = self._driver.cursor()
-        for heard in self._heard:
-            statement, parameters = heard(
-                self._connection, cursor, statement, parameters, None, False
-            )
-        return cursor.execute(statement, parameters)
-
-    def close(self) -> None:
-        """Return the connection, if any, to its pool; idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-
-
 @not_shown
 class _ReportPage(NamedTuple):
     """A page as it is stored, or to be written."""
@@ -212,14 +160,15 @@ class SQLiteStore(SQLStore):
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         self._indices: dict[int, IdIndex] = {}
-        self._driver = _Driver(engine)
+        self._counting: PoolProxiedConnection | None = None
+        """The connection that counts reports, from the first on."""
         super().__init__(engine, create=create)
 
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
         written: list[_Written] = []
-        with self._driver.transaction():
+        with self._counting_transaction() as connection:
             counted = {
-                campaign_id: self._count_one(campaign_id, submissions, written)
+                campaign_id: self._count_one(connection, campaign_id, submissions, written)
                 for campaign_id, submissions in by_campaign.items()
             }
         # Only after the commit, since rolled-back reports must not be indexed.
@@ -228,8 +177,33 @@ class SQLiteStore(SQLStore):
             index.reports = reports
         return counted
 
+    @contextmanager
+    def _counting_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction by SQLite's own driver, several times as fast as SQLAlchemy.
+
+        It commits or rolls back; errors are SQLAlchemy's.
+        """
+        if self._counting is None:
+            self._counting = self._engine.raw_connection()
+        connection = cast(sqlite3.Connection, self._counting.driver_connection)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException as error:
+            connection.rollback()
+            if isinstance(error, sqlite3.Error):
+                # The error hides the parameters, which are reports.
+                hidden = DBAPIError.instance(None, None, error, sqlite3.Error)
+                raise hidden from error
+            raise
+
     def _count_one(
-        self, campaign_id: str, submissions: Sequence[Submission], written: list[_Written]
+        self,
+        connection: sqlite3.Connection,
+        campaign_id: str,
+        submissions: Sequence[Submission],
+        written: list[_Written],
     ) -> list[Outcome]:
         """Count the reports to one campaign: one statement reads, three write.
 
@@ -237,10 +211,10 @@ class SQLiteStore(SQLStore):
         """
         reports, admit = gathered(submissions)
         ids, answers = in_columns(reports)
-        bins, driver = submissions[0].bins, self._driver
+        bins = submissions[0].bins
         sums = tally(answers, bins)
         parameters = {"campaign_id": campaign_id, "indices": str([*sums])}
-        row = driver.execute(_READ_STANDING, parameters).fetchone()
+        row = connection.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         key, closed, deleted, before, sums_before, *last = row
@@ -251,18 +225,18 @@ class SQLiteStore(SQLStore):
         if index is None or index.reports > before:
             index = self._indices[key] = IdIndex()
         if index.reports < before:  # counted by another process, or before this one started
-            index.add(_read_ids(driver, key, index.reports), before)
+            index.add(_read_ids(connection, key, index.reports), before)
         candidates = index.find(ids)
-        stored = _stored(driver, key, candidates, reports) if candidates else {}
+        stored = _stored(connection, key, candidates, reports) if candidates else {}
         outcomes, fresh = classify(reports, [False] * len(reports) if closed else admit, stored)
         if fresh:
             if len(fresh) < len(reports):
                 sums = tally(in_columns(fresh)[1], bins)
             page = None if last[0] is None else _ReportPage(*last)
-            pages = _append(driver, key, before, fresh, page)
-            _write_sums(driver, key, _sums(sums_before), sums)
+            pages = _append(connection, key, before, fresh, page)
+            _write_sums(connection, key, _sums(sums_before), sums)
             after = before + len(fresh)
-            driver.execute(_WRITE_COUNT, {"key": key, "reports": after})
+            connection.execute(_WRITE_COUNT, {"key": key, "reports": after})
             written.append((index, pages, after))
         return outcomes
 
@@ -312,7 +286,8 @@ class SQLiteStore(SQLStore):
         return shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
-        self._driver.close()
+        if self._counting is not None:
+            self._counting.close()
         super().close()
 
     def protect(self) -> None:
@@ -359,13 +334,13 @@ def _begin(connection: Connection) -> None:
 
 
 def _stored(
-    driver: _Driver,
+    connection: sqlite3.Connection,
     key: int,
     candidates: Sequence[tuple[int, int]],
     reports: Sequence[PackedReport],
 ) -> dict[int, bool]:
     """Return position → equal answers for stored ids, given (position, page) candidates."""
-    pages = _read_pages(driver, key, (page for _, page in candidates))
+    pages = _read_pages(connection, key, (page for _, page in candidates))
     stored = {}
     for position, page in candidates:
         report_id, answers = reports[position]
@@ -376,7 +351,7 @@ def _stored(
 
 
 def _write_sums(
-    driver: _Driver,
+    connection: sqlite3.Connection,
     key: int,
     before: Mapping[int, Accumulator],
     added: Mapping[int, Accumulator],
@@ -389,7 +364,7 @@ def _write_sums(
             for i, sums in rows
             for value in (key, _SHARD, i, sums.n, str(sums.total), str(sums.total_of_squares))
         ]
-        driver.execute(_WRITE_SUMS + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows)), parameters)
+        connection.execute(_WRITE_SUMS + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows)), parameters)
 
 
 def _sums(stored: str | None) -> dict[int, Accumulator]:
@@ -398,10 +373,10 @@ def _sums(stored: str | None) -> dict[int, Accumulator]:
     return {index: Accumulator(*sums) for index, *sums in rows}
 
 
-def _read_ids(driver: _Driver, key: int, number: int) -> Iterator[tuple[int, bytes]]:
+def _read_ids(connection: sqlite3.Connection, key: int, number: int) -> Iterator[tuple[int, bytes]]:
     """Yield (first report, ids) of pages, starting with the page of report `number`."""
-    (first,) = driver.execute(_CONTAINING, {"key": key, "number": number}).fetchone()
-    while joined := driver.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
+    (first,) = connection.execute(_CONTAINING, {"key": key, "number": number}).fetchone()
+    while joined := connection.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
         for page in joined.split(","):
             start, ids = page.split(" ")
             first = int(start)
@@ -409,13 +384,15 @@ def _read_ids(driver: _Driver, key: int, number: int) -> Iterator[tuple[int, byt
         first += 1
 
 
-def _read_pages(driver: _Driver, key: int, firsts: Iterable[int]) -> dict[int, tuple[bytes, bytes]]:
+def _read_pages(
+    connection: sqlite3.Connection, key: int, firsts: Iterable[int]
+) -> dict[int, tuple[bytes, bytes]]:
     """Return first report → (ids, answers) of pages."""
     pages = {}
     wanted = sorted(set(firsts))
     for start in range(0, len(wanted), _PAGES_READ):
         parameters = {"key": key, "firsts": json.dumps(wanted[start : start + _PAGES_READ])}
-        (joined,) = driver.execute(_READ_PAGES, parameters).fetchone()
+        (joined,) = connection.execute(_READ_PAGES, parameters).fetchone()
         for page in joined.split(","):
             first, ids, answers = page.split(" ")
             pages[int(first)] = bytes.fromhex(ids), bytes.fromhex(answers)
@@ -441,7 +418,7 @@ def _answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
 
 
 def _append(
-    driver: _Driver,
+    connection: sqlite3.Connection,
     key: int,
     first: int,
     reports: Sequence[PackedReport],
@@ -473,7 +450,7 @@ def _append(
         part = pages[at : at + _PAGES_WRITTEN]
         statement = _WRITE_PAGES + ", ".join(["(?, ?, ?, ?)"] * len(part))
         parameters = [value for p in part for value in (key, p.first, p.ids, p.answers)]
-        driver.execute(statement, parameters)
+        connection.execute(statement, parameters)
     return pages
 
 
