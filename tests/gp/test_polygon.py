@@ -364,14 +364,45 @@ class TestMechanisms:
                 assert min(expected) <= released <= max(expected)
 
 
+SLANTED = np.array([[math.cos(0.6), math.sin(0.6)], [-math.sin(0.6), math.cos(0.6)]])
+
+
+def slanted(corners: list[tuple[float, float]]) -> Polygon:
+    """Return a polygon at a slant, far from 0."""
+    moved = np.array(corners) @ SLANTED + [1e4, 5e4]
+    return Polygon([tuple(map(tuple, moved.tolist()))], width=2.0)
+
+
 @pytest.mark.parametrize("long", [1.0, 30.0, 1_000.0])
 def test_the_depth_of_a_strip_is_known_to_one_in_a_hundred(long, monkeypatch):
-    """A strip of the width 1 at a slant, far from 0. Control: few points of the boundary."""
-    turned = np.array([[math.cos(0.6), math.sin(0.6)], [-math.sin(0.6), math.cos(0.6)]])
-    corners = np.array(box(0.0, 0.0, long, 1.0)) @ turned + [1e4, 5e4]
-    strip = Polygon([tuple(map(tuple, corners.tolist()))], width=2.0)
+    """A strip of the width 1. Control: few points of the boundary."""
+    strip = slanted(box(0.0, 0.0, long, 1.0))
     assert 0.5 <= strip.attained_range[1] <= 0.5 * 1.01
     polygon._deepest.cache_clear()
-    monkeypatch.setattr(polygon, "_MOST_POINTS", 2 * long + 2)
+    monkeypatch.setattr(polygon, "_ALONG", 5.0)
     assert strip.attained_range[1] > 0.5 * 1.05
+    polygon._deepest.cache_clear()
+
+
+@pytest.mark.parametrize("shape", ["straight", "hook", "branch"])
+def test_the_depth_of_a_very_long_region_is_known_to_one_in_a_hundred(shape, monkeypatch):
+    """A strip of the width 1; two that meet, deepest in the corner; and one that leaves another.
+
+    The largest circle touches the outer sides, and the corners that point inwards. Control: points
+    of the boundary alone, which are farther apart than the strip is wide.
+    """
+    end = 100_000.0
+    corners, depth = {
+        "straight": (box(0, 0, end, 1), 0.5),
+        "hook": ([(0, 0), (end, 0), (end, end), (end - 1, end), (end - 1, 1), (0, 1)], 2 - 2**0.5),
+        "branch": (
+            [*box(-end, 0, end, 1)[:3], (0.5, 1), (0.5, end), (-0.5, end), (-0.5, 1), (-end, 1)],
+            0.625,
+        ),
+    }[shape]
+    region = slanted(corners)
+    assert depth <= region.attained_range[1] <= depth * 1.01
+    polygon._deepest.cache_clear()
+    monkeypatch.setattr(polygon, "_eroded", lambda shape, bound: bound)
+    assert region.attained_range[1] > depth * 2
     polygon._deepest.cache_clear()

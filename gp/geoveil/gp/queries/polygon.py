@@ -435,8 +435,9 @@ class Polygon(SoftIndicator):
 def _deepest(parts: Parts) -> float:
     """Return an upper bound of the largest distance inside, from points of the boundary.
 
-    It is at most 1 % too large if the region is up to 3,000 times as long as wide. The largest
-    circle around a place inside that holds no point is at a vertex of their Voronoi diagram.
+    It is at most 1 % too large. The largest circle around a place inside that holds no point is at
+    a vertex of their Voronoi diagram. In regions thousands of times as long as wide the points are
+    too far apart, so that the region is eroded instead.
     """
     from scipy.spatial import KDTree, Voronoi
     from shapely import contains_xy, get_coordinates, segmentize
@@ -453,4 +454,20 @@ def _deepest(parts: Parts) -> float:
     places = Voronoi((points - middle) / unit).vertices * unit + middle
     inside = places[contains_xy(shape, places)]
     away = KDTree(points).query(inside)[0]
-    return float(away.max(initial=step / 2)) + 2 * _MOVED * depth
+    bound = float(away.max(initial=step / 2)) + 2 * _MOVED * depth
+    return bound if step <= _ALONG * bound else _eroded(shape, bound)
+
+
+def _eroded(shape: MultiPolygon, bound: float) -> float:
+    """Return an upper bound of the largest distance inside, from one that may be far too large.
+
+    Around corners that point inwards GEOS erodes up to chords of circles, hence never too much.
+    """
+    least = 0.0
+    while bound - least > _MOVED * bound:
+        middle = (least + bound) / 2
+        if shape.buffer(-middle).is_empty:
+            bound = middle
+        else:
+            least = middle
+    return bound * (1 + 2 * _MOVED)
