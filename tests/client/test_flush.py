@@ -158,28 +158,21 @@ def test_flush_counts_what_became_of_each(client, tape, collector):
     assert len(set(tape.submitted)) == 4
 
 
-def test_a_campaign_that_fails_does_not_hold_up_another(client, steering, fake_time):
-    """Each is tried as its own answers permit: for good, later, at once."""
+@pytest.mark.parametrize(
+    "failure",
+    [TransportError("INTERNAL"), TransportError("RESOURCE_EXHAUSTED", retry_after_s=60.0)],
+    ids=["for good", "later"],
+)
+def test_a_campaign_that_fails_does_not_hold_up_another(client, steering, fake_time, failure):
+    """Each is tried as its own answers permit: another time, as often as there is time, once."""
     for name in NAMES:
         client.contribute(name, 52_000)
-    steering.failures["a"] = TransportError("INTERNAL")
+    steering.failures["a"] = failure
     steering.failures["b"] = TransportError("ABORTED")
     assert client.flush(timeout_s=5.0) == FlushResult(acknowledged=1, rejected=0, pending=2)
     assert steering.asked.count("a") == 1
     assert steering.asked.count("b") > 3
     assert steering.asked.count("c") == 1
-
-
-def test_what_a_server_asks_of_one_campaign_is_kept_while_another_is_tried(
-    client, steering, fake_time
-):
-    for name in NAMES:
-        client.contribute(name, 52_000)
-    steering.failures["a"] = TransportError("RESOURCE_EXHAUSTED", retry_after_s=60.0)
-    steering.failures["b"] = TransportError("ABORTED")
-    client.flush(timeout_s=5.0)
-    assert steering.asked.count("a") == 1
-    assert steering.asked.count("b") > 3
 
 
 def test_a_server_that_is_down_is_not_asked_for_every_campaign(client, steering):

@@ -211,21 +211,15 @@ def test_times_are_exact_and_in_utc(journal):
     assert kept.drawn.utcoffset() == timedelta(0)
 
 
-def race(count: int, journal_of: Callable[[], Journal]) -> list[Entry]:
+@pytest.mark.parametrize("own", [False, True], ids=["one journal", "each its own"])
+def test_threads_that_race_all_get_one_report(journal, tmp_path, own):
     kept: list[Entry] = []
-    in_threads(count, lambda value: kept.append(record(journal_of(), made(value=value))))
-    return kept
 
+    def take_part(value: int) -> None:
+        of = Journal(tmp_path / "raced") if own else journal
+        kept.append(record(of, made(value=value)))
 
-def test_threads_that_race_all_get_one_report(journal):
-    kept = race(8, lambda: journal)
-    assert len(kept) == 8
-    assert len({e.contribution.report for e in kept}) == 1
-    assert [entry.fresh for entry in kept].count(True) == 1
-
-
-def test_journals_that_race_for_a_directory_all_get_one_report(tmp_path):
-    kept = race(8, lambda: Journal(tmp_path / "state"))
+    in_threads(8, take_part)
     assert len(kept) == 8
     assert len({e.contribution.report for e in kept}) == 1
     assert [entry.fresh for entry in kept].count(True) == 1

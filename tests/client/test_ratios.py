@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpmath import mp
 
 from geoveil.campaign import (
     Attribute,
@@ -62,15 +61,6 @@ def ratio(make_campaign, collector):
         return made
 
     return make
-
-
-def test_logarithms_are_the_nearest_doubles():
-    draw = Random(35)
-    values = [math.exp(draw.uniform(-100, 100)) for _ in range(2_000)]
-    values += [1 + draw.uniform(-1e-9, 1e-9) for _ in range(200)] + [1.0, math.nextafter(1, 2)]
-    scale = LogScale(1e-50)
-    with mp.workprec(400):
-        assert [scale.coordinate(v) for v in values] == [float(mp.log(v)) for v in values]
 
 
 def test_values_below_the_floor_are_not_told_apart(ratio):

@@ -98,7 +98,7 @@ def test_a_seed_is_the_hashes_of_its_counter():
         assert source.bits(count) == whole >> (1024 - taken) & ((1 << count) - 1)
 
 
-@given(NUMBERS)
+@given(st.fractions(min_value=0, max_denominator=10**40))
 def test_a_fraction_is_rounded_to_the_double_beside_it(number):
     assert is_above(exact.round_up(number), number)
     assert is_below(exact.round_down(number), number)
@@ -109,9 +109,11 @@ def test_a_fraction_is_rounded_to_the_double_beside_it(number):
 def test_fractions_beyond_doubles_have_infinity_above_and_the_greatest_below():
     assert exact.round_up(Fraction(10) ** 400) == math.inf
     assert exact.round_down(Fraction(10) ** 400) == sys.float_info.max
+    assert exact.round_up(Fraction(1, 10**400)) == 5e-324
+    assert exact.round_down(Fraction(1, 10**400)) == 0.0
 
 
-@given(NUMBERS)
+@given(NUMBERS | st.floats(1.0, 1e50).map(Fraction))
 def test_logarithms(number):
     assert is_above(exact.log_up(number + 1), log(number + 1))
     double = float(number)

@@ -25,7 +25,6 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.exact import log_up, round_down, round_up
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
 
 Array = NDArray[np.float64]
@@ -49,32 +48,6 @@ def promises(strong: GeoPrivacy, weak: GeoPrivacy) -> bool:
         and strong.delta <= weak.delta
         and (strong.delta == 0 or strong.reach >= weak.reach)
     )
-
-
-# ---------------------------------------------------------------------------------------------
-# Rounding.
-
-
-@given(st.fractions(min_value=0, max_denominator=10**40))
-def test_doubles_are_the_nearest_in_their_direction(number):
-    up, down = round_up(number), round_down(number)
-    assert Fraction(down) <= number <= Fraction(up)
-    assert up == down == number or math.nextafter(down, math.inf) == up
-
-
-def test_rounding_ends_at_the_ends_of_the_doubles():
-    assert round_up(Fraction(10) ** 400) == math.inf
-    assert Fraction(round_down(Fraction(10) ** 400)) < Fraction(10) ** 400
-    assert round_up(Fraction(1, 10**400)) == 5e-324
-    assert round_down(Fraction(1, 10**400)) == 0.0
-
-
-@given(st.floats(1.0, 1e50, exclude_min=True))
-def test_logarithms_are_rounded_up(number):
-    with mp.workdps(60):
-        bound = log_up(Fraction(number))
-        assert mp.mpf(bound) >= mp.log(mp.mpf(number))
-        assert mp.mpf(math.nextafter(bound, 0.0)) < mp.log(mp.mpf(number))
 
 
 # ---------------------------------------------------------------------------------------------
