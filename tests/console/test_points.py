@@ -5,8 +5,9 @@ import csv
 import io
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,9 +15,12 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Districts, new_york_boroughs
+from geoveil.analyst.campaigns import campaign_for_points
+from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.campaign import Attribute, Question
 from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import choices_of
+from geoveil.console.survey import doubted
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, Threshold
 from tests.campaigns import NOW
 
@@ -405,3 +409,18 @@ async def test_the_process_of_statistics_knows_no_token_and_is_begun_again(tmp_p
             assert "permit" in answer.text
             answer = await client.get("/console/surveys/none/ask")
             assert answer.status_code == 404
+
+
+def test_no_number_bounds_what_false_answers_do_to_the_mean_of_points():
+    now = datetime.now(UTC)
+    campaign = campaign_for_points(
+        attribute="debt",
+        privacy=GeoPrivacy(1.0, per=5_000.0, unit="euro"),
+        plane=None,
+        campaign_id="debts",
+        title="Debts",
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+    told = doubted(SimpleNamespace(campaign=campaign, estimates=()), 0.01)
+    assert told == MEAN_MOVES

@@ -10,6 +10,7 @@ import pytest
 from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.console import sessions
+from geoveil.console.http import RefusedError, form_of
 from geoveil.console.sessions import COOKIE, Sessions
 from geoveil.gateway import ledger
 from geoveil.gp import ParameterError
@@ -335,3 +336,20 @@ async def test_an_expired_token_opens_nothing(guarded, tmp_path):
     async with guarded.browser() as client:
         answer = await client.post("/console/sign-in", data={"token": old, "next": "/"})
         assert answer.status_code == 403
+
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+def test_two_hundred_fields_are_read_and_one_more_is_refused():
+    fields = form_of(_FORM, b"&".join(b"a%d=%%25" % n for n in range(200)))
+    assert fields == {f"a{n}": ["%"] for n in range(200)}
+    with pytest.raises(RefusedError, match="too many fields"):
+        form_of(_FORM, b"&".join([b"a=1"] * 201))
+
+
+@pytest.mark.parametrize("content", [b"a=%", b"a=%2", b"a=%zz", b"%" * 4096])
+def test_a_percent_sign_that_begins_no_escape_is_refused(content):
+    """Each would take as long to split off as a field."""
+    with pytest.raises(RefusedError, match="%25"):
+        form_of(_FORM, content)

@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from geoveil.gp import (
     RandomSource,
     SeededSource,
     SystemSource,
+    digests,
     exact,
     validation,
 )
@@ -313,3 +315,25 @@ def test_a_fork_waits_until_no_thread_computes():
         os._exit(ctx.prec != before)
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+WITHOUT = """
+import sys
+sys.modules["_sha256"] = sys.modules["_sha2"] = None
+from geoveil.gp import digests
+import hashlib
+assert digests.sha256 is hashlib.sha256 and digests.blake2b is hashlib.blake2b
+"""
+
+
+def test_digests_are_those_of_hashlib():
+    for length in (*range(260), 4096, 100_003):
+        data = (b"geoveil" * (length // 7 + 1))[:length]
+        assert digests.sha256(data).digest() == hashlib.sha256(data).digest()
+        assert digests.sha256(data).hexdigest() == hashlib.sha256(data).hexdigest()
+        expected = hashlib.blake2b(data, digest_size=7).digest()
+        assert digests.blake2b(data, digest_size=7).digest() == expected
+
+
+def test_an_interpreter_without_them_uses_hashlib():
+    subprocess.run([sys.executable, "-c", WITHOUT], check=True, timeout=60)

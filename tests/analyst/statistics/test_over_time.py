@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.pictures import draw_curve
 from geoveil.analyst.statistics.over_time import Margins, OverTime, flagged, over_time, windows
 from geoveil.campaign import (
     Allocation,
@@ -364,3 +365,16 @@ def test_what_is_out_of_range_is_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call(curves(True)[0])  # type: ignore[operator]  # a function of a curve
     assert caught.value.name == name
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_point_of_a_curve_is_drawn(count):
+    """Also where there is one, as in the first period of a campaign."""
+    at, values = np.arange(count, dtype=float), np.full(count, 0.5)
+    axes = draw_curve(None, "a curve", ("days", "mean"), at, values, (values - 0.1, values + 0.1))
+    (line,) = axes.get_lines()
+    assert (line.get_marker() in ("", "None")) == (count > 1)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "band of the whole curve",
+        "estimate",
+    ]
