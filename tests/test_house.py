@@ -73,4 +73,4 @@ def test_this_house_is_counted_and_every_number_has_a_budget() -> None:
     assert found.parts["gp"].statements > 1_000
     kept = ("imports past the front door of another part", "names that say nothing")
     assert all(found.measured()[what] <= BUDGETS[what] for what in kept), found.vague
-    assert part_of("aggregator/geoveil/aggregator/store/base.py") == "aggregator"
+    assert part_of("aggregator/geoveil/aggregator/store/sql.py") == "aggregator"
