@@ -161,11 +161,9 @@ def screened(
     considered = [name for name in KINDS if name in kinds]
     considered += [name for name in kinds if name not in considered]
     tried = [search.best(name, error) for name in considered]
-    rough = [found for found in tried if found is not None]
-    least = min((error(found.prediction) for found in rough), default=math.inf)
-    near = [
-        found for found in rough if within == math.inf or error(found.prediction) <= within * least
-    ]
+    rough = [(error(a.prediction), a) for a in tried if a is not None]
+    least = min((size for size, _ in rough), default=math.inf)
+    near = [a for size, a in rough if within == math.inf or size <= within * least]
     best = [made for made in map(search.exact, near) if made is not None]
     if POINTS in kinds:
         least = min((error(a.prediction) for a in best), default=math.inf)
