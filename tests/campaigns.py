@@ -18,6 +18,23 @@ from geoveil.gp import GeoPrivacy, Threshold
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
+HOME_AND_INCOME = """
+[[field]]
+kind = "place"
+name = "home"
+epsilon = 1
+per = 500
+area = {longitude_deg = 2.35, latitude_deg = 48.86, radius_m = 15000}
+[[field]]
+kind = "number"
+name = "income"
+unit = "dollar"
+least = 0
+most = 200000
+epsilon = 1
+per = 8000
+"""
+"""Fields of a form, as in its file."""
 
 
 def _of_incomes(campaign_id: str) -> dict[str, Any]:

@@ -18,27 +18,13 @@ from geoveil.gp import (
     PrivateValueError,
     UnsupportedError,
 )
+from tests.campaigns import HOME_AND_INCOME
 
 N = 1_000
 COLUMNS = ("--columns", "lon,lat")
 PLACE = ("--epsilon", "1", "--per", "500", "--center=2.35,48.86", "--radius", "15000")
 PLANE = AzimuthalEquidistant(2.35, 48.86, 15_000)
-FORM = """
-[[field]]
-kind = "place"
-name = "home"
-epsilon = 1
-per = 500
-area = {longitude_deg = 2.35, latitude_deg = 48.86, radius_m = 15000}
-[[field]]
-kind = "number"
-name = "income"
-unit = "dollar"
-least = 0
-most = 200000
-epsilon = 1
-per = 8000
-[[field]]
+FORM = f"""{HOME_AND_INCOME}[[field]]
 kind = "number"
 name = "rent"
 unit = "dollar"

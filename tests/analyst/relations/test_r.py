@@ -12,27 +12,13 @@ import pytest
 
 from geoveil.analyst import Coordinate, NumberOf, Regression, contributions, form_reports_of
 from geoveil.gp import AzimuthalEquidistant
+from tests.campaigns import HOME_AND_INCOME
 
 ROOT = Path(__file__).parents[3]
 GEOVEIL = Path(sys.executable).with_name("geoveil")
 PACKAGES = 'quit(status = !all(sapply(c("survey", "jsonlite"), requireNamespace, quietly = TRUE)))'
 N = 500
-FORM = """
-[[field]]
-kind = "place"
-name = "home"
-epsilon = 1
-per = 500
-area = {longitude_deg = 2.35, latitude_deg = 48.86, radius_m = 15000}
-[[field]]
-kind = "number"
-name = "income"
-unit = "dollar"
-least = 0
-most = 200000
-epsilon = 1
-per = 8000
-[[field]]
+FORM = f"""{HOME_AND_INCOME}[[field]]
 kind = "number"
 name = "age"
 unit = "year"
