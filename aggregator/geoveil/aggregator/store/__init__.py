@@ -1,5 +1,6 @@
 """Storage of campaigns and reports: one contract, one module per database."""
 
+from geoveil.aggregator.domain.reports import PackedReport, pack, unpack
 from geoveil.aggregator.domain.store_contract import (
     CampaignPage,
     CampaignRecord,
@@ -20,6 +21,7 @@ __all__ = [
     "CampaignRecord",
     "Extent",
     "Outcome",
+    "PackedReport",
     "Progress",
     "SQLiteStore",
     "Store",
@@ -28,4 +30,6 @@ __all__ = [
     "Submission",
     "classify",
     "open_store",
+    "pack",
+    "unpack",
 ]
