@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import AzimuthalEquidistant, ParameterError, UnsupportedError
+from geoveil.gp import AzimuthalEquidistant, ParameterError
 
 Bounds = tuple[float, float, float, float]
 """West, south, east and north, in degrees."""
@@ -134,7 +134,6 @@ def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Co
 
     Raises:
         ParameterError: if it lies outside the area, or its numbers are not valid degrees.
-        UnsupportedError: if it lies across the edge, and shapely is not installed.
 
     Example:
         >>> plane = AzimuthalEquidistant(2.35, 48.86, radius_m=15_000)
@@ -173,10 +172,8 @@ def _cut(
     plane: AzimuthalEquidistant, rings: Sequence[Sequence[NDArray[np.float64]]]
 ) -> list[list[list[tuple[float, float]]]]:
     """Return the parts of a region within the area; people on its edge are inside."""
-    try:
-        import shapely
-    except ImportError:
-        raise UnsupportedError("polygons need shapely: pip install 'geoveil[geo]'") from None
+    import shapely
+
     wide = AzimuthalEquidistant(plane.longitude_deg, plane.latitude_deg, _FARTHEST_M)
     angles = np.linspace(0.0, 2 * math.pi, _SIDES, endpoint=False)
     around = plane.radius_m / math.cos(math.pi / _SIDES)

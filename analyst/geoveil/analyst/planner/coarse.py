@@ -7,9 +7,9 @@ one sum over the atoms [MATH §8]. Final results are computed at every point of 
 """
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TypeAlias
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -171,6 +171,17 @@ class CoarseCandidate:
     prediction: Prediction
 
 
+class Atoms(NamedTuple):
+    """People of one place, joined."""
+
+    points: Array
+    """Values in one dimension, otherwise signed distances."""
+    truth: Array
+    weights: Array
+    again: Array | None
+    """Weights for redrawn data: see `Nodes.again`."""
+
+
 @dataclass(frozen=True)
 class Band:
     """A soft stand-in for a hard question, and the prior's people near it."""
@@ -178,31 +189,16 @@ class Band:
     profile: Profile
     query: SoftIndicator | None
     """The soft query, in one dimension."""
-    points: Array
-    """Values in one dimension, otherwise signed distances to the moved boundary."""
-    signed: Array
-    truth: Array
-    weights: Array
-    again: Array | None
-    """Weights for redrawn data: see `Nodes.again`."""
+    atoms: Atoms
     inwards: float = 0.0
     """How far the boundary was moved, in more dimensions."""
 
-    def among(self, atoms: "Atoms") -> "Band":
-        """Return the same band, with other people near it."""
-        points, truth, weights, again = atoms
+    @cached_property
+    def signed(self) -> Array:
+        """The signed distances of the atoms to the band's middle."""
         if self.query is None:
-            signed = points - self.inwards
-        else:
-            signed = np.asarray(self.query.signed_distance(points))
-        return replace(
-            self, points=points, signed=signed, truth=truth, weights=weights, again=again
-        )
-
-
-Atoms: TypeAlias = tuple[Array, Array, Array, Array | None]
-"""Values in one dimension, otherwise signed distances; with their truth, weights and redrawn
-weights."""
+            return self.atoms.points - self.inwards
+        return np.asarray(self.query.signed_distance(self.atoms.points))
 
 
 def width(index: int) -> float:
@@ -299,22 +295,18 @@ def joined(problem: PlanningProblem, nodes: Nodes) -> Atoms:
     if nodes.again is not None:
         drawn = [np.bincount(index, weights)[used] for weights in nodes.again]
         again = np.array(drawn, np.float64)
-    return (mean + origin[first])[used], truth[first][used], mass[used], again
+    return Atoms((mean + origin[first])[used], truth[first][used], mass[used], again)
 
 
 def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> Band | None:
     """Return a band placed where the soft share of the atoms is their hard one, if it has room."""
     question, wide = problem.question, width(index) * problem.scale
     assert isinstance(question, HardQuestion)
-    points, truth, weights, again = atoms
     shape = PROFILES[profile](wide)
     if question.dimension == 1:
-        query = aimed(Nodes(question, problem.prior, points, weights), wide, profile)
-        if query is None:
-            return None
-        signed = np.asarray(query.signed_distance(points))
-        return Band(shape, query, points, signed, truth, weights, again)
-    inwards = moved(points, truth, weights, wide, profile)
-    if not question.fits(wide, profile, (inwards,)):
-        return None
-    return Band(shape, None, points, points - inwards, truth, weights, again, inwards)
+        people = Nodes(question, problem.prior, atoms.points, atoms.weights)
+        query = aimed(people, wide, profile)
+        return None if query is None else Band(shape, query, atoms)
+    inwards = moved(atoms.points, atoms.truth, atoms.weights, wide, profile)
+    fits = question.fits(wide, profile, (inwards,))
+    return Band(shape, None, atoms, inwards) if fits else None

@@ -182,7 +182,8 @@ class Search:
                 return None
             try:
                 reports = kind.build(bands[0].query, problem.privacy, kind.options[option])
-                moments = [(reports.mean(b.points), reports.variance(b.points)) for b in bands]
+                at = [band.atoms.points for band in bands]
+                moments = [(reports.mean(x), reports.variance(x)) for x in at]
             except UnsupportedError:
                 return None
         else:
@@ -202,8 +203,10 @@ class Search:
     ) -> Prediction:
         """Return the prediction from means and variances among the people of each law."""
         prediction, *scenarios = (
-            predicted(mean, variance, band.truth, band.weights, nodes.prior.size, band.again)
-            for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
+            predicted(mean, variance, of.truth, of.weights, nodes.prior.size, of.again)
+            for (mean, variance), of, nodes in zip(
+                moments, (band.atoms for band in bands), self._laws, strict=True
+            )
         )
         return replace(prediction, scenarios=tuple(scenarios))
 
@@ -216,7 +219,9 @@ class Search:
         """Return a band among the people of the prior, then among those of each scenario."""
         expected, *others = map(self._atoms, self._laws)
         band = placed(self.problem, expected, profile, index)
-        return None if band is None else (band, *map(band.among, others))
+        if band is None:
+            return None
+        return (band, *(replace(band, atoms=atoms) for atoms in others))
 
     # Bands, exactly.
 
