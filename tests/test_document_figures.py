@@ -20,6 +20,7 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from geoveil.gp.smooth.growth import Smoothness
 from geoveil.selection import HeavyGeneralizedCauchy
 from geoveil.simulation.demo import FOOTINGS, experiments
 
@@ -114,7 +115,7 @@ def test_how_far_bounds_from_cells_are_above_the_tight_ones() -> None:
         return float((bound / query.smooth_bound(s, beta, reach=reach)).max())
 
     for query in (RAMP, STEP, BELL):
-        bound = query.profile.noise_bound(query.signed_distance(s), 3.0, reach=2.0)
+        bound = query.profile.noise_bound(query.signed_distance(s), Smoothness(3.0, reach=2.0))
         assert above(bound, query, 3.0, 2.0) <= 1 + own / 100
     # Those of all three, and of several reaches, that are furthest above.
     worst = {

@@ -8,7 +8,7 @@ import pytest
 from geoveil.gp.exact import BALL, settled_down, settled_up, working_precision
 from geoveil.gp.queries.profiles.bell_chords import bell_cells
 from geoveil.gp.queries.profiles.gaussian import Gaussian
-from geoveil.gp.smooth.growth import DECAYS
+from geoveil.gp.smooth.growth import DECAYS, Smoothness
 
 
 def steepest(z: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_the_bound_is_the_least_smooth_function_above_chords(growth, beta):
         found = [
             float(
                 Gaussian(h).noise_bound(
-                    BALL.constant(float(s)), beta, BALL, growth=growth, reach=math.inf
+                    BALL.constant(float(s)), Smoothness(beta, growth, math.inf), BALL
                 )
             )
             for s in x

@@ -32,6 +32,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.smooth.growth import Smoothness
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import recorded
 
@@ -158,7 +159,7 @@ def test_bound_against_brute_force(name, growth):
     for reach in reaches(name, growth):
         chords = steepest_chords(case, case.grid(), reach) if reach else None
         for beta in (0.03, 1.0, 4.0):
-            bound = np.asarray(profile.smooth_bound(x, beta, growth=growth, reach=reach))
+            bound = np.asarray(profile.smooth_bound(x, Smoothness(beta, growth, reach)))
             least = brute_force(case, x, beta, growth, chords)
             assert np.all(bound >= least * (1 - 1e-6)), (reach, beta)
             # A chord to a spike narrower than the cells counts all of its rise, and more.
@@ -183,7 +184,7 @@ def test_bound_is_smooth(name, growth):
     for reach in reaches(name, growth):
         for beta in (0.03, 1.0, 4.0):
             b, c = (
-                np.asarray(profile.smooth_bound(u, beta, growth=growth, reach=reach))
+                np.asarray(profile.smooth_bound(u, Smoothness(beta, growth, reach)))
                 for u in (here, there)
             )
             assert np.all(b >= 0)
@@ -209,7 +210,7 @@ def test_sampled_slopes_are_no_bound():
     sampled = np.max(slope * np.exp(-0.3 * np.abs(3.1 - y)))
     true = brute_force(case, np.array([3.1]), 0.3, "exponential")[0]
     assert sampled < 1e-3 * true
-    assert case.profile().smooth_bound(np.array([3.1]), 0.3)[0] >= true
+    assert case.profile().smooth_bound(np.array([3.1]), Smoothness(0.3))[0] >= true
 
 
 BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {
@@ -232,8 +233,8 @@ def test_built_in_profiles_written_as_formulas(name):
     for growth in GROWTHS:
         for reach in (0.0, math.inf) if growth == "exponential" else (0.0,):
             for beta in (0.03, 1 / 3):
-                ours = np.asarray(formula.smooth_bound(s, beta, growth=growth, reach=reach))
-                theirs = np.asarray(built_in.smooth_bound(s, beta, growth=growth, reach=reach))
+                ours = np.asarray(formula.smooth_bound(s, Smoothness(beta, growth, reach)))
+                theirs = np.asarray(built_in.smooth_bound(s, Smoothness(beta, growth, reach)))
                 assert np.all(ours >= theirs * (1 - 1e-9)), (growth, reach, beta)
                 assert np.all(ours <= theirs * 1.007 * math.exp(beta * 3 / 32)), (
                     growth,

@@ -27,6 +27,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.smooth.growth import Smoothness
 from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet
 from tests.gp.test_formula import CASES, FAR, SPIKE, step, walk
 
@@ -84,18 +85,19 @@ def test_two_arithmetics(name):
     steep = 1e-12 * (high - low) + 4e-16 * profile.lipschitz * np.minimum(np.abs(s), 50)
     floats: dict[str, Any] = {
         "value": (profile.value(s), steep),
-        "bound": (profile.smooth_bound(s, beta), 1e-12 * profile.lipschitz),
+        "bound": (profile.smooth_bound(s, Smoothness(beta)), 1e-12 * profile.lipschitz),
         "plugged in": (profile.debiased(s, Fraction(0)), steep),
     }
     ball: dict[str, Callable[[Any], Any]] = {
         "value": lambda t: profile.value(t, BALL),
-        "bound": lambda t: profile.smooth_bound(t, beta, BALL),
+        "bound": lambda t: profile.smooth_bound(t, Smoothness(beta), BALL),
         "plugged in": lambda t: profile.debiased(t, Fraction(0), BALL),
     }
     if name in FAR:
-        far = profile.smooth_bound(s, beta, reach=math.inf)
+        smoothness = Smoothness(beta, reach=math.inf)
+        far = profile.smooth_bound(s, smoothness)
         floats["far bound"] = (far, 1e-12 * profile.lipschitz)
-        ball["far bound"] = lambda t: profile.smooth_bound(t, beta, BALL, reach=math.inf)
+        ball["far bound"] = lambda t: profile.smooth_bound(t, smoothness, BALL)
     if name in ("walk", "smoothstep", "spike"):
         low, high = profile.debiased_range(0.7)
         # Where pieces meet g jumps: either side will do there.

@@ -27,6 +27,7 @@ from geoveil.gp import (
 from geoveil.gp.exact import BALL
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.smooth.chords import outspread
+from geoveil.gp.smooth.growth import Smoothness
 from tests.gp.test_approximate import hockey_stick
 
 Array = np.ndarray
@@ -108,13 +109,13 @@ def check(profile: Any, reach: float, beta: float, growth: str, rng: Any, brute:
     inside = rng.uniform(low - size, high + size, 6)
     away = np.exp(rng.uniform(-6, 5, 4)) * min(size, 20 / beta)
     u = np.concatenate([inside, low - away, high + away])
-    options = {"growth": growth, "reach": reach}
-    floats = np.asarray(profile.noise_bound(u, beta, **options))
+    smoothness = Smoothness(beta, growth, reach)
+    floats = np.asarray(profile.noise_bound(u, smoothness))
     expected = brute.at(u, beta, growth)
     case = (profile, reach, beta, growth)
     assert (floats >= expected * (1 - 1e-9)).all(), (case, u, floats / expected)
     for x, bound in zip(u[::3].tolist(), floats[::3].tolist(), strict=True):
-        ball = float(profile.noise_bound(BALL.private(x), beta, BALL, **options).mid())
+        ball = float(profile.noise_bound(BALL.private(x), smoothness, BALL).mid())
         assert abs(ball - bound) <= 1e-6 * bound + 1e-300, (case, x, bound, ball)
 
 
@@ -238,7 +239,7 @@ def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth):
     assert max(sizes) < 5_000, sizes
     s = np.array([-40_000.0, -12_900.0, -12_758.0, -9_000.0, -300.0, 0.0, 20.0, 50_000.0])
     bounds = [
-        np.asarray(profile.noise_bound(side * s, 1e-3, growth=growth, reach=np.inf))
+        np.asarray(profile.noise_bound(side * s, Smoothness(1e-3, growth, np.inf)))
         for profile, side in ((table, 1), (mirror, -1))
     ]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)

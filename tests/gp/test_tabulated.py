@@ -31,6 +31,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.exact import BALL
 from geoveil.gp.smooth import chords
+from geoveil.gp.smooth.growth import Smoothness
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PROFILES: dict[str, Callable[[], Any]] = {
@@ -132,7 +133,7 @@ def test_the_smooth_bound_is_one_and_hardly_more(seed, reach, growth):
         chord = np.divide(rise, gap, out=np.zeros_like(gap), where=(gap > 0) & (gap <= reach))
         steepest = chord.max(axis=1)
     s = np.linspace(table.at[0] - 4, table.at[-1] + 4, 101)
-    bound = table.smooth_bound(s, beta, growth=growth, reach=reach)
+    bound = table.smooth_bound(s, Smoothness(beta, growth, reach))
     away = beta * np.abs(s[:, None] - y)
     brute = (steepest * (np.exp(-away) if growth == "exponential" else 1 / (1 + away))).max(axis=1)
     assert (bound >= brute * (1 - 1e-9)).all()
@@ -148,7 +149,7 @@ def test_a_table_far_from_0_has_no_looser_bound(away, growth, monkeypatch):
 
     def bound(move: float) -> np.ndarray:
         table = TabulatedProfile(tuple(at + move), (0.0, 0.0, 1.0, 0.0), (0.0,) * 6)
-        return np.asarray(table.smooth_bound(s + move, 4.0, growth=growth, reach=2.0))
+        return np.asarray(table.smooth_bound(s + move, Smoothness(4.0, growth, 2.0)))
 
     near = bound(0.0)
     assert (bound(away) <= 1.1 * near).all()

@@ -51,6 +51,7 @@ class ApproximateLaplace(BoundedMechanism):
     """
 
     privacy: GeoPrivacy
+    growth = LINEAR
 
     def __init__(
         self,
@@ -70,7 +71,11 @@ class ApproximateLaplace(BoundedMechanism):
             )
         self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
         self.noise = Laplace()
-        self._beta = self._default_beta() if beta is None else self._checked(beta)
+        self.reach = privacy.reach
+        if beta is None:
+            self._beta = self._default_beta()
+        else:
+            self._beta = Fraction(validation.positive("beta", beta))
         self._eta = self._largest_eta(self._beta)
         # An η that is next to nothing is noise without end.
         if self._eta <= privacy.exact_rate / 10**9:
@@ -82,9 +87,6 @@ class ApproximateLaplace(BoundedMechanism):
                 f" over {float(cost):g}",
             )
         self._choose_step(step)
-
-    def _checked(self, beta: float) -> Fraction:
-        return Fraction(validation.positive("beta", beta))
 
     def _default_beta(self) -> Fraction:
         unit = self.privacy.exact_rate / paper_cost(self.privacy.delta)
@@ -104,10 +106,6 @@ class ApproximateLaplace(BoundedMechanism):
             return paper
         exact = largest_eta(self.query.profile, float(rate), delta, self.privacy.reach, beta)
         return max(paper, Fraction(exact))
-
-    @property
-    def _growing(self) -> tuple[str, float]:
-        return LINEAR, self.privacy.reach
 
 
 def paper_cost(delta: float) -> Fraction:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import round_down
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.noise import Noise, best_noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
-from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL, Smoothness
 
 _FAR = 700.0
 """Logarithm of a ratio of scales that counts as infinite."""
@@ -29,6 +29,10 @@ class SmoothlyScaled:
     noise: Noise
     privacy: GeoPrivacy
     frontier: Frontier
+    growth: str = EXPONENTIAL
+    """Growth of B."""
+    reach: float
+    """Reach Λ of B, in the unit of x."""
     _beta: Fraction
     _eta: Fraction
 
@@ -41,6 +45,10 @@ class SmoothlyScaled:
     def eta(self) -> float:
         """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
         return round_down(self._eta)
+
+    @lazy
+    def _smoothness(self) -> Smoothness:
+        return Smoothness(self._beta, self.growth, self.reach)
 
     def _calibrate(
         self,
@@ -73,25 +81,20 @@ class SmoothlyScaled:
         self._beta, self._eta = exact * self.privacy.exact_rate, eta * self.privacy.exact_rate
 
     def _bound_range(
-        self,
-        query: Query,
-        edges: Array,
-        beyond: NDArray[np.bool_] | None,
-        growth: str,
-        reach: float,
+        self, query: Query, edges: Array, beyond: NDArray[np.bool_] | None = None
     ) -> Array:
         """Return the least and the greatest B of a query, (2, n), as `_scale_range` its scale.
 
         Its logarithm has slopes of at most β.
         """
         profile = query.profile
-        at = np.asarray(profile.noise_bound(edges, self._beta, FLOAT, growth=growth, reach=reach))
+        at = np.asarray(profile.noise_bound(edges, self._smoothness))
         if beyond is not None:
             return np.stack([np.zeros_like(at), at])[:, beyond]
         low, high = np.sort([at[:-1], at[1:]], axis=0)
         moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
         middle = np.sqrt(low) * np.sqrt(high)
-        least, steepest = profile.bounds_within(edges, self._beta, growth, reach)
+        least, steepest = profile.bounds_within(edges, self._smoothness)
         most = np.minimum(np.maximum(high, steepest), middle * moved)
         least = np.minimum(np.maximum(middle / moved, least), low)
         return np.stack([least, np.maximum(most, high)])
@@ -109,11 +112,6 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
     privacy: GeoPrivacy
 
     @property
-    @abstractmethod
-    def _growing(self) -> tuple[str, float]:
-        """Growth and reach of B."""
-
-    @property
     def largest_scale(self) -> float:
         """The largest noise scale: L/η."""
         return self.query.lipschitz / self.eta
@@ -123,16 +121,14 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         return 1 / self.beta
 
     def _turns(self) -> Array:
-        return turns_of(self.query, self._growing[1])
+        return turns_of(self.query, self.reach)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        growth, reach = self._growing
-        bound = self.query.profile.noise_bound(s, self._beta, ops, growth=growth, reach=reach)
+        bound = self.query.profile.noise_bound(s, self._smoothness, ops)
         return bound / ops.constant(self._eta)
 
     def _scale_range(self, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
-        bounds = self._bound_range(self.query, edges, beyond, *self._growing)
-        return bounds[None] / float(self._eta)
+        return self._bound_range(self.query, edges, beyond)[None] / float(self._eta)
 
 
 class SmoothMechanism(BoundedMechanism):
@@ -194,7 +190,3 @@ class SmoothMechanism(BoundedMechanism):
         best = self.frontier.default_beta_fraction, partial(best_noise, self.frontier)
         self._calibrate(noise, beta, calibration, default=best)
         self._choose_step(step)
-
-    @property
-    def _growing(self) -> tuple[str, float]:
-        return self.growth, self.reach

@@ -232,13 +232,9 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         self, queries: Sequence[Query], distances: Sequence[Real], ops: Arithmetic
     ) -> list[Real]:
         return [
-            query.profile.noise_bound(s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach)
+            query.profile.noise_bound(s, self._smoothness, ops)
             for query, s in zip(queries, distances, strict=True)
         ]
-
-    def _range(self, query: Query, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
-        """Return bounds of a query's B in cells, or beyond them, (2, n): see `_scale_range`."""
-        return self._bound_range(query, edges, beyond, EXPONENTIAL, self.reach)
 
     def _bound(self, distances: list[Real], ops: Arithmetic) -> Real:
         bounds = self._bounds(self.queries, distances, ops)

@@ -97,7 +97,7 @@ class _Share:
         total = np.zeros((2, len(edges) - 1))
         for query, turn, shift in self.queries:
             own = np.clip(turn * edges + shift, *query.attained_range)[:: int(turn)]
-            total += self.vector._range(query, own)[:, :: int(turn)]
+            total += self.vector._bound_range(query, own)[:, :: int(turn)]
         return total
 
     def within(self, low: Array, high: Array) -> tuple[Array, Array]:

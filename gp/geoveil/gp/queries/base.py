@@ -13,7 +13,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.queries.profiles.base import Profile
-from geoveil.gp.smooth.growth import DECAYS
+from geoveil.gp.smooth.growth import DECAYS, Smoothness
 
 
 class Query(ABC):
@@ -142,5 +142,5 @@ class Query(ABC):
         validation.non_negative("reach", reach)
         points = validation.points(x, self.dimension)
         distance = self.signed_distance(points, FLOAT)
-        bound = self.profile.smooth_bound(distance, beta, FLOAT, growth=growth, reach=reach)
-        return np.asarray(bound)
+        smoothness = Smoothness(beta, growth, reach)
+        return np.asarray(self.profile.smooth_bound(distance, smoothness, FLOAT))

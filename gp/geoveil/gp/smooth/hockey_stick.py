@@ -17,7 +17,7 @@ from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import LINEAR
+from geoveil.gp.smooth.growth import LINEAR, Smoothness
 
 _NEAR = 2.0**-8
 """Distance in length scales beyond which pairs are bounded all at once."""
@@ -107,7 +107,7 @@ def _beyond(
     first, last = profile.breakpoints[0], profile.breakpoints[-1]
     span = float(np.ptp(profile.bounds))
     nodes = np.linspace(first, last, 65)
-    bounds = np.asarray(profile.noise_bound(nodes, beta, FLOAT, growth=LINEAR, reach=reach))
+    bounds = np.asarray(profile.noise_bound(nodes, Smoothness(beta, LINEAR, reach)))
     peak = float(bounds.max())
     way = far + last - first
     least = peak / (1 + float(beta) * way)
@@ -130,8 +130,8 @@ class _Pairs:
         self._profile = profile
         self._rate = rate
         self._delta = delta
-        self._reach = reach
-        self._beta = beta
+        self._smoothness = Smoothness(beta, LINEAR, reach)
+        self._slope = float(beta)
 
     def least(self, near: float, far: float, lowest: float) -> float | None:
         """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `lowest`.
@@ -177,9 +177,7 @@ class _Pairs:
         return np.concatenate(cells, axis=1)
 
     def _bound(self, s: Array) -> Array:
-        return np.asarray(
-            self._profile.noise_bound(s, self._beta, FLOAT, growth=LINEAR, reach=self._reach)
-        )
+        return np.asarray(self._profile.noise_bound(s, self._smoothness))
 
     def _limits(self, cells: Array) -> tuple[Array, Array]:
         """Return lower bounds of η over cells, and η at a pair within each."""
@@ -194,7 +192,7 @@ class _Pairs:
         most = change + bound * way + other_bound * other_way
         span = float(np.ptp(self._profile.bounds))
         most = np.minimum(most, span) + _ROUNDING * span
-        factor, other_factor = 1 + float(self._beta) * way, 1 + float(self._beta) * other_way
+        factor, other_factor = 1 + self._slope * way, 1 + self._slope * other_way
         low = self._limit(
             most,
             (bound / factor, bound * factor),
@@ -213,7 +211,7 @@ class _Pairs:
         longest: Array,
     ) -> Array:
         """Return the least limit for |Δf| ≤ change, bounds and gaps in intervals, both ways."""
-        beta, rate = float(self._beta), self._rate
+        beta, rate = self._slope, self._rate
         limit = np.full(change.shape, math.inf)
         for (large_low, large_high), small_low in ((bound, other[0]), (other, bound[0])):
             t = np.maximum(large_high / small_low - 1, 0) + _ROUNDING

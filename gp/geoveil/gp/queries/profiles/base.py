@@ -10,7 +10,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.growth import Smoothness
 
 _BESIDE = 1e-6
 """Distance from a cell's end, relative to its length, of the test point inside."""
@@ -71,28 +71,12 @@ class Profile(ABC):
         return Frontier.RECTANGLE
 
     @abstractmethod
-    def smooth_bound(
-        self,
-        s: Real,
-        beta: Exact,
-        ops: Arithmetic = FLOAT,
-        *,
-        growth: str = EXPONENTIAL,
-        reach: float = 0.0,
-    ) -> Real:
+    def smooth_bound(self, s: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real:
         """Return B(s): see `Query.smooth_bound`."""
 
-    def noise_bound(
-        self,
-        s: Real,
-        beta: Exact,
-        ops: Arithmetic = FLOAT,
-        *,
-        growth: str = EXPONENTIAL,
-        reach: float = 0.0,
-    ) -> Real:
+    def noise_bound(self, s: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real:
         """Return the B that scales noise, equal in every arithmetic and ≥ `smooth_bound`."""
-        return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
+        return self.smooth_bound(s, smoothness, ops)
 
     # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
     # With b = 0 it is φ itself, and the noise leaves a bias.
@@ -135,11 +119,10 @@ class Profile(ABC):
             bounds += np.diff(bounds, axis=0) * np.array([[-1.0], [1.0]]) * _STEEPEST * _BESIDE
         return g, h
 
-    def bounds_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
+    def bounds_within(self, edges: Array, smoothness: Smoothness) -> Array:
         """Return bounds of B on cells, (2, n), beyond those from its values at both ends.
 
-        `turns` are among the edges: where there are no others, the ends do. Arguments as
-        `smooth_bound`.
+        `turns` are among the edges: where there are no others, the ends do.
         """
         return np.repeat([[math.inf], [0.0]], len(edges) - 1, axis=1)
 

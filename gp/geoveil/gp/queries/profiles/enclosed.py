@@ -20,7 +20,7 @@ from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.envelope import greatest_between
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.growth import Smoothness
 from geoveil.gp.smooth.jet import Jet
 
 _FEW = 25
@@ -107,19 +107,15 @@ class EnclosedProfile(Profile):
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
         return self._at(self._inside(s / ops.constant(self.scale), ops), ops)
 
-    def smooth_bound(
-        self,
-        s: Real,
-        beta: Exact,
-        ops: Arithmetic = FLOAT,
-        *,
-        growth: str = EXPONENTIAL,
-        reach: float = 0.0,
-    ) -> Real:
-        rate = round_down(Fraction(beta) * Fraction(self.scale))
-        bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
+    def smooth_bound(self, s: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real:
         u = (ops.absolute(s) if self.ray else s) / ops.constant(self.scale)
-        return bound(u, ops) / ops.constant(self.scale)
+        return self._bound(smoothness)(u, ops) / ops.constant(self.scale)
+
+    def _bound(self, smoothness: Smoothness) -> CertifiedBound:
+        """Return B as a function of u, in units of the scale."""
+        rate = round_down(Fraction(smoothness.beta) * Fraction(self.scale))
+        reach = smoothness.reach / self.scale * (1 + 1e-15)
+        return _bound(self._cells, rate, smoothness.growth, reach)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
         """Return g(v). On a ray φ is extended to v < 0 by φ(−v), or 2φ(0) − φ(−v) [MATH §5.1].
@@ -237,9 +233,8 @@ class EnclosedProfile(Profile):
         """Return bounds of φ, φ' and φ'' by u, for u in a cell that is part of one of `cells`."""
         return ((-math.inf, math.inf),) * 3
 
-    def bounds_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
-        rate = round_down(Fraction(beta) * Fraction(self.scale))
-        bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
+    def bounds_within(self, edges: Array, smoothness: Smoothness) -> Array:
+        bound = self._bound(smoothness)
         u, (at, least) = self._folded(edges), bound.least
         around = np.array([-math.inf, *at, math.inf]), np.array([0.0, *least, 0.0])
         low = over(*around, u, np.minimum) * (1 - 1e-12)

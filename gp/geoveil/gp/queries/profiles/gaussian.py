@@ -17,7 +17,7 @@ from geoveil.gp.exact import BALL, BITS, round_down, working_precision
 from geoveil.gp.queries.profiles.base import solutions
 from geoveil.gp.queries.profiles.bell_chords import bell_bound
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.growth import EXPONENTIAL, Smoothness
 
 _ROUND_UP = 1 + 1e-11
 """Factor that covers the error of the touching points, so that the bound remains valid."""
@@ -75,36 +75,26 @@ class Gaussian(ClosedFormProfile):
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
-    def closed_form(
-        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real | None:
+    def closed_form(self, z: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real | None:
         """Return (c/h²)·e^{−c²/2h² − β|z−c|} at reach 0, z clipped to c in [c₋, c₊].
 
         At c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2 the bell's log-slope changes at the rate ±β.
         """
-        if growth != EXPONENTIAL or reach > 0:
+        if smoothness.growth != EXPONENTIAL or smoothness.reach > 0:
             return None
         h = ops.constant(self.bandwidth)
-        c = ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
+        c = ops.clip(z, *_maximizers(self.bandwidth, smoothness.beta, ops, ops.precision))
         u = c / h
-        exponent = u * u / 2 + ops.constant(beta) * ops.absolute(z - c)
+        exponent = u * u / 2 + ops.constant(smoothness.beta) * ops.absolute(z - c)
         return u * ops.exp(-exponent) / h
 
-    def noise_bound(
-        self,
-        s: Real,
-        beta: Exact,
-        ops: Arithmetic = FLOAT,
-        *,
-        growth: str = EXPONENTIAL,
-        reach: float = 0.0,
-    ) -> Real:
+    def noise_bound(self, s: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real:
         """Return the bound in closed form at reach 0, and at reach ∞ from cells of the bell."""
-        if reach < math.inf:
-            return ClosedFormProfile.noise_bound(self, s, beta, ops, growth=growth, reach=reach)
+        if smoothness.reach < math.inf:
+            return ClosedFormProfile.noise_bound(self, s, smoothness, ops)
         h = ops.constant(self.bandwidth)
-        rate = round_down(Fraction(beta) * Fraction(self.bandwidth))
-        return bell_bound(rate, growth)(ops.absolute(s) / h, ops) / h
+        rate = round_down(Fraction(smoothness.beta) * Fraction(self.bandwidth))
+        return bell_bound(rate, smoothness.growth)(ops.absolute(s) / h, ops) / h
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
         h = ops.constant(self.bandwidth)

@@ -17,7 +17,7 @@ from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.queries.profiles.base import solutions
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL, Smoothness
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +58,20 @@ class SoftStep(ClosedFormProfile):
         return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
 
     @abstractmethod
-    def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
-    ) -> Real:
+    def maximizer(self, z: Real, smoothness: Smoothness, ops: Arithmetic) -> Real:
         """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0 and Λ = 0 or ∞."""
 
-    def closed_form(
-        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real | None:
+    def closed_form(self, z: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real | None:
         """Return max(L_Λ(z), L_Λ(c)/g(β|z − c|)), c = maximizer(z), at Λ = 0 and ∞.
 
         Both candidates are lower bounds of the supremum, so the larger one is right.
         """
+        reach = smoothness.reach
         if 0 < reach < math.inf:
             return None
-        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
-        decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
+        c = self.maximizer(z, smoothness, ops)
+        distance = ops.constant(smoothness.beta) * ops.absolute(z - c)
+        decay = DECAYS[smoothness.growth](ops, distance)
         bound = self.local_lipschitz(c, reach, ops) * decay
         # At reach 0 the maximizer already is z wherever z is the best.
         return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
@@ -113,9 +111,7 @@ class Ramp(SoftStep):
         u = ops.minimum(ops.constant(reach), d + width)
         return ops.maximum(u - d, zero) / (width * u)
 
-    def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
-    ) -> Real:
+    def maximizer(self, z: Real, smoothness: Smoothness, ops: Arithmetic) -> Real:
         """Return the nearest point of the band, for either growth [SGP Lemma 4.1, App. C.3]."""
         return ops.minimum(z, ops.constant(self.width) / 2)
 
@@ -178,18 +174,16 @@ class Smoothstep(SoftStep):
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
 
-    def maximizer(
-        self, z: Real, beta: Exact, ops: Arithmetic, *, growth: str, reach: float
-    ) -> Real:
+    def maximizer(self, z: Real, smoothness: Smoothness, ops: Arithmetic) -> Real:
         """Return the point that attains the bound.
 
         The slope is proportional to q² − z², q = w/2 at reach 0, w at ∞. Exponential growth:
         c = (√(1 + β²q²) − 1)/β. Linear: c = ((1 + βz) − √((1 + βz)² − β²q²))/β, or z if not real.
         """
-        rate = ops.constant(beta)
-        q = ops.constant(self.width) / (2 if reach == 0 else 1)
+        rate = ops.constant(smoothness.beta)
+        q = ops.constant(self.width) / (2 if smoothness.reach == 0 else 1)
         bq2 = rate * q * q
-        if growth == EXPONENTIAL:
+        if smoothness.growth == EXPONENTIAL:
             return ops.minimum(z, bq2 / (ops.sqrt(1 + rate * bq2) + 1))
         lead = 1 + rate * z
         discriminant = lead * lead - rate * bq2
