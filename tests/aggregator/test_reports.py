@@ -118,6 +118,7 @@ def test_split_and_repeat_admit_all_answers_in_order(publish, allocation):
         [0, 2, 1],
         [0, 1, 2, 3],
         [0, 1, 1],
+        [0, 0, 1],
         list(range(5)),
         list(range(10_000)),
     ):

@@ -419,31 +419,3 @@ async def test_fewer_than_the_minimum_are_not_exported(running):
     await running.wire.submit(asked, *reports[20:])
     assert {row[0] for row in await exported(running)} == {0}
     assert len(await exported(running)) == 21
-
-
-def tampered(change: Any) -> campaign_pb2.CampaignEnvelope:
-    message = campaign_pb2.Campaign.FromString(form_of().published)
-    change(message)
-    return campaign_pb2.CampaignEnvelope(campaign=message.SerializeToString(deterministic=True))
-
-
-def an_attribute(message: Any) -> None:
-    message.attribute.name = "income"
-
-
-def no_kind(message: Any) -> None:
-    message.fields[1].ClearField("choice")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (an_attribute, "campaign"),
-        (no_kind, "kind"),
-    ],
-)
-async def test_a_form_that_is_none_is_not_published(running, change, words):
-    request = analyst_pb2.CreateCampaignRequest(envelope=tampered(change))
-    call = running.wire.analyst.CreateCampaign(request)
-    error = await refused(grpc.StatusCode.INVALID_ARGUMENT, call)
-    assert words in error.details()

@@ -36,7 +36,6 @@ from geoveil.gp import (
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
-from tests.campaigns import admits
 from tools.vectors.examples import ONE_BY_ONE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -143,24 +142,6 @@ def test_partition_draws_each_query_alike_and_split_all():
 
     assert statistic(drawn) < 30.66 < statistic(folded)
     assert list(several(3, Allocation.SPLIT).draw_columns(source)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("allocation", "indices", "sound"),
-    [
-        (Allocation.PARTITION, [0], True),
-        (Allocation.PARTITION, [2], True),
-        (Allocation.PARTITION, [3], False),
-        (Allocation.PARTITION, [], False),
-        (Allocation.PARTITION, [0, 1], False),
-        (Allocation.SPLIT, [0, 1, 2], True),
-        (Allocation.SPLIT, [0, 2, 1], False),
-        (Allocation.SPLIT, [0, 1], False),
-        (Allocation.SPLIT, [0, 0, 1], False),
-    ],
-)
-def test_allocation_admits_what_it_draws(allocation, indices, sound):
-    assert admits(several(3, allocation), indices) is sound
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,18 @@ def test_a_form_has_no_attribute_of_its_own() -> None:
         decode_attribute_campaign(HOUSEHOLD.encoded)
 
 
-def test_a_form_with_what_it_has_not_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda form: setattr(form.readings, "cohorts", 2), "canonical"),
+        (lambda form: setattr(form.attribute, "name", "income"), "canonical"),
+        (lambda form: form.fields[2].ClearField("choice"), "kind"),
+    ],
+)
+def test_a_form_with_what_it_has_not_is_refused(change: Any, words: str) -> None:
     message = pb.Campaign.FromString(HOUSEHOLD.encoded)
-    message.readings.cohorts = 2
-    with pytest.raises(UnsupportedError, match="canonical"):
+    change(message)
+    with pytest.raises((ParameterError, UnsupportedError), match=words):
         decode(message.SerializeToString(deterministic=True))
 
 

@@ -18,7 +18,7 @@ import typer
 
 from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
-from geoveil.aggregator.ops.settings_sources import KNOWN, PREFIX, TYPES, URL_FILE, load
+from geoveil.aggregator.ops.settings_sources import KNOWN, PREFIX, TYPES, URL_FILE
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.cli.app import app
@@ -64,13 +64,6 @@ def test_check_prints_what_holds_and_where_it_is_from(check, tmp_path, monkeypat
         assert line in lines
     assert "hunter2" not in result.output
     assert not (tmp_path / "geoveil.db").exists()
-
-
-def test_what_check_prints_is_a_configuration(check, tmp_path):
-    printed = check("--port", "5", "--database", "/a.db", "--peer-rate", "2").stdout
-    (tmp_path / "b.toml").write_text(printed)
-    settings = load(tmp_path / "b.toml").settings
-    assert (settings.port, settings.peer_rate) == (5, 2)
 
 
 @pytest.mark.parametrize(
