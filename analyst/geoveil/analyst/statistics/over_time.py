@@ -256,8 +256,8 @@ class OverTime(Series):
         value = float(self.values[b] - self.values[a])
         count, error, (below, above) = self._error_of_change(a, b, level)
         said = (
-            f"The error is that between {count} cohorts, which have nobody in common: each compares"
-            " the same people at both times."
+            f"The error is that between {count} cohorts, which have nobody in common: each is"
+            " compared with itself at both times."
             if count
             else "Without cohorts, the error is the largest possible for people whose answers at "
             "two times are not negatively correlated."
