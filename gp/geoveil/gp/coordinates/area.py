@@ -93,7 +93,7 @@ class Area:
         """
         array = earth.places_array(places)
         azimuth, distance = self._seen_from_centre(array)
-        moved = self._reach(azimuth, self._drawn_in(distance))
+        moved = self.place(azimuth, self._drawn_in(distance))
         return np.where((distance <= self.radius_m)[..., None], array, moved)
 
     def _drawn_in(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -113,9 +113,10 @@ class Area:
         shape = places.shape[:-1]
         return np.asarray(azimuth).reshape(shape), np.asarray(distance).reshape(shape)
 
-    def _reach(
+    def place(
         self, azimuth_deg: NDArray[np.float64], distance: NDArray[np.float64]
     ) -> NDArray[np.float64]:
+        """Return places, (..., 2) in degrees, at an azimuth and distance (m) from the centre."""
         longitude, latitude, _ = earth.geodesics().fwd(
             np.full(distance.size, self.longitude_deg),
             np.full(distance.size, self.latitude_deg),

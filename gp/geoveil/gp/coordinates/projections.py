@@ -117,12 +117,5 @@ class AzimuthalEquidistant(Projection):
         return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=-1)
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        array = validation.points(points, 2)
-        flat = array.reshape(-1, 2)
-        longitude, latitude, _ = earth.geodesics().fwd(
-            np.full(len(flat), self.longitude_deg),
-            np.full(len(flat), self.latitude_deg),
-            np.degrees(np.arctan2(flat[:, 0], flat[:, 1])),
-            np.hypot(flat[:, 0], flat[:, 1]),
-        )
-        return np.stack([longitude, latitude], axis=-1).reshape(array.shape)
+        east, north = np.moveaxis(validation.points(points, 2), -1, 0)
+        return self.area.place(np.degrees(np.arctan2(east, north)), np.hypot(east, north))

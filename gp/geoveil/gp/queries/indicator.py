@@ -36,8 +36,20 @@ class SoftIndicator(ReprByArguments, Query):
         return {**super()._arguments(), "profile": self.profile.name}
 
 
+class _OnLine(SoftIndicator):
+    """A soft indicator of numbers."""
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def nests(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Threshold(SoftIndicator):
+class Threshold(_OnLine):
     """The share of values above `at`.
 
     Args:
@@ -60,16 +72,8 @@ class Threshold(SoftIndicator):
     def __init__(self, at: float, width: float, profile: str | SoftStep = "linear") -> None:
         _set(self, at=validation.real("at", at), **_band(width, profile))
 
-    @property
-    def dimension(self) -> int:
-        return 1
-
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         return x - ops.constant(self.at)
-
-    @property
-    def nests(self) -> bool:
-        return True
 
     @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -77,7 +81,7 @@ class Threshold(SoftIndicator):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Range(SoftIndicator):
+class Range(_OnLine):
     """The share of values between `low` and `high` [SGP App. C.3].
 
     Args:
@@ -108,20 +112,12 @@ class Range(SoftIndicator):
             raise ParameterError("width", width, f"at most high − low = {high - low:g}")
         _set(self, low=low, high=high, **band)
 
-    @property
-    def dimension(self) -> int:
-        return 1
-
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
     @property
     def signed_range(self) -> tuple[float, Fraction]:
         return -math.inf, (Fraction(self.high) - Fraction(self.low)) / 2
-
-    @property
-    def nests(self) -> bool:
-        return True
 
     @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:
